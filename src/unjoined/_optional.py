@@ -1,0 +1,44 @@
+"""Import optional dependencies, or say which extra brings them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from unjoined.errors import MissingExtraError
+
+__all__ = ["import_extra"]
+
+
+def import_extra(module: str, *, extra: str) -> Any:
+    """Return ``module``, imported; if it is missing, name the extra that brings it.
+
+    Parameters
+    ----------
+    module : str
+        Dotted name, such as ``"matplotlib.pyplot"``.
+    extra : str
+        Name of the extra in ``pip install "unjoined[extra]"``.
+
+    Raises
+    ------
+    MissingExtraError
+        The package is not installed. An import error *inside* an installed package is
+        passed on as it is: hiding it behind an install hint would mislead.
+
+    Examples
+    --------
+    >>> import_extra("json", extra="cli").dumps([1])
+    '[1]'
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name != package:
+            raise
+        raise MissingExtraError(
+            f"this needs the package {package!r}, which is not installed. "
+            f'Install it with: pip install "unjoined[{extra}]"',
+            name=package,
+        ) from error

@@ -1,0 +1,26 @@
+"""Type aliases used throughout the package."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Array", "ArrayLike", "BoolArray", "Frame", "IntArray", "MatrixLike", "RandomState"]
+
+Array: TypeAlias = NDArray[np.float64]
+"""Float64 array; the docstring gives its shape."""
+
+IntArray: TypeAlias = NDArray[np.int64]
+
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+Frame: TypeAlias = Any
+"""A data frame that narwhals reads: pandas, polars or pyarrow."""
+
+MatrixLike: TypeAlias = Any
+"""What scikit-learn takes as ``X``: a two-dimensional array or a data frame."""
+
+RandomState: TypeAlias = int | np.random.RandomState | None
+"""What scikit-learn takes as ``random_state``."""

@@ -1,0 +1,364 @@
+"""The container every estimator is fitted from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unjoined._typing import Array, ArrayLike, Frame, MatrixLike
+from unjoined._validation import (
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    check_cells,
+    check_finite_features,
+    check_kind,
+    check_labels,
+    check_numeric_columns,
+    check_outcome,
+    check_population,
+    check_treatment,
+    check_weight,
+)
+from unjoined.data._frames import (
+    TableParts,
+    column_names,
+    feature_matrix,
+    rebuild_frame,
+    split_by_population,
+    take_table,
+)
+
+__all__ = ["CellSummary", "SeparateLabels"]
+
+
+@dataclass(frozen=True, slots=True)
+class CellSummary:
+    """What one of the tables holds."""
+
+    kind: str
+    population: str
+    n_rows: int
+    label_mean: float  # outcome units, or share treated; NaN for target rows
+
+
+@dataclass(frozen=True, eq=False)
+class SeparateLabels(Mapping[str, Any]):
+    """Rows that carry an outcome or a treatment, never both, from two populations.
+
+    A checked, frozen mapping of exactly ``X``, ``y``, ``kind`` and ``population`` (and
+    ``sample_weight`` when given), so that ``model.fit(**data)`` works with every estimator.
+
+    Parameters
+    ----------
+    X : array or data frame of shape (n_rows, n_features)
+        Features, numbers only, in any units; a data frame (pandas, polars, pyarrow) keeps its
+        column names and an array is copied.
+    y : array-like of shape (n_rows,)
+        Whichever label the row has: the outcome in the user's units, the treatment coded 0/1,
+        False/True or -1/+1, or NaN for rows of kind "target".
+    kind : array-like of shape (n_rows,)
+        ``"outcome"``, ``"treatment"`` or ``"target"`` (no label: rows that describe the people
+        to be scored).
+    population : array-like of shape (n_rows,)
+        Which of the two populations, each treated by its own policy, the row comes from.
+        Ignored for target rows.
+    sample_weight : array-like of shape (n_rows,), optional
+        Non-negative row weights.
+
+    Raises
+    ------
+    LabelError
+        Labels, kinds, populations or weights are missing or malformed.
+    TableError, InputError
+        Features are not finite numbers, or lengths differ.
+
+    See Also
+    --------
+    SeparateLabels.from_tables : from four data frames.
+    SeparateLabels.from_frames : from two data frames with a population column.
+
+    Notes
+    -----
+    Checking costs one pass over the rows and one copy of them.
+
+    Examples
+    --------
+    >>> data = SeparateLabels(
+    ...     X=[[0.1], [0.2], [0.3], [0.4], [0.5], [0.6]],
+    ...     y=[3.0, 1.0, 2.0, 1, 0, 0],
+    ...     kind=["outcome"] * 3 + ["treatment"] * 3,
+    ...     population=["north", "south", "south", "north", "north", "south"],
+    ... )
+    >>> list(data)
+    ['X', 'y', 'kind', 'population']
+    >>> data
+    SeparateLabels of 6 rows, 1 feature
+      outcome   north: 1 row, mean 3
+      outcome   south: 2 rows, mean 1.5
+      treatment north: 2 rows, 50.0 % treated
+      treatment south: 1 row, 0.0 % treated
+    """
+
+    X: MatrixLike
+    y: ArrayLike
+    kind: ArrayLike
+    population: ArrayLike
+    sample_weight: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field and freeze the arrays."""
+        names = column_names(self.X)
+        check_numeric_columns(self.X)
+        matrix = feature_matrix(self.X)
+        check_finite_features(matrix, names)
+        n = len(matrix)
+        kind = check_kind(self.kind, n)
+        population = check_population(self.population, n)
+        y = check_labels(self.y, kind)
+        weight = check_weight(self.sample_weight, n)
+        check_cells(kind, population, weight)
+        check_outcome(y[kind == OUTCOME])
+        check_treatment(y[kind == TREATMENT])
+        frozen: dict[str, Any] = {"y": y, "kind": kind, "population": population}
+        if names is None:
+            frozen["X"] = matrix
+        if self.sample_weight is not None:
+            frozen["sample_weight"] = weight
+        for field, array in frozen.items():
+            own = np.array(array)
+            own.setflags(write=False)
+            object.__setattr__(self, field, own)
+
+    @classmethod
+    def from_tables(
+        cls,
+        outcomes: Mapping[Any, Frame],
+        treatments: Mapping[Any, Frame],
+        *,
+        outcome: str,
+        treatment: str,
+        target: Frame | None = None,
+        sample_weight: str | None = None,
+    ) -> SeparateLabels:
+        """Combine four data frames, one per kind and population.
+
+        Parameters
+        ----------
+        outcomes, treatments : mapping of population name to data frame
+            Two tables each, under the same two names. Columns are matched by name, so their
+            order may differ; apart from the labels they must be the same in all tables.
+        outcome, treatment : str
+            The label's column in the outcome and in the treatment tables.
+        target : data frame, optional
+            Rows without labels, from the people to be scored.
+        sample_weight : str, optional
+            Column of row weights, in every table.
+
+        Returns
+        -------
+        SeparateLabels
+            With ``X`` in the frame type of the first table and populations as strings.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> data = SeparateLabels.from_tables(
+        ...     outcomes={
+        ...         "A": pd.DataFrame({"age": [31, 54], "visit": [1, 0]}),
+        ...         "B": pd.DataFrame({"visit": [0, 1], "age": [45, 22]}),
+        ...     },
+        ...     treatments={
+        ...         "A": pd.DataFrame({"age": [28, 61], "mailed": [1, 1]}),
+        ...         "B": pd.DataFrame({"age": [39, 50], "mailed": [0, 1]}),
+        ...     },
+        ...     outcome="visit",
+        ...     treatment="mailed",
+        ... )
+        >>> list(data.X.columns), data.y.tolist()
+        (['age'], [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0])
+        """
+        parts = [
+            take_table(frame, kind=kind, population=str(name), label=label, weight=sample_weight)
+            for kind, tables, label in (
+                (OUTCOME, outcomes, outcome),
+                (TREATMENT, treatments, treatment),
+            )
+            for name, frame in tables.items()
+        ]
+        if target is not None:
+            parts.append(
+                take_table(target, kind=TARGET, population="", label=None, weight=sample_weight)
+            )
+        return cls._from_parts(parts)
+
+    @classmethod
+    def from_frames(
+        cls,
+        outcomes: Frame,
+        treatments: Frame,
+        *,
+        outcome: str,
+        treatment: str,
+        population: str,
+        target: Frame | None = None,
+        sample_weight: str | None = None,
+    ) -> SeparateLabels:
+        """Combine two data frames that name each row's population in a column.
+
+        Parameters
+        ----------
+        outcomes, treatments : data frame
+            One table of outcome rows and one of treatment rows, each with rows of both
+            populations.
+        outcome, treatment, population : str
+            Columns with the outcome, the treatment and the population's name.
+        target : data frame, optional
+            Rows without labels (and without a population), from the people to be scored.
+        sample_weight : str, optional
+            Column of row weights, in every table.
+
+        Returns
+        -------
+        SeparateLabels
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> outcomes = pl.DataFrame({"age": [31, 54], "visit": [1, 0], "region": ["N", "S"]})
+        >>> treatments = pl.DataFrame({"age": [28, 61], "mailed": [1, 0], "region": ["N", "S"]})
+        >>> data = SeparateLabels.from_frames(
+        ...     outcomes, treatments, outcome="visit", treatment="mailed", population="region"
+        ... )
+        >>> data.population.tolist()
+        ['N', 'S', 'N', 'S']
+        """
+        return cls.from_tables(
+            split_by_population(outcomes, population, table="the outcome table"),
+            split_by_population(treatments, population, table="the treatment table"),
+            outcome=outcome,
+            treatment=treatment,
+            target=target,
+            sample_weight=sample_weight,
+        )
+
+    @classmethod
+    def _from_parts(cls, parts: list[TableParts]) -> SeparateLabels:
+        names = parts[0].features
+        X = np.concatenate([part.matrix(names) for part in parts])
+        weights = [part.weight for part in parts]
+        return cls(
+            X=rebuild_frame(X, names, like=parts[0].frame),
+            y=np.concatenate([part.label for part in parts]),
+            kind=np.repeat([part.kind for part in parts], [len(part) for part in parts]),
+            population=np.repeat(
+                [part.population for part in parts], [len(part) for part in parts]
+            ),
+            sample_weight=None
+            if any(weight is None for weight in weights)
+            else np.concatenate([weight for weight in weights if weight is not None]),
+        )
+
+    def __getitem__(self, key: str) -> Any:
+        """Return one of the arguments of ``fit``."""
+        if key not in set(self):
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the arguments of ``fit``."""
+        yield from ("X", "y", "kind", "population")
+        if self.sample_weight is not None:
+            yield "sample_weight"
+
+    def __len__(self) -> int:
+        """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""
+        return sum(1 for _ in self)
+
+    # Two sets of rows are the same only if they are one object: comparing arrays entry by
+    # entry inside ``==`` would surprise more than help.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all kinds."""
+        return len(np.asarray(self.y))
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Column names of ``X``, or None if it came as an array."""
+        return column_names(self.X)
+
+    @property
+    def populations(self) -> list[Any]:
+        """The two populations' names, sorted: the order estimators use."""
+        labelled = np.asarray(self.kind) != TARGET
+        names: list[Any] = np.unique(np.asarray(self.population)[labelled]).tolist()
+        return names
+
+    def rows(self, kind: str, population: Any = None) -> NDArray[np.int64]:
+        """Return the positions of the rows of one kind, and of one population if named."""
+        chosen = np.asarray(self.kind) == kind
+        if population is not None:
+            chosen &= np.asarray(self.population) == population
+        return np.flatnonzero(chosen)
+
+    def take(self, rows: ArrayLike) -> SeparateLabels:
+        """Return the rows at the given positions (or where a mask is true), checked anew."""
+        index = np.asarray(rows)
+        if index.dtype == bool:
+            index = np.flatnonzero(index)
+        matrix = feature_matrix(self.X)[index]
+        names = self.feature_names
+        weight = self.sample_weight
+        return SeparateLabels(
+            X=matrix if names is None else rebuild_frame(matrix, names, like=self.X),
+            y=np.asarray(self.y)[index],
+            kind=np.asarray(self.kind)[index],
+            population=np.asarray(self.population)[index],
+            sample_weight=None if weight is None else np.asarray(weight)[index],
+        )
+
+    def summary(self) -> list[CellSummary]:
+        """Return the size and the mean label of every table, outcomes first.
+
+        Outcome means are in the user's units; treatment means are shares treated, 0 to 1,
+        whatever the coding. Means are weighted by ``sample_weight``.
+        """
+        weight = check_weight(self.sample_weight, self.n_rows)
+        label: Array = np.array(self.y)
+        treated = self.rows(TREATMENT)
+        label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
+        cells = []
+        for kind in (OUTCOME, TREATMENT):
+            for name in self.populations:
+                at = self.rows(kind, name)
+                mean = float(np.average(label[at], weights=weight[at]))
+                cells.append(CellSummary(kind, str(name), len(at), mean))
+        if n_target := len(self.rows(TARGET)):
+            cells.append(CellSummary(TARGET, "", n_target, float("nan")))
+        return cells
+
+    def __repr__(self) -> str:
+        """Show the size and mean label of every table."""
+        d = feature_matrix(self.X).shape[1]
+        lines = [f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}"]
+        for cell in self.summary():
+            label = {
+                OUTCOME: f", mean {cell.label_mean:.4g}",
+                TREATMENT: f", {100 * cell.label_mean:.1f} % treated",
+                TARGET: ", no label",
+            }[cell.kind]
+            rows = f"{cell.n_rows:,} row{'s' * (cell.n_rows != 1)}"
+            lines.append(f"  {cell.kind:9} {cell.population}: {rows}{label}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild through the checks, so that a copy is as frozen as the original."""
+        fields = (self.X, self.y, self.kind, self.population, self.sample_weight)
+        return (SeparateLabels, fields)

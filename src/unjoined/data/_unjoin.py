@@ -1,0 +1,181 @@
+"""Turn a fully labelled trial into separate labels, to test on data whose answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_finite_features,
+    check_length,
+    check_numeric_columns,
+    check_treatment,
+)
+from unjoined.data._frames import column_names, feature_matrix, rebuild_frame
+from unjoined.data._separate_labels import SeparateLabels
+from unjoined.errors import InputError, LabelError
+
+__all__ = ["UnjoinedTrial", "unjoin"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnjoinedTrial:
+    """Four tables made from a trial, and where each row came from."""
+
+    data: SeparateLabels
+    rows: IntArray  # (data.n_rows,) position of each row in the trial; none occurs twice
+
+
+def unjoin(
+    X: MatrixLike,
+    y: ArrayLike,
+    treatment: ArrayLike,
+    *,
+    policies: Mapping[Any, float | Callable[[Array], Array]],
+    propensity: ArrayLike | None = None,
+    n_per_table: int | None = None,
+    random_state: RandomState = None,
+) -> UnjoinedTrial:
+    r"""Sub-sample a trial into four tables, as if two policies had been at work.
+
+    The rows are dealt at random into four hands. From the hand of population :math:`k` a row
+    is kept with probability proportional to :math:`p_k(t_i \mid x_i) / p(t_i \mid x_i)`, which
+    leaves :math:`p(x)` and :math:`p(y \mid x, t)` as they were and makes :math:`p_k(t \mid x)`
+    the policy (appendix of the paper, "Justification of the sub-sampling procedure"). Outcome
+    tables then lose the treatment and treatment tables the outcome.
+
+    Parameters
+    ----------
+    X : array or data frame of shape (n, d)
+        Features.
+    y : array-like of shape (n,)
+        Outcomes.
+    treatment : array-like of shape (n,)
+        Treatment, coded 0/1, False/True or -1/+1.
+    policies : mapping of population name to float or callable
+        For each of two populations, the probability of treatment: a constant, or a function
+        of the feature matrix. Strictly between 0 and 1 is not required.
+    propensity : float or array-like of shape (n,), optional
+        Known probability of treatment in the trial, strictly between 0 and 1; by default the
+        share treated, which is right if treatment was assigned by a coin.
+    n_per_table : int, optional
+        Keep this many rows in each table; by default all that the sub-sampling gives.
+    random_state : int, RandomState or None
+        Seed.
+
+    Returns
+    -------
+    UnjoinedTrial
+        The four tables and the trial's rows they use, each at most once.
+
+    Raises
+    ------
+    InputError
+        A policy or the propensity is no probability, or a table would have too few rows.
+
+    Notes
+    -----
+    Rows that were not kept are a selection by treatment and no fair test set. Set test rows
+    aside *before* calling this.
+
+    Examples
+    --------
+    >>> from unjoined.data import paper_problem
+    >>> trial = paper_problem().draw_joint(4000, random_state=0)
+    >>> unjoined = unjoin(
+    ...     trial.X, trial.y, trial.treatment, policies={"A": 0.9, "B": 0.2}, random_state=0
+    ... )
+    >>> [round(cell.label_mean, 1) for cell in unjoined.data.summary()[2:]]
+    [0.9, 0.2]
+    """
+    names = column_names(X)
+    check_numeric_columns(X)
+    matrix = feature_matrix(X)
+    check_finite_features(matrix, names)
+    outcome = _finite("y", y, len(matrix))
+    code = _finite("treatment", treatment, len(matrix))
+    treated = check_treatment(code) > 0.0
+    if len(policies) != 2:
+        raise InputError(f"policies must name two populations, got {len(policies)}.")
+    logged = _probability("propensity", _logged_propensity(propensity, treated), len(matrix))
+    if np.any((logged <= 0.0) | (logged >= 1.0)):
+        raise InputError(
+            "propensity must lie strictly between 0 and 1: a row that could not have had the "
+            "other treatment says nothing about another policy. Remove such rows."
+        )
+    rng = check_random_state(random_state)
+    hands = np.array_split(rng.permutation(len(matrix)), 4)
+    tables = []
+    for hand, (kind, name) in zip(
+        hands, [(kind, name) for kind in (OUTCOME, TREATMENT) for name in policies], strict=True
+    ):
+        policy = policies[name]
+        wanted = policy(matrix) if callable(policy) else np.full(len(matrix), float(policy))
+        chance = _probability(f"policies[{name!r}]", wanted, len(matrix))
+        kept = _sub_sample(hand, treated, chance, logged, rng)
+        tables.append((_first(kept, n_per_table, kind, name), kind, str(name)))
+    rows = np.concatenate([table[0] for table in tables])
+    sizes = [len(table[0]) for table in tables]
+    kinds = np.repeat([table[1] for table in tables], sizes)
+    picked = matrix[rows]
+    data = SeparateLabels(
+        X=picked if names is None else rebuild_frame(picked, names, like=X),
+        y=np.where(kinds == OUTCOME, outcome[rows], code[rows]),
+        kind=kinds,
+        population=np.repeat([table[2] for table in tables], sizes),
+    )
+    return UnjoinedTrial(data, rows)
+
+
+def _sub_sample(
+    hand: IntArray, treated: Array | Any, wanted: Array, logged: Array, rng: np.random.RandomState
+) -> IntArray:
+    """Keep each row of ``hand`` with probability proportional to p_k(t|x) / p(t|x)."""
+    ratio_treated, ratio_control = wanted / logged, (1.0 - wanted) / (1.0 - logged)
+    # The constant must not depend on which treatment a row happened to get, or the kept rows
+    # would not have the asked policy: it is the largest ratio either treatment could have.
+    bound = max(ratio_treated.max(), ratio_control.max())
+    ratio = np.where(treated[hand], ratio_treated[hand], ratio_control[hand])
+    kept: IntArray = hand[rng.random_sample(len(hand)) < ratio / bound]
+    return kept
+
+
+def _first(rows: IntArray, n: int | None, kind: str, population: Any) -> IntArray:
+    if n is None:
+        n = max(len(rows), 1)
+    if len(rows) < n:
+        raise InputError(
+            f"sub-sampling left {len(rows)} rows for the {kind} table of population "
+            f"{population!r}, but {n} are needed. Ask for fewer, or for policies closer to the "
+            "trial's own."
+        )
+    return rows[:n]
+
+
+def _logged_propensity(propensity: ArrayLike | None, treated: Any) -> ArrayLike:
+    return float(np.mean(treated)) if propensity is None else propensity
+
+
+def _probability(name: str, values: ArrayLike, n: int) -> Array:
+    array = np.broadcast_to(np.asarray(values, dtype=np.float64), (n,))
+    if not np.all((array >= 0.0) & (array <= 1.0)):
+        raise InputError(
+            f"{name} must be probabilities between 0 and 1, got values from "
+            f"{array.min():g} to {array.max():g}."
+        )
+    return array
+
+
+def _finite(name: str, values: ArrayLike, n: int) -> Array:
+    array: Array = np.asarray(values, dtype=np.float64)
+    check_length(name, array, n)
+    if not np.isfinite(array).all():
+        raise LabelError(f"{name} holds NaN or infinite values. Remove these rows.")
+    return array

@@ -1,0 +1,115 @@
+"""What all estimators share: how rows come in, and how a fit is scored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unjoined._typing import Array, ArrayLike, MatrixLike
+from unjoined._validation import check_finite_features, check_numeric_columns
+from unjoined.evaluate import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
+from unjoined.moments import LabelledRows, label_rows
+
+__all__ = ["UpliftEstimator"]
+
+
+class UpliftEstimator(BaseEstimator, ABC):
+    """Base of estimators that learn uplift from separate labels.
+
+    ``fit`` and ``score`` take the labels' ``kind`` and ``population`` beside ``X`` and ``y``,
+    and ask for them by default when scikit-learn's metadata routing is on, so that estimators
+    work in `Pipeline` and `GridSearchCV` without ``set_fit_request``.
+    """
+
+    # How scikit-learn lets a class state its default requests.
+    __metadata_request__fit = {"kind": True, "population": True}  # noqa: RUF012
+    __metadata_request__score = {"kind": True, "population": True}  # noqa: RUF012
+
+    identification_: IdentificationStrength
+    populations_: list[Any]
+    n_features_in_: int
+
+    @abstractmethod
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that carry one label each."""
+
+    @abstractmethod
+    def predict(self, X: MatrixLike) -> Array:
+        """Return the estimated uplift at each row, in outcome units."""
+
+    def score(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return minus the weighted risk on held-out separate labels; higher is better.
+
+        Needs no joint labels, so that `GridSearchCV` can choose among settings. Not an R²: only
+        differences on the same rows mean something.
+
+        Parameters
+        ----------
+        X, y, kind, population, sample_weight
+            Held-out rows, as in ``fit``.
+
+        Returns
+        -------
+        float
+            In squared outcome units.
+
+        See Also
+        --------
+        unjoined.weighted_risk : the definition.
+        """
+        return -weighted_risk(
+            self.predict(X),
+            X,
+            y,
+            kind=kind,
+            population=population,
+            sample_weight=sample_weight,
+        )
+
+    def _check_fit_rows(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None,
+    ) -> LabelledRows:
+        """Check everything given to ``fit`` and note what was learned about the data."""
+        matrix = self._check_features(X, reset=True)
+        rows = label_rows(matrix, y, kind=kind, population=population, sample_weight=sample_weight)
+        self.populations_ = rows.names
+        self.identification_ = strength_of(rows)
+        warn_if_weak(self.identification_, stacklevel=4)
+        return rows
+
+    def _check_features(self, X: MatrixLike, *, reset: bool) -> Array:
+        """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
+        if not reset:
+            check_is_fitted(self)
+        check_numeric_columns(X)
+        matrix: Array = validate_data(
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite=False
+        )
+        names = getattr(self, "feature_names_in_", None)
+        check_finite_features(matrix, None if names is None else names.tolist())
+        return matrix

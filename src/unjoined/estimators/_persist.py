@@ -1,0 +1,95 @@
+"""Models on disk, as skops files: loading one runs no code from it."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from sklearn.utils.validation import check_is_fitted
+
+from unjoined._optional import import_extra
+from unjoined.data import replace_file
+from unjoined.errors import TableError
+from unjoined.estimators._base import UpliftEstimator
+
+__all__ = ["load_model", "save_model"]
+
+# Types of our own and of scikit-learn's networks that skops does not know to be harmless. A
+# file with any other type is refused.
+TRUSTED = frozenset(
+    {
+        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+        "unjoined.estimators._minmax.MinMaxUplift",
+        "unjoined.estimators._plugin.PlugInUplift",
+        "unjoined.evaluate._conditional_mean.ConditionalMean",
+        "unjoined.evaluate._identification.IdentificationStrength",
+        "unjoined.features._basis.FourierBasis",
+        "unjoined.features._basis.GaussianBasis",
+        "unjoined.features._basis.LinearBasis",
+        "unjoined.features._scaling.Scaling",
+    }
+)
+
+
+def save_model(model: UpliftEstimator, path: str | os.PathLike[str]) -> Path:
+    """Write a fitted model to a file that `load_model` reads.
+
+    Parameters
+    ----------
+    model : UpliftEstimator
+        Fitted.
+    path : path
+        The file, by custom ending in ``.skops``; replaced as a whole if it exists.
+
+    Returns
+    -------
+    Path
+        The file written.
+    """
+    skops_io = import_extra("skops.io", extra="cli")
+    check_is_fitted(model)
+    return replace_file(path, lambda file: skops_io.dump(model, file))
+
+
+def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> UpliftEstimator:
+    """Read a fitted model. Nothing is unpickled and nothing in the file is run.
+
+    Parameters
+    ----------
+    path : path
+        A file written by `save_model`.
+    trusted : iterable of str, optional
+        Further types to allow, such as those of a third-party model in a `PlugInUplift`. Look
+        at what they are before trusting a file you did not write.
+
+    Returns
+    -------
+    UpliftEstimator
+
+    Raises
+    ------
+    TableError
+        The file does not exist, is not a model, or holds types that are not trusted.
+    """
+    skops_io = import_extra("skops.io", extra="cli")
+    file = Path(path)
+    if not file.is_file():
+        raise TableError(f"there is no model file {str(file)!r}. Write one with `unjoined fit`.")
+    allowed = TRUSTED | set(trusted)
+    try:
+        unknown = sorted(set(skops_io.get_untrusted_types(file=file)) - allowed)
+        if unknown:
+            raise TableError(
+                f"{str(file)!r} holds types that are not trusted: {', '.join(unknown[:5])}. If you "
+                "know where the file comes from, pass them to load_model(trusted=...)."
+            )
+        model = skops_io.load(file, trusted=sorted(allowed))
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        if isinstance(error, TableError):
+            raise
+        raise TableError(f"{str(file)!r} is not a model file of this program ({error}).") from error
+    if not isinstance(model, UpliftEstimator):
+        raise TableError(f"{str(file)!r} holds a {type(model).__name__}, not an uplift estimator.")
+    return model

@@ -1,0 +1,245 @@
+"""Four regressions and a ratio: what one would write by hand, and the paper's baselines."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
+from unjoined._validation import OUTCOME, TREATMENT, check_not_negative
+from unjoined.errors import RatioGuardWarning
+from unjoined.estimators._base import UpliftEstimator
+from unjoined.evaluate import ConditionalMean, fit_conditional_mean
+from unjoined.features import Scaling
+from unjoined.moments import LabelledRows
+
+__all__ = ["PlugInUplift"]
+
+
+class PlugInUplift(UpliftEstimator):
+    r"""Uplift from separate labels by four regressions and a ratio.
+
+    Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` by the paper's Lemma 1,
+
+    .. math::
+
+        u(x) = \frac{E_1[y \mid x] - E_2[y \mid x]}{P_1(t = 1 \mid x) - P_2(t = 1 \mid x)},
+
+    each of the four conditional means being fitted to its own table. Where the policies come
+    close the denominator goes through zero and the ratio explodes; see ``min_gap``.
+
+    Parameters
+    ----------
+    outcome_model : scikit-learn regressor or classifier, optional
+        Model of the outcome, cloned and fitted once per population. A classifier needs an
+        outcome of two values. Default: logistic regression for two values, else ridge.
+    treatment_model : scikit-learn classifier or regressor, optional
+        Model of the policy, likewise. Default: logistic regression.
+    min_gap : float, default=0.05
+        Guard of the ratio: a denominator closer to 0 than this difference in treatment
+        probability is set to it, with its sign kept. 0 turns the guard off; then only rows
+        without any gap at all, where the ratio is not finite, get the uplift 0. Whenever rows
+        are touched, ``predict`` says how many in a `RatioGuardWarning`.
+    standardize : bool, default=True
+        Whether features, and outcomes of more than two values, are brought to mean 0 and
+        variance 1 for the models. Predictions are in the user's units either way.
+    random_state : int, RandomState or None, default=None
+        Seed given to models whose own ``random_state`` is None.
+
+    Attributes
+    ----------
+    outcome_means_, treatment_means_ : tuple of two callables
+        The fitted conditional means of each population, on scaled features: outcomes in the
+        inner coding, treatments from -1 to 1.
+    scaling_ : Scaling
+        What was subtracted from and divided out of the features.
+    outcome_scale_ : float
+        Outcome units per unit of the inner coding.
+    identification_ : IdentificationStrength
+        How different the two policies are.
+    populations_ : list
+        The two populations' names.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    FourLogistic, FourNNC, FourRidge, FourNNR : the paper's baselines, presets of this class.
+    MinMaxUplift : avoids the ratio.
+
+    Notes
+    -----
+    Costs what the four models cost. A population in which all or none were treated has a known
+    policy and needs no model; if the other population is its opposite, this is the T-learner.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from unjoined import PlugInUplift, paper_problem, unjoin
+    >>> trial = paper_problem().draw_joint(4000, random_state=0)
+    >>> tables = unjoin(
+    ...     trial.X, trial.y, trial.treatment, policies={"A": 0.9, "B": 0.2}, random_state=0
+    ... )
+    >>> forest = RandomForestClassifier(50, min_samples_leaf=20)
+    >>> model = PlugInUplift(outcome_model=forest, random_state=0).fit(**tables.data)
+    >>> new = paper_problem().draw_joint(1000, random_state=1)
+    >>> bool(np.corrcoef(model.predict(new.X), new.uplift)[0, 1] > 0.8)
+    True
+    """
+
+    outcome_means_: tuple[ConditionalMean, ConditionalMean]
+    treatment_means_: tuple[ConditionalMean, ConditionalMean]
+    scaling_: Scaling
+    outcome_scale_: float
+
+    def __init__(
+        self,
+        *,
+        outcome_model: Any = None,
+        treatment_model: Any = None,
+        min_gap: float = 0.05,
+        standardize: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
+        self.outcome_model = outcome_model
+        self.treatment_model = treatment_model
+        self.min_gap = min_gap
+        self.standardize = standardize
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the four regressions.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, finite numbers.
+        y : array-like of shape (n,)
+            Whichever label the row has; NaN for target rows.
+        kind : array-like of shape (n,)
+            "outcome", "treatment" or "target".
+        population : array-like of shape (n,)
+            Which of the two populations the row comes from.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative row weights; the models must take them.
+
+        Returns
+        -------
+        PlugInUplift
+            Itself.
+        """
+        check_not_negative("min_gap", self.min_gap)
+        rows = self._check_fit_rows(X, y, kind, population, sample_weight)
+        rng = check_random_state(self.random_state)
+        scaling, spread = Scaling.identity(rows.X.shape[1]), 1.0
+        label = rows.label
+        if self.standardize:
+            scaling = Scaling.of_rows(rows.X, rows.weight)
+            label, spread = _standardized_outcomes(rows)
+        Z = scaling(rows.X)
+        outcome_model = self.outcome_model
+        if outcome_model is None:
+            outcome_model = LogisticRegression() if rows.coding.is_binary else Ridge()
+        treatment_model = self.treatment_model
+        if treatment_model is None:
+            treatment_model = LogisticRegression()
+
+        def mean(model: Any, kind: str, k: int) -> ConditionalMean:
+            at = rows.at(kind, k)
+            return fit_conditional_mean(_seeded(model, rng), Z[at], label[at], rows.weight[at])
+
+        self.outcome_means_ = (mean(outcome_model, OUTCOME, 0), mean(outcome_model, OUTCOME, 1))
+        self.treatment_means_ = (
+            mean(treatment_model, TREATMENT, 0),
+            mean(treatment_model, TREATMENT, 1),
+        )
+        self.scaling_ = scaling
+        self.outcome_scale_ = rows.coding.scale * spread
+        return self
+
+    def predict(self, X: MatrixLike) -> Array:
+        """Return the estimated uplift at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n,)
+            Uplift in the units of the outcome; for a 0/1 outcome, probability points. Finite.
+
+        Warns
+        -----
+        RatioGuardWarning
+            The guard touched some rows; the message says how many.
+        """
+        check_is_fitted(self)
+        Z = self.scaling_(self._check_features(X, reset=False))
+        m_1, m_2 = (mean(Z) for mean in self.outcome_means_)
+        t_1, t_2 = (mean(Z) for mean in self.treatment_means_)
+        uplift, n_touched = _guarded_ratio(m_1 - m_2, (t_1 - t_2) / 2.0, self.min_gap)
+        if n_touched:
+            warnings.warn(
+                f"the policy gap was too small at {n_touched} of {len(Z)} rows; there the ratio "
+                + (
+                    f"was computed with a gap of {self.min_gap:g} (min_gap)."
+                    if self.min_gap
+                    else "is not finite and the uplift was set to 0."
+                ),
+                RatioGuardWarning,
+                stacklevel=2,
+            )
+        return self.outcome_scale_ * uplift
+
+
+def _guarded_ratio(numerator: Array, gap: Array, min_gap: float) -> tuple[Array, int]:
+    """Divide with the denominator kept away from 0; return how many rows that touched."""
+    if min_gap > 0.0:
+        small = np.abs(gap) < min_gap
+        return numerator / np.where(small, np.copysign(min_gap, gap), gap), int(small.sum())
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = numerator / gap
+    broken = ~np.isfinite(ratio)
+    return np.where(broken, 0.0, ratio), int(broken.sum())
+
+
+def _standardized_outcomes(rows: LabelledRows) -> tuple[Array, float]:
+    """Return labels with outcomes of mean 0 and variance 1, and what that variance was.
+
+    Networks do not learn outcomes in the thousands; two-valued ones are -1/+1 already.
+    """
+    if rows.coding.is_binary:
+        return rows.label, 1.0
+    outcome = rows.of_kind(OUTCOME)
+    scaling = Scaling.of_rows(rows.label[outcome, None], rows.weight[outcome])
+    label = rows.label.copy()
+    label[outcome] = scaling(rows.label[outcome, None])[:, 0]
+    return label, float(scaling.scale[0])
+
+
+def _seeded(model: Any, rng: np.random.RandomState) -> Any:
+    """Return a clone whose unset ``random_state`` parameters are drawn from ``rng``."""
+    copy = clone(model)
+    seeds = {
+        name: int(rng.randint(np.iinfo(np.int32).max))
+        for name, value in sorted(copy.get_params(deep=True).items())
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    return copy.set_params(**seeds)

@@ -1,0 +1,55 @@
+"""Curves, areas, rules and scores; nothing here imports an estimator."""
+
+from unjoined.evaluate._area import auuc, qini, rank_score, uplift_at_k
+from unjoined.evaluate._conditional_mean import ConditionalMean, fit_conditional_mean
+from unjoined.evaluate._conventions import (
+    causalml_auuc,
+    causalml_qini,
+    pylift_q,
+    sklift_qini_auc,
+    sklift_uplift_at_k,
+    sklift_uplift_auc,
+)
+from unjoined.evaluate._curve import UpliftCurve, perfect_curve, random_curve, uplift_curve
+from unjoined.evaluate._estimate import Estimate
+from unjoined.evaluate._identification import (
+    IdentificationStrength,
+    identification_strength,
+    strength_of,
+    warn_if_weak,
+)
+from unjoined.evaluate._rules import budget_rule, optimal_rule, top_share_rule
+from unjoined.evaluate._separate import minmax_objective, weighted_risk
+from unjoined.evaluate._value import average_uplift, joint_values, treat_all
+
+__all__ = [
+    "ConditionalMean",
+    "Estimate",
+    "IdentificationStrength",
+    "UpliftCurve",
+    "auuc",
+    "average_uplift",
+    "budget_rule",
+    "causalml_auuc",
+    "causalml_qini",
+    "fit_conditional_mean",
+    "identification_strength",
+    "joint_values",
+    "minmax_objective",
+    "optimal_rule",
+    "perfect_curve",
+    "pylift_q",
+    "qini",
+    "random_curve",
+    "rank_score",
+    "sklift_qini_auc",
+    "sklift_uplift_at_k",
+    "sklift_uplift_auc",
+    "strength_of",
+    "top_share_rule",
+    "treat_all",
+    "uplift_at_k",
+    "uplift_curve",
+    "warn_if_weak",
+    "weighted_risk",
+]

@@ -1,0 +1,16 @@
+"""Feature maps for the uplift and its critic, and how they are chosen for given rows."""
+
+from unjoined.features._basis import Basis, FourierBasis, GaussianBasis, LinearBasis
+from unjoined.features._draw import BASES, draw_basis, median_width
+from unjoined.features._scaling import Scaling
+
+__all__ = [
+    "BASES",
+    "Basis",
+    "FourierBasis",
+    "GaussianBasis",
+    "LinearBasis",
+    "Scaling",
+    "draw_basis",
+    "median_width",
+]

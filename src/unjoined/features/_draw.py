@@ -1,0 +1,95 @@
+"""Choose a basis for given rows: centres, frequencies, width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.spatial.distance import pdist
+
+from unjoined._typing import Array
+from unjoined.errors import InputError
+from unjoined.features._basis import Basis, FourierBasis, GaussianBasis, LinearBasis
+
+__all__ = ["BASES", "draw_basis", "median_width"]
+
+DEFAULT_SIZE = 100
+# The median of a few thousand pairs is known to about one percent, far finer than a width
+# needs to be; more rows would only cost time.
+WIDTH_SAMPLE = 300
+
+
+def median_width(X: Array, rng: Rng) -> float:
+    """Return the median distance between rows, the usual first guess of a kernel width.
+
+    Taken over the pairs of at most 300 randomly drawn rows; rows that coincide are left out,
+    so that discrete features do not make the width 0. In the units of the features.
+    """
+    sample = X if len(X) <= WIDTH_SAMPLE else X[rng.choice(len(X), WIDTH_SAMPLE, replace=False)]
+    distances = pdist(sample)
+    positive = distances[distances > 0.0]
+    # Rows that are all the same leave nothing to resolve: any width serves.
+    return float(np.median(positive)) if positive.size else 1.0
+
+
+def _size(n_centers: int | str, n_rows: int) -> int:
+    if isinstance(n_centers, str):
+        return min(DEFAULT_SIZE, n_rows)
+    return n_centers
+
+
+def _gaussian(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
+    size = _size(n_centers, len(X))
+    if size > len(X):
+        raise InputError(
+            f"n_centers={size} centres are drawn from the rows without replacement, but there "
+            f"are only {len(X)} (n_samples={len(X)}). Pass n_centers='auto' or at most {len(X)}."
+        )
+    scale = median_width(X, rng) if isinstance(width, str) else float(width)
+    return GaussianBasis(X[rng.choice(len(X), size, replace=False)], scale)
+
+
+def _fourier(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
+    size = DEFAULT_SIZE if isinstance(n_centers, str) else n_centers
+    scale = median_width(X, rng) if isinstance(width, str) else float(width)
+    frequencies = rng.standard_normal((X.shape[1], size)) * (np.sqrt(2.0) / scale)
+    return FourierBasis(frequencies, rng.uniform(0.0, 2.0 * np.pi, size))
+
+
+def _linear(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
+    return LinearBasis(X.shape[1])
+
+
+BASES: dict[str, Callable[[Array, int | str, float | str, Rng], Basis]] = {
+    "gaussian": _gaussian,
+    "fourier": _fourier,
+    "linear": _linear,
+}
+
+
+def draw_basis(
+    basis: str | Basis, X: Array, *, n_centers: int | str, width: float | str, rng: Rng
+) -> Basis:
+    """Return the basis called ``basis`` for the rows ``X``, or check one that was given.
+
+    Parameters
+    ----------
+    basis : {"gaussian", "fourier", "linear"} or Basis
+        A name, or a basis that is fixed already.
+    X : array of shape (n, d)
+        Rows from which centres and the width are taken.
+    n_centers : int or "auto"
+        Number of centres or Fourier features; "auto" is 100, or all rows if there are fewer.
+    width : float or "median"
+        Length scale in the units of ``X``, or the median distance between rows.
+    rng : RandomState
+        Source of randomness.
+    """
+    if isinstance(basis, str):
+        return BASES[basis](X, n_centers, width, rng)
+    if basis.n_features != X.shape[1]:
+        raise InputError(
+            f"the given basis takes {basis.n_features} features, but X has {X.shape[1]}."
+        )
+    return basis

@@ -1,0 +1,19 @@
+"""Additive sums of rows: one pass, any chunking, any order."""
+
+from unjoined.moments._accumulate import accumulate
+from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
+from unjoined.moments._rows import LabelledRows, label_rows
+from unjoined.moments._sums import MomentSums
+from unjoined.moments._system import MinMaxSystem, assemble
+
+__all__ = [
+    "CellKey",
+    "GroupedSums",
+    "LabelledRows",
+    "MinMaxSystem",
+    "MomentSums",
+    "accumulate",
+    "assemble",
+    "label_rows",
+    "stable_groups",
+]

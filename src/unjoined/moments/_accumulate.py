@@ -1,0 +1,92 @@
+"""One pass over rows in memory, on all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from joblib import effective_n_jobs
+from threadpoolctl import threadpool_limits
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
+from unjoined.moments._rows import LabelledRows
+from unjoined.moments._sums import MomentSums
+
+__all__ = ["accumulate"]
+
+# A few thousand rows of a hundred basis values are a few megabytes: large enough for BLAS to
+# run at speed, small enough to stay in the cache between the exponentials and the update.
+CHUNK_ROWS = 4096
+
+
+def accumulate(
+    basis: Callable[[Array], Array],
+    p: int,
+    rows: LabelledRows,
+    *,
+    n_groups: int = 1,
+    n_jobs: int | None = None,
+) -> GroupedSums:
+    """Return the sums of ``rows`` per kind, population and group, in one pass.
+
+    Parameters
+    ----------
+    basis : callable
+        Maps features (m, d) to basis values (m, p).
+    p : int
+        Number of basis functions.
+    rows : LabelledRows
+        Rows of the four cells.
+    n_groups : int, default=1
+        Number of groups rows are hashed into.
+    n_jobs : int or None, default=None
+        Threads, as joblib counts them. The result does not depend on it, to the bit: chunks
+        are fixed and merged in order.
+
+    Notes
+    -----
+    Costs O(n (p^2 + p d)) time and O(p^2) memory per cell, group and thread, beside the rows.
+    """
+    groups = (
+        np.zeros(len(rows.X), dtype=np.int64)
+        if n_groups == 1
+        else stable_groups(rows.X, rows.label, n_groups)
+    )
+
+    def sums_of(task: tuple[CellKey, IntArray]) -> GroupedSums:
+        key, at = task
+        sums = MomentSums.of_rows(
+            basis(rows.X[at]), rows.label[at], rows.weight[at], cross=key.kind == TREATMENT
+        )
+        return GroupedSums(p, {key: sums})
+
+    total = GroupedSums(p)
+    # Threads over chunks beat threads inside BLAS: the exponentials run in parallel too.
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool,
+    ):
+        for part in pool.map(sums_of, _chunks(rows, groups)):
+            total = total.merge(part)
+    return total
+
+
+def _chunks(rows: LabelledRows, groups: IntArray) -> Iterator[tuple[CellKey, IntArray]]:
+    """Cut each cell and group into runs of rows with labels of one sign."""
+    for kind in (OUTCOME, TREATMENT):
+        for population in (0, 1):
+            cell = rows.at(kind, population)
+            for group in np.unique(groups[cell]):
+                at = cell[groups[cell] == group]
+                if kind == TREATMENT:
+                    positive = rows.label[at] > 0.0
+                    signs = (at[positive], at[~positive])
+                else:
+                    signs = (at,)
+                key = CellKey(kind, population, int(group))
+                for run in signs:
+                    for start in range(0, len(run), CHUNK_ROWS):
+                        yield key, run[start : start + CHUNK_ROWS]

@@ -1,0 +1,95 @@
+"""Rows that passed every check, in the coding the mathematics uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array, ArrayLike, IntArray
+from unjoined._validation import (
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    OutcomeCoding,
+    check_cells,
+    check_kind,
+    check_labels,
+    check_outcome,
+    check_population,
+    check_treatment,
+    check_weight,
+)
+
+__all__ = ["LabelledRows", "label_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRows:
+    """Checked rows of the four cells: what everything behind the checks trusts."""
+
+    X: Array  # (n, d)
+    label: Array  # (n,) treatment -1/+1, outcome in the inner coding
+    kind: np.ndarray[Any, np.dtype[np.str_]]  # (n,) "outcome" or "treatment"
+    population: IntArray  # (n,) 0 or 1
+    weight: Array  # (n,) > 0
+    names: list[Any]  # of the two populations
+    coding: OutcomeCoding
+
+    def at(self, kind: str, population: int) -> IntArray:
+        """Return the positions of the rows of one cell."""
+        return np.flatnonzero((self.kind == kind) & (self.population == population))
+
+    def of_kind(self, kind: str) -> IntArray:
+        """Return the positions of the rows of one kind."""
+        return np.flatnonzero(self.kind == kind)
+
+    @property
+    def sign(self) -> Array:
+        """The paper's (-1)^(k-1): +1 in the first population, -1 in the second."""
+        return np.where(self.population == 0, 1.0, -1.0)
+
+    @property
+    def share(self) -> Array:
+        """Row weights under which each cell counts half and each kind adds up to one.
+
+        With them a mean over both populations is the paper's average over z or w, whatever
+        the sizes of the cells.
+        """
+        share = np.empty(len(self.label))
+        for kind in (OUTCOME, TREATMENT):
+            for population in (0, 1):
+                at = self.at(kind, population)
+                share[at] = self.weight[at] / (2.0 * self.weight[at].sum())
+        return share
+
+
+def label_rows(
+    X: Array,
+    y: ArrayLike,
+    *,
+    kind: ArrayLike,
+    population: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> LabelledRows:
+    """Check labels and return the rows that carry one, in the inner coding.
+
+    ``X`` is trusted. Target rows and rows of weight 0 are left out: neither has a say in what
+    the labels tell.
+    """
+    n = len(X)
+    kinds = check_kind(kind, n)
+    labels = check_labels(y, kinds)
+    populations = check_population(population, n)
+    weight = check_weight(sample_weight, n)
+    names, index = check_cells(kinds, populations, weight)
+    used = (kinds != TARGET) & (weight > 0.0)
+    outcome, treatment = used & (kinds == OUTCOME), used & (kinds == TREATMENT)
+    coding = check_outcome(labels[outcome])
+    label = labels.copy()
+    label[outcome] = coding.encode(labels[outcome])
+    label[treatment] = check_treatment(labels[treatment])
+    if used.all():
+        return LabelledRows(X, label, kinds, index, weight, names, coding)
+    return LabelledRows(X[used], label[used], kinds[used], index[used], weight[used], names, coding)

@@ -1,0 +1,433 @@
+"""Every check on user input: what passes comes back clean, what does not is named."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from unjoined._validation import (
+    KINDS,
+    check_cells,
+    check_columns,
+    check_count,
+    check_finite_features,
+    check_kind,
+    check_labels,
+    check_length,
+    check_not_negative,
+    check_numeric_columns,
+    check_option,
+    check_outcome,
+    check_population,
+    check_positive,
+    check_treatment,
+    check_weight,
+)
+from unjoined.errors import InputError, LabelError, TableError
+
+FRAMES = pytest.mark.parametrize(
+    "frame", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"]
+)
+QUICK = settings(max_examples=60, deadline=None)
+KIND = np.array(["outcome", "outcome", "treatment", "treatment"])
+CODES = st.lists(st.booleans(), min_size=1, max_size=20)
+# Two outcomes far enough apart to be different numbers after rounding, in any units.
+UNITS = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+# --- lengths, kinds and populations ---------------------------------------------------------
+
+
+def test_a_wrong_length_names_the_argument_and_both_numbers():
+    with pytest.raises(InputError, match=r"kind has 3 entries but X has 4 rows"):
+        check_length("kind", [1, 2, 3], 4)
+
+
+@pytest.mark.parametrize(
+    ("check", "name"), [(check_kind, "kind"), (check_population, "population")]
+)
+def test_words_must_be_one_dimensional_and_one_per_row(check, name):
+    with pytest.raises(InputError, match=rf"{name} must be one-dimensional, got shape \(1, 2\)"):
+        check([["outcome", "outcome"]], 2)
+    with pytest.raises(InputError, match=rf"{name} has 1 entries but X has 2 rows"):
+        check(["outcome"], 2)
+
+
+@pytest.mark.parametrize("kind", [list(KINDS), pd.Categorical(KINDS), pl.Series(KINDS)])
+def test_kinds_come_back_as_strings_whatever_holds_them(kind):
+    clean = check_kind(kind, 3)
+    assert clean.dtype.kind == "U"
+    assert clean.tolist() == list(KINDS)
+
+
+def test_an_unknown_kind_is_shown_beside_the_known_ones():
+    with pytest.raises(
+        LabelError, match="one of 'outcome', 'treatment', 'target', got 'control'. It says which"
+    ):
+        check_kind(["outcome", "control"], 2)
+
+
+def test_at_most_five_offending_values_are_shown():
+    with pytest.raises(LabelError, match=r"got 'a', 'b', 'c', 'd', 'e', \.\.\.\. It"):
+        check_kind(list("abcdefg"), 7)
+
+
+def test_a_missing_kind_is_an_unknown_kind():
+    with pytest.raises(LabelError, match="got 'None'"):
+        check_kind(["outcome", None], 2)
+
+
+@pytest.mark.parametrize(
+    "population",
+    [
+        ["a", "b", None],
+        [1.0, 2.0, np.nan],
+        pd.Series(["a", "b", None]),
+        pd.Series(["a", "b", pd.NA], dtype="string"),
+        pd.Series(["a", "b", pd.NA], dtype="category"),
+        pd.array([1, 2, None], dtype="Int64"),
+        pl.Series(["a", "b", None]),
+        pl.Series([1, 2, None]),
+        pa.array(["a", "b", None]),
+        np.array(["2020-01-01", "2021-01-01", "NaT"], dtype="datetime64[D]"),
+    ],
+    ids=lambda population: f"{type(population).__module__}-{getattr(population, 'dtype', '')}",
+)
+def test_a_missing_population_is_counted_and_its_row_named(population):
+    with pytest.raises(LabelError, match=r"missing in 1 of 3 rows \(first at row 2\)"):
+        check_population(population, 3)
+
+
+@pytest.mark.parametrize(
+    "population", [["a", "b"], [1, 2], [True, False], [0.5, 1.5], np.array(["a", "b"], object)]
+)
+def test_populations_may_have_names_of_any_plain_type(population):
+    assert check_population(population, 2).tolist() == list(population)
+
+
+# --- cells ----------------------------------------------------------------------------------
+
+
+def test_cells_are_numbered_in_the_order_of_sorted_names_and_target_rows_belong_to_none():
+    kind = np.array([*KIND, "target"])
+    names, index = check_cells(kind, np.array(["b", "a", "b", "a", "c"]), np.ones(5))
+    assert names == ["a", "b"]
+    assert index.tolist() == [1, 0, 1, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("population", "message"),
+    [
+        (["a", "a", "a", "a"], r"found 1: 'a' in n_samples=4 rows\. Uplift cannot be identified"),
+        (["a", "b", "a", "c"], r"found 3: 'a', 'b', 'c' in n_samples=4 rows\. Choose two"),
+    ],
+)
+def test_other_than_two_populations_are_counted_and_named(population, message):
+    with pytest.raises(LabelError, match=message):
+        check_cells(KIND, np.array(population), np.ones(4))
+
+
+def test_rows_without_any_label_have_no_population():
+    with pytest.raises(LabelError, match="found 0 in n_samples=2 rows"):
+        check_cells(np.array(["target", "target"]), np.array(["a", "b"]), np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("population", "message"),
+    [
+        (["a", "a", "a", "b"], "population 'b' has no outcome rows with positive weight"),
+        (["a", "b", "b", "b"], "population 'a' has no treatment rows with positive weight"),
+    ],
+)
+def test_an_empty_cell_is_named(population, message):
+    with pytest.raises(LabelError, match=message):
+        check_cells(KIND, np.array(population), np.ones(4))
+
+
+def test_a_cell_whose_rows_all_weigh_nothing_counts_as_empty():
+    population = np.array(["a", "b", "a", "b"])
+    with pytest.raises(LabelError, match="population 'b' has no outcome rows with positive"):
+        check_cells(KIND, population, np.array([1.0, 0.0, 1.0, 1.0]))
+
+
+def test_a_third_population_that_weighs_nothing_does_not_count():
+    kind, population = np.array([*KIND, "outcome"]), np.array(["a", "b", "a", "b", "c"])
+    names, index = check_cells(kind, population, np.array([1.0, 1.0, 1.0, 1.0, 0.0]))
+    assert names == ["a", "b"]
+    assert index.tolist() == [0, 1, 0, 1, -1]
+
+
+# --- labels ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("row", "kind"), [(1, "outcome"), (3, "treatment")])
+def test_a_label_that_is_no_number_names_its_kind_and_row(bad, row, kind):
+    y = np.array([3.0, 4.0, 0.0, 1.0])
+    y[row] = bad
+    with pytest.raises(
+        LabelError,
+        match=rf"NaN or infinite {kind} labels in 1 of 2 {kind} rows \(first at row {row}\)",
+    ):
+        check_labels(y, KIND)
+
+
+@pytest.mark.parametrize("value", [1.0, np.inf])
+def test_a_label_on_a_target_row_names_the_row(value):
+    kind = np.array(["outcome", "target", "target"])
+    with pytest.raises(LabelError, match=r"values in 1 of them \(first at row 2\)\. Set y to NaN"):
+        check_labels([1.0, np.nan, value], kind)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [1, 0, None],
+        np.array([1, 0, None], dtype=object),
+        pd.array([1, 0, None], dtype="Int64"),
+        pd.array([True, False, None], dtype="boolean"),
+        pl.Series([1, 0, None]),
+    ],
+)
+def test_missing_labels_of_target_rows_may_be_written_in_any_way(y):
+    clean = check_labels(y, np.array(["outcome", "treatment", "target"]))
+    assert clean.dtype == np.float64
+    assert_array_equal(clean, [1.0, 0.0, np.nan])
+
+
+def test_labels_of_another_length_are_refused():
+    with pytest.raises(InputError, match="y has 3 entries but X has 4 rows"):
+        check_labels([1.0, 2.0, 3.0], KIND)
+
+
+def test_text_labels_are_refused_by_the_name_of_their_argument():
+    with pytest.raises(InputError, match="y"):
+        check_labels(["yes", "no", "yes", "no"], KIND)
+
+
+def test_a_table_of_labels_is_refused():
+    with pytest.raises(ValueError, match="1d array"):
+        check_labels(np.zeros((4, 2)), KIND)
+
+
+def test_no_rows_at_all_are_refused():
+    with pytest.raises(ValueError, match="0 sample"):
+        check_labels([], np.array([], dtype=str))
+
+
+# --- codings --------------------------------------------------------------------------------
+
+
+@QUICK
+@given(CODES)
+def test_every_coding_of_treatment_gives_the_same_minus_and_plus_one(treated):
+    paper = np.where(treated, 1.0, -1.0)
+    for coded in (np.array(treated), np.array(treated, dtype=float), paper):
+        clean = check_treatment(coded)
+        assert clean.dtype == np.float64
+        assert_array_equal(clean, paper)
+
+
+@pytest.mark.parametrize(
+    ("codes", "shown"),
+    [([0.0, 1.0, 2.0], r"0\.0, 1\.0, 2\.0"), ([1.0, 2.0], r"1\.0, 2\.0"), ([-1.0, 0.0], "-1.0, 0")],
+)
+def test_other_codes_of_treatment_are_shown(codes, shown):
+    with pytest.raises(LabelError, match=f"0/1, False/True or -1/[+]1, got {shown}"):
+        check_treatment(np.array(codes))
+
+
+@pytest.mark.parametrize("pair", [(0.0, 1.0), (-1.0, 1.0), (1.0, 2.0), (0.0, 100.0), (-3.0, 5.0)])
+def test_outcomes_of_two_whole_numbers_become_exactly_minus_and_plus_one(pair):
+    coding = check_outcome(np.array(pair))
+    assert coding.is_binary
+    assert_array_equal(coding.encode(np.array(pair)), [-1.0, 1.0])
+
+
+@QUICK
+@given(UNITS, UNITS, CODES)
+def test_outcomes_of_any_two_values_become_minus_and_plus_one(a, b, which):
+    """Tolerance: the offset is rounded to u max|y|, and counts in units of the scale."""
+    low, high = min(a, b), max(a, b)
+    if high - low < 1e-6 * max(abs(low), abs(high)) or high - low < 1e-300:
+        return
+    y = np.where([*which, True, False], high, low)
+    coding = check_outcome(y)
+    scale = (high - low) / 2
+    tolerance = 4 * np.finfo(float).eps * max(1.0, max(abs(low), abs(high)) / scale)
+    assert coding.is_binary
+    assert_allclose(
+        coding.encode(y), np.where([*which, True, False], 1.0, -1.0), rtol=0, atol=tolerance
+    )
+    assert_allclose(coding.scale * 2.0, high - low, rtol=1e-15)
+
+
+@QUICK
+@given(UNITS, UNITS, st.lists(UNITS, min_size=1, max_size=10))
+def test_scale_and_offset_restore_the_outcomes(a, b, others):
+    y = np.array([a, b, *others])
+    if y.min() == y.max():
+        return
+    coding = check_outcome(y)
+    back = coding.encode(y) * coding.scale + coding.offset
+    assert_allclose(back, y, rtol=0, atol=4 * np.finfo(float).eps * np.abs(y).max())
+
+
+@QUICK
+@given(st.lists(UNITS, min_size=3, max_size=10, unique=True))
+def test_outcomes_of_three_values_and_more_stay_as_they_are(values):
+    y = np.array(values)
+    coding = check_outcome(y)
+    assert not coding.is_binary
+    assert_array_equal(coding.encode(y), y)
+
+
+def test_a_constant_outcome_is_refused_with_its_value():
+    with pytest.raises(LabelError, match=r"the outcome is 2\.5 in all 3 outcome rows"):
+        check_outcome(np.full(3, 2.5))
+
+
+# --- weights --------------------------------------------------------------------------------
+
+
+def test_no_weights_are_weights_of_one():
+    assert_array_equal(check_weight(None, 3), np.ones(3))
+
+
+def test_a_single_weight_serves_every_row():
+    assert_array_equal(check_weight(2.0, 3), [2.0, 2.0, 2.0])
+
+
+def test_a_weight_of_zero_is_allowed():
+    assert_array_equal(check_weight([0, 1], 2), [0.0, 1.0])
+
+
+@pytest.mark.parametrize(("bad", "shown"), [(-1.0, r"-1\.0"), (np.nan, "nan"), (np.inf, "inf")])
+def test_weights_that_cannot_be_are_shown(bad, shown):
+    with pytest.raises(
+        LabelError, match=rf"finite and not negative, got {shown} in 1 of 3 rows.*the weight 0"
+    ):
+        check_weight([1.0, bad, 0.0], 3)
+
+
+def test_weights_are_one_per_row():
+    with pytest.raises(InputError, match="sample_weight has 2 entries but X has 3 rows"):
+        check_weight([1.0, 2.0], 3)
+    with pytest.raises(InputError, match=r"sample_weight must be one-dimensional, got shape \(1,"):
+        check_weight([[1.0, 2.0]], 2)
+
+
+# --- features -------------------------------------------------------------------------------
+
+
+@FRAMES
+@pytest.mark.parametrize("values", [["x", "y"], [None, "y"]])
+def test_a_text_column_is_named_with_its_values_and_its_table(frame, values):
+    with pytest.raises(
+        TableError, match=r"features must be numbers, but column 'city' of the mail table holds"
+    ) as caught:
+        check_numeric_columns(frame({"age": [1, 2], "city": values}), table="the mail table")
+    assert "such as" in str(caught.value)
+    assert "'y'" in str(caught.value)
+
+
+@FRAMES
+def test_numbers_and_booleans_pass_as_features(frame):
+    check_numeric_columns(frame({"a": [1, 2], "b": [0.5, 1.5], "c": [True, False]}))
+
+
+def test_pandas_objects_that_are_numbers_pass_as_features():
+    check_numeric_columns(pd.DataFrame({"a": pd.Series([1, 2.5], dtype=object)}))
+
+
+def test_pandas_dates_and_categories_are_no_numbers():
+    for column in (pd.to_datetime(["2020-01-01"]), pd.Categorical(["u"])):
+        with pytest.raises(TableError, match="column 'when' of X holds"):
+            check_numeric_columns(pd.DataFrame({"when": column}))
+
+
+def test_arrays_have_no_columns_to_look_at():
+    check_numeric_columns(np.array([["text"]]))
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        ([np.nan, 0.0], "NaN"),
+        ([np.inf, 0.0], "inf"),
+        ([np.nan, np.inf], "NaN and inf"),
+    ],
+)
+def test_features_that_are_no_numbers_name_column_rows_and_table(bad, word):
+    X = np.zeros((4, 2))
+    X[:2, 1] = bad
+    n = int((~np.isfinite(bad)).sum())
+    with pytest.raises(InputError, match=rf"of T contain {word} in {n} of 4 rows, in 'b'\. Impute"):
+        check_finite_features(X, ["a", "b"], table="T")
+    with pytest.raises(InputError, match=rf"of X contain {word} in {n} of 4 rows, in 'column 1'"):
+        check_finite_features(X, None)
+
+
+def test_infinities_of_both_signs_are_refused_like_any_other():
+    with pytest.raises(InputError, match="contain inf in 2 of 2 rows"):
+        check_finite_features(np.array([[np.inf], [-np.inf]]), None)
+
+
+def test_finite_features_pass_even_if_their_sum_overflows():
+    check_finite_features(np.full((4, 1), 1e308), None)
+
+
+# --- columns and parameters -----------------------------------------------------------------
+
+
+def test_columns_may_come_in_any_order():
+    check_columns(["a", "b", "c"], ["c", "a", "b"], table="T")
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (["a"], r"T must have the feature columns.*\('a', 'b'; any order\)\. Missing: 'b'\. Sel"),
+        (["a", "b", "c"], r"order\)\. Not expected: 'c'\. Select the same"),
+        (["a", "c"], r"Missing: 'b'; Not expected: 'c'\. Select"),
+    ],
+)
+def test_missing_and_extra_columns_are_both_named(found, message):
+    with pytest.raises(TableError, match=message):
+        check_columns(["a", "b"], found, table="T")
+
+
+@pytest.mark.parametrize("value", [0, -1.0, np.inf, np.nan, True, "1", None])
+def test_a_parameter_that_must_be_positive_is_named_with_its_value(value):
+    with pytest.raises(InputError, match="ridge_f must be a finite number above 0, got") as caught:
+        check_positive("ridge_f", value)
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [-1e-300, np.inf, np.nan, False, "0", None])
+def test_a_parameter_that_must_not_be_negative_is_named_with_its_value(value):
+    with pytest.raises(InputError, match="cost must be a finite number, 0 or above, got"):
+        check_not_negative("cost", value)
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.0, np.nan, True, "3", None])
+def test_a_count_is_a_whole_number_above_zero(value):
+    with pytest.raises(InputError, match="n_folds must be a whole number, 1 or above, got"):
+        check_count("n_folds", value)
+
+
+def test_an_option_is_one_of_its_words():
+    assert check_option("basis", "linear", ("linear", "fourier")) == "linear"
+    with pytest.raises(InputError, match="basis must be one of 'linear', 'fourier', got 'cubic'"):
+        check_option("basis", "cubic", ("linear", "fourier"))
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert check_positive("a", np.float32(0.5)) == 0.5
+    assert check_not_negative("a", 0) == 0.0
+    assert check_count("a", np.int64(3)) == 3
+    assert all(type(v) in (int, float) for v in (check_positive("a", 1), check_count("a", 2)))
