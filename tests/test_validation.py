@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -66,7 +66,7 @@ def test_kinds_come_back_as_strings_whatever_holds_them(kind):
 
 def test_an_unknown_kind_is_shown_beside_the_known_ones():
     with pytest.raises(
-        LabelError, match="one of 'outcome', 'treatment', 'target', got 'control'. It says which"
+        LabelError, match=r"one of 'outcome', 'treatment', 'target', got 'control'\. It says which"
     ):
         check_kind(["outcome", "control"], 2)
 
@@ -205,8 +205,8 @@ def test_labels_of_another_length_are_refused():
 
 
 def test_text_labels_are_refused_by_the_name_of_their_argument():
-    with pytest.raises(InputError, match="y"):
-        check_labels(["yes", "no", "yes", "no"], KIND)
+    with pytest.raises(InputError, match=r"\by\b"):
+        check_labels(["buys", "none", "buys", "none"], KIND)
 
 
 def test_a_table_of_labels_is_refused():
@@ -253,8 +253,7 @@ def test_outcomes_of_two_whole_numbers_become_exactly_minus_and_plus_one(pair):
 def test_outcomes_of_any_two_values_become_minus_and_plus_one(a, b, which):
     """Tolerance: the offset is rounded to u max|y|, and counts in units of the scale."""
     low, high = min(a, b), max(a, b)
-    if high - low < 1e-6 * max(abs(low), abs(high)) or high - low < 1e-300:
-        return
+    assume(high - low > max(1e-6 * max(abs(low), abs(high)), 1e-300))
     y = np.where([*which, True, False], high, low)
     coding = check_outcome(y)
     scale = (high - low) / 2
@@ -270,8 +269,7 @@ def test_outcomes_of_any_two_values_become_minus_and_plus_one(a, b, which):
 @given(UNITS, UNITS, st.lists(UNITS, min_size=1, max_size=10))
 def test_scale_and_offset_restore_the_outcomes(a, b, others):
     y = np.array([a, b, *others])
-    if y.min() == y.max():
-        return
+    assume(y.min() < y.max())
     coding = check_outcome(y)
     back = coding.encode(y) * coding.scale + coding.offset
     assert_allclose(back, y, rtol=0, atol=4 * np.finfo(float).eps * np.abs(y).max())

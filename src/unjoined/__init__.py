@@ -6,6 +6,7 @@ the data can identify it, evaluates the estimate and turns it into a targeting l
 """
 
 from unjoined.data import (
+    CellKFold,
     CellSummary,
     JointLabels,
     SeparateLabels,
@@ -62,6 +63,7 @@ from unjoined.evaluate import (
     sklift_uplift_auc,
     top_share_rule,
     treat_all,
+    treatment_rank,
     uplift_at_k,
     uplift_curve,
     weighted_risk,
@@ -73,6 +75,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Basis",
+    "CellKFold",
     "CellSummary",
     "Estimate",
     "FourLogistic",
@@ -127,6 +130,7 @@ __all__ = [
     "sklift_uplift_auc",
     "top_share_rule",
     "treat_all",
+    "treatment_rank",
     "unjoin",
     "uplift_at_k",
     "uplift_curve",

@@ -158,7 +158,8 @@ def check_outcome(y: Array) -> OutcomeCoding:
     if low == high:
         raise LabelError(
             f"the outcome is {low:g} in all {len(y)} outcome rows (n_samples={len(y)}); where "
-            "nothing varies there is no uplift to estimate. Check the outcome column and its filter."
+            "nothing varies there is no uplift to estimate. Check the outcome column and how its "
+            "rows were chosen."
         )
     if np.all((y == low) | (y == high)):
         return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
@@ -210,7 +211,7 @@ def check_cells(
                 raise LabelError(
                     f"population {name!r} has no {which} rows with positive weight; each of the "
                     f"two populations needs an {OUTCOME} table and a {TREATMENT} table "
-                    f"(n_samples={n} rows in all)."
+                    f"(n_samples={n} rows in all). To cross-validate, split with CellKFold."
                 )
     return names, index
 
@@ -228,7 +229,7 @@ def check_numeric_columns(X: MatrixLike, *, table: str = "X", what: str = "featu
             raise TableError(
                 f"{what} must be numbers, but column {name!r} of {table} holds "
                 f"{str(dtype).lower()} values such as {_shown(values.head(2).to_list())}. Leave "
-                "the column out, or encode it first (for instance with scikit-learn's OneHotEncoder)."
+                "the column out, or encode it first (say with scikit-learn's OneHotEncoder)."
             )
 
 

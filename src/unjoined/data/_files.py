@@ -67,8 +67,8 @@ def read_table(path: str | os.PathLike[str]) -> Frame:
     with duckdb.connect() as connection:
         try:
             # The reader's name comes from the table above; the path is a bound value.
-            table = connection.execute(f"SELECT * FROM {reader}(?)", [str(file)])  # noqa: S608
-            return table.to_arrow_table()
+            query = f"SELECT * FROM {reader}(?)"  # noqa: S608
+            return connection.sql(query, params=[str(file)]).to_arrow_table()
         except duckdb.Error as error:
             raise TableError(
                 f"{str(file)!r} cannot be read as {reader.removeprefix('read_')}: "

@@ -202,10 +202,11 @@ def paper_problem(b: float = 5.0) -> SimulatedProblem:
     slopes = {0.0: np.array([10.0, 10.0]), 1.0: np.array([10.0, -10.0])}
 
     def features(n: int, rng: Rng) -> Array:
-        return np.sqrt(10.0) * rng.standard_normal((n, 2))
+        draws: Array = rng.standard_normal((n, 2))
+        return float(np.sqrt(10.0)) * draws
 
     def chance(X: Array, treated: Array) -> Array:
-        return expit(np.where(treated == 1.0, X @ slopes[1.0], X @ slopes[0.0]))
+        return np.asarray(expit(np.where(treated == 1.0, X @ slopes[1.0], X @ slopes[0.0])))
 
     return SimulatedProblem(
         features=features,

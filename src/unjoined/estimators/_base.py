@@ -108,7 +108,7 @@ class UpliftEstimator(BaseEstimator, ABC):
             check_is_fitted(self)
         check_numeric_columns(X)
         matrix: Array = validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite=False
+            self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
         )
         names = getattr(self, "feature_names_in_", None)
         check_finite_features(matrix, None if names is None else names.tolist())

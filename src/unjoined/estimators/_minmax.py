@@ -223,7 +223,7 @@ class MinMaxUplift(UpliftEstimator):
             check_option("basis", self.basis, BASES)
         elif not isinstance(self.basis, Basis):
             raise InputError(
-                f"basis must be a name or have size, n_features and be callable, got {self.basis!r}."
+                f"basis must be a name, or a callable with size and n_features, got {self.basis!r}."
             )
         if isinstance(self.n_centers, str):
             check_option("n_centers", self.n_centers, ["auto"])

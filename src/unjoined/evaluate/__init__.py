@@ -18,7 +18,7 @@ from unjoined.evaluate._identification import (
     strength_of,
     warn_if_weak,
 )
-from unjoined.evaluate._rules import budget_rule, optimal_rule, top_share_rule
+from unjoined.evaluate._rules import budget_rule, optimal_rule, top_share_rule, treatment_rank
 from unjoined.evaluate._separate import minmax_objective, weighted_risk
 from unjoined.evaluate._value import average_uplift, joint_values, treat_all
 
@@ -48,6 +48,7 @@ __all__ = [
     "strength_of",
     "top_share_rule",
     "treat_all",
+    "treatment_rank",
     "uplift_at_k",
     "uplift_curve",
     "warn_if_weak",

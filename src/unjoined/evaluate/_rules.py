@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from unjoined._typing import Array, ArrayLike
+from unjoined._typing import Array, ArrayLike, IntArray
 from unjoined.evaluate._checks import check_cost, check_non_negative, check_share, check_vector
 from unjoined.evaluate._ties import fill_from_top, group_ties
 
-__all__ = ["budget_rule", "optimal_rule", "top_share_rule"]
+__all__ = ["budget_rule", "optimal_rule", "top_share_rule", "treatment_rank"]
 
 
 def optimal_rule(uplift: ArrayLike) -> Array:
@@ -103,3 +103,28 @@ def budget_rule(uplift: ArrayLike, budget: float, *, cost: ArrayLike = 1.0) -> A
     ties = group_ties(uplift[helped] / costs[helped])
     rule[helped] = fill_from_top(ties.sums(costs[helped]), budget)[ties.group]
     return rule
+
+
+def treatment_rank(uplift: ArrayLike) -> IntArray:
+    """Return the order in which to treat: 1 for the largest uplift, n for the smallest.
+
+    Parameters
+    ----------
+    uplift : array-like of shape (n,)
+        Uplift per row, or any score that orders the rows like it.
+
+    Returns
+    -------
+    array of shape (n,)
+        Ranks from 1 to n, each once. A list must decide where scores are tied: the row that
+        comes first goes first. O(n log n) time.
+
+    Examples
+    --------
+    >>> treatment_rank([0.1, 0.4, 0.1, -0.2])
+    array([2, 1, 3, 4])
+    """
+    order = np.argsort(-check_vector(uplift, "uplift"), kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(1, len(order) + 1)
+    return rank

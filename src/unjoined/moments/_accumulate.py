@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.errors import InputError
 from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._sums import MomentSums
 
-__all__ = ["accumulate"]
+__all__ = ["accumulate", "n_threads"]
 
 # A few thousand rows of a hundred basis values are a few megabytes: large enough for BLAS to
 # run at speed, small enough to stay in the cache between the exponentials and the update.
@@ -43,8 +44,8 @@ def accumulate(
     n_groups : int, default=1
         Number of groups rows are hashed into.
     n_jobs : int or None, default=None
-        Threads, as joblib counts them. The result does not depend on it, to the bit: chunks
-        are fixed and merged in order.
+        Threads, counted as scikit-learn does: None is one, -1 all cores, -2 all but one. The
+        result does not depend on it, to the bit: chunks are fixed and merged in order.
 
     Notes
     -----
@@ -67,11 +68,24 @@ def accumulate(
     # Threads over chunks beat threads inside BLAS: the exponentials run in parallel too.
     with (
         threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool,
+        ThreadPoolExecutor(n_threads(n_jobs)) as pool,
     ):
         for part in pool.map(sums_of, _chunks(rows, groups)):
             total = total.merge(part)
     return total
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Return the number of threads that scikit-learn's ``n_jobs`` stands for."""
+    if n_jobs is None:
+        return 1
+    if n_jobs > 0:
+        return n_jobs
+    if n_jobs == 0:
+        raise InputError("n_jobs must not be 0: None is one thread, -1 all cores.")
+    usable = getattr(os, "sched_getaffinity", None)  # fewer than the machine's in a container
+    cores = len(usable(0)) if usable else os.cpu_count() or 1
+    return max(cores + 1 + n_jobs, 1)
 
 
 def _chunks(rows: LabelledRows, groups: IntArray) -> Iterator[tuple[CellKey, IntArray]]:
@@ -81,12 +95,8 @@ def _chunks(rows: LabelledRows, groups: IntArray) -> Iterator[tuple[CellKey, Int
             cell = rows.at(kind, population)
             for group in np.unique(groups[cell]):
                 at = cell[groups[cell] == group]
-                if kind == TREATMENT:
-                    positive = rows.label[at] > 0.0
-                    signs = (at[positive], at[~positive])
-                else:
-                    signs = (at,)
+                positive = rows.label[at] > 0.0
                 key = CellKey(kind, population, int(group))
-                for run in signs:
+                for run in (at[positive], at[~positive]) if kind == TREATMENT else (at,):
                     for start in range(0, len(run), CHUNK_ROWS):
                         yield key, run[start : start + CHUNK_ROWS]

@@ -1,0 +1,5 @@
+"""Run the command line with ``python -m unjoined``."""
+
+from unjoined.cli import main
+
+main()

@@ -1,0 +1,224 @@
+"""The commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import unjoined
+from unjoined._validation import check_option
+from unjoined.cli._demo import run_demo
+from unjoined.cli._inputs import ESTIMATORS, TableOptions, read_labels
+from unjoined.cli._score import targeting_list
+from unjoined.cli._show import (
+    console,
+    print_json,
+    show_labels,
+    show_strength,
+    show_uplift,
+    uplift_summary,
+)
+from unjoined.data import read_table, write_table
+from unjoined.estimators import load_model, save_model
+from unjoined.evaluate import identification_strength
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Whom to treat, when treatment and outcome labels can never be joined.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Outcomes = Annotated[
+    list[str],
+    typer.Option(
+        "--outcomes",
+        help="Table of outcome rows: FILE with --population, else NAME=FILE twice. CSV or Parquet.",
+    ),
+]
+Treatments = Annotated[
+    list[str], typer.Option("--treatments", help="Table of treatment rows, likewise.")
+]
+Outcome = Annotated[str, typer.Option("--outcome", help="Column with the outcome.")]
+Treatment = Annotated[str, typer.Option("--treatment", help="Column with the treatment, 0/1.")]
+Population = Annotated[
+    str | None, typer.Option("--population", help="Column that names each row's population.")
+]
+Features = Annotated[
+    str | None, typer.Option("--features", help="Feature columns, comma-separated; default: all.")
+]
+Ignore = Annotated[
+    str | None, typer.Option("--ignore", help="Columns that are no features, comma-separated.")
+]
+Weight = Annotated[str | None, typer.Option("--weight", help="Column with row weights.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(unjoined.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Whom to treat, when treatment and outcome labels can never be joined."""
+
+
+@app.command()
+def check(
+    outcomes: Outcomes,
+    treatments: Treatments,
+    outcome: Outcome,
+    treatment: Treatment,
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    weight: Weight = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the tables, and say whether they can identify uplift."""
+    data = read_labels(
+        TableOptions(outcomes, treatments, outcome, treatment, population, features, ignore, weight)
+    )
+    strength = identification_strength(**data)
+    if as_json:
+        print_json(
+            {
+                "tables": [
+                    {"kind": c.kind, "population": c.population, "rows": c.n_rows}
+                    | {"label_mean": c.label_mean}
+                    for c in data.summary()
+                ],
+                "features": data.feature_names,
+                "f_statistic": strength.f_statistic,
+                "mean_gap": strength.mean_gap,
+                "rms_gap": strength.rms_gap,
+                "weak": strength.is_weak,
+            }
+        )
+        return
+    out = console()
+    show_labels(out, data)
+    out.print(f"Features: {', '.join(data.feature_names or [])}.")
+    show_strength(out, strength)
+
+
+@app.command()
+def fit(
+    outcomes: Outcomes,
+    treatments: Treatments,
+    outcome: Outcome,
+    treatment: Treatment,
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    weight: Weight = None,
+    estimator: Annotated[
+        str, typer.Option("--estimator", help=f"One of {', '.join(ESTIMATORS)}.")
+    ] = "minmax",
+    model: Annotated[Path, typer.Option("--model", help="Where to write the model.")] = Path(
+        "model.skops"
+    ),
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate uplift from two or four tables and write the model to a file."""
+    check_option("--estimator", estimator, ESTIMATORS)
+    data = read_labels(
+        TableOptions(outcomes, treatments, outcome, treatment, population, features, ignore, weight)
+    )
+    fitted = ESTIMATORS[estimator](random_state=seed).fit(**data)
+    uplift = fitted.predict(data.X)
+    written = save_model(fitted, model)
+    strength = fitted.identification_
+    if as_json:
+        print_json(
+            {
+                "estimator": estimator,
+                "model": str(written),
+                "rows": data.n_rows,
+                "features": data.feature_names,
+                "f_statistic": strength.f_statistic,
+                "weak": strength.is_weak,
+                "uplift": uplift_summary(uplift),
+            }
+        )
+        return
+    out = console()
+    show_labels(out, data)
+    show_strength(out, strength)
+    show_uplift(out, uplift)
+    out.print(
+        f"Wrote {written} ({estimator}). Next: unjoined score --model {written} --table "
+        "NEW.parquet --out SCORES.parquet"
+    )
+
+
+@app.command()
+def score(
+    model: Annotated[Path, typer.Option("--model", help="A model written by `unjoined fit`.")],
+    table: Annotated[Path, typer.Option("--table", help="People to score. CSV or Parquet.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write, .parquet or .csv.")],
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Columns to copy, such as an id, comma-separated.")
+    ] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(
+            "--share", min=0.0, max=1.0, help="Treat this share; default: all not harmed."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write uplift, rank and whom to treat for each row of a table, best first."""
+    fitted = load_model(model)
+    kept = [name.strip() for name in (keep or "").split(",") if name.strip()]
+    scores = targeting_list(fitted, read_table(table), title=str(table), keep=kept, share=share)
+    written = write_table(scores, out)
+    uplift = scores.column("uplift").to_numpy()
+    n_treated = int(scores.column("treat").to_numpy().sum())
+    if as_json:
+        print_json(
+            {
+                "out": str(written),
+                "rows": len(uplift),
+                "treated": n_treated,
+                "uplift": uplift_summary(uplift),
+            }
+        )
+        return
+    shown = console()
+    show_uplift(shown, uplift)
+    gain = float(uplift[:n_treated].sum())
+    shown.print(
+        f"Treating the {n_treated:,} of {len(uplift):,} people on the list is predicted to add "
+        f"{gain:,.4g} in units of the outcome, if the model is right. Wrote {written}."
+    )
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the files it writes.")] = Path(
+        "unjoined-demo"
+    ),
+    rows: Annotated[int, typer.Option("--rows", min=100, help="Rows in each table.")] = 5000,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run the whole job on a simulated campaign whose answer is known."""
+    screen = console()
+    screen.quiet = as_json
+    result = run_demo(screen, out, n_per_table=rows, seed=seed)
+    if as_json:
+        print_json(result)

@@ -1,0 +1,106 @@
+"""What people read: tables, one number per cell, and what it means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from unjoined._typing import Array
+from unjoined.data import SeparateLabels
+from unjoined.evaluate import IdentificationStrength
+from unjoined.experiments import MethodResult
+
+__all__ = [
+    "console",
+    "print_json",
+    "show_labels",
+    "show_methods",
+    "show_strength",
+    "show_uplift",
+    "uplift_summary",
+]
+
+
+def console() -> Console:
+    """Return where results go; made per command, so that it follows the current stdout."""
+    return Console(highlight=False)
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """Print one JSON object, for other programs."""
+    print(json.dumps(result, indent=2, default=float))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    return table
+
+
+def show_labels(out: Console, data: SeparateLabels) -> None:
+    """Print one line per table: how many rows, and what their labels average."""
+    table = _table("table", "population", "rows", "label")
+    for cell in data.summary():
+        label = (
+            f"mean {cell.label_mean:.4g}"
+            if cell.kind == "outcome"
+            else f"{cell.label_mean:.1%} treated"
+        )
+        table.add_row(cell.kind + "s", cell.population, f"{cell.n_rows:,}", label)
+    out.print(table)
+
+
+def show_strength(out: Console, strength: IdentificationStrength) -> None:
+    """Print whether the policies differ enough."""
+    verdict = (
+        "too alike: uplift is weakly identified, do not trust a ranking from these tables"
+        if strength.is_weak
+        else "different enough to identify uplift"
+    )
+    out.print(
+        f"The two policies are {verdict}: treatment probabilities differ by "
+        f"{strength.rms_gap:.2f} (root mean square over people; {strength.mean_gap:+.2f} on "
+        f"average; F = {strength.f_statistic:,.0f}, weak below 10)."
+    )
+
+
+def uplift_summary(uplift: Array) -> dict[str, float]:
+    """Return a few numbers about predicted uplift, outcome units."""
+    low, median, high = np.quantile(uplift, [0.05, 0.5, 0.95])
+    return {
+        "mean": float(uplift.mean()),
+        "quantile_05": float(low),
+        "median": float(median),
+        "quantile_95": float(high),
+        "share_not_harmed": float(np.mean(uplift >= 0.0)),
+    }
+
+
+def show_uplift(out: Console, uplift: Array) -> None:
+    """Print how predicted uplift is spread."""
+    s = uplift_summary(uplift)
+    out.print(
+        f"Predicted uplift, in units of the outcome: mean {s['mean']:+.4g}, nine in ten people "
+        f"between {s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}; "
+        f"{s['share_not_harmed']:.0%} would not be harmed by treatment."
+    )
+
+
+def show_methods(out: Console, results: Sequence[MethodResult], *, at: float) -> None:
+    """Print one line per method, compared with the simulated truth."""
+    table = _table("method", "share of oracle", f"gain at {at:.0%}", "error", "seconds")
+    for result in results:
+        table.add_row(
+            result.name,
+            f"{result.oracle_share.value:.2f}",
+            f"{1000 * float(result.curve.at(at)):+.1f}",
+            f"{result.squared_error:,.2f}",
+            f"{result.seconds:.1f}",
+        )
+    out.print(table)

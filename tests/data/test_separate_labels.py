@@ -1,0 +1,493 @@
+"""The container: exactly the arguments of fit, checked once, frozen for good."""
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from unjoined.data import SeparateLabels
+from unjoined.data._frames import feature_matrix
+from unjoined.errors import InputError, LabelError, TableError
+
+LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
+FRAMES = pytest.mark.parametrize("frame", LIBRARIES.values(), ids=LIBRARIES)
+
+KIND = ["outcome"] * 4 + ["treatment"] * 4
+POPULATION = ["A", "A", "B", "B"] * 2
+Y = [3.0, 1.0, 2.0, 2.5, 1, 0, 0, 1]
+X = np.arange(16.0).reshape(8, 2)
+
+# The same four tables, a column at a time; outcomes are visits, treatments mailings.
+OUTCOMES = {
+    "A": {"age": [31, 54, 40], "member": [True, False, True], "visits": [1, 0, 4]},
+    "B": {"age": [45, 22], "member": [False, False], "visits": [0, 3]},
+}
+TREATMENTS = {
+    "A": {"age": [28, 61], "member": [True, True], "mailed": [True, True]},
+    "B": {"age": [39, 50, 33], "member": [False, True, False], "mailed": [False, True, False]},
+}
+AGES = [31, 54, 40, 45, 22, 28, 61, 39, 50, 33]
+MEMBERS = [1, 0, 1, 0, 0, 1, 1, 0, 1, 0]
+LABELS = [1, 0, 4, 0, 3, 1, 1, 0, 1, 0]
+
+
+def arrays(**changed):
+    return SeparateLabels(**{"X": X, "y": Y, "kind": KIND, "population": POPULATION, **changed})
+
+
+def tables(frame=pd.DataFrame, *, outcomes=None, treatments=None, **options):
+    return SeparateLabels.from_tables(
+        {name: frame(table) for name, table in (outcomes or OUTCOMES).items()},
+        {name: frame(table) for name, table in (treatments or TREATMENTS).items()},
+        outcome="visits",
+        treatment="mailed",
+        **options,
+    )
+
+
+def changed(tables, name, **columns):
+    """Return the tables with some columns of one table replaced."""
+    return {**tables, name: {**tables[name], **columns}}
+
+
+def without(tables, name, column):
+    """Return the tables without one column of one of them."""
+    return {**tables, name: {k: v for k, v in tables[name].items() if k != column}}
+
+
+def assert_same(one, other):
+    assert list(one) == list(other)
+    assert_array_equal(feature_matrix(one.X), feature_matrix(other.X))
+    assert one.feature_names == other.feature_names
+    for name in list(one)[1:]:
+        assert_array_equal(one[name], other[name])
+
+
+# --- a frozen mapping -----------------------------------------------------------------------
+
+
+def test_the_mapping_holds_exactly_the_arguments_of_fit():
+    data = arrays()
+    assert dict(data).keys() == {"X", "y", "kind", "population"}
+    assert len(data) == 4
+    assert "sample_weight" not in data
+    with pytest.raises(KeyError, match="sample_weight"):
+        data["sample_weight"]
+    with pytest.raises(KeyError, match="n_rows"):
+        data["n_rows"]
+
+
+def test_weights_are_in_the_mapping_only_if_given():
+    data = arrays(sample_weight=np.arange(1, 9))
+    assert list(data) == ["X", "y", "kind", "population", "sample_weight"]
+    assert_array_equal(data["sample_weight"], np.arange(1.0, 9.0))
+
+
+@pytest.mark.parametrize("field", ["X", "y", "kind", "population", "sample_weight"])
+def test_no_field_can_be_assigned_and_no_array_written_to(field):
+    data = arrays(sample_weight=np.ones(8))
+    with pytest.raises(FrozenInstanceError):
+        setattr(data, field, None)
+    with pytest.raises(ValueError, match="read-only"):
+        data[field][0] = data[field][1]
+
+
+def test_the_arrays_given_are_copied_and_stay_writable():
+    given_X, given_y = X.copy(), np.array(Y)
+    data = arrays(X=given_X, y=given_y)
+    given_X[0, 0], given_y[0] = 99.0, 99.0
+    assert data.X[0, 0] == X[0, 0]
+    assert data.y[0] == Y[0]
+
+
+@pytest.mark.parametrize(
+    "round_trip",
+    [lambda data: pickle.loads(pickle.dumps(data)), copy.deepcopy, copy.copy],  # noqa: S301
+    ids=["pickle", "deepcopy", "copy"],
+)
+@pytest.mark.parametrize("weight", [None, np.arange(1.0, 9.0)], ids=["plain", "weighted"])
+@pytest.mark.parametrize("frame", [None, *LIBRARIES.values()], ids=["array", *LIBRARIES])
+def test_a_copy_is_the_same_rows_and_as_frozen(round_trip, weight, frame):
+    X_ = X if frame is None else frame({"a": X[:, 0], "b": X[:, 1]})
+    data = arrays(X=X_, sample_weight=weight)
+    again = round_trip(data)
+    assert_same(again, data)
+    with pytest.raises(ValueError, match="read-only"):
+        again.y[0] = 0.0
+    with pytest.raises(FrozenInstanceError):
+        again.y = None
+
+
+def test_a_set_of_rows_equals_itself_only():
+    data = arrays()
+    assert data == data
+    assert data != arrays()
+    assert len({data, arrays()}) == 2
+
+
+# --- tables ---------------------------------------------------------------------------------
+
+
+@FRAMES
+def test_four_tables_become_rows_in_their_order(frame):
+    data = tables(frame)
+    assert isinstance(data.X, type(frame({"a": [1]})))
+    assert data.feature_names == ["age", "member"]
+    assert_array_equal(feature_matrix(data.X), np.column_stack([AGES, MEMBERS]))
+    assert data.y.dtype == np.float64
+    assert_array_equal(data.y, LABELS)
+    assert data.kind.tolist() == ["outcome"] * 5 + ["treatment"] * 5
+    assert data.population.tolist() == ["A"] * 3 + ["B"] * 2 + ["A"] * 2 + ["B"] * 3
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(list(LIBRARIES)), min_size=4, max_size=4),
+    st.lists(st.permutations([0, 1, 2]), min_size=4, max_size=4),
+)
+def test_libraries_may_be_mixed_and_columns_come_in_any_order(libraries, orders):
+    frames = []
+    for table, library, order in zip(
+        [*OUTCOMES.values(), *TREATMENTS.values()], libraries, orders, strict=True
+    ):
+        columns = list(table)
+        frames.append(LIBRARIES[library]({columns[j]: table[columns[j]] for j in order}))
+    data = SeparateLabels.from_tables(
+        {"A": frames[0], "B": frames[1]},
+        {"A": frames[2], "B": frames[3]},
+        outcome="visits",
+        treatment="mailed",
+    )
+    by_name = feature_matrix(data.X)[:, [data.feature_names.index(c) for c in ("age", "member")]]
+    assert_array_equal(by_name, np.column_stack([AGES, MEMBERS]))
+    assert_array_equal(data.y, LABELS)
+
+
+@FRAMES
+@pytest.mark.parametrize("names", [("A", "B"), (1, 2), (True, False)], ids=["str", "int", "bool"])
+def test_two_frames_with_a_population_column_equal_four_tables(frame, names):
+    """Rows of the populations may be shuffled into each other."""
+
+    def stacked(tables, shuffle):
+        columns = {}
+        for code, table in zip(names, tables.values(), strict=True):
+            n = len(table["age"])
+            for name, values in {**table, "region": [code] * n}.items():
+                columns.setdefault(name, []).extend(values)
+        return frame({name: [values[i] for i in shuffle] for name, values in columns.items()})
+
+    data = SeparateLabels.from_frames(
+        stacked(OUTCOMES, [3, 0, 1, 4, 2]),
+        stacked(TREATMENTS, [2, 3, 0, 4, 1]),
+        outcome="visits",
+        treatment="mailed",
+        population="region",
+    )
+    in_order = sorted(zip(map(str, names), "AB", strict=True))
+    renamed = [{new: table[old] for new, old in in_order} for table in (OUTCOMES, TREATMENTS)]
+    assert_same(data, tables(frame, outcomes=renamed[0], treatments=renamed[1]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "Int64", "Float64", "boolean", "object"])
+def test_pandas_columns_of_any_numeric_type_give_the_same_numbers(dtype):
+    columns = {"x": [1, 0, 1], "y": [0, 1, 0]}
+    plain = pd.DataFrame(columns)
+
+    def read(frame):
+        return SeparateLabels.from_tables(
+            {"A": frame, "B": plain}, {"A": frame, "B": plain}, outcome="y", treatment="y"
+        )
+
+    assert_same(read(plain.astype(dtype)), read(plain))
+
+
+@FRAMES
+def test_target_rows_come_last_and_carry_no_label(frame):
+    data = tables(frame, target=frame({"member": [True, False], "age": [20, 30]}))
+    assert data.n_rows == 12
+    assert_array_equal(data.rows("target"), [10, 11])
+    assert np.isnan(data.y[10:]).all()
+    assert_array_equal(feature_matrix(data.X)[10:], [[20, 1], [30, 0]])
+    assert data.populations == ["A", "B"]
+
+
+def test_target_rows_need_no_population():
+    """The population of a target row is ignored, so it may be missing."""
+    data = SeparateLabels(
+        X=np.vstack([X, [[0.0, 0.0]]]),
+        y=[*Y, np.nan],
+        kind=[*KIND, "target"],
+        population=[*POPULATION, None],
+    )
+    assert data.populations == ["A", "B"]
+
+
+@FRAMES
+def test_a_weight_column_is_taken_from_every_table_and_is_no_feature(frame):
+    def weighed(tables):
+        return {
+            name: {**table, "w": np.arange(1.0, len(table["age"]) + 1)}
+            for name, table in tables.items()
+        }
+
+    target = frame({"age": [20], "member": [True], "w": [0.5]})
+    data = tables(
+        frame,
+        outcomes=weighed(OUTCOMES),
+        treatments=weighed(TREATMENTS),
+        target=target,
+        sample_weight="w",
+    )
+    assert data.feature_names == ["age", "member"]
+    assert_array_equal(data.sample_weight, [1, 2, 3, 1, 2, 1, 2, 1, 2, 3, 0.5])
+
+
+# --- parts and summaries --------------------------------------------------------------------
+
+
+@FRAMES
+def test_taking_all_rows_changes_nothing_and_a_mask_equals_its_positions(frame):
+    data = tables(frame)
+    assert_same(data.take(np.arange(10)), data)
+    mask = np.ones(10, dtype=bool)
+    mask[[2, 9]] = False
+    part = data.take(mask)
+    assert_same(part, data.take(np.flatnonzero(mask)))
+    assert_array_equal(part.y, np.delete(LABELS, [2, 9]))
+    assert isinstance(part.X, type(data.X))
+
+
+def test_rows_are_taken_in_the_order_asked_with_their_weights():
+    order = np.array([7, 6, 5, 4, 3, 2, 1, 0])
+    part = arrays(sample_weight=np.arange(1.0, 9.0)).take(order)
+    assert_array_equal(part.X, X[order])
+    assert_array_equal(part.y, np.array(Y)[order])
+    assert_array_equal(part.sample_weight, 8.0 - np.arange(8.0))
+    assert part.kind.tolist() == [KIND[i] for i in order]
+
+
+def test_taking_rows_checks_them_anew():
+    with pytest.raises(LabelError, match="population 'B' has no treatment rows"):
+        arrays().take([0, 1, 2, 3, 4, 5])
+
+
+def test_rows_are_found_by_kind_and_population():
+    data = arrays()
+    assert_array_equal(data.rows("outcome"), [0, 1, 2, 3])
+    assert_array_equal(data.rows("treatment", "B"), [6, 7])
+    assert data.rows("target").size == 0
+
+
+def test_the_summary_is_the_size_and_weighted_mean_of_each_table():
+    weight = np.array([1.0, 3.0, 1.0, 1.0, 1.0, 3.0, 0.0, 1.0])
+    cells = arrays(sample_weight=weight).summary()
+    assert [(c.kind, c.population, c.n_rows) for c in cells] == [
+        ("outcome", "A", 2),
+        ("outcome", "B", 2),
+        ("treatment", "A", 2),
+        ("treatment", "B", 2),
+    ]
+    assert_allclose([c.label_mean for c in cells], [1.5, 2.25, 0.25, 1.0], rtol=1e-15)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.booleans(), min_size=4, max_size=4))
+def test_the_summary_does_not_depend_on_how_treatment_is_coded(treated):
+    on = np.array(treated)
+    zero_one = arrays(y=np.r_[Y[:4], on])
+    paper = arrays(y=np.r_[Y[:4], 2.0 * on - 1.0])
+    assert paper.summary() == zero_one.summary()
+    assert [c.label_mean for c in paper.summary()[2:]] == [on[:2].mean(), on[2:].mean()]
+
+
+def test_a_population_that_weighs_nothing_is_none_of_the_two():
+    """Rows of weight 0 do not count: not as a third population, and not in the summary."""
+    data = SeparateLabels(
+        X=np.vstack([X, X[:2]]),
+        y=[*Y, 1.0, 1.0],
+        kind=[*KIND, "outcome", "treatment"],
+        population=[*POPULATION, "C", "C"],
+        sample_weight=[1.0] * 8 + [0.0, 0.0],
+    )
+    assert data.populations == ["A", "B"]
+    assert [c.label_mean for c in data.summary()] == [c.label_mean for c in arrays().summary()]
+
+
+def test_the_representation_shows_every_table():
+    data = tables(target=pd.DataFrame({"age": [20], "member": [True]}))
+    assert repr(data).splitlines() == [
+        "SeparateLabels of 11 rows, 2 features",
+        "  outcome   A: 3 rows, mean 1.667",
+        "  outcome   B: 2 rows, mean 1.5",
+        "  treatment A: 2 rows, 100.0 % treated",
+        "  treatment B: 3 rows, 33.3 % treated",
+        "  target    : 1 row, no label",
+    ]
+
+
+# --- messages -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"X": X[:, 0]}, InputError, r"two-dimensional .* got shape \(8,\)\. Reshape"),
+        ({"X": [["a"]] * 8}, InputError, "features must be numbers: could not convert"),
+        ({"X": np.full((8, 1), np.nan)}, InputError, "contain NaN in 8 of 8 rows, in 'column 0'"),
+        ({"y": Y[:7]}, InputError, "y has 7 entries but X has 8 rows"),
+        ({"kind": KIND[:7]}, InputError, "kind has 7 entries but X has 8 rows"),
+        ({"population": POPULATION[:7]}, InputError, "population has 7 entries but X has 8"),
+        ({"sample_weight": [1.0]}, InputError, "sample_weight has 1 entries but X has 8 rows"),
+        ({"sample_weight": [-1.0] * 8}, LabelError, "finite and not negative, got -1.0"),
+        ({"population": ["A"] * 8}, LabelError, "found 1: 'A'"),
+        ({"y": [*Y[:4], 0, 1, 2, 0]}, LabelError, "coded 0/1, False/True or -1/[+]1, got 0.0, 1"),
+        ({"y": [1, 1, 1, 1, *Y[4:]]}, LabelError, "the outcome is 1 in all 4 outcome rows"),
+    ],
+)
+def test_a_bad_field_is_named(fields, error, message):
+    with pytest.raises(error, match=message):
+        arrays(**fields)
+
+
+@FRAMES
+def test_a_bad_feature_names_its_column(frame):
+    with pytest.raises(InputError, match="of X contain NaN in 1 of 8 rows, in 'b'"):
+        arrays(X=frame({"a": [1.0] * 8, "b": [None, *range(7)]}))
+    with pytest.raises(TableError, match="column 'b' of X holds string values such as 'u', 'v'"):
+        arrays(X=frame({"a": [1.0] * 8, "b": list("uvwxyzst")}))
+
+
+def test_a_missing_pandas_boolean_names_its_column():
+    flags = pd.array([True, False, None, True] * 2, dtype="boolean")
+    with pytest.raises(InputError, match="of X contain NaN in 2 of 8 rows, in 'b'"):
+        arrays(X=pd.DataFrame({"a": [1.0] * 8, "b": flags}))
+
+
+@FRAMES
+def test_an_empty_table_is_named(frame):
+    empty = {name: values[:0] for name, values in OUTCOMES["B"].items()}
+    with pytest.raises(TableError, match=r"the outcome table of population 'B' is empty\. Each"):
+        tables(frame, outcomes={**OUTCOMES, "B": empty})
+
+
+@FRAMES
+def test_a_missing_label_column_is_named_beside_those_there_are(frame):
+    with pytest.raises(
+        TableError,
+        match="the treatment table of population 'A' has no column 'mailed'; its columns are age, ",
+    ):
+        tables(frame, treatments=without(TREATMENTS, "A", "mailed"))
+
+
+def test_a_missing_weight_column_is_named():
+    with pytest.raises(TableError, match="the outcome table of population 'A' has no column 'w'"):
+        tables(sample_weight="w")
+
+
+def test_a_missing_label_is_named_even_if_columns_are_called_by_numbers():
+    with pytest.raises(TableError, match="has no column 'visits'; its columns are 0, 1"):
+        SeparateLabels.from_tables(
+            {"A": pd.DataFrame(X)}, {"A": pd.DataFrame(X)}, outcome="visits", treatment="mailed"
+        )
+
+
+def test_a_table_of_labels_alone_has_no_features():
+    with pytest.raises(TableError, match="population 'B' has no feature columns besides visits"):
+        tables(outcomes={**OUTCOMES, "B": {"visits": [1, 0]}})
+
+
+def test_columns_missing_from_a_table_and_extra_ones_are_both_named():
+    odd = without(changed(TREATMENTS, "B", income=[1.0, 2.0, 3.0]), "B", "age")
+    with pytest.raises(
+        TableError,
+        match=r"the treatment table of population 'B' must have .*"
+        r"Missing: 'age'; Not expected: 'income'\. Select the same features",
+    ):
+        tables(treatments=odd)
+
+
+@FRAMES
+def test_text_in_a_label_column_names_column_and_table(frame):
+    with pytest.raises(
+        TableError,
+        match="labels and weights must be numbers, but column 'visits' of the outcome table of "
+        "population 'B' holds string values such as 'no', 'yes'",
+    ):
+        tables(frame, outcomes=changed(OUTCOMES, "B", visits=["no", "yes"]))
+
+
+@FRAMES
+@pytest.mark.parametrize("bad", [None, float("inf")], ids=["missing", "infinite"])
+def test_a_label_that_is_no_number_names_column_table_and_row(frame, bad):
+    with pytest.raises(
+        LabelError,
+        match=r"column 'visits' of the outcome table of population 'B' holds NaN or infinite "
+        r"values in 1 of 2 rows \(first at row 1, counting from 0\)",
+    ):
+        tables(frame, outcomes=changed(OUTCOMES, "B", visits=[1.0, bad]))
+
+
+@FRAMES
+def test_a_bad_feature_names_the_table_it_is_in(frame):
+    with pytest.raises(
+        InputError, match="features of the treatment table of population 'A' contain NaN in 1 of 2"
+    ):
+        tables(frame, treatments=changed(TREATMENTS, "A", age=[28.0, None]))
+    with pytest.raises(TableError, match="column 'age' of the target table holds string values"):
+        tables(frame, target=frame({"age": ["old"], "member": [True]}))
+
+
+@pytest.mark.parametrize("thing", [X, [[1]], pl.LazyFrame({"age": [1]})])
+def test_what_is_no_data_frame_is_named_by_its_type(thing):
+    name = type(thing).__name__
+    with pytest.raises(
+        TableError, match=f"table of population 'A' must be a pandas, .* got {name}. Arrays go to"
+    ):
+        SeparateLabels.from_tables({"A": thing}, {}, outcome="visits", treatment="mailed")
+    with pytest.raises(TableError, match=f"the outcome table must be a pandas, .* got {name}"):
+        SeparateLabels.from_frames(thing, thing, outcome="y", treatment="t", population="p")
+
+
+def test_no_tables_at_all_are_refused():
+    with pytest.raises(InputError, match="table"):
+        SeparateLabels.from_tables({}, {}, outcome="visits", treatment="mailed")
+
+
+def test_tables_of_other_populations_leave_a_cell_empty():
+    with pytest.raises(LabelError, match="population 'A' has no treatment rows"):
+        tables(treatments={"B": TREATMENTS["B"]})
+
+
+@FRAMES
+def test_a_population_column_that_is_not_there_is_named(frame):
+    table = frame({"age": [1, 2], "y": [0, 1]})
+    with pytest.raises(
+        TableError, match="the outcome table has no population column 'region'; its columns are age"
+    ):
+        SeparateLabels.from_frames(table, table, outcome="y", treatment="y", population="region")
+
+
+@FRAMES
+@pytest.mark.parametrize("names", [["A", "B", None], [1.0, 2.0, float("nan")]], ids=["null", "nan"])
+def test_missing_values_in_the_population_column_are_counted(frame, names):
+    table = frame({"age": [1, 2, 3], "y": [0, 1, 0], "region": names})
+    with pytest.raises(
+        TableError, match="column 'region' of the outcome table is missing in 1 of 3 rows"
+    ):
+        SeparateLabels.from_frames(table, table, outcome="y", treatment="y", population="region")
+
+
+@FRAMES
+def test_an_empty_frame_needs_rows_of_both_populations(frame):
+    full = frame({"age": [1, 2], "y": [0, 1], "region": ["A", "B"]})
+    empty = frame({"age": [1][:0], "y": [1][:0], "region": ["A"][:0]})
+    with pytest.raises(TableError, match=r"the treatment table is empty\. It needs rows of both"):
+        SeparateLabels.from_frames(full, empty, outcome="y", treatment="y", population="region")

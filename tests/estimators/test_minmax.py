@@ -1,0 +1,268 @@
+"""The paper's estimator: exact answers, invariances, contract with scikit-learn, messages."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from unjoined import (
+    CellKFold,
+    GaussianBasis,
+    InputError,
+    LinearBasis,
+    MinMaxGau,
+    MinMaxUplift,
+    SeparateLabels,
+    TableError,
+    WeakIdentificationWarning,
+    campaign_problem,
+    paper_problem,
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return paper_problem(b=5.0).draw(300, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    return paper_problem(b=5.0).draw_joint(200, random_state=1).X
+
+
+def replaced(data, **changes):
+    return SeparateLabels(**{**dict(data), **changes})
+
+
+FIXED = GaussianBasis(np.random.default_rng(0).normal(scale=3.0, size=(12, 2)), width=4.0)
+
+
+def fixed_model(**parameters):
+    """A model whose basis does not depend on the rows."""
+    return MinMaxUplift(**{"basis": FIXED, "standardize": False} | parameters)
+
+
+def test_noiseless_tables_give_the_uplift_exactly():
+    """Rows whose averages equal their expectations leave one answer, the constructed one."""
+    x = np.linspace(-1.0, 1.0, 9)
+    e = {"A": 0.5 + 0.3 * np.round(x), "B": np.full(9, 0.2)}  # multiples of 0.1
+    uplift, base = 1.0 + 2.0 * x, np.sin(3.0 * x)
+    X, y, kind, population = [], [], [], []
+    for name, chance in e.items():
+        for j in range(9):
+            treated = np.arange(50) < round(50 * chance[j])
+            X += [x[j]] * 51
+            y += [*treated.astype(float), base[j] + chance[j] * uplift[j]]
+            kind += ["treatment"] * 50 + ["outcome"]
+            population += [name] * 51
+    model = MinMaxUplift(basis="linear", ridge_f=1e-13, ridge_g=1e-13, standardize=False)
+    model.fit(np.array(X)[:, None], y, kind=kind, population=population)
+    assert_allclose(model.coef_, [1.0, 2.0], atol=1e-8)
+
+
+def test_fit_satisfies_both_first_order_conditions(data):
+    """The stationarity of J in alpha and beta, with every average written as a loop over rows."""
+    model = fixed_model(ridge_f=0.03, ridge_g=0.05).fit(**data)
+    phi, p = FIXED(data.X), FIXED.size
+    A, b, C = np.zeros((p, p)), np.zeros(p), np.zeros((p, p))
+    for row, label, kind, population in zip(phi, data.y, data.kind, data.population, strict=True):
+        sign = 1.0 if population == "1" else -1.0
+        if kind == "treatment":
+            A += sign * (2.0 * label - 1.0) * np.outer(row, row) / 600
+        else:
+            b += sign * label * row / 600
+        C += np.outer(row, row) / 1200
+    alpha, beta = model.coef_, model.critic_coef_
+    assert_allclose(A @ beta + 0.03 * alpha, 0.0, atol=1e-10)
+    assert_allclose(A.T @ alpha - 2.0 * b - C @ beta - 0.05 * beta, 0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("recode", [lambda t: t == 1.0, lambda t: 2.0 * t - 1.0])
+def test_treatment_coding_does_not_matter(data, fresh, recode):
+    y = np.array(data.y)
+    treated = data.kind == "treatment"
+    y[treated] = recode(y[treated])
+    expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh)
+    found = MinMaxUplift(random_state=0).fit(**replaced(data, y=y)).predict(fresh)
+    assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (5.0, 9.0), (-3.0, -1.0), (1.0, 0.0)])
+def test_coding_of_a_binary_outcome_changes_units_only(data, fresh, low, high):
+    y = np.array(data.y)
+    outcome = data.kind == "outcome"
+    y[outcome] = np.where(y[outcome] == 1.0, high, low)
+    expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh) * (high - low) / 2.0
+    found = MinMaxUplift(random_state=0).fit(**replaced(data, y=y)).predict(fresh)
+    assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_uplift_is_in_the_units_of_a_real_outcome(data, fresh):
+    y = np.array(data.y)
+    outcome = data.kind == "outcome"
+    y[outcome] += np.linspace(0.0, 1.0, outcome.sum())
+    cents = np.where(outcome, 100.0 * y, y)
+    euros = MinMaxUplift(random_state=0).fit(**replaced(data, y=y)).predict(fresh)
+    found = MinMaxUplift(random_state=0).fit(**replaced(data, y=cents)).predict(fresh)
+    assert_allclose(found, 100.0 * euros, rtol=1e-9)
+
+
+def test_naming_the_populations_the_other_way_round_changes_nothing(data, fresh):
+    other = np.where(data.population == "1", "z", "a")
+    expected = fixed_model().fit(**data).predict(fresh)
+    found = fixed_model().fit(**replaced(data, population=other)).predict(fresh)
+    assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_row_order_does_not_matter_for_a_fixed_basis(data, fresh):
+    order = np.random.default_rng(0).permutation(data.n_rows)
+    expected = fixed_model().fit(**data).predict(fresh)
+    assert_allclose(fixed_model().fit(**data.take(order)).predict(fresh), expected, rtol=1e-9)
+
+
+def test_whole_weights_equal_repeated_rows(data, fresh):
+    weight = np.random.default_rng(0).integers(0, 4, data.n_rows)
+    repeated = data.take(np.repeat(np.arange(data.n_rows), weight))
+    expected = fixed_model(standardize=True).fit(**repeated).predict(fresh)
+    weighted = fixed_model(standardize=True).fit(**replaced(data, sample_weight=weight))
+    assert_allclose(weighted.predict(fresh), expected, rtol=1e-8)
+
+
+def test_target_rows_have_no_say(data, fresh):
+    problem = paper_problem(b=5.0)
+    with_target = problem.draw(300, n_target=50, random_state=0)
+    expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh)
+    assert_array_equal(MinMaxUplift(random_state=0).fit(**with_target).predict(fresh), expected)
+
+
+def test_same_seed_same_bits_whatever_the_number_of_threads(fresh):
+    data = paper_problem().draw(6000, random_state=0)
+    fits = [MinMaxUplift(random_state=3, n_jobs=n).fit(**data) for n in (None, 2, -1)]
+    for fit in fits[1:]:
+        assert_array_equal(fit.predict(fresh), fits[0].predict(fresh))
+    other = MinMaxUplift(random_state=4).fit(**data)
+    assert not np.array_equal(other.predict(fresh), fits[0].predict(fresh))
+
+
+def test_centres_of_many_rows_are_rows(fresh):
+    data = paper_problem().draw(4000, random_state=0)  # more than are looked at for a basis
+    model = MinMaxGau(random_state=0).fit(**data)
+    rows = {tuple(row) for row in np.asarray(data.X)}
+    assert model.basis_.size == 100
+    assert all(tuple(center) in rows for center in model.basis_.centers)
+    assert model.basis_.width == 25.0
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_feature_names_are_kept_and_checked(data, frame):
+    names = ["recency", "spend"]
+    table = frame({name: data.X[:, j] for j, name in enumerate(names)})
+    model = MinMaxUplift(random_state=0).fit(**replaced(data, X=table))
+    assert model.feature_names_in_.tolist() == names
+    expected = MinMaxUplift(random_state=0).fit(**data).predict(data.X)
+    assert_array_equal(model.predict(table), expected)
+    with pytest.raises(ValueError, match="Feature names unseen at fit time"):
+        model.predict(frame({"recency": data.X[:, 0], "other": data.X[:, 1]}))
+
+
+def test_predict_refuses_another_number_of_columns_and_text(data):
+    model = MinMaxUplift(random_state=0).fit(**data)
+    with pytest.raises(ValueError, match="X has 3 features, but MinMaxUplift is expecting 2"):
+        model.predict(np.zeros((4, 3)))
+    with pytest.raises(TableError, match="column 'b' of X holds"):
+        model.predict(pd.DataFrame({"a": [1.0], "b": ["x"]}))
+    with pytest.raises(InputError, match=r"contain NaN in 1 of 2 rows, in 'column 1'"):
+        model.predict([[0.0, np.nan], [1.0, 1.0]])
+
+
+def test_predict_before_fit_says_so():
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        MinMaxUplift().predict([[0.0]])
+
+
+def test_failed_refit_leaves_no_coefficients_of_other_data(data):
+    """Checks come before anything is stored: a model is never half fitted."""
+    model = MinMaxUplift(random_state=0).fit(**data)
+    before = model.predict(data.X)
+    with pytest.raises(InputError, match="ridge_f must be a finite number above 0, got 0"):
+        model.set_params(ridge_f=0).fit(**data)
+    assert_array_equal(model.predict(data.X), before)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"ridge_g": -1.0}, "ridge_g must be a finite number above 0, got -1.0"),
+        ({"ridge_f": "small"}, "ridge_f must be a finite number above 0, got 'small'"),
+        ({"width": 0.0}, "width must be a finite number above 0, got 0.0"),
+        ({"width": "mean"}, "width must be one of 'median', got 'mean'"),
+        ({"n_centers": 0}, "n_centers must be a whole number, 1 or above, got 0"),
+        ({"n_centers": "many"}, "n_centers must be one of 'auto', got 'many'"),
+        ({"n_centers": 5000}, r"n_centers=5000 centres .* there are only 1200"),
+        ({"basis": "spline"}, "basis must be one of 'gaussian', 'fourier', 'linear'"),
+        ({"basis": 3}, "basis must be a name, or a callable with size and n_features, got 3"),
+        ({"basis": LinearBasis(7)}, "the given basis takes 7 features, but X has 2"),
+        ({"n_jobs": 0}, "n_jobs must not be 0"),
+    ],
+)
+def test_bad_parameters_are_named(data, parameters, message):
+    with pytest.raises(InputError, match=message):
+        MinMaxUplift(**parameters).fit(**data)
+
+
+def test_equal_policies_warn_that_uplift_is_weakly_identified():
+    data = paper_problem(b=0.0).draw(500, random_state=0)
+    with pytest.warns(WeakIdentificationWarning, match=r"can hardly be told apart.*below 10") as w:
+        model = MinMaxUplift(random_state=0).fit(**data)
+    assert w[0].filename == __file__  # it points at the caller
+    assert model.identification_.is_weak
+
+
+def test_clone_forgets_the_fit_and_keeps_the_settings(data):
+    model = MinMaxUplift(width=2.0, random_state=0).fit(**data)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert not hasattr(copy, "coef_")
+
+
+def test_works_in_a_pipeline_with_metadata_routing(data, fresh):
+    with config_context(enable_metadata_routing=True):
+        pipe = make_pipeline(StandardScaler(), MinMaxUplift(standardize=False, random_state=0))
+        found = pipe.fit(**data).predict(fresh)
+    expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh)
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_grid_search_chooses_a_ridge_without_joint_labels():
+    """A ridge that flattens the estimate to zero must lose against one that does not."""
+    data = paper_problem(b=5.0).draw(1000, random_state=0)
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            MinMaxUplift(random_state=0), {"ridge_f": [1e-2, 1e4]}, cv=CellKFold(3)
+        )
+        search.fit(**data)
+    assert search.best_params_ == {"ridge_f": 1e-2}
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_critic_has_nothing_left_to_object_to_when_the_fit_is_free(data):
+    """Without a ridge on f, alpha makes A^T alpha equal 2b: the critic is zero everywhere."""
+    small = fixed_model(basis=LinearBasis(2), ridge_f=1e-13).fit(**data)
+    strict = fixed_model(basis=LinearBasis(2), ridge_f=1e3).fit(**data)
+    assert np.abs(small.critic(data.X)).max() < 1e-6 < np.abs(strict.critic(data.X)).max()
+
+
+def test_campaign_frames_fit_end_to_end():
+    problem = campaign_problem()
+    data = problem.draw(2000, random_state=0)
+    new = problem.draw_joint(2000, random_state=1)
+    uplift = MinMaxUplift(random_state=0).fit(**data).predict(new.X)
+    assert np.corrcoef(uplift, new.uplift)[0, 1] > 0.3

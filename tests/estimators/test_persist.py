@@ -1,0 +1,116 @@
+"""Models on disk: what comes back predicts the same, and foreign files are refused."""
+
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import skops.io
+from numpy.testing import assert_array_equal
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+from unjoined import (
+    FourLogistic,
+    FourNNC,
+    FourNNR,
+    FourRidge,
+    MinMaxUplift,
+    PlugInUplift,
+    TableError,
+    load_model,
+    paper_problem,
+    save_model,
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return paper_problem().draw(200, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore::unjoined.errors.RatioGuardWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        MinMaxUplift(random_state=0),
+        MinMaxUplift(basis="fourier", random_state=0),
+        MinMaxUplift(basis="linear"),
+        PlugInUplift(),
+        FourLogistic(),
+        FourNNC(random_state=0),
+        FourRidge(),
+        FourNNR(random_state=0),
+    ],
+    ids=repr,
+)
+def test_a_loaded_model_predicts_the_same_bits(model, data, tmp_path):
+    fitted = model.fit(**data)
+    path = save_model(fitted, tmp_path / "model.skops")
+    loaded = load_model(path)
+    assert_array_equal(loaded.predict(data.X), fitted.predict(data.X))
+    assert loaded.identification_ == fitted.identification_
+    assert loaded.populations_ == fitted.populations_
+
+
+def test_an_unfitted_model_is_not_written(tmp_path):
+    with pytest.raises(NotFittedError):
+        save_model(MinMaxUplift(), tmp_path / "model.skops")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(TableError, match=r"there is no model file '.*none.skops'"):
+        load_model(tmp_path / "none.skops")
+
+
+def test_a_pickle_is_refused_and_not_run(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "sprung"), "w"))
+
+    path = tmp_path / "model.skops"
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(TableError, match="is not a model file of this program"):
+        load_model(path)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_another_zip_file_and_another_estimator_are_refused(tmp_path):
+    other = tmp_path / "other.skops"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("a.txt", "hello")
+    with pytest.raises(TableError, match="is not a model file"):
+        load_model(other)
+    skops.io.dump(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), other)
+    with pytest.raises(TableError, match="holds a LinearRegression, not an uplift estimator"):
+        load_model(other)
+
+
+class Unknown(LinearRegression):
+    """A model of somebody else's, which skops does not know."""
+
+
+def test_unknown_types_need_to_be_trusted_by_name(data, tmp_path):
+    model = PlugInUplift(outcome_model=Unknown(), treatment_model=LinearRegression(), min_gap=0.0)
+    path = save_model(model.fit(**data), tmp_path / "model.skops")
+    name = f"{Unknown.__module__}.Unknown"
+    with pytest.raises(TableError, match="types that are not trusted"):
+        load_model(path)
+    assert name in skops.io.get_untrusted_types(file=path)
+
+
+def test_failing_to_write_leaves_the_old_file(data, tmp_path, monkeypatch):
+    model = MinMaxUplift(random_state=0).fit(**data)
+    path = save_model(model, tmp_path / "model.skops")
+    before = path.read_bytes()
+
+    def full_disk(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(skops.io, "dump", full_disk)
+    with pytest.raises(TableError, match=r"could not be written.*No space left"):
+        save_model(model, path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model.skops"]
+    assert np.isfinite(load_model(path).predict(data.X)).all()

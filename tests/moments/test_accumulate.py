@@ -1,0 +1,176 @@
+"""One pass over rows: the same sums whatever the threads, groups and order."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from unjoined.data import paper_problem
+from unjoined.errors import InputError
+from unjoined.features import GaussianBasis, LinearBasis
+from unjoined.moments import MomentSums, accumulate, label_rows, stable_groups
+from unjoined.moments._accumulate import CHUNK_ROWS, n_threads
+
+FIELDS = ("n_rows", "weight", "label_cross", "label_basis", "gram")
+CELLS = [(kind, k) for kind in ("outcome", "treatment") for k in (0, 1)]
+BASIS = GaussianBasis(np.random.default_rng(0).normal(0.0, 3.0, (6, 2)), 3.0)
+
+
+def draw(n=200, seed=0, *, weighted=True):
+    data = paper_problem().draw(n, random_state=seed)
+    weight = np.random.default_rng(seed).uniform(0.0, 2.0, data.n_rows) if weighted else None
+    return label_rows(**data, sample_weight=weight)
+
+
+def assert_close(one, other):
+    """Equal up to 1e-12 of the largest sum."""
+    assert one.n_rows == other.n_rows
+    for name in FIELDS[1:]:
+        expected = np.asarray(getattr(other, name))
+        scale = max(1.0, float(np.abs(expected).max()))
+        assert_allclose(getattr(one, name), expected, rtol=0, atol=1e-12 * scale)
+
+
+def textbook(rows, at, kind):
+    """Return the sums of some rows by general matrix products."""
+    phi, label, weight = BASIS(rows.X[at]), rows.label[at], rows.weight[at]
+    cross = (phi * (weight * label)[:, None]).T @ phi
+    return MomentSums(
+        len(at),
+        float(weight.sum()),
+        cross if kind == "treatment" else np.zeros_like(cross),
+        phi.T @ (weight * label),
+        (phi * weight[:, None]).T @ phi,
+    )
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_every_cell_holds_the_sums_of_its_rows(weighted):
+    rows = draw(weighted=weighted)
+    sums = accumulate(BASIS, 6, rows)
+    assert sums.groups == [0]
+    for kind, k in CELLS:
+        assert_close(sums.total(kind, k), textbook(rows, rows.at(kind, k), kind))
+
+
+def test_every_group_holds_the_sums_of_its_rows():
+    rows = draw()
+    groups = stable_groups(rows.X, rows.label, 4)
+    sums = accumulate(BASIS, 6, rows, n_groups=4)
+    assert sums.groups == [0, 1, 2, 3]
+    for key, cell in sums.cells.items():
+        at = rows.at(key.kind, key.population)
+        assert_close(cell, textbook(rows, at[groups[at] == key.group], key.kind))
+
+
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_the_result_does_not_depend_on_the_number_of_threads_to_the_bit(n_groups):
+    rows = draw(2 * CHUNK_ROWS + 17)
+    one, two, again = (
+        accumulate(BASIS, 6, rows, n_groups=n_groups, n_jobs=jobs) for jobs in (1, 2, 2)
+    )
+    assert set(one.cells) == set(two.cells)
+    for key in one.cells:
+        for name in FIELDS:
+            assert_array_equal(getattr(two.cells[key], name), getattr(one.cells[key], name))
+            assert_array_equal(getattr(again.cells[key], name), getattr(one.cells[key], name))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(2, 500), st.integers(0, 1000))
+def test_any_number_of_groups_adds_up_to_the_same_totals(n_groups, seed):
+    rows = draw(seed=seed)
+    whole = accumulate(BASIS, 6, rows)
+    parts = accumulate(BASIS, 6, rows, n_groups=n_groups)
+    for kind, k in CELLS:
+        assert_close(parts.total(kind, k), whole.total(kind, k))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 10))
+def test_the_order_of_rows_does_not_matter(seed, n_groups):
+    data = paper_problem().draw(100, random_state=seed)
+    order = np.random.default_rng(seed).permutation(data.n_rows)
+    one, other = (
+        accumulate(BASIS, 6, label_rows(**d), n_groups=n_groups) for d in (data, data.take(order))
+    )
+    assert set(one.cells) == set(other.cells)
+    for key in one.cells:
+        assert_close(other.cells[key], one.cells[key])
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000), st.lists(st.integers(4, 400), max_size=4))
+def test_tables_read_in_parts_merge_to_the_sums_of_all_rows(seed, cuts):
+    """Parts need not hold all four cells."""
+    rows = draw(100, seed)
+    total = accumulate(BASIS, 6, rows, n_groups=2)
+    part = np.searchsorted(np.sort(cuts), np.arange(len(rows.X)), side="right")
+    merged = None
+    for i in range(len(cuts) + 1):
+        at = part == i
+        piece = type(rows)(
+            rows.X[at],
+            rows.label[at],
+            rows.kind[at],
+            rows.population[at],
+            rows.weight[at],
+            rows.names,
+            rows.coding,
+        )
+        sums = accumulate(BASIS, 6, piece, n_groups=2)
+        merged = sums if merged is None else merged.merge(sums)
+    assert set(merged.cells) == set(total.cells)
+    for key in total.cells:
+        assert_close(merged.cells[key], total.cells[key])
+
+
+def test_a_cell_longer_than_a_chunk_is_summed_whole():
+    rows = draw(CHUNK_ROWS + 1)
+    sums = accumulate(LinearBasis(2), 3, rows)
+    for kind, k in CELLS:
+        at = rows.at(kind, k)
+        total = sums.total(kind, k)
+        assert total.n_rows == len(at)
+        # The constant of the basis makes the first entries plain sums, n eps = 1e-12 exact.
+        assert_allclose(total.gram[0, 0], rows.weight[at].sum(), rtol=1e-12)
+        assert_allclose(
+            total.label_basis[0],
+            rows.weight[at] @ rows.label[at],
+            rtol=0,
+            atol=1e-12 * rows.weight[at].sum(),
+        )
+
+
+def test_the_rows_are_not_changed():
+    rows = draw()
+    before = {name: getattr(rows, name).copy() for name in ("X", "label", "weight")}
+    accumulate(BASIS, 6, rows, n_groups=3, n_jobs=2)
+    for name, values in before.items():
+        assert_array_equal(getattr(rows, name), values)
+
+
+@pytest.mark.parametrize("affinity", [True, False])
+def test_threads_are_counted_as_scikit_learn_counts_jobs(monkeypatch, affinity):
+    """Cores are those this process may use, where the system tells."""
+    if affinity:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+    else:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+        monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    asked = [None, 1, 5, -1, -2, -3, -4, -100]
+    assert [n_threads(n) for n in asked] == [1, 1, 5, 3, 2, 1, 1, 1]
+
+
+def test_a_machine_that_does_not_count_its_cores_has_one(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert n_threads(-1) == 1
+
+
+def test_no_threads_are_refused():
+    with pytest.raises(InputError, match="n_jobs must not be 0: None is one thread, -1 all cores"):
+        accumulate(BASIS, 6, draw(), n_jobs=0)
