@@ -85,6 +85,7 @@ def test_a_missing_kind_is_an_unknown_kind():
     "population",
     [
         ["a", "b", None],
+        ["a", "b", np.nan],
         [1.0, 2.0, np.nan],
         pd.Series(["a", "b", None]),
         pd.Series(["a", "b", pd.NA], dtype="string"),

@@ -7,7 +7,7 @@ import warnings
 from typing import Any, TextIO
 
 from unjoined._optional import import_extra
-from unjoined.errors import UnjoinedError
+from unjoined.errors import UnjoinedError, UnjoinedWarning
 
 __all__ = ["main"]
 
@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
         from unjoined.cli._app import app  # after the extras it needs are known to be there
 
         with warnings.catch_warnings():
+            warnings.simplefilter("always", UnjoinedWarning)
             warnings.showwarning = _show_warning
             app(args=arguments, prog_name="unjoined")
     except UnjoinedError as error:

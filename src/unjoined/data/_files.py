@@ -64,6 +64,8 @@ def read_table(path: str | os.PathLike[str]) -> Frame:
             f"{str(file)!r} is no table this program reads: expected a file ending in "
             f"{', '.join(READERS)}."
         )
+    if file.stat().st_size == 0:  # DuckDB would make a column up
+        raise TableError(f"{str(file)!r} is empty: it has not even a header.")
     with duckdb.connect() as connection:
         try:
             # The reader's name comes from the table above; the path is a bound value.

@@ -1,8 +1,9 @@
 """The paper's four baselines, as presets of `PlugInUplift`.
 
 The paper names the models and nothing else. Where it is silent they are set up to be strong:
-features and real outcomes are standardised, networks train until they stop improving, the ridge
-penalty is chosen by generalised cross-validation. The guard of the ratio is off, as there.
+features and real outcomes are standardised, networks have a little weight decay and train until
+their loss settles (stopping early on held-out rows ranked far worse), the ridge penalty is chosen
+by generalised cross-validation. The guard of the ratio is off, as there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from unjoined.estimators._plugin import PlugInUplift
 __all__ = ["FourLogistic", "FourNNC", "FourNNR", "FourRidge"]
 
 HIDDEN = (10, 10)  # two hidden layers of ten units, as in the paper
-MAX_EPOCHS = 2000  # enough for the loss to settle on the paper's data; rarely reached
+DECAY = 1.0  # scikit-learn's alpha; ranked better than 1e-4 on small tables, alike on large ones
+MAX_EPOCHS = 5000  # the loss settles long before, and a network that has not says so
 RIDGES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
@@ -59,7 +61,7 @@ def FourNNC(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     """
     from sklearn.neural_network import MLPClassifier  # a third of a second saved at import
 
-    model = MLPClassifier(hidden_layer_sizes=HIDDEN, max_iter=MAX_EPOCHS)
+    model = MLPClassifier(hidden_layer_sizes=HIDDEN, alpha=DECAY, max_iter=MAX_EPOCHS)
     return PlugInUplift(
         outcome_model=model, treatment_model=model, min_gap=0.0, random_state=random_state
     )
@@ -103,7 +105,7 @@ def FourNNR(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     """
     from sklearn.neural_network import MLPRegressor  # a third of a second saved at import
 
-    model = MLPRegressor(hidden_layer_sizes=HIDDEN, max_iter=MAX_EPOCHS)
+    model = MLPRegressor(hidden_layer_sizes=HIDDEN, alpha=DECAY, max_iter=MAX_EPOCHS)
     return PlugInUplift(
         outcome_model=model, treatment_model=model, min_gap=0.0, random_state=random_state
     )

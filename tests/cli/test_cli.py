@@ -1,0 +1,225 @@
+"""The command line as a user types it: results, and messages without a traceback."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from unjoined import load_model, read_table, write_table
+from unjoined.cli import main
+from unjoined.experiments import write_campaign
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("campaign")
+    write_campaign(path, n_per_table=400, n_customers=50, seed=0)
+    return path
+
+
+def run(capsys, *arguments):
+    """Run one command; return its exit code, stdout and stderr."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return stop.value.code or 0, printed.out, printed.err
+
+
+def four_tables(folder):
+    return [
+        word
+        for kind in ("outcome", "treatment")
+        for name in ("north", "south")
+        for word in (f"--{kind}s", f"{name}={folder / f'{kind}s_{name}.parquet'}")
+    ] + ["--outcome", "bought", "--treatment", "mailed"]
+
+
+@pytest.fixture(scope="module")
+def two_tables(folder):
+    """The same rows as two CSV files with a population column."""
+    for kind in ("outcomes", "treatments"):
+        parts = []
+        for name in ("north", "south"):
+            table = read_table(folder / f"{kind}_{name}.parquet")
+            parts.append(table.append_column("region", pa.array([name] * table.num_rows)))
+        write_table(pa.concat_tables(parts), folder / f"{kind}.csv")
+    return [
+        *("--outcomes", folder / "outcomes.csv", "--treatments", folder / "treatments.csv"),
+        *("--outcome", "bought", "--treatment", "mailed", "--population", "region"),
+    ]
+
+
+def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
+    model, scores = tmp_path / "m.skops", tmp_path / "s.parquet"
+    code, out, err = run(capsys, "fit", *four_tables(folder), "--model", model)
+    assert (code, err) == (0, "")
+    assert "different enough to identify uplift" in out
+    code, out, err = run(
+        capsys,
+        *("score", "--model", model, "--table", folder / "customers.parquet", "--out", scores),
+        *("--keep", "customer_id", "--share", "0.3"),
+    )
+    assert (code, err) == (0, "")
+    table = pq.read_table(scores)
+    assert table.column_names == ["customer_id", "uplift", "rank", "treat"]
+    uplift = table.column("uplift").to_numpy()
+    assert (np.diff(uplift) <= 0).all()
+    assert table.column("rank").to_pylist() == list(range(1, 51))
+    assert table.column("treat").to_pylist() == [True] * 15 + [False] * 35
+    customers = read_table(folder / "customers.parquet")
+    by_id = dict(zip(customers["customer_id"].to_pylist(), range(50), strict=True))
+    expected = load_model(model).predict(customers.drop(["customer_id"]))
+    order = [by_id[i] for i in table["customer_id"].to_pylist()]
+    np.testing.assert_array_equal(uplift, expected[order])
+
+
+def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(
+    capsys, folder, two_tables, tmp_path
+):
+    results = []
+    for tables in (four_tables(folder), two_tables):
+        model = tmp_path / "m.skops"
+        code, out, _ = run(capsys, "fit", *tables, "--model", model, "--json")
+        assert code == 0
+        results.append((json.loads(out), load_model(model).coef_))
+    assert results[0][0] == results[1][0]
+    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-12)
+
+
+def test_default_list_treats_whoever_is_not_harmed(capsys, folder, tmp_path):
+    model, scores = tmp_path / "m.skops", tmp_path / "s.csv"
+    run(capsys, "fit", *four_tables(folder), "--model", model, "--estimator", "FourLogistic")
+    code, out, _ = run(
+        capsys,
+        *("score", "--model", model, "--table", folder / "customers.parquet", "--out", scores),
+        "--json",
+    )
+    table = read_table(scores)
+    assert code == 0
+    assert table.column_names == ["row", "uplift", "rank", "treat"]
+    assert table["treat"].to_pylist() == [u >= 0 for u in table["uplift"].to_pylist()]
+    assert json.loads(out)["treated"] == sum(table["treat"].to_pylist())
+
+
+def test_check_says_whether_uplift_is_identified(capsys, folder, two_tables):
+    code, out, _ = run(capsys, "check", *two_tables, "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert not result["weak"]
+    assert [cell["rows"] for cell in result["tables"]] == [400] * 4
+    code, out, _ = run(capsys, "check", *four_tables(folder), "--features", "age,orders")
+    assert code == 0
+    assert "Features: age, orders." in out
+    code, out, _ = run(capsys, "check", *four_tables(folder), "--ignore", "spend")
+    assert "spend" not in out
+
+
+def test_equal_policies_are_called_weak_in_words(capsys, folder):
+    same = four_tables(folder)
+    same[7] = f"south={folder / 'treatments_north.parquet'}"
+    code, out, _ = run(capsys, "check", *same)
+    assert code == 0
+    assert "weakly identified" in " ".join(out.split())
+    code, _, err = run(capsys, "fit", *same, "--model", folder / "weak.skops")
+    assert code == 0
+    assert err.startswith("unjoined: warning: the two populations' policies can hardly be told")
+
+
+def test_demo_writes_everything_it_names(capsys, tmp_path):
+    code, out, err = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300")
+    assert (code, err) == (0, "")
+    for word in ("share of oracle", "MinMaxUplift", "FourNNC", "unjoined fit", "unjoined score"):
+        assert word in out
+    names = {path.name for path in (tmp_path / "d").iterdir()}
+    assert names == {
+        *(f"{kind}s_{n}.parquet" for kind in ("outcome", "treatment") for n in ("north", "south")),
+        *("customers.parquet", "scores.parquet", "model.skops", "uplift_curve.png"),
+    }
+    assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300", "--json")
+    assert set(json.loads(out)["methods"]) == {
+        "MinMaxUplift",
+        "MinMaxGau",
+        "FourLogistic",
+        "FourNNC",
+    }
+
+
+def swap(words, old, new):
+    return [new if word == old else word for word in words]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w, f: swap(w, "bought", "bougth"), "has no column 'bougth'; its columns are age"),
+        (lambda w, f: w[2:], "give --outcomes twice, as NAME=FILE"),
+        (lambda w, f: [*w, "--population", "region"], "with --population there is one --outcomes"),
+        (lambda w, f: swap(w, w[1], str(f / "none.csv")), "give --outcomes twice, as NAME=FILE"),
+        (lambda w, f: swap(w, w[1], f"north={f / 'none.csv'}"), "there is no file"),
+        (lambda w, f: swap(w, w[1], f"south={f / 'none.csv'}"), "given twice for population"),
+        (lambda w, f: swap(w, w[1], f"north={f / 'customers.parquet'}"), "has no column 'bought'"),
+        (lambda w, f: [*w, "--features", "age,agee"], "lacks the column 'agee'"),
+        (lambda w, f: [*w, "--ignore", "nothing"], "--ignore names 'nothing', a column that no"),
+        (lambda w, f: [*w, "--weight", "w"], "has no column 'w'"),
+        (lambda w, f: [*w, "--estimator", "magic"], "--estimator must be one of 'minmax'"),
+        (lambda w, f: [*w, "--model", f / "no" / "m.skops"], "there is no folder"),
+        (lambda w, f: [*w, "--seed", "x"], "Invalid value for '--seed'"),
+        (lambda w, f: w[:-2], "Missing option '--treatment'"),
+    ],
+)
+def test_mistakes_get_a_message_and_exit_code_2(capsys, folder, change, message):
+    code, _, err = run(capsys, "fit", *change(four_tables(folder), folder))
+    assert code == 2
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_scoring_mistakes_get_a_message_and_exit_code_2(capsys, folder, tmp_path):
+    model = tmp_path / "m.skops"
+    run(capsys, "fit", *four_tables(folder), "--model", model)
+    people = folder / "customers.parquet"
+    empty = write_table(read_table(people).slice(0, 0), tmp_path / "empty.parquet")
+    other = write_table(pa.table({"age": [1.0]}), tmp_path / "other.parquet")
+    target = tmp_path / "s.parquet"
+    for words, message in (
+        (("--model", people, "--table", people, "--out", target), "is not a model file"),
+        (("--model", model, "--table", other, "--out", target), "lacks the columns 'days_since"),
+        (("--model", model, "--table", empty, "--out", target), "there is nobody to score"),
+        (("--model", model, "--table", model, "--out", target), "is no table this program reads"),
+        (("--model", model, "--table", people, "--out", tmp_path / "s.xls"), "must end in"),
+        (("--model", model, "--table", people, "--out", target, "--keep", "id"), "lacks the colu"),
+        (("--model", model, "--table", people, "--out", target, "--share", "1.5"), "--share"),
+    ):
+        code, _, err = run(capsys, "score", *words)
+        assert code == 2, words
+        assert message in " ".join(err.split())
+    assert not target.exists()
+
+
+def test_demo_refuses_a_file_as_its_folder(capsys, tmp_path):
+    (tmp_path / "taken").write_text("")
+    code, _, err = run(capsys, "demo", "--out", tmp_path / "taken")
+    assert code == 2
+    assert "is a file; name a folder" in err
+
+
+def test_module_runs_and_knows_its_version():
+    done = subprocess.run(
+        [sys.executable, "-m", "unjoined", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "0.1.0"
+
+
+def test_without_the_extra_the_command_says_how_to_get_it():
+    blocked = (
+        "import sys; sys.modules['typer'] = None\nfrom unjoined.cli import main; main(['demo'])"
+    )
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert 'pip install "unjoined[cli]"' in done.stderr
+    assert "Traceback" not in done.stderr

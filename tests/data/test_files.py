@@ -1,0 +1,61 @@
+"""Tables on disk: what is written is read, and what is no table is named."""
+
+import gzip
+
+import pyarrow as pa
+import pytest
+
+from unjoined import TableError, read_table, write_table
+
+TABLE = pa.table({"age": [31.5, 54.0], "visit": [1, 0], "region": ["north", "south"]})
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".pq", ".csv"])
+def test_a_written_table_reads_back_the_same(tmp_path, ending):
+    path = write_table(TABLE, tmp_path / f"it's a table{ending}")
+    assert read_table(path).to_pydict() == TABLE.to_pydict()
+
+
+def test_compressed_and_tab_separated_text_is_read(tmp_path):
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(gzip.compress(b"age\tvisit\n31.5\t1\n54\t0\n"))
+    assert read_table(path).to_pydict() == {"age": [31.5, 54.0], "visit": [1, 0]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.xlsx", b"PK", r"is no table this program reads: expected a file ending in .parquet"),
+        ("t.parquet", b"age,visit\n1,2\n", r"cannot be read as parquet: .*"),
+        ("t.csv", b"", "is empty: it has not even a header"),
+    ],
+)
+def test_wrong_kinds_of_files_are_refused_by_name(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(TableError, match=message) as error:
+        read_table(path)
+    assert name in str(error.value)
+
+
+def test_a_bad_row_far_into_a_file_is_located(tmp_path):
+    path = tmp_path / "long.csv"
+    rows = [f"{i},{i % 2}" for i in range(50_000)]
+    rows[40_000] = "forty thousand,1"
+    path.write_text("age,visit\n" + "\n".join(rows) + "\n")
+    with pytest.raises(TableError, match=r"long.csv.*forty thousand"):
+        read_table(path)
+
+
+def test_missing_files_and_folders_are_named(tmp_path):
+    with pytest.raises(TableError, match=r"there is no file '.*nowhere.csv'"):
+        read_table(tmp_path / "nowhere.csv")
+    with pytest.raises(TableError, match="is a folder, not a table"):
+        read_table(tmp_path)
+    with pytest.raises(TableError, match=r"there is no folder '.*nowhere' to write to"):
+        write_table(TABLE, tmp_path / "nowhere" / "t.csv")
+    (tmp_path / "t.parquet").mkdir()
+    with pytest.raises(TableError, match="is a folder; name a file"):
+        write_table(TABLE, tmp_path / "t.parquet")
+    with pytest.raises(TableError, match=r"must end in .parquet or .csv"):
+        write_table(TABLE, tmp_path / "t.json")
