@@ -48,13 +48,14 @@ def test_a_wrong_length_names_the_argument_and_both_numbers():
 
 
 @pytest.mark.parametrize(
-    ("check", "name"), [(check_kind, "kind"), (check_population, "population")]
+    ("check", "name", "rows"),
+    [(check_kind, "kind", 2), (check_population, "population", np.array(["outcome"] * 2))],
 )
-def test_words_must_be_one_dimensional_and_one_per_row(check, name):
+def test_words_must_be_one_dimensional_and_one_per_row(check, name, rows):
     with pytest.raises(InputError, match=rf"{name} must be one-dimensional, got shape \(1, 2\)"):
-        check([["outcome", "outcome"]], 2)
+        check([["outcome", "outcome"]], rows)
     with pytest.raises(InputError, match=rf"{name} has 1 entries but X has 2 rows"):
-        check(["outcome"], 2)
+        check(["outcome"], rows)
 
 
 @pytest.mark.parametrize("kind", [list(KINDS), pd.Categorical(KINDS), pl.Series(KINDS)])
@@ -100,14 +101,14 @@ def test_a_missing_kind_is_an_unknown_kind():
 )
 def test_a_missing_population_is_counted_and_its_row_named(population):
     with pytest.raises(LabelError, match=r"missing in 1 of 3 rows \(first at row 2\)"):
-        check_population(population, 3)
+        check_population(population, np.array(["outcome"] * 3))
 
 
 @pytest.mark.parametrize(
     "population", [["a", "b"], [1, 2], [True, False], [0.5, 1.5], np.array(["a", "b"], object)]
 )
 def test_populations_may_have_names_of_any_plain_type(population):
-    assert check_population(population, 2).tolist() == list(population)
+    assert check_population(population, np.array(["outcome"] * 2)).tolist() == list(population)
 
 
 # --- cells ----------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_one_row_has_a_curve_without_a_standard_error():
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, [0.2, np.nan]])
 def test_share_outside_the_curve_is_refused(share):
-    with pytest.raises(InputError, match=r"`share` must lie in \[0, 1\], got"):
+    with pytest.raises(InputError, match=r"share must lie in \[0, 1\], got"):
         uplift_curve([2, 1], [4.0, -2.0]).at(share)
 
 
@@ -102,5 +102,5 @@ def test_interval_is_the_normal_one():
 
 @pytest.mark.parametrize("level", [0, 1, 95])
 def test_level_outside_zero_and_one_is_refused(level):
-    with pytest.raises(InputError, match="`level` must lie strictly between 0 and 1"):
+    with pytest.raises(InputError, match="level must lie strictly between 0 and 1"):
         Estimate(1.0, 2.0).interval(level)

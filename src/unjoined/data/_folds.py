@@ -68,7 +68,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         n_splits = check_count("n_splits", self.n_splits)
         n = len(np.asarray(kind))
         kinds = check_kind(kind, n)
-        populations = check_population(population, n)
+        populations = check_population(population, kinds)
         cells = np.where(kinds == TARGET, "", populations.astype(str))
         rng = check_random_state(self.random_state)
         fold = np.empty(n, dtype=np.int64)

@@ -32,7 +32,9 @@ def column_names(X: MatrixLike) -> list[str] | None:
 def feature_matrix(X: MatrixLike) -> Array:
     """Return features as a float64 matrix; booleans become 0 and 1."""
     if nw.dependencies.is_into_dataframe(X):
-        X = nw.from_native(X, eager_only=True).to_numpy()
+        # Booleans with missing values have no float form; small integers do.
+        frame = nw.from_native(X, eager_only=True)
+        X = frame.with_columns(nw.selectors.boolean().cast(nw.Int8)).to_numpy()
     try:
         matrix: Array = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -101,7 +103,8 @@ def take_table(
     special = [name for name in (label, weight) if name is not None]
     if missing := [name for name in special if name not in native.columns]:
         raise TableError(
-            f"{table} has no column {missing[0]!r}; its columns are {', '.join(native.columns)}."
+            f"{table} has no column {missing[0]!r}; its columns are "
+            f"{', '.join(map(str, native.columns))}."
         )
     features = [name for name in native.columns if name not in special]
     if not features:
@@ -144,12 +147,15 @@ def split_by_population(frame: Frame, population: str, *, table: str) -> dict[st
     if population not in native.columns:
         raise TableError(
             f"{table} has no population column {population!r}; its columns are "
-            f"{', '.join(native.columns)}."
+            f"{', '.join(map(str, native.columns))}."
         )
     if len(native) == 0:
         raise TableError(f"{table} is empty. It needs rows of both populations.")
     column = native.get_column(population)
-    if n_missing := int(column.null_count()):
+    n_missing = int(column.null_count())
+    if column.dtype.is_float():
+        n_missing += int(column.drop_nulls().is_nan().sum())
+    if n_missing:
         raise TableError(
             f"column {population!r} of {table} is missing in {n_missing} of {len(native)} rows. "
             "Name the population of every row."

@@ -32,6 +32,7 @@ from unjoined.data._frames import (
     split_by_population,
     take_table,
 )
+from unjoined.errors import TableError
 
 __all__ = ["CellSummary", "SeparateLabels"]
 
@@ -57,7 +58,7 @@ class SeparateLabels(Mapping[str, Any]):
     ----------
     X : array or data frame of shape (n_rows, n_features)
         Features, numbers only, in any units; a data frame (pandas, polars, pyarrow) keeps its
-        column names and an array is copied.
+        column names; either is copied.
     y : array-like of shape (n_rows,)
         Whichever label the row has: the outcome in the user's units, the treatment coded 0/1,
         False/True or -1/+1, or NaN for rows of kind "target".
@@ -118,7 +119,7 @@ class SeparateLabels(Mapping[str, Any]):
         check_finite_features(matrix, names)
         n = len(matrix)
         kind = check_kind(self.kind, n)
-        population = check_population(self.population, n)
+        population = check_population(self.population, kind)
         y = check_labels(self.y, kind)
         weight = check_weight(self.sample_weight, n)
         check_cells(kind, population, weight)
@@ -127,6 +128,9 @@ class SeparateLabels(Mapping[str, Any]):
         frozen: dict[str, Any] = {"y": y, "kind": kind, "population": population}
         if names is None:
             frozen["X"] = matrix
+        else:  # a frame of our own: changing the caller's later must not change this one
+            own_frame = rebuild_frame(np.array(matrix), names, like=self.X)
+            object.__setattr__(self, "X", own_frame)
         if self.sample_weight is not None:
             frozen["sample_weight"] = weight
         for field, array in frozen.items():
@@ -248,6 +252,10 @@ class SeparateLabels(Mapping[str, Any]):
 
     @classmethod
     def _from_parts(cls, parts: list[TableParts]) -> SeparateLabels:
+        if not parts:
+            raise TableError(
+                "no table was given: two outcome tables and two treatment tables are needed."
+            )
         names = parts[0].features
         X = np.concatenate([part.matrix(names) for part in parts])
         weights = [part.weight for part in parts]
@@ -297,8 +305,8 @@ class SeparateLabels(Mapping[str, Any]):
     @property
     def populations(self) -> list[Any]:
         """The two populations' names, sorted: the order estimators use."""
-        labelled = np.asarray(self.kind) != TARGET
-        names: list[Any] = np.unique(np.asarray(self.population)[labelled]).tolist()
+        weight = check_weight(self.sample_weight, self.n_rows)
+        names, _ = check_cells(np.asarray(self.kind), np.asarray(self.population), weight)
         return names
 
     def rows(self, kind: str, population: Any = None) -> NDArray[np.int64]:

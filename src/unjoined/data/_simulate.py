@@ -12,7 +12,13 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, RandomState
-from unjoined._validation import OUTCOME, TARGET, TREATMENT
+from unjoined._validation import (
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    check_one_per_row,
+    check_probability,
+)
 from unjoined.data._separate_labels import SeparateLabels
 from unjoined.errors import InputError
 
@@ -110,24 +116,29 @@ class SimulatedProblem:
             Treatments coded 0/1. Every table has its own rows: no person is in two of them.
         """
         rng = check_random_state(random_state)
+        cells = [(kind, name) for kind in (OUTCOME, TREATMENT) for name in self.policies]
+        sizes = (
+            n_per_table
+            if isinstance(n_per_table, Mapping)
+            else dict.fromkeys(cells, int(n_per_table))
+        )
         tables: list[tuple[Array, Array, str, str]] = []
-        for kind in (OUTCOME, TREATMENT):
-            for name in self.policies:
-                n = n_per_table if isinstance(n_per_table, int) else n_per_table[kind, name]
-                X = self._feature_law(name)(n, rng)
-                treated = (rng.random_sample(n) < self.policies[name](X)).astype(float)
-                label = treated if kind == TREATMENT else self.outcome(X, treated, rng)
-                tables.append((X, label, kind, name))
+        for kind, name in cells:
+            n = sizes[kind, name]
+            X = self._feature_law(name)(n, rng)
+            treated = (rng.random_sample(n) < self.policies[name](X)).astype(float)
+            label = treated if kind == TREATMENT else self.outcome(X, treated, rng)
+            tables.append((X, label, kind, name))
         if n_target:
             tables.append(
                 (self._feature_law(None)(n_target, rng), np.full(n_target, np.nan), TARGET, "")
             )
-        sizes = [len(table[0]) for table in tables]
+        lengths = [len(table[0]) for table in tables]
         return SeparateLabels(
             X=np.concatenate([table[0] for table in tables]),
             y=np.concatenate([table[1] for table in tables]),
-            kind=np.repeat([table[2] for table in tables], sizes),
-            population=np.repeat([table[3] for table in tables], sizes),
+            kind=np.repeat([table[2] for table in tables], lengths),
+            population=np.repeat([table[3] for table in tables], lengths),
         )
 
     def draw_joint(
@@ -157,7 +168,8 @@ class SimulatedProblem:
         X = self._feature_law(None)(n, rng)
         if isinstance(policy, str):
             policy = self.policies[policy]
-        e = policy(X) if callable(policy) else np.full(n, float(policy))
+        chance = policy(X) if callable(policy) else policy
+        e = check_probability("policy", check_one_per_row("policy", chance, n))
         treated = (rng.random_sample(n) < e).astype(float)
         return JointLabels(X, self.outcome(X, treated, rng), treated, e, self.uplift(X))
 

@@ -9,18 +9,23 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
+    check_count,
     check_finite_features,
     check_length,
     check_numeric_columns,
-    check_treatment,
+    check_one_per_row,
+    check_probability,
+    check_propensity,
+    check_treated,
+    check_vector,
 )
 from unjoined.data._frames import column_names, feature_matrix, rebuild_frame
 from unjoined.data._separate_labels import SeparateLabels
-from unjoined.errors import InputError, LabelError
+from unjoined.errors import InputError
 
 __all__ = ["UnjoinedTrial", "unjoin"]
 
@@ -99,26 +104,26 @@ def unjoin(
     check_numeric_columns(X)
     matrix = feature_matrix(X)
     check_finite_features(matrix, names)
-    outcome = _finite("y", y, len(matrix))
-    code = _finite("treatment", treatment, len(matrix))
-    treated = check_treatment(code) > 0.0
+    n = len(matrix)
+    outcome, code = check_vector("y", y), check_vector("treatment", treatment)
+    check_length("y", outcome, n)
+    check_length("treatment", code, n)
+    treated = check_treated(code)
     if len(policies) != 2:
         raise InputError(f"policies must name two populations, got {len(policies)}.")
-    logged = _probability("propensity", _logged_propensity(propensity, treated), len(matrix))
-    if np.any((logged <= 0.0) | (logged >= 1.0)):
-        raise InputError(
-            "propensity must lie strictly between 0 and 1: a row that could not have had the "
-            "other treatment says nothing about another policy. Remove such rows."
-        )
+    if n_per_table is not None:
+        check_count("n_per_table", n_per_table)
+    logged = check_propensity(treated.mean() if propensity is None else propensity, n)
     rng = check_random_state(random_state)
-    hands = np.array_split(rng.permutation(len(matrix)), 4)
+    hands = np.array_split(rng.permutation(n), 4)
     tables = []
     for hand, (kind, name) in zip(
         hands, [(kind, name) for kind in (OUTCOME, TREATMENT) for name in policies], strict=True
     ):
         policy = policies[name]
-        wanted = policy(matrix) if callable(policy) else np.full(len(matrix), float(policy))
-        chance = _probability(f"policies[{name!r}]", wanted, len(matrix))
+        wanted = policy(matrix) if callable(policy) else policy
+        title = f"policies[{name!r}]"
+        chance = check_probability(title, check_one_per_row(title, wanted, n))
         kept = _sub_sample(hand, treated, chance, logged, rng)
         tables.append((_first(kept, n_per_table, kind, name), kind, str(name)))
     rows = np.concatenate([table[0] for table in tables])
@@ -135,7 +140,7 @@ def unjoin(
 
 
 def _sub_sample(
-    hand: IntArray, treated: Array | Any, wanted: Array, logged: Array, rng: np.random.RandomState
+    hand: IntArray, treated: BoolArray, wanted: Array, logged: Array, rng: np.random.RandomState
 ) -> IntArray:
     """Keep each row of ``hand`` with probability proportional to p_k(t|x) / p(t|x)."""
     ratio_treated, ratio_control = wanted / logged, (1.0 - wanted) / (1.0 - logged)
@@ -157,25 +162,3 @@ def _first(rows: IntArray, n: int | None, kind: str, population: Any) -> IntArra
             "trial's own."
         )
     return rows[:n]
-
-
-def _logged_propensity(propensity: ArrayLike | None, treated: Any) -> ArrayLike:
-    return float(np.mean(treated)) if propensity is None else propensity
-
-
-def _probability(name: str, values: ArrayLike, n: int) -> Array:
-    array = np.broadcast_to(np.asarray(values, dtype=np.float64), (n,))
-    if not np.all((array >= 0.0) & (array <= 1.0)):
-        raise InputError(
-            f"{name} must be probabilities between 0 and 1, got values from "
-            f"{array.min():g} to {array.max():g}."
-        )
-    return array
-
-
-def _finite(name: str, values: ArrayLike, n: int) -> Array:
-    array: Array = np.asarray(values, dtype=np.float64)
-    check_length(name, array, n)
-    if not np.isfinite(array).all():
-        raise LabelError(f"{name} holds NaN or infinite values. Remove these rows.")
-    return array

@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 
 from unjoined._typing import Array, ArrayLike
+from unjoined._validation import check_option, check_same_length, check_share, check_vector
 from unjoined.errors import InputError
-from unjoined.evaluate._checks import check_choice, check_same_length, check_share, check_vector
 from unjoined.evaluate._estimate import Estimate, estimate_from_influence
 from unjoined.evaluate._ties import fill_from_top, group_ties
 
@@ -69,7 +69,7 @@ def auuc(
     >>> auuc([1, 1, 1], [3.0, 0.0, 0.0]).value, auuc([1, 1, 1], [3.0, 0.0, 0.0], ties="paper").value
     (0.5, 1.0)
     """
-    check_choice(ties, "ties", tuple(_TIE_WEIGHT))
+    check_option("ties", ties, tuple(_TIE_WEIGHT))
     score, values = _checked_pair(score, values)
     area, influence = _area_and_influence(score, values, _TIE_WEIGHT[ties])
     return estimate_from_influence(area, influence)
@@ -117,7 +117,7 @@ def qini(score: ArrayLike, values: ArrayLike, *, normalize: bool = False) -> Est
         return estimate_from_influence(area, influence)
     if values.min() == values.max():
         raise InputError(
-            f"all {len(values)} entries of `values` equal {values[0]}, so no order of the rows is "
+            f"all {len(values)} entries of values equal {values[0]}, so no order of the rows is "
             "better than another and there is nothing to normalise by. Use normalize=False."
         )
     best, best_influence = _qini_and_influence(values, values)
@@ -182,7 +182,7 @@ def uplift_at_k(score: ArrayLike, values: ArrayLike, k: float) -> Estimate:
     1.25
     """
     score, values = _checked_pair(score, values)
-    k = check_share(k, "k", zero_allowed=False)
+    k = check_share("k", k, zero_allowed=False)
     ties = group_ties(score)
     chosen = fill_from_top(ties.size, k * len(values))[ties.group]
     weight = chosen / chosen.sum()
@@ -198,8 +198,8 @@ def uplift_at_k(score: ArrayLike, values: ArrayLike, k: float) -> Estimate:
 
 def _checked_pair(score: ArrayLike, values: ArrayLike) -> tuple[Array, Array]:
     """Return both columns clean and of one length."""
-    clean_score = check_vector(score, "score")
-    clean_values = check_vector(values, "values")
+    clean_score = check_vector("score", score)
+    clean_values = check_vector("values", values)
     check_same_length(score=clean_score, values=clean_values)
     return clean_score, clean_values
 

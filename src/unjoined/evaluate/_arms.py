@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from unjoined._typing import Array, ArrayLike, BoolArray
-from unjoined.errors import InputError
-from unjoined.evaluate._checks import (
+from unjoined._validation import (
     check_both_arms,
     check_same_length,
     check_treated,
     check_vector,
 )
+from unjoined.errors import InputError
 from unjoined.evaluate._curve import trapezoid
 from unjoined.evaluate._ties import TieGroups, group_with_ties_in_row_order
 
@@ -121,8 +121,8 @@ def check_rows(
     score: ArrayLike, y: ArrayLike, treatment: ArrayLike, *, name: str = "y"
 ) -> tuple[Array, Array, BoolArray]:
     """Return score, outcome (or the column called ``name``) and treated rows, clean."""
-    clean_score = check_vector(score, "score")
-    clean_y = check_vector(y, name)
+    clean_score = check_vector("score", score)
+    clean_y = check_vector(name, y)
     treated = check_treated(treatment)
     check_same_length(
         **{"score": clean_score, name: clean_y, "treatment": treated.astype(np.float64)}
@@ -137,8 +137,8 @@ def check_and_accumulate(
     """Return the arms row by row, from the best score downwards."""
     if y is None or treatment is None:
         raise InputError(
-            "without `tau`, both `y` and `treatment` are needed, and one of them is None. "
-            "Pass the true uplift as `tau`, or outcomes and treatment."
+            "without tau, both y and treatment are needed, and one of them is None. "
+            "Pass the true uplift as tau, or outcomes and treatment."
         )
     score, y, treated = check_rows(score, y, treatment)
     return arms_from_top(group_with_ties_in_row_order(score), y, treated)

@@ -12,6 +12,13 @@ from typing import Literal
 import numpy as np
 
 from unjoined._typing import ArrayLike
+from unjoined._validation import (
+    check_option,
+    check_outcome_is_binary,
+    check_propensity,
+    check_same_length,
+    check_vector,
+)
 from unjoined.errors import InputError
 from unjoined.evaluate._arms import (
     arms_from_top,
@@ -23,13 +30,6 @@ from unjoined.evaluate._arms import (
     qini_points,
     share_of_area,
     uplift_points,
-)
-from unjoined.evaluate._checks import (
-    check_choice,
-    check_outcome_is_binary,
-    check_propensity,
-    check_same_length,
-    check_vector,
 )
 from unjoined.evaluate._ties import group_ties, group_with_ties_in_row_order
 
@@ -166,7 +166,7 @@ def sklift_uplift_at_k(
     >>> sklift_uplift_at_k([4, 3, 2, 1], [1, 0, 0, 1], [1, 0, 1, 0], strategy="overall", k=0.5)
     1.0
     """
-    check_choice(strategy, "strategy", ("overall", "by_group"))
+    check_option("strategy", strategy, ("overall", "by_group"))
     score, y, treated = check_rows(score, y, treatment)
     best_first = np.argsort(score, kind="stable")[::-1]
     y, treated = y[best_first], treated[best_first]
@@ -220,8 +220,8 @@ def causalml_auuc(
     2.25
     """
     if tau is not None:
-        score = check_vector(score, "score")
-        tau = check_vector(tau, "tau")
+        score = check_vector("score", score)
+        tau = check_vector("tau", tau)
         check_same_length(score=score, tau=tau)
         gain = np.concatenate(([0.0], group_with_ties_in_row_order(score).sums_from_top(tau)))
     else:
@@ -335,7 +335,7 @@ def pylift_q(
     >>> pylift_q([4, 3, 2, 1], y=[1, 0, 0, 1], treatment=[1, 0, 1, 0])
     0.375
     """
-    check_choice(curve, "curve", ("qini", "cgains", "aqini"))
+    check_option("curve", curve, ("qini", "cgains", "aqini"))
     score, y, treated = check_rows(score, y, treatment)
     check_outcome_is_binary(y)
     e = check_propensity(treated.mean() if propensity is None else propensity, len(y))
@@ -361,6 +361,6 @@ def _whole_rows(k: float, n_rows: int) -> int:
     if isinstance(k, (float, np.floating)) and 0.0 < k < 1.0:
         return int(n_rows * k)
     raise InputError(
-        f"`k` must be a share strictly between 0 and 1 (float) or a number of rows from 1 to "
+        f"k must be a share strictly between 0 and 1 (float) or a number of rows from 1 to "
         f"{n_rows} (int), got {k!r}. For all rows use `treat_all`."
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unjoined._typing import Array, ArrayLike
+from unjoined._validation import check_same_length, check_vector
 from unjoined.errors import InputError
-from unjoined.evaluate._checks import check_same_length, check_vector
 from unjoined.evaluate._ties import group_ties
 from unjoined.evaluate._value import treat_all
 
@@ -63,7 +63,7 @@ class UpliftCurve:
         wanted = np.asarray(share, dtype=np.float64)
         if not ((wanted >= 0.0) & (wanted <= 1.0)).all():
             raise InputError(
-                f"`share` must lie in [0, 1], got {wanted.tolist()}. "
+                f"share must lie in [0, 1], got {wanted.tolist()}. "
                 "It is a share of the rows: write 0.3 for 30 percent."
             )
         gain: Array = np.interp(wanted, self.share, self.gain)
@@ -113,8 +113,8 @@ def uplift_curve(score: ArrayLike, values: ArrayLike) -> UpliftCurve:
     >>> curve.gain
     array([0.  , 0.5 , 0.75, 0.5 ])
     """
-    score = check_vector(score, "score")
-    values = check_vector(values, "values")
+    score = check_vector("score", score)
+    values = check_vector("values", values)
     check_same_length(score=score, values=values)
     ties = group_ties(score)
     n = len(values)

@@ -51,8 +51,7 @@ class Estimate:
         """
         if not 0.0 < level < 1.0:
             raise InputError(
-                f"`level` must lie strictly between 0 and 1, got {level}. "
-                "Write 0.95 for 95 percent."
+                f"level must lie strictly between 0 and 1, got {level}. Write 0.95 for 95 percent."
             )
         half_width = NormalDist().inv_cdf(0.5 + level / 2.0) * self.standard_error
         return self.value - half_width, self.value + half_width

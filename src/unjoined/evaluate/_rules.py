@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from unjoined._typing import Array, ArrayLike, IntArray
-from unjoined.evaluate._checks import check_cost, check_non_negative, check_share, check_vector
+from unjoined._validation import check_cost, check_not_negative, check_share, check_vector
 from unjoined.evaluate._ties import fill_from_top, group_ties
 
 __all__ = ["budget_rule", "optimal_rule", "top_share_rule", "treatment_rank"]
@@ -35,7 +35,7 @@ def optimal_rule(uplift: ArrayLike) -> Array:
     >>> optimal_rule([0.3, -0.1, 0.0])
     array([1., 0., 1.])
     """
-    return (check_vector(uplift, "uplift") >= 0.0).astype(np.float64)
+    return (check_vector("uplift", uplift) >= 0.0).astype(np.float64)
 
 
 def top_share_rule(uplift: ArrayLike, share: float) -> Array:
@@ -59,8 +59,8 @@ def top_share_rule(uplift: ArrayLike, share: float) -> Array:
     >>> top_share_rule([0.1, 0.4, 0.1, -0.2], 0.5)
     array([0.5, 1. , 0.5, 0. ])
     """
-    uplift = check_vector(uplift, "uplift")
-    share = check_share(share, "share", zero_allowed=True)
+    uplift = check_vector("uplift", uplift)
+    share = check_share("share", share, zero_allowed=True)
     ties = group_ties(uplift)
     rule: Array = fill_from_top(ties.size, share * len(uplift))[ties.group]
     return rule
@@ -95,9 +95,9 @@ def budget_rule(uplift: ArrayLike, budget: float, *, cost: ArrayLike = 1.0) -> A
     >>> budget_rule([0.1, 0.4, 0.3, -0.2], budget=3.0, cost=[1.0, 2.0, 2.0, 1.0])
     array([0. , 1. , 0.5, 0. ])
     """
-    uplift = check_vector(uplift, "uplift")
+    uplift = check_vector("uplift", uplift)
     costs = check_cost(cost, len(uplift))
-    budget = check_non_negative(budget, "budget")
+    budget = check_not_negative("budget", budget)
     helped = uplift > 0.0
     rule = np.zeros(len(uplift))
     ties = group_ties(uplift[helped] / costs[helped])
@@ -124,7 +124,7 @@ def treatment_rank(uplift: ArrayLike) -> IntArray:
     >>> treatment_rank([0.1, 0.4, 0.1, -0.2])
     array([2, 1, 3, 4])
     """
-    order = np.argsort(-check_vector(uplift, "uplift"), kind="stable")
+    order = np.argsort(-check_vector("uplift", uplift), kind="stable")
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(1, len(order) + 1)
     return rank

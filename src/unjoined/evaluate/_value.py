@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from unjoined._typing import Array, ArrayLike
-from unjoined.evaluate._checks import (
+from unjoined._validation import (
     check_both_arms,
     check_probability,
     check_propensity,
@@ -65,7 +65,7 @@ def joint_values(
     >>> joint_values([1.0, 0.0, 3.0, 1.0], [1, 1, -1, -1], propensity=0.25)
     array([ 4.        ,  0.        , -4.        , -1.33333333])
     """
-    y = check_vector(y, "y")
+    y = check_vector("y", y)
     treated = check_treated(treatment)
     check_same_length(y=y, treatment=treated.astype(np.float64))
     if propensity is None:
@@ -102,8 +102,8 @@ def average_uplift(values: ArrayLike, rule: ArrayLike) -> Estimate:
     >>> average_uplift([2.0, -1.0, 1.0, 0.0], [True, False, True, True]).value
     0.75
     """
-    values = check_vector(values, "values")
-    rule = check_probability(rule)
+    values = check_vector("values", values)
+    rule = check_probability("rule", rule)
     check_same_length(values=values, rule=rule)
     return estimate_mean(values * rule)
 
@@ -127,4 +127,4 @@ def treat_all(values: ArrayLike) -> Estimate:
     >>> treat_all([2.0, -1.0, 1.0, 0.0]).value
     0.5
     """
-    return estimate_mean(check_vector(values, "values"))
+    return estimate_mean(check_vector("values", values))

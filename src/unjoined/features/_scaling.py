@@ -29,12 +29,11 @@ class Scaling:
     @classmethod
     def of_rows(cls, X: Array, weight: Array) -> Scaling:
         """Return the scaling under which the rows have weighted mean 0 and variance 1."""
-        mean = np.average(X, axis=0, weights=weight)
+        # Averaging distances from the first row makes a constant column exactly constant,
+        # however many rows there are; plain sums of it drift.
+        mean = X[0] + np.average(X - X[0], axis=0, weights=weight)
         scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-        # Rounding leaves a tiny spread in a constant column; dividing by it would blow up
-        # nothing but noise.
-        constant = scale <= 1e-12 * np.abs(mean)
-        return cls(mean, np.where(constant | (scale == 0.0), 1.0, scale))
+        return cls(mean, np.where(scale == 0.0, 1.0, scale))
 
     def __call__(self, X: Array) -> Array:
         """Return the scaled rows, a new array."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,10 @@ class GroupedSums:
     def __post_init__(self) -> None:
         """Freeze the mapping."""
         object.__setattr__(self, "cells", MappingProxyType(dict(self.cells)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from a plain dictionary: a frozen view cannot be sent to another process."""
+        return (GroupedSums, (self.p, dict(self.cells)))
 
     def merge(self, other: GroupedSums) -> GroupedSums:
         """Return the sums over the rows of both; neither argument changes."""

@@ -81,7 +81,7 @@ def label_rows(
     n = len(X)
     kinds = check_kind(kind, n)
     labels = check_labels(y, kinds)
-    populations = check_population(population, n)
+    populations = check_population(population, kinds)
     weight = check_weight(sample_weight, n)
     names, index = check_cells(kinds, populations, weight)
     used = (kinds != TARGET) & (weight > 0.0)

@@ -1,23 +1,18 @@
-"""Every check on user input. Each returns the clean array, or says what is wrong.
-
-A message names the argument as the user typed it, what was expected, what was found (at
-most five values) and what to do. Code behind these checks trusts its arguments.
-"""
+"""Labels: kinds, populations, treatments, outcomes, weights, and the four cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, column_or_1d
 
-from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
-from unjoined.errors import InputError, LabelError, TableError
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray
+from unjoined._validation._message import shown
+from unjoined.errors import InputError, LabelError
 
 __all__ = [
     "KINDS",
@@ -26,30 +21,17 @@ __all__ = [
     "TREATMENT",
     "OutcomeCoding",
     "check_cells",
-    "check_columns",
-    "check_count",
-    "check_finite_features",
     "check_kind",
     "check_labels",
     "check_length",
-    "check_not_negative",
-    "check_numeric_columns",
-    "check_option",
     "check_outcome",
     "check_population",
-    "check_positive",
     "check_treatment",
     "check_weight",
 ]
 
 OUTCOME, TREATMENT, TARGET = "outcome", "treatment", "target"
 KINDS = (OUTCOME, TREATMENT, TARGET)
-
-
-def _shown(values: Iterable[Any]) -> str:
-    """At most five values, for a message."""
-    shown = list(values)
-    return ", ".join(repr(v) for v in shown[:5]) + (", ..." if len(shown) > 5 else "")
 
 
 def check_length(name: str, values: Sequence[Any] | NDArray[Any], n: int) -> None:
@@ -61,49 +43,65 @@ def check_length(name: str, values: Sequence[Any] | NDArray[Any], n: int) -> Non
         )
 
 
-def _one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise InputError(f"{name} must be one-dimensional, got shape {array.shape}.")
-    if array.dtype.kind == "O":  # frames and lists of strings arrive as objects
-        return array.astype(str)
-    return array
-
-
 def check_kind(kind: ArrayLike, n: int) -> NDArray[np.str_]:
     """Return ``kind`` as strings, each one of ``"outcome"``, ``"treatment"``, ``"target"``."""
-    clean = _one_dimensional("kind", kind)
+    clean = np.asarray(kind)
+    if clean.ndim != 1:
+        raise InputError(f"kind must be one-dimensional, got shape {clean.shape}.")
     check_length("kind", clean, n)
     clean = clean.astype(str)
     unknown = np.setdiff1d(clean, KINDS)
     if unknown.size:
         raise LabelError(
-            f"kind must be one of {_shown(KINDS)}, got {_shown(unknown.tolist())}. "
+            f"kind must be one of {shown(KINDS)}, got {shown(unknown.tolist())}. "
             "It says which label the row carries."
         )
     return clean
 
 
-def check_population(population: ArrayLike, n: int) -> NDArray[Any]:
-    """Return ``population`` as a one-dimensional array without missing values."""
-    clean = _one_dimensional("population", population)
-    check_length("population", clean, n)
-    missing = np.isnan(clean) if clean.dtype.kind == "f" else np.isin(clean, ("nan", "None"))
+def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[Any]:
+    """Return ``population`` as a one-dimensional array, present wherever ``kind`` needs it.
+
+    Target rows belong to no population: theirs may be missing.
+    """
+    raw = population if hasattr(population, "dtype") else np.asarray(population, dtype=object)
+    array = np.asarray(raw)
+    if array.ndim != 1:
+        raise InputError(f"population must be one-dimensional, got shape {array.shape}.")
+    n = len(kind)
+    check_length("population", array, n)
+    # Missing values are looked for before anything becomes text: "nan" may be a real name.
+    missing = _is_missing(array) & (kind != TARGET)
     if missing.any():
         raise LabelError(
             f"population is missing in {int(missing.sum())} of {n} rows (first at row "
             f"{int(np.argmax(missing))}). Name the population of every row."
         )
-    return clean
+    if array.dtype.kind != "O":
+        return array
+    plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
+    return plain.astype(str) if plain.dtype.kind == "O" else plain
+
+
+def _is_missing(array: NDArray[Any]) -> BoolArray:
+    if array.dtype.kind in "fmM":
+        return np.asarray(array != array)  # NaN and NaT are not equal to themselves
+    if array.dtype.kind != "O":
+        return np.zeros(len(array), dtype=bool)
+    # pandas' NA answers a comparison with itself, not with True or False.
+    return np.array([v is None or (v == v) is not True for v in array.tolist()], dtype=bool)
 
 
 def check_labels(y: ArrayLike, kind: NDArray[np.str_]) -> Array:
     """Return ``y`` as float64: finite where the row is labelled, NaN where ``kind`` is target."""
     column: NDArray[Any] = np.asarray(column_or_1d(y, warn=True))
     check_length("y", column, len(kind))
-    clean: Array = check_array(
-        column, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y"
-    )
+    try:
+        clean: Array = check_array(
+            column, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y"
+        )
+    except ValueError as error:
+        raise LabelError(f"y must hold numbers, one label per row: {error}") from error
     target = kind == TARGET
     if (labelled := target & ~np.isnan(clean)).any():
         raise LabelError(
@@ -129,7 +127,7 @@ def check_treatment(t: Array) -> Array:
     if np.isin(codes, (-1.0, 1.0)).all():
         return np.asarray(t, dtype=np.float64)
     raise LabelError(
-        f"treatment labels must be coded 0/1, False/True or -1/+1, got {_shown(codes.tolist())}. "
+        f"treatment labels must be coded 0/1, False/True or -1/+1, got {shown(codes.tolist())}. "
         "Turn a treatment of several levels into one column per contrast."
     )
 
@@ -149,6 +147,8 @@ class OutcomeCoding:
 
     def encode(self, y: Array) -> Array:
         """Return ``y`` in the inner coding."""
+        if self.is_binary:  # exactly -1 and +1, which the arithmetic would reach but for rounding
+            return np.where(y > self.offset, 1.0, -1.0)
         return (y - self.offset) / self.scale
 
 
@@ -179,7 +179,7 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
     bad = ~np.isfinite(weight) | (weight < 0.0)
     if bad.any():
         raise LabelError(
-            f"sample_weight must be finite and not negative, got {_shown(weight[bad].tolist())} "
+            f"sample_weight must be finite and not negative, got {shown(weight[bad].tolist())} "
             f"in {int(bad.sum())} of {n} rows. Give rows that should not count the weight 0."
         )
     return weight
@@ -199,7 +199,7 @@ def check_cells(
     if len(names) != 2:
         raise LabelError(
             f"two populations with different treatment policies are needed, found {len(names)}"
-            f"{': ' + _shown(names) if names else ''} in n_samples={n} rows. "
+            f"{': ' + shown(names) if names else ''} in n_samples={n} rows. "
             + ("Choose two of them." if names[2:] else "Uplift cannot be identified from one.")
         )
     index = np.full(n, -1, dtype=np.int64)
@@ -214,91 +214,3 @@ def check_cells(
                     f"(n_samples={n} rows in all). To cross-validate, split with CellKFold."
                 )
     return names, index
-
-
-def check_numeric_columns(X: MatrixLike, *, table: str = "X", what: str = "features") -> None:
-    """Refuse a data frame with columns that hold no numbers; other objects pass."""
-    if not nw.dependencies.is_into_dataframe(X):
-        return
-    frame = nw.from_native(X, eager_only=True)
-    for name, dtype in frame.schema.items():
-        if not (dtype.is_numeric() or dtype == nw.Boolean):
-            values = frame.get_column(name)
-            if dtype == nw.Object and _all_numbers(values.to_list()):
-                continue
-            raise TableError(
-                f"{what} must be numbers, but column {name!r} of {table} holds "
-                f"{str(dtype).lower()} values such as {_shown(values.head(2).to_list())}. Leave "
-                "the column out, or encode it first (say with scikit-learn's OneHotEncoder)."
-            )
-
-
-def _all_numbers(values: list[Any]) -> bool:
-    return all(isinstance(v, (int, float, np.number)) for v in values)
-
-
-def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
-    """Refuse missing and infinite features, naming the columns that hold them."""
-    # One pass with a scalar result is cheap; the columns are looked at only when it fails.
-    if np.isfinite(X.sum(dtype=np.float64)) or np.isfinite(X).all():
-        return
-    bad: BoolArray = ~np.isfinite(X)
-    columns = np.flatnonzero(bad.any(axis=0)).tolist()
-    labels = [names[j] if names is not None else f"column {j}" for j in columns]
-    what = " and ".join(
-        word for word, found in (("NaN", np.isnan(X)), ("inf", np.isinf(X))) if found.any()
-    )
-    raise InputError(
-        f"features of {table} contain {what} in {int(bad.any(axis=1).sum())} of {len(X)} rows, in "
-        f"{_shown(labels)}. Impute or remove these rows (for instance with scikit-learn's "
-        "SimpleImputer); none is dropped silently."
-    )
-
-
-def check_columns(expected: Sequence[str], found: Sequence[str], *, table: str) -> None:
-    """Refuse a table whose columns are not a permutation of the expected ones."""
-    missing = [name for name in expected if name not in found]
-    extra = [name for name in found if name not in expected]
-    if missing or extra:
-        parts = [
-            f"{word}: {_shown(names)}"
-            for word, names in (("Missing", missing), ("Not expected", extra))
-            if names
-        ]
-        raise TableError(
-            f"{table} must have the feature columns of the first table ({_shown(expected)}; any "
-            f"order). {'; '.join(parts)}. Select the same features in every table."
-        )
-
-
-def check_positive(name: str, value: Any) -> float:
-    """Return a parameter that must be a finite number above 0."""
-    if not _is_number(value) or not 0.0 < value < np.inf:
-        raise InputError(f"{name} must be a finite number above 0, got {value!r}.")
-    return float(value)
-
-
-def check_not_negative(name: str, value: Any) -> float:
-    """Return a parameter that must be a finite number, 0 or above."""
-    if not _is_number(value) or not 0.0 <= value < np.inf:
-        raise InputError(f"{name} must be a finite number, 0 or above, got {value!r}.")
-    return float(value)
-
-
-def check_count(name: str, value: Any) -> int:
-    """Return a parameter that must be a whole number, 1 or above."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} must be a whole number, 1 or above, got {value!r}.")
-    return int(value)
-
-
-def check_option(name: str, value: str, options: Iterable[str]) -> str:
-    """Return a parameter that must be one of a few words."""
-    words = list(options)
-    if value not in words:
-        raise InputError(f"{name} must be one of {_shown(words)}, got {value!r}.")
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)

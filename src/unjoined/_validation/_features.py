@@ -1,0 +1,72 @@
+"""Features: finite numbers, in the columns that were expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from unjoined._typing import Array, BoolArray, MatrixLike
+from unjoined._validation._message import shown
+from unjoined.errors import InputError, TableError
+
+__all__ = ["check_columns", "check_finite_features", "check_numeric_columns"]
+
+
+def check_numeric_columns(X: MatrixLike, *, table: str = "X", what: str = "features") -> None:
+    """Refuse a data frame with columns that hold no numbers; other objects pass."""
+    if not nw.dependencies.is_into_dataframe(X):
+        return
+    frame = nw.from_native(X, eager_only=True)
+    for name, dtype in frame.schema.items():
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            values = frame.get_column(name)
+            if dtype == nw.Object and _all_numbers(values.to_list()):
+                continue
+            raise TableError(
+                f"{what} must be numbers, but column {name!r} of {table} holds "
+                f"{str(dtype).lower()} values such as {shown(values.head(2).to_list())}. Leave "
+                "the column out, or encode it first (say with scikit-learn's OneHotEncoder)."
+            )
+
+
+def _all_numbers(values: list[Any]) -> bool:
+    return all(isinstance(v, (int, float, np.number)) for v in values)
+
+
+def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+    """Refuse missing and infinite features, naming the columns that hold them."""
+    # One pass with a scalar result is cheap; the columns are looked at only when it fails.
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum may overflow, or be inf - inf
+        total = X.sum(dtype=np.float64)
+    if np.isfinite(total) or np.isfinite(X).all():
+        return
+    bad: BoolArray = ~np.isfinite(X)
+    columns = np.flatnonzero(bad.any(axis=0)).tolist()
+    labels = [names[j] if names is not None else f"column {j}" for j in columns]
+    what = " and ".join(
+        word for word, found in (("NaN", np.isnan(X)), ("inf", np.isinf(X))) if found.any()
+    )
+    raise InputError(
+        f"features of {table} contain {what} in {int(bad.any(axis=1).sum())} of {len(X)} rows, in "
+        f"{shown(labels)}. Impute or remove these rows (for instance with scikit-learn's "
+        "SimpleImputer); none is dropped silently."
+    )
+
+
+def check_columns(expected: Sequence[str], found: Sequence[str], *, table: str) -> None:
+    """Refuse a table whose columns are not a permutation of the expected ones."""
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected]
+    if missing or extra:
+        parts = [
+            f"{word}: {shown(names)}"
+            for word, names in (("Missing", missing), ("Not expected", extra))
+            if names
+        ]
+        raise TableError(
+            f"{table} must have the feature columns of the first table ({shown(expected)}; any "
+            f"order). {'; '.join(parts)}. Select the same features in every table."
+        )

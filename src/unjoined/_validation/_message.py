@@ -1,0 +1,14 @@
+"""How messages show what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["shown"]
+
+
+def shown(values: Iterable[Any]) -> str:
+    """Return at most five values, for a message."""
+    some = list(values)
+    return ", ".join(repr(v) for v in some[:5]) + (", ..." if len(some) > 5 else "")

@@ -1,0 +1,65 @@
+"""Single parameters: numbers in a range, words from a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from unjoined._validation._message import shown
+from unjoined.errors import InputError
+
+__all__ = [
+    "check_count",
+    "check_not_negative",
+    "check_option",
+    "check_positive",
+    "check_share",
+]
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number above 0."""
+    if not _is_number(value) or not 0.0 < value < np.inf:
+        raise InputError(f"{name} must be a finite number above 0, got {value!r}.")
+    return float(value)
+
+
+def check_not_negative(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number, 0 or above."""
+    if not _is_number(value) or not 0.0 <= value < np.inf:
+        raise InputError(f"{name} must be a finite number, 0 or above, got {value!r}.")
+    return float(value)
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a parameter that must be a whole number, 1 or above."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} must be a whole number, 1 or above, got {value!r}.")
+    return int(value)
+
+
+def check_option(name: str, value: str, options: Iterable[str]) -> str:
+    """Return a parameter that must be one of a few words."""
+    words = list(options)
+    if value not in words:
+        raise InputError(f"{name} must be one of {shown(words)}, got {value!r}.")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_share(name: str, share: float, *, zero_allowed: bool) -> float:
+    """Return ``share`` as a float in (0, 1], or in [0, 1] when zero is allowed."""
+    clean = float(share)
+    if not (0.0 < clean <= 1.0 or (zero_allowed and clean == 0.0)):
+        bracket = "[0, 1]" if zero_allowed else "(0, 1]"
+        raise InputError(
+            f"{name} must lie in {bracket}, got {share}. "
+            "It is a share of the rows: write 0.3 for 30 percent."
+        )
+    return clean
