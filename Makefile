@@ -49,7 +49,7 @@ benchmark: $(VENV)/.test
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 figures: $(VENV)/.test
-	@for script in examples/*/*.py; do echo "== $$script"; $(BIN)/python $$script docs/images || exit 1; done
+	@for script in docs/examples/*/*.py; do echo "== $$script"; $(BIN)/python $$script docs/images || exit 1; done
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .

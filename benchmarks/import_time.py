@@ -15,7 +15,8 @@ STATEMENTS = {"unjoined": "import unjoined", "sklearn": "import sklearn.linear_m
 
 def seconds(statement: str) -> float:
     """Time one import in a fresh interpreter, the interpreter's own start left out."""
-    code = f"import time; start = time.perf_counter(); {statement}; print(time.perf_counter() - start)"
+    clock = "time.perf_counter()"
+    code = f"import time; start = {clock}; {statement}; print({clock} - start)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
@@ -25,10 +26,8 @@ def main() -> None:
     for statement in STATEMENTS.values():
         seconds(statement)  # warms the file cache
     started = time.perf_counter()
-    taken = {
-        name: [seconds(statement) for _ in range(1)] for name, statement in STATEMENTS.items()
-    }
-    for _ in range(REPEATS - 1):
+    taken: dict[str, list[float]] = {name: [] for name in STATEMENTS}
+    for _ in range(REPEATS):
         for name, statement in STATEMENTS.items():
             taken[name].append(seconds(statement))
     medians = {name: statistics.median(times) for name, times in taken.items()}

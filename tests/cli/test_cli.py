@@ -213,13 +213,3 @@ def test_module_runs_and_knows_its_version():
         [sys.executable, "-m", "unjoined", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "0.1.0"
-
-
-def test_without_the_extra_the_command_says_how_to_get_it():
-    blocked = (
-        "import sys; sys.modules['typer'] = None\nfrom unjoined.cli import main; main(['demo'])"
-    )
-    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert 'pip install "unjoined[cli]"' in done.stderr
-    assert "Traceback" not in done.stderr

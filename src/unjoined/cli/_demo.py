@@ -19,6 +19,7 @@ from unjoined.estimators import save_model
 from unjoined.evaluate import identification_strength, perfect_curve
 from unjoined.experiments import (
     CAMPAIGN_METHODS,
+    CampaignFiles,
     MethodResult,
     compare_methods,
     draw_truth,
@@ -38,60 +39,74 @@ def run_demo(out: Console, folder: Path, *, n_per_table: int, seed: int) -> dict
     """Write four tables, run the library on them, and return the numbers shown."""
     if folder.exists() and not folder.is_dir():
         raise TableError(f"{str(folder)!r} is a file; name a folder to write the demo to.")
-    out.rule("[bold]1. Four tables that cannot be joined", align="left")
+    _title(out, "1. Four tables that cannot be joined")
     files = write_campaign(folder, n_per_table=n_per_table, n_customers=N_CUSTOMERS, seed=seed)
     out.print(
-        f"A made-up shop mails customers in two regions. Who was mailed and who bought are in\n"
+        "A made-up shop mails customers in two regions. Who was mailed and who bought are in "
         f"different tables, about different people. They are in [bold]{folder}[/bold]:"
     )
     data = read_campaign(files)
     show_labels(out, data)
-    out.print()
-    out.rule("[bold]2. Can these tables identify uplift?", align="left")
+    _title(out, "2. Can these tables identify uplift?")
     strength = identification_strength(**data)
     show_strength(out, strength)
-    out.print()
-    out.rule("[bold]3. Estimate, and compare with the truth", align="left")
+    _title(out, "3. Estimate, and compare with the truth")
     table, truth = draw_truth(N_TRUTH, seed=seed + 2)
     results = _fit_all(out, data, table, truth, seed)
     show_methods(out, results, at=SHARE)
     _explain(out, truth)
+    _title(out, "4. Whom to mail")
+    written = _write_results(folder, files, results, truth)
+    _show_files(out, written, results[0].name)
+    _next_steps(out, folder)
+    return {
+        "f_statistic": strength.f_statistic,
+        "methods": {result.name: _numbers(result) for result in results},
+        "files": {name: str(path) for name, path in written.items()},
+    }
+
+
+def _title(out: Console, text: str) -> None:
     out.print()
-    out.rule("[bold]4. Whom to mail", align="left")
-    chosen = results[0]
+    out.rule(f"[bold]{text}", align="left")
+
+
+def _numbers(result: MethodResult) -> dict[str, float]:
+    return {
+        "oracle_share": result.oracle_share.value,
+        "squared_error": result.squared_error,
+        "seconds": result.seconds,
+    }
+
+
+def _write_results(
+    folder: Path, files: CampaignFiles, results: list[MethodResult], truth: Array
+) -> dict[str, Path]:
+    """Write the targeting list, the curves and the model of the first method."""
+    chosen = results[0].model
     scores = targeting_list(
-        chosen.model,
+        chosen,
         read_table(files.customers),
         title=str(files.customers),
         keep=["customer_id"],
         share=SHARE,
     )
-    written = {
-        "scores": write_table(scores, folder / "scores.parquet"),
-        "model": save_model(chosen.model, folder / "model.skops"),
-        "curve": _save_curve(results, truth, folder / "uplift_curve.png"),
-    }
-    out.print(
-        f"{written['scores']}  {N_CUSTOMERS:,} customers by uplift; the best {SHARE:.0%} are "
-        f"marked treat\n"
-        f"{written['curve']}  gain against share mailed, for every method\n"
-        f"{written['model']}  the fitted {chosen.name}, for `unjoined score`"
-    )
-    _next_steps(out, folder)
     return {
-        "folder": str(folder),
-        "f_statistic": strength.f_statistic,
-        "methods": {
-            r.name: {
-                "oracle_share": r.oracle_share.value,
-                "standard_error": r.oracle_share.standard_error,
-                "squared_error": r.squared_error,
-                "seconds": r.seconds,
-            }
-            for r in results
-        },
-        "files": {name: str(path) for name, path in written.items()},
+        "scores": write_table(scores, folder / "scores.parquet"),
+        "curve": _save_curve(results, truth, folder / "uplift_curve.png"),
+        "model": save_model(chosen, folder / "model.skops"),
     }
+
+
+def _show_files(out: Console, written: dict[str, Path], method: str) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, meaning in (
+        ("scores", f"{N_CUSTOMERS:,} customers by uplift; the best {SHARE:.0%} are marked treat"),
+        ("curve", "gain against the share mailed, for every method"),
+        ("model", f"the fitted {method}, for `unjoined score`"),
+    ):
+        table.add_row(str(written[name]), meaning)
+    out.print(table)
 
 
 def _fit_all(out: Console, data: Any, table: Any, truth: Array, seed: int) -> list[MethodResult]:
@@ -132,8 +147,8 @@ def _explain(out: Console, truth: Array) -> None:
     out.print()
     out.print(meanings)
     out.print(
-        "MinMaxUplift is the paper's method on standardised features, MinMaxGau the same with\n"
-        "the paper's settings; FourLogistic and FourNNC divide one difference of regressions by\n"
+        "\nMinMaxUplift is the paper's method on standardised features, MinMaxGau the same with "
+        "the paper's settings; FourLogistic and FourNNC divide one difference of regressions by "
         "another. Only a simulation knows these numbers: for real tables nobody has the truth."
     )
 

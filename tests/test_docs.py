@@ -1,0 +1,92 @@
+"""Documents say what is true: their examples run, their lists and numbers are the real ones."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import unjoined
+from unjoined.experiments import write_campaign
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+SOURCES = sorted((ROOT / "src" / "unjoined").rglob("*.py"))
+
+
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
+def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_campaign(Path("unjoined-demo"), n_per_table=300, n_customers=20, seed=0)
+    names = {}
+    for block in python_blocks(page):
+        exec(compile(block, str(page), "exec"), names)  # noqa: S102 - our own pages
+    assert names
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([\w./-]+\.(?:md|png|cff))(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target.strip()).exists(), target
+
+
+@pytest.mark.parametrize(
+    "example", sorted((ROOT / "docs" / "examples").rglob("*.py")), ids=lambda p: p.stem
+)
+def test_examples_draw_the_pictures_of_the_pages(example, tmp_path):
+    subprocess.run([sys.executable, str(example), str(tmp_path)], check=True, cwd=tmp_path)
+    pictures = list(tmp_path.glob("*.png"))
+    assert pictures
+    assert all((ROOT / "docs" / "images" / picture.name).exists() for picture in pictures)
+
+
+def test_numbers_of_the_readme_are_those_of_the_demo(tmp_path):
+    """To two hundredths: networks differ a little between machines."""
+    done = subprocess.run(
+        [sys.executable, "-m", "unjoined", "demo", "--json", "--out", str(tmp_path / "d")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    methods = json.loads(done.stdout)["methods"]
+    readme = (ROOT / "README.md").read_text()
+    stated = dict(re.findall(r"^\| (\w+): .* \| ([0-9.]+) \|$", readme, flags=re.M))
+    assert set(stated) == set(methods)
+    for name, value in stated.items():
+        assert float(value) == pytest.approx(methods[name]["oracle_share"], abs=0.02)
+
+
+def test_architecture_lists_every_file_and_no_other():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    listed = dict(re.findall(r"^\| `([\w./]+\.py)` \| (.*) \|$", text, flags=re.M))
+    real = {
+        str(path.relative_to(ROOT / "src" / "unjoined")): ast.get_docstring(
+            ast.parse(path.read_text())
+        ).splitlines()[0]
+        for path in SOURCES
+        if path.name != "__init__.py"
+    }
+    assert listed == real
+
+
+def test_the_citation_and_the_package_agree_on_the_version():
+    assert f"version: {unjoined.__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {unjoined.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_modules_and_functions_stay_small(path):
+    source = path.read_text()
+    assert source.count("\n") <= 400
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            if body:
+                assert node.end_lineno - body[0].lineno + 1 <= 40, node.name
