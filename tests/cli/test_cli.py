@@ -208,6 +208,14 @@ def test_demo_refuses_a_file_as_its_folder(capsys, tmp_path):
     assert "is a file; name a folder" in err
 
 
+def test_a_folder_that_cannot_be_made_is_no_traceback(capsys, tmp_path):
+    (tmp_path / "taken").write_text("")
+    code, _, err = run(capsys, "demo", "--out", tmp_path / "taken" / "below")
+    assert code == 2
+    assert "taken" in err
+    assert "Traceback" not in err
+
+
 def test_module_runs_and_knows_its_version():
     done = subprocess.run(
         [sys.executable, "-m", "unjoined", "--version"], capture_output=True, text=True, check=True

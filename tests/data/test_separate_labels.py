@@ -371,6 +371,17 @@ def test_a_missing_pandas_boolean_names_its_column():
         arrays(X=pd.DataFrame({"a": [1.0] * 8, "b": flags}))
 
 
+def test_one_stray_word_among_numbers_is_shown():
+    """Text files with one bad cell arrive as text; the cell is what the user must find."""
+    ages = ["31", "54", "unknown", "22"]
+    outcomes = pd.DataFrame({"age": ages, "visit": [1, 0, 0, 1], "region": ["N", "N", "S", "S"]})
+    treatments = pd.DataFrame({"age": [1, 2], "mailed": [1, 0], "region": ["N", "S"]})
+    with pytest.raises(TableError, match=r"'age' of the outcome table .* 'unknown' in 1 of 4 rows"):
+        SeparateLabels.from_frames(
+            outcomes, treatments, outcome="visit", treatment="mailed", population="region"
+        )
+
+
 @FRAMES
 def test_an_empty_table_is_named(frame):
     empty = {name: values[:0] for name, values in OUTCOMES["B"].items()}

@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from unjoined import (
+    CellKFold,
     FourLogistic,
     FourNNC,
     FourNNR,
@@ -219,6 +222,16 @@ def test_networks_learn_outcomes_in_the_thousands():
     new = real_problem().draw_joint(2000, random_state=1)
     assert np.corrcoef(model.predict(new.X), new.uplift)[0, 1] > 0.5
     assert 1500.0 < np.median(model.predict(new.X)) < 4500.0
+
+
+def test_grid_search_reaches_into_the_models(binary):
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            PlugInUplift(outcome_model=LogisticRegression(), min_gap=0.2),
+            {"outcome_model__C": [1e-6, 1.0], "min_gap": [0.1, 0.2]},
+            cv=CellKFold(3),
+        ).fit(**binary)
+    assert search.best_params_["outcome_model__C"] == 1.0
 
 
 def test_fits_tables_from_an_unjoined_trial():

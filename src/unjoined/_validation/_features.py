@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import narwhals as nw
@@ -22,18 +23,25 @@ def check_numeric_columns(X: MatrixLike, *, table: str = "X", what: str = "featu
     frame = nw.from_native(X, eager_only=True)
     for name, dtype in frame.schema.items():
         if not (dtype.is_numeric() or dtype == nw.Boolean):
-            values = frame.get_column(name)
-            if dtype == nw.Object and _all_numbers(values.to_list()):
+            values = frame.get_column(name).to_list()
+            if dtype == nw.Object and all(isinstance(v, Real) for v in values):
                 continue
+            # One stray word turns a column of numbers into text: show the word, not the numbers.
+            text = [v for v in values if not _reads_as_number(v)] or values
             raise TableError(
                 f"{what} must be numbers, but column {name!r} of {table} holds "
-                f"{str(dtype).lower()} values such as {shown(values.head(2).to_list())}. Leave "
-                "the column out, or encode it first (say with scikit-learn's OneHotEncoder)."
+                f"{str(dtype).lower()} values such as {shown(dict.fromkeys(text))} in {len(text)} "
+                f"of {len(values)} rows. Leave the column out, or encode it first (say with "
+                "scikit-learn's OneHotEncoder)."
             )
 
 
-def _all_numbers(values: list[Any]) -> bool:
-    return all(isinstance(v, (int, float, np.number)) for v in values)
+def _reads_as_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:

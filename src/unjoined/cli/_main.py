@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.simplefilter("always", UnjoinedWarning)
             warnings.showwarning = _show_warning
             app(args=arguments, prog_name="unjoined")
-    except UnjoinedError as error:
+    except (UnjoinedError, OSError) as error:  # a full disk or a closed folder is no bug either
         print(f"unjoined: {error}", file=sys.stderr)
         sys.exit(2)
 

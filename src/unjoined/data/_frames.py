@@ -161,6 +161,8 @@ def split_by_population(frame: Frame, population: str, *, table: str) -> dict[st
             "Name the population of every row."
         )
     rest = native.drop(population)
+    # Before the split, so that a stray word is found even if it is the other population's.
+    check_numeric_columns(rest.to_native(), table=table, what="features and labels")
     return {
         str(name): rest.filter(column == name).to_native()
         for name in sorted(column.unique().to_list(), key=str)
