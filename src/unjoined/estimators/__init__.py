@@ -1,16 +1,25 @@
 """Estimators of the uplift, with scikit-learn's conventions."""
 
 from unjoined.estimators._base import UpliftEstimator
-from unjoined.estimators._minmax import MinMaxGau, MinMaxUplift
+from unjoined.estimators._minmax import MinMaxUplift
+from unjoined.estimators._minmax_problem import BoundsReport, LossReport
 from unjoined.estimators._persist import load_model, save_model
 from unjoined.estimators._plugin import PlugInUplift
-from unjoined.estimators._presets import FourLogistic, FourNNC, FourNNR, FourRidge
+from unjoined.estimators._presets import (
+    FourLogistic,
+    FourNNC,
+    FourNNR,
+    FourRidge,
+    MinMaxGau,
+)
 
 __all__ = [
+    "BoundsReport",
     "FourLogistic",
     "FourNNC",
     "FourNNR",
     "FourRidge",
+    "LossReport",
     "MinMaxGau",
     "MinMaxUplift",
     "PlugInUplift",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -13,11 +13,18 @@ from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
 from unjoined._validation import check_count, check_option, check_positive
 from unjoined.errors import InputError
 from unjoined.estimators._base import UpliftEstimator
-from unjoined.features import BASES, Basis, Scaling, draw_basis
-from unjoined.moments import accumulate, assemble
-from unjoined.solve import solve_minmax
+from unjoined.estimators._minmax_problem import (
+    BoundsReport,
+    LossReport,
+    MinMaxProblem,
+    check_bounds,
+    check_loss,
+)
+from unjoined.features import BASES, Basis, Scaling, StackedBasis, draw_basis
+from unjoined.moments import LabelledRows, MinMaxSystem, accumulate, assemble
+from unjoined.solve import MinMaxSolution, SquaredLoss
 
-__all__ = ["MinMaxGau", "MinMaxUplift"]
+__all__ = ["MinMaxUplift"]
 
 
 class MinMaxUplift(UpliftEstimator):
@@ -49,6 +56,19 @@ class MinMaxUplift(UpliftEstimator):
     ridge_f, ridge_g : float, default=0.01
         Penalties on the coefficients of the uplift and of the critic. They have no units: the
         uplift found scales with the outcome.
+    critic_basis, critic_width : as ``basis`` and ``width``, default=None
+        The critic's functions, if they are to differ from the uplift's. A critic finer than the
+        uplift is what makes robust losses robust.
+    loss : {"squared", "absolute", "huber", "pinball", "log-cosh"} or loss object, default="squared"
+        How differences between the populations that the uplift does not explain are counted.
+        "squared" has the closed form; others are solved by convex optimisation over the rows.
+        See the guide on losses.
+    bounds : None, "auto" or pair of float, default=None
+        Range the uplift is kept in at every training row, outcome units, by a quadratic
+        programme; "auto" takes what the outcome's range allows (-1 to 1 for a 0/1 outcome).
+        Needs the extra "convex" and the squared loss.
+    clip : bool, default=False
+        Whether predictions are clipped to the bounds, which hold at training rows only.
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first.
     n_jobs : int or None, default=-1
@@ -58,16 +78,21 @@ class MinMaxUplift(UpliftEstimator):
 
     Attributes
     ----------
-    coef_ : array of shape (p,)
-        Coefficients of the uplift on the basis, outcome units.
-    critic_coef_ : array of shape (p,)
+    coef_ : array of shape (p_f,)
+        Coefficients of the uplift on its basis, outcome units.
+    critic_coef_ : array of shape (p_g,)
         Coefficients of the critic, outcome units.
-    basis_ : Basis
-        The basis, on scaled features.
+    basis_, critic_basis_ : Basis
+        Functions of the uplift and of the critic, on scaled features.
     scaling_ : Scaling
         What was subtracted from and divided out of the features.
-    singular_values_ : array of shape (p,)
-        Of the whitened problem; how well each direction of :math:`f` is determined.
+    singular_values_ : array
+        Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
+        losses other than the squared one.
+    bounds_ : BoundsReport or None
+        Range in use, rounds of the quadratic programme, rows that entered and that bind.
+    loss_ : LossReport or None
+        Duality gap and rounds, for losses other than the squared one.
     identification_ : IdentificationStrength
         How different the two policies are.
     populations_ : list
@@ -106,8 +131,11 @@ class MinMaxUplift(UpliftEstimator):
     coef_: Array
     critic_coef_: Array
     basis_: Basis
+    critic_basis_: Basis
     scaling_: Scaling
     singular_values_: Array
+    bounds_: BoundsReport | None
+    loss_: LossReport | None
 
     def __init__(
         self,
@@ -117,6 +145,11 @@ class MinMaxUplift(UpliftEstimator):
         width: float | str = "median",
         ridge_f: float = 1e-2,
         ridge_g: float = 1e-2,
+        critic_basis: str | Basis | None = None,
+        critic_width: float | str | None = None,
+        loss: Any = "squared",
+        bounds: Any = None,
+        clip: bool = False,
         standardize: bool = True,
         n_jobs: int | None = -1,
         random_state: RandomState = None,
@@ -126,6 +159,11 @@ class MinMaxUplift(UpliftEstimator):
         self.width = width
         self.ridge_f = ridge_f
         self.ridge_g = ridge_g
+        self.critic_basis = critic_basis
+        self.critic_width = critic_width
+        self.loss = loss
+        self.bounds = bounds
+        self.clip = clip
         self.standardize = standardize
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -162,6 +200,7 @@ class MinMaxUplift(UpliftEstimator):
         ridge_f = check_positive("ridge_f", self.ridge_f)
         ridge_g = check_positive("ridge_g", self.ridge_g)
         self._check_basis_parameters()
+        loss = self._check_objective_parameters()
         rows = self._check_fit_rows(X, y, kind, population, sample_weight)
         rng = check_random_state(self.random_state)
         scaling = (
@@ -169,18 +208,60 @@ class MinMaxUplift(UpliftEstimator):
             if self.standardize
             else Scaling.identity(rows.X.shape[1])
         )
-        sample = _some_rows(rows.X, self.n_centers, rng)
-        basis = draw_basis(
-            self.basis, scaling(sample), n_centers=self.n_centers, width=self.width, rng=rng
+        basis, critic_basis = self._draw_bases(scaling, rows.X, rng)
+        problem = MinMaxProblem(
+            self._average(rows, scaling, basis, critic_basis),
+            rows,
+            lambda chunk: basis(scaling(chunk)),
+            lambda chunk: critic_basis(scaling(chunk)),
+            ridge_f,
+            ridge_g,
+            self.n_jobs,
         )
-        sums = accumulate(lambda chunk: basis(scaling(chunk)), basis.size, rows, n_jobs=self.n_jobs)
-        solution = solve_minmax(assemble(sums), ridge_f=ridge_f, ridge_g=ridge_g)
-        self.basis_ = basis
+        solution, bounds_report, loss_report = self._solve(problem, loss)
+        self.bounds_, self.loss_ = bounds_report, loss_report
+        self.basis_, self.critic_basis_ = basis, critic_basis
         self.scaling_ = scaling
         self.coef_ = rows.coding.scale * solution.alpha
         self.critic_coef_ = rows.coding.scale * solution.beta
         self.singular_values_ = solution.singular_values
         return self
+
+    def _draw_bases(
+        self, scaling: Scaling, X: Array, rng: np.random.RandomState
+    ) -> tuple[Basis, Basis]:
+        """Return the basis of the uplift and that of the critic, usually the same object."""
+        sample = scaling(_some_rows(X, self.n_centers, rng))
+        basis = draw_basis(self.basis, sample, n_centers=self.n_centers, width=self.width, rng=rng)
+        if self.critic_basis is None:
+            return basis, basis
+        width = self.width if self.critic_width is None else self.critic_width
+        critic_basis = draw_basis(
+            self.critic_basis, sample, n_centers=self.n_centers, width=width, rng=rng
+        )
+        return basis, critic_basis
+
+    def _average(
+        self, rows: LabelledRows, scaling: Scaling, basis: Basis, critic_basis: Basis
+    ) -> MinMaxSystem:
+        """Pass over the rows once, for A, b and C."""
+        same = critic_basis is basis
+        both = basis if same else StackedBasis(basis, critic_basis)
+        sums = accumulate(lambda chunk: both(scaling(chunk)), both.size, rows, n_jobs=self.n_jobs)
+        system = assemble(sums)
+        return system if same else system.split(basis.size)
+
+    def _solve(
+        self, problem: MinMaxProblem, loss: Any
+    ) -> tuple[MinMaxSolution, BoundsReport | None, LossReport | None]:
+        """Call the solver that the loss and the bounds need."""
+        if not isinstance(loss, SquaredLoss):
+            solution, loss_report = problem.with_loss(loss, is_named=isinstance(self.loss, str))
+            return solution, None, loss_report
+        bounds = check_bounds(self.bounds, problem.rows)
+        if bounds is not None:
+            return *problem.bounded(*bounds), None
+        return problem.closed_form(), None, None
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the estimated uplift at each row.
@@ -195,7 +276,11 @@ class MinMaxUplift(UpliftEstimator):
         array of shape (n,)
             Uplift in the units of the outcome; for a 0/1 outcome, probability points.
         """
-        return self._combine(X, "coef_")
+        check_is_fitted(self)
+        uplift = self._combine(X, self.basis_, self.coef_)
+        if self.clip and self.bounds_ is not None:
+            return np.clip(uplift, self.bounds_.lower, self.bounds_.upper)
+        return uplift
 
     def critic(self, X: MatrixLike) -> Array:
         """Return the critic g(x): where it is far from 0, the fit is still contradicted.
@@ -210,29 +295,42 @@ class MinMaxUplift(UpliftEstimator):
         array of shape (n,)
             In the units of the outcome.
         """
-        return self._combine(X, "critic_coef_")
-
-    def _combine(self, X: MatrixLike, coefficients: str) -> Array:
         check_is_fitted(self)
-        matrix = self._check_features(X, reset=False)
-        values: Array = self.basis_(self.scaling_(matrix)) @ getattr(self, coefficients)
+        return self._combine(X, self.critic_basis_, self.critic_coef_)
+
+    def _combine(self, X: MatrixLike, basis: Basis, coef: Array) -> Array:
+        values: Array = basis(self.scaling_(self._check_features(X, reset=False))) @ coef
         return values
 
-    def _check_basis_parameters(self) -> None:
-        if isinstance(self.basis, str):
-            check_option("basis", self.basis, BASES)
-        elif not isinstance(self.basis, Basis):
+    def _check_objective_parameters(self) -> Any:
+        """Return the loss, after checking that it goes with the bounds."""
+        loss = check_loss(self.loss)
+        if self.bounds is not None and not isinstance(loss, SquaredLoss):
             raise InputError(
-                f"basis must be a name, or a callable with size and n_features, got {self.basis!r}."
+                "bounds are enforced with the squared loss only; leave bounds out, or use "
+                "loss='squared'."
             )
+        if self.clip and self.bounds is None:
+            raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
+        return loss
+
+    def _check_basis_parameters(self) -> None:
+        for name, basis in (("basis", self.basis), ("critic_basis", self.critic_basis or "linear")):
+            if isinstance(basis, str):
+                check_option(name, basis, BASES)
+            elif not isinstance(basis, Basis):
+                raise InputError(
+                    f"{name} must be a name, or a callable with size and n_features, got {basis!r}."
+                )
         if isinstance(self.n_centers, str):
             check_option("n_centers", self.n_centers, ["auto"])
         else:
             check_count("n_centers", self.n_centers)
-        if isinstance(self.width, str):
-            check_option("width", self.width, ["median"])
-        else:
-            check_positive("width", self.width)
+        for name, width in (("width", self.width), ("critic_width", self.critic_width or "median")):
+            if isinstance(width, str):
+                check_option(name, width, ["median"])
+            else:
+                check_positive(name, width)
 
 
 def _some_rows(X: Array, n_centers: int | str, rng: np.random.RandomState) -> Array:
@@ -242,41 +340,3 @@ def _some_rows(X: Array, n_centers: int | str, rng: np.random.RandomState) -> Ar
         return X
     chosen: Array = X[sample_without_replacement(len(X), enough, random_state=rng)]
     return chosen
-
-
-def MinMaxGau(  # noqa: N802 - the paper's name
-    *,
-    width: float = 25.0,
-    ridge_f: float = 1e-4,
-    ridge_g: float = 1e-2,
-    random_state: RandomState = None,
-) -> MinMaxUplift:
-    r"""Return `MinMaxUplift` with the settings of the paper's experiments.
-
-    100 Gaussian centres among the training rows, width 25, features as they are.
-
-    Parameters
-    ----------
-    width : float, default=25.0
-        The paper's :math:`\sigma` in :math:`\exp(-\|x - c\|^2 / \sigma^2)`, units of the features.
-        Read as :math:`\sigma^2 = 25` the width would be 5, and results differ much.
-    ridge_f, ridge_g : float, default=1e-4 and 0.01
-        Penalties, as in `MinMaxUplift`. The paper does not state its own; these do well on its
-        synthetic data at every b from 1 to 5, which is knowledge a user does not have.
-    random_state : int, RandomState or None, default=None
-        Seed for the centres.
-
-    Examples
-    --------
-    >>> MinMaxGau(width=5.0)
-    MinMaxUplift(n_centers=100, ridge_f=0.0001, standardize=False, width=5.0)
-    """
-    return MinMaxUplift(
-        basis="gaussian",
-        n_centers=100,
-        width=width,
-        ridge_f=ridge_f,
-        ridge_g=ridge_g,
-        standardize=False,
-        random_state=random_state,
-    )

@@ -22,6 +22,8 @@ TRUSTED = frozenset(
     {
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
         "unjoined.estimators._minmax.MinMaxUplift",
+        "unjoined.estimators._minmax_problem.BoundsReport",
+        "unjoined.estimators._minmax_problem.LossReport",
         "unjoined.estimators._plugin.PlugInUplift",
         "unjoined.evaluate._conditional_mean.ConditionalMean",
         "unjoined.evaluate._identification.IdentificationStrength",
@@ -29,6 +31,11 @@ TRUSTED = frozenset(
         "unjoined.features._basis.GaussianBasis",
         "unjoined.features._basis.LinearBasis",
         "unjoined.features._scaling.Scaling",
+        "unjoined.solve._losses.AbsoluteLoss",
+        "unjoined.solve._losses.HuberLoss",
+        "unjoined.solve._losses.LogCoshLoss",
+        "unjoined.solve._losses.PinballLoss",
+        "unjoined.solve._losses.SquaredLoss",
     }
 )
 

@@ -1,6 +1,7 @@
 """Curves, areas, rules and scores; nothing here imports an estimator."""
 
 from unjoined.evaluate._area import auuc, qini, rank_score, uplift_at_k
+from unjoined.evaluate._bound import ErrorBound, error_bound
 from unjoined.evaluate._conditional_mean import ConditionalMean, fit_conditional_mean
 from unjoined.evaluate._conventions import (
     causalml_auuc,
@@ -12,6 +13,7 @@ from unjoined.evaluate._conventions import (
 )
 from unjoined.evaluate._curve import UpliftCurve, perfect_curve, random_curve, uplift_curve
 from unjoined.evaluate._estimate import Estimate
+from unjoined.evaluate._gain import Gain, expected_gain, profit_rule
 from unjoined.evaluate._identification import (
     IdentificationStrength,
     identification_strength,
@@ -24,7 +26,9 @@ from unjoined.evaluate._value import average_uplift, joint_values, treat_all
 
 __all__ = [
     "ConditionalMean",
+    "ErrorBound",
     "Estimate",
+    "Gain",
     "IdentificationStrength",
     "UpliftCurve",
     "auuc",
@@ -32,12 +36,15 @@ __all__ = [
     "budget_rule",
     "causalml_auuc",
     "causalml_qini",
+    "error_bound",
+    "expected_gain",
     "fit_conditional_mean",
     "identification_strength",
     "joint_values",
     "minmax_objective",
     "optimal_rule",
     "perfect_curve",
+    "profit_rule",
     "pylift_q",
     "qini",
     "random_curve",

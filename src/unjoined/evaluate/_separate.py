@@ -17,7 +17,7 @@ from unjoined.evaluate._conditional_mean import fit_conditional_mean
 from unjoined.features import Scaling
 from unjoined.moments import LabelledRows, label_rows
 
-__all__ = ["minmax_objective", "weighted_risk"]
+__all__ = ["cross_fitted_gap", "minmax_objective", "weighted_risk"]
 
 
 def minmax_objective(
@@ -129,14 +129,14 @@ def weighted_risk(
     model = LogisticRegression() if policy_model is None else policy_model
     treatment, outcome = rows.of_kind(TREATMENT), rows.of_kind(OUTCOME)
     share, sign = rows.share, rows.sign
-    nu = _cross_fitted_gap(rows, model, n_folds)
+    nu = cross_fitted_gap(rows, model, n_folds)
     centred = rows.label - np.sum((share * rows.label)[outcome])
     quadratic = np.sum((share * sign * rows.label * nu * f**2)[treatment])
     linear = np.sum((share * sign * centred * nu * f)[outcome])
     return float(rows.coding.scale**2 * (quadratic - 4.0 * linear))
 
 
-def _cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
+def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
     """Return e_1(x) - e_2(x) at every row, from models that did not see the row."""
     n = len(rows.label)
     fewest = min(len(rows.at(TREATMENT, k)) for k in (0, 1))

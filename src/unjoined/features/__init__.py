@@ -1,6 +1,12 @@
 """Feature maps for the uplift and its critic, and how they are chosen for given rows."""
 
-from unjoined.features._basis import Basis, FourierBasis, GaussianBasis, LinearBasis
+from unjoined.features._basis import (
+    Basis,
+    FourierBasis,
+    GaussianBasis,
+    LinearBasis,
+    StackedBasis,
+)
 from unjoined.features._draw import BASES, draw_basis, median_width
 from unjoined.features._scaling import Scaling
 
@@ -11,6 +17,7 @@ __all__ = [
     "GaussianBasis",
     "LinearBasis",
     "Scaling",
+    "StackedBasis",
     "draw_basis",
     "median_width",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from unjoined._typing import Array
 
-__all__ = ["Basis", "FourierBasis", "GaussianBasis", "LinearBasis"]
+__all__ = ["Basis", "FourierBasis", "GaussianBasis", "LinearBasis", "StackedBasis"]
 
 
 @runtime_checkable
@@ -145,3 +145,28 @@ class LinearBasis:
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, d + 1)."""
         return np.column_stack([np.ones(len(X)), X])
+
+
+@dataclass(frozen=True, slots=True)
+class StackedBasis:
+    """The functions of two bases side by side: first those of the uplift, then the critic's.
+
+    One pass over the rows with both serves a problem in which they differ.
+    """
+
+    first: Basis
+    second: Basis
+
+    @property
+    def size(self) -> int:
+        """Number of functions of both."""
+        return self.first.size + self.second.size
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns d."""
+        return self.first.n_features
+
+    def __call__(self, X: Array) -> Array:
+        """Map rows (n, d) to basis values (n, p)."""
+        return np.hstack([self.first(X), self.second(X)])

@@ -3,6 +3,7 @@
 from unjoined.moments._accumulate import accumulate
 from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
 from unjoined.moments._rows import LabelledRows, label_rows
+from unjoined.moments._scan import RowScan, Violations
 from unjoined.moments._sums import MomentSums
 from unjoined.moments._system import MinMaxSystem, assemble
 
@@ -12,6 +13,8 @@ __all__ = [
     "LabelledRows",
     "MinMaxSystem",
     "MomentSums",
+    "RowScan",
+    "Violations",
     "accumulate",
     "assemble",
     "label_rows",

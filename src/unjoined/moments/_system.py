@@ -15,11 +15,15 @@ __all__ = ["MinMaxSystem", "assemble"]
 
 @dataclass(frozen=True, slots=True)
 class MinMaxSystem:
-    """The averages A, b, C of the paper, section 4.2."""
+    """The averages A, b, C of the paper, section 4.2, phi of the uplift and psi of the critic."""
 
-    A: Array  # (p, p)  estimate of E[w phi phi^T]
-    b: Array  # (p,)    estimate of E[z phi]
-    C: Array  # (p, p)  estimate of E[phi phi^T]
+    A: Array  # (p_f, p_g)  estimate of E[w phi psi^T]
+    b: Array  # (p_g,)      estimate of E[z psi]
+    C: Array  # (p_g, p_g)  estimate of E[psi psi^T]
+
+    def split(self, p_f: int) -> MinMaxSystem:
+        """Return the problem whose uplift has the first ``p_f`` functions, the critic the rest."""
+        return MinMaxSystem(self.A[:p_f, p_f:], self.b[p_f:], self.C[p_f:, p_f:])
 
 
 def assemble(sums: GroupedSums) -> MinMaxSystem:

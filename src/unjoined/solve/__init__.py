@@ -1,5 +1,7 @@
 """Solvers of the min-max problem, pure functions of trusted arrays."""
 
+from unjoined.solve._bounded import solve_bounded
+from unjoined.solve._box_qp import BoxQPSolution, RowOracle, solve_box_qp
 from unjoined.solve._closed_form import (
     MinMaxSolution,
     RidgePath,
@@ -7,5 +9,45 @@ from unjoined.solve._closed_form import (
     ridge_path,
     solve_minmax,
 )
+from unjoined.solve._general_loss import LossSolution, solve_box_loss, solve_smooth_loss
+from unjoined.solve._log_cosh import solve_log_cosh
+from unjoined.solve._losses import (
+    LOSSES,
+    AbsoluteLoss,
+    BoxLoss,
+    HuberLoss,
+    LogCoshLoss,
+    PinballLoss,
+    SmoothLoss,
+    SquaredLoss,
+    check_conjugate,
+)
+from unjoined.solve._three_player import ThreePlayerLoss, check_conjugates, solve_three_player
 
-__all__ = ["MinMaxSolution", "RidgePath", "objective", "ridge_path", "solve_minmax"]
+__all__ = [
+    "LOSSES",
+    "AbsoluteLoss",
+    "BoxLoss",
+    "BoxQPSolution",
+    "HuberLoss",
+    "LogCoshLoss",
+    "LossSolution",
+    "MinMaxSolution",
+    "PinballLoss",
+    "RidgePath",
+    "RowOracle",
+    "SmoothLoss",
+    "SquaredLoss",
+    "ThreePlayerLoss",
+    "check_conjugate",
+    "check_conjugates",
+    "objective",
+    "ridge_path",
+    "solve_bounded",
+    "solve_box_loss",
+    "solve_box_qp",
+    "solve_log_cosh",
+    "solve_minmax",
+    "solve_smooth_loss",
+    "solve_three_player",
+]

@@ -12,16 +12,24 @@ from unjoined._typing import Array
 from unjoined.errors import InputError
 from unjoined.moments import MinMaxSystem
 
-__all__ = ["MinMaxSolution", "RidgePath", "objective", "ridge_path", "solve_minmax"]
+__all__ = [
+    "MinMaxSolution",
+    "RidgePath",
+    "Whitened",
+    "objective",
+    "ridge_path",
+    "solve_minmax",
+    "whiten",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class MinMaxSolution:
     """The saddle point: coefficients of the uplift and of its critic."""
 
-    alpha: Array  # (p,) coefficients of f, outcome units
-    beta: Array  # (p,) coefficients of g, outcome units
-    singular_values: Array  # (p,) of the whitened A; small ones are directions the gap cannot see
+    alpha: Array  # (p_f,) coefficients of f, outcome units
+    beta: Array  # (p_g,) coefficients of g, outcome units
+    singular_values: Array  # of the whitened A; small ones are directions the gap cannot see
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +38,12 @@ class RidgePath:
 
     ridges_f: Array  # (n_f,)
     ridges_g: Array  # (n_g,)
-    alpha: Array  # (n_g, n_f, p)
-    beta: Array  # (n_g, n_f, p)
+    alpha: Array  # (n_g, n_f, p_f)
+    beta: Array  # (n_g, n_f, p_g)
 
 
 @dataclass(frozen=True, slots=True)
-class _Whitened:
+class Whitened:
     """What is left of the problem once ``ridge_g`` is fixed: one ridge regression of c on M."""
 
     L: Array  # (p, p) lower, L L^T = C + ridge_g I
@@ -45,15 +53,18 @@ class _Whitened:
     Vt: Array
 
     def alpha(self, ridge_f: float) -> Array:
+        """Return the minimiser of |M alpha - c|^2 + ridge_f |alpha|^2."""
         shrunk = self.s / (self.s**2 + ridge_f) * (self.U.T @ self.c)
         return np.asarray(self.Vt.T @ shrunk)
 
     def beta(self, alpha: Array) -> Array:
+        """Return the critic that answers ``alpha``."""
         residual = self.U @ (self.s * (self.Vt @ alpha)) - self.c
         return np.asarray(solve_triangular(self.L, residual, lower=True, trans="T"))
 
 
-def _whiten(system: MinMaxSystem, ridge_g: float) -> _Whitened:
+def whiten(system: MinMaxSystem, ridge_g: float) -> Whitened:
+    """Factorise the problem for one ``ridge_g``; every ``ridge_f`` is cheap afterwards."""
     # With L L^T = C + ridge_g I the inner maximum is a squared norm, so the rest is one ridge
     # regression of c on M. Neither C^-1 nor M^T M is formed: nearly collinear basis functions
     # would lose half of the digits there.
@@ -64,10 +75,10 @@ def _whiten(system: MinMaxSystem, ridge_g: float) -> _Whitened:
             f"ridge_g={ridge_g:g} is too small for a basis this nearly collinear: the matrix "
             "C + ridge_g I is not positive definite in double precision. Raise ridge_g."
         ) from error
-    M = solve_triangular(L, system.A.T, lower=True)  # (p, p)
-    c = solve_triangular(L, 2.0 * system.b, lower=True)  # (p,)
+    M = solve_triangular(L, system.A.T, lower=True)  # (p_g, p_f)
+    c = solve_triangular(L, 2.0 * system.b, lower=True)  # (p_g,)
     U, s, Vt = svd(M, full_matrices=False)
-    return _Whitened(L, c, U, s, Vt)
+    return Whitened(L, c, U, s, Vt)
 
 
 def solve_minmax(system: MinMaxSystem, *, ridge_f: float, ridge_g: float) -> MinMaxSolution:
@@ -84,7 +95,7 @@ def solve_minmax(system: MinMaxSystem, *, ridge_f: float, ridge_g: float) -> Min
     :math:`\tilde C = C + \lambda_g I`. Arguments are trusted: finite float64, ridges > 0.
     Costs :math:`O(p^3)`.
     """
-    whitened = _whiten(system, ridge_g)
+    whitened = whiten(system, ridge_g)
     alpha = whitened.alpha(ridge_f)
     return MinMaxSolution(alpha, whitened.beta(alpha), whitened.s)
 
@@ -98,10 +109,10 @@ def ridge_path(
     O(n_g p^3 + n_g n_f p^2).
     """
     f, g = np.asarray(ridges_f, dtype=np.float64), np.asarray(ridges_g, dtype=np.float64)
-    alpha = np.empty((len(g), len(f), len(system.b)))
-    beta = np.empty_like(alpha)
+    alpha = np.empty((len(g), len(f), len(system.A)))
+    beta = np.empty((len(g), len(f), len(system.b)))
     for i, ridge_g in enumerate(g):
-        whitened = _whiten(system, float(ridge_g))
+        whitened = whiten(system, float(ridge_g))
         for j, ridge_f in enumerate(f):
             alpha[i, j] = whitened.alpha(float(ridge_f))
             beta[i, j] = whitened.beta(alpha[i, j])

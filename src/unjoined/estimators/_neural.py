@@ -1,0 +1,390 @@
+"""The paper's objective for neural networks, or any other torch modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
+from unjoined._validation import (
+    OUTCOME,
+    check_count,
+    check_not_negative,
+    check_option,
+    check_positive,
+    check_share,
+)
+from unjoined.errors import InputError
+from unjoined.estimators._base import UpliftEstimator
+from unjoined.estimators._training import (
+    CELLS,
+    held_out_risk,
+    progress_bar,
+    rows_at,
+    split_cells,
+    unchanged_on_error,
+)
+from unjoined.features import Scaling
+from unjoined.moments import LabelledRows
+from unjoined.solve._network import (
+    ModuleMaker,
+    Weights,
+    build_module,
+    check_maker,
+    default_network,
+    evaluate_module,
+    import_torch,
+    seeded,
+)
+from unjoined.solve._saddle_torch import (
+    HeldOut,
+    SaddleRows,
+    SaddleSettings,
+    checked_conjugate,
+    train_saddle,
+)
+
+__all__ = ["NeuralMinMaxUplift"]
+
+
+class NeuralMinMaxUplift(UpliftEstimator):
+    r"""Uplift from separate labels by a min-max game of two torch modules.
+
+    Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
+    an outcome label, never both, from two populations that were treated by different policies.
+    The objective is the paper's, for any differentiable functions f and g of parameters
+    :math:`\theta_f, \theta_g`,
+
+    .. math::
+
+        \min_f \max_g \; 2 E[w f g] - 4 E[z g] - E[g^2]
+        + \lambda_f \|\theta_f\|^2 - \lambda_g \|\theta_g\|^2,
+
+    with :math:`w = \pm t` and :math:`z = \pm y`, the sign telling the populations apart. It is
+    trained by optimistic Adam steps on batches that hold rows of all four tables.
+
+    Parameters
+    ----------
+    uplift_module, critic_module : callable or None, default=None
+        A `torch.nn.Module` class, or any callable, that takes the number of features and returns
+        a module with one output per row, shape (n,) or (n, 1). None is a network of two hidden
+        layers with tanh.
+    n_hidden : int, default=64
+        Units in each hidden layer of the default network.
+    loss : "squared" or callable, default="squared"
+        The loss :math:`\rho` of the residual :math:`\mu_w f - 2 \mu_z`. A callable is its convex
+        conjugate :math:`\rho^*`, on tensors, element by element; then :math:`E[w f g] - 2 E[z g]
+        - E[\rho^*(g)]` is played. Residuals are in units of the standardised outcome. Where
+        :math:`\rho^*` is infinite the critic must not go: bound the output of ``critic_module``.
+    ridge_f, ridge_g : float, default=3e-4
+        Penalties on the squared norm of all parameters of either module, biases included.
+    learning_rate : float, default=1e-3
+        Step length of both players.
+    batch_size : int or None, default=512
+        Rows per step, a quarter from each table; None takes all rows in every step.
+    max_epochs : int, default=200
+        At most so many passes over the largest table.
+    validation_share : float, default=0.2
+        Share of each table held out to choose the epoch; 0 trains on all rows to the last epoch.
+    patience : int or None, default=30
+        Stop after so many epochs without a better held-out risk; None never stops early.
+    averaging : float, default=0.99
+        Memory of the running average over steps that is used instead of the last weights, which
+        keep circling around the saddle point; 0 turns it off.
+    standardize : bool, default=True
+        Whether features and outcomes are brought to mean 0 and variance 1 first. Predictions are
+        in the user's units either way.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where torch computes; "auto" takes a graphics card if there is one.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the modules.
+    verbose : bool, default=False
+        Whether a progress bar is shown (needs the package rich).
+    random_state : int, RandomState or None, default=None
+        Seed for weights, batches and the held-out rows. On a CPU the same seed gives the same
+        bits with the same number of threads. Torch's own generator is left as it was.
+
+    Attributes
+    ----------
+    uplift_weights_, critic_weights_ : dict of str to array
+        Parameters and buffers of the modules, of the best epoch.
+    uplift_module_, critic_module_ : torch.nn.Module
+        Modules with these weights, made anew at each access.
+    n_epochs_, best_epoch_ : int
+        Epochs trained, and the one whose weights were kept, counted from 1.
+    history_ : dict of str to array of shape (n_epochs_,)
+        "objective" and "held_out_risk" of every epoch, in squared units of the standardised
+        outcome; the second is empty if nothing was held out.
+    scaling_ : Scaling
+        What was subtracted from and divided out of the features.
+    outcome_scale_ : float
+        Outcome units per unit of the modules' output.
+    identification_ : IdentificationStrength
+        How different the two policies are.
+    populations_ : list
+        The two populations' names; the first has the positive sign.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    MinMaxUplift : the same objective on a fixed basis, in closed form: exact and faster.
+
+    Notes
+    -----
+    One epoch costs two forward and backward passes over four times the rows of the largest
+    table. The epoch is chosen by the weighted risk (see `weighted_risk`) on the held-out rows, its
+    policy gap fitted by logistic regression to the other rows. A fit that fails leaves the
+    estimator as it was. Weights are kept as arrays, so that `save_model` can store the model.
+
+    References
+    ----------
+    I. Yamane, F. Yger, J. Atif, M. Sugiyama. Uplift Modeling from Separate Labels. NeurIPS 2018.
+    C. Daskalakis, A. Ilyas, V. Syrgkanis, H. Zeng. Training GANs with Optimism. ICLR 2018.
+
+    Examples
+    --------
+    >>>     >>> from unjoined import paper_problem
+    >>> problem = paper_problem(b=5.0)
+    >>> data = problem.draw(1000, random_state=0)
+    >>> model = NeuralMinMaxUplift(max_epochs=20, random_state=0).fit(**data)
+    >>> X_new = problem.draw_joint(5000, random_state=1).X
+    >>> bool(np.corrcoef(model.predict(X_new), problem.uplift(X_new))[0, 1] > 0.7)
+    True
+    """
+
+    uplift_weights_: Weights
+    critic_weights_: Weights
+    n_epochs_: int
+    best_epoch_: int
+    history_: dict[str, Array]
+    scaling_: Scaling
+    outcome_scale_: float
+
+    def __init__(
+        self,
+        *,
+        uplift_module: ModuleMaker | None = None,
+        critic_module: ModuleMaker | None = None,
+        n_hidden: int = 64,
+        loss: str | Callable[[Any], Any] = "squared",
+        ridge_f: float = 3e-4,
+        ridge_g: float = 3e-4,
+        learning_rate: float = 1e-3,
+        batch_size: int | None = 512,
+        max_epochs: int = 200,
+        validation_share: float = 0.2,
+        patience: int | None = 30,
+        averaging: float = 0.99,
+        standardize: bool = True,
+        device: str = "cpu",
+        dtype: str = "float32",
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.uplift_module = uplift_module
+        self.critic_module = critic_module
+        self.n_hidden = n_hidden
+        self.loss = loss
+        self.ridge_f = ridge_f
+        self.ridge_g = ridge_g
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.validation_share = validation_share
+        self.patience = patience
+        self.averaging = averaging
+        self.standardize = standardize
+        self.device = device
+        self.dtype = dtype
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train both modules on rows that carry one label each.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, finite numbers.
+        y : array-like of shape (n,)
+            Whichever label the row has; NaN for target rows, which are not used.
+        kind : array-like of shape (n,)
+            "outcome", "treatment" or "target".
+        population : array-like of shape (n,)
+            Which of the two populations the row comes from.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative row weights.
+
+        Returns
+        -------
+        NeuralMinMaxUplift
+            Itself.
+
+        Raises
+        ------
+        InputError
+            An argument is not valid, or the training diverged.
+        MissingExtraError
+            Torch is not installed.
+        """
+        settings = self._settings()
+        with unchanged_on_error(self), progress_bar(self.verbose, settings.max_epochs) as on_epoch:
+            rows = self._check_fit_rows(X, y, kind, population, sample_weight)
+            rng = check_random_state(self.random_state)
+            scaled = self._scale(rows)
+            at, held_at = split_cells(scaled, self.validation_share, rng)
+            train, held_out = rows_at(scaled, at), rows_at(scaled, held_at)
+            held = None
+            if len(held_at):
+                held = HeldOut(self._tensor(held_out.X), held_out_risk(train, held_out))
+            with seeded(int(rng.randint(2**31)), self._device()):
+                f, g = self._build("uplift_module"), self._build("critic_module")
+                found = train_saddle(
+                    f, g, self._tensors(train), settings, rng=rng, held=held, on_epoch=on_epoch
+                )
+            self.uplift_weights_, self.critic_weights_ = found.uplift, found.critic
+            self.n_epochs_, self.best_epoch_ = len(found.objective), found.best_epoch
+            self.history_ = {"objective": found.objective, "held_out_risk": found.risk}
+        return self
+
+    def predict(self, X: MatrixLike) -> Array:
+        """Return the estimated uplift at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n,)
+            Uplift in the units of the outcome; for a 0/1 outcome, probability points.
+        """
+        values = self._evaluate(X, "uplift_module")
+        return self.outcome_scale_ * values
+
+    def critic(self, X: MatrixLike) -> Array:
+        """Return the critic g(x): where it is far from 0, the fit is still contradicted.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n,)
+            With the squared loss in the units of the outcome; with another one the derivative
+            of the loss in units of the standardised outcome.
+        """
+        values = self._evaluate(X, "critic_module")
+        return self.outcome_scale_ * values if isinstance(self.loss, str) else values
+
+    @property
+    def uplift_module_(self) -> Any:
+        """A module with the weights found for f, on scaled features."""
+        return self._rebuild("uplift_module")
+
+    @property
+    def critic_module_(self) -> Any:
+        """A module with the weights found for g, on scaled features."""
+        return self._rebuild("critic_module")
+
+    def _settings(self) -> SaddleSettings:
+        import_torch()
+        check_option("dtype", self.dtype, ["float32", "float64"])
+        self._device()
+        check_count("n_hidden", self.n_hidden)
+        if check_share("validation_share", self.validation_share, zero_allowed=True) == 1.0:
+            raise InputError("validation_share must be below 1: something must be trained on.")
+        if check_not_negative("averaging", self.averaging) >= 1.0:
+            raise InputError(f"averaging must lie in [0, 1), got {self.averaging!r}.")
+        for name in ("uplift_module", "critic_module"):
+            check_maker(name, getattr(self, name))
+        return SaddleSettings(
+            learning_rate=check_positive("learning_rate", self.learning_rate),
+            max_epochs=check_count("max_epochs", self.max_epochs),
+            batch_size=_count_or_none("batch_size", self.batch_size),
+            patience=_count_or_none("patience", self.patience),
+            ridge_f=check_not_negative("ridge_f", self.ridge_f),
+            ridge_g=check_not_negative("ridge_g", self.ridge_g),
+            averaging=float(self.averaging),
+            conjugate=checked_conjugate(self.loss),
+        )
+
+    def _device(self) -> str:
+        check_option("device", self.device, ["cpu", "cuda", "auto"])
+        found: bool = import_torch().cuda.is_available()
+        if self.device == "cuda" and not found:
+            raise InputError(
+                "device='cuda', but torch finds no graphics card. Use 'cpu' or 'auto'."
+            )
+        return "cuda" if self.device != "cpu" and found else "cpu"
+
+    def _scale(self, rows: LabelledRows) -> LabelledRows:
+        """Return the rows as the modules see them, and note how to get back."""
+        self.scaling_, spread = Scaling.identity(rows.X.shape[1]), 1.0
+        label = rows.label
+        if self.standardize:
+            self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+            # A constant in y has no bearing on the uplift and only adds noise; rare outcomes
+            # vary little, and networks learn best what varies by about one.
+            outcome = rows.of_kind(OUTCOME)
+            y = label[outcome, None]
+            scale = Scaling.of_rows(y, rows.share[outcome])
+            label = label.copy()
+            label[outcome] = scale(y)[:, 0]
+            spread = float(scale.scale[0])
+        self.outcome_scale_ = rows.coding.scale * spread
+        return replace(rows, X=self.scaling_(rows.X), label=label)
+
+    def _tensor(self, values: Array) -> Any:
+        torch = import_torch()
+        return torch.as_tensor(values, dtype=getattr(torch, self.dtype), device=self._device())
+
+    def _tensors(self, rows: LabelledRows) -> SaddleRows:
+        """Return the training rows, which come ordered by `CELLS`, as tensors."""
+        a, b, c, d = (len(rows.at(kind, k)) for kind, k in CELLS)
+        return SaddleRows(
+            self._tensor(rows.X),
+            self._tensor(rows.share * rows.sign * rows.label),
+            self._tensor(rows.share),
+            (a, b, c, d),
+        )
+
+    def _build(self, name: str) -> Any:
+        maker = getattr(self, name) or partial(default_network, n_hidden=self.n_hidden)
+        return build_module(
+            maker, self.n_features_in_, name=name, device=self._device(), dtype=self.dtype
+        )
+
+    def _rebuild(self, name: str) -> Any:
+        check_is_fitted(self)
+        torch = import_torch()
+        weights: Weights = getattr(self, name.replace("module", "weights_"))
+        with seeded(0, self._device()):  # first weights are drawn, then replaced
+            module = self._build(name)
+        module.load_state_dict({key: torch.as_tensor(value) for key, value in weights.items()})
+        return module.eval()
+
+    def _evaluate(self, X: MatrixLike, name: str) -> Array:
+        matrix = self._check_features(X, reset=False)
+        return evaluate_module(self._rebuild(name), self._tensor(self.scaling_(matrix)), name=name)
+
+
+def _count_or_none(name: str, value: Any) -> int | None:
+    return None if value is None else check_count(name, value)
