@@ -10,6 +10,7 @@ __all__ = [
     "InputError",
     "LabelError",
     "MissingExtraError",
+    "OverlapWarning",
     "RatioGuardWarning",
     "TableError",
     "UnjoinedError",
@@ -44,6 +45,10 @@ class UnjoinedWarning(UserWarning):
 
 class WeakIdentificationWarning(UnjoinedWarning):
     """The two policies are too alike for the data to determine the uplift."""
+
+
+class OverlapWarning(UnjoinedWarning):
+    """Few rows of a cell resemble the target, so that much rests on little."""
 
 
 class RatioGuardWarning(UnjoinedWarning):

@@ -78,6 +78,8 @@ SMALL = {"n_centers": 5}  # the checks fit tables of a dozen rows
         RowwiseMinMax(),
         RowwiseMinMax(basis="fourier", n_centers=20),
         RowwiseMinMax(basis="linear"),
+        RowwiseMinMax(basis="linear", critic_basis="gaussian", loss="huber"),
+        RowwiseMinMax(bounds="auto", clip=True),
         _as(RowwiseMinMax, MinMaxGau().set_params(**SMALL)),
         RowwisePlugIn(),
         _as(RowwiseClassifiers, FourLogistic()),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -315,14 +316,21 @@ def test_rows_far_from_the_data_get_finite_uplift(real, density):
     ],
 )
 def test_bad_parameters_are_named(real, parameters, message):
-    model = DensityUplift(**FAST, random_state=0).fit(**real)
-    before = model.predict(real.X)
     with pytest.raises(InputError, match=message):
         DensityUplift(**FAST | parameters).fit(**real)
-    with pytest.raises(InputError, match=message):
-        model.set_params(**parameters).fit(**real)
-    if "min_gap" not in parameters:
-        assert_array_equal(model.predict(real.X), before)  # never half fitted
+
+
+def test_a_failed_refit_leaves_no_parts_of_two_fits(real):
+    """Parameters are checked before anything is forgotten; rows that cannot do leave nothing."""
+    model = DensityUplift(**FAST, random_state=0).fit(**real)
+    before = model.predict(real.X)
+    with pytest.raises(InputError, match="ridge must be"):
+        model.set_params(ridge=-1.0).fit(**real)
+    assert_array_equal(model.predict(real.X), before)
+    with pytest.raises(InputError, match="its density needs 500"):
+        model.set_params(ridge=0.01, n_centers=500).fit(**real)
+    with pytest.raises(NotFittedError):
+        model.predict(real.X)
 
 
 def test_a_single_outcome_row_has_no_density(real):

@@ -36,11 +36,12 @@ FULL = {
     "ridge_g": RIDGE_G,
     "batch_size": None,
     "validation_share": 0.0,
+    "momentum": 0.5,
     "averaging": 0.0,
     "standardize": False,
     "dtype": "float64",
     "learning_rate": 0.05,
-    "max_epochs": 2500,
+    "max_epochs": 6000,
     "random_state": 0,
 }
 
@@ -56,7 +57,7 @@ def one_thread():
 @pytest.fixture(scope="module")
 def data():
     """Four tables of unequal sizes, features of about unit variance."""
-    sizes = dict(zip(("o1", "o2", "t1", "t2"), (150, 220, 180, 90), strict=True))
+    sizes = dict(zip(("o1", "o2", "t1", "t2"), (300, 400, 350, 200), strict=True))
     names = {"o": "outcome", "t": "treatment"}
     drawn = paper_problem().draw(
         {(names[key[0]], key[1]): n for key, n in sizes.items()}, random_state=0
@@ -99,7 +100,7 @@ def slopes(data, alpha, beta):
 
 
 def test_full_batch_training_ends_where_both_slopes_vanish(data, linear):
-    """First-order conditions. Rounding in sums of 640 terms of order 1 leaves about 1e-13."""
+    """First-order conditions. Rounding in sums of 1,250 terms of order 1 leaves about 1e-13."""
     alpha, beta = coefficients(linear.uplift_weights_), coefficients(linear.critic_weights_)
     for slope in slopes(data, alpha, beta):
         assert_allclose(slope, 0.0, atol=1e-11)
@@ -134,16 +135,21 @@ def test_conjugates_of_the_squared_loss_find_the_same_uplift(
 ):
     """rho(r) = r^2 gives the paper's J with g -> 2g; rho(r) = r^2/2 gives J/2."""
     model = NeuralMinMaxUplift(**FULL).set_params(
-        loss=lambda g: g**2 / divisor, ridge_f=ridge_f, ridge_g=ridge_g, max_epochs=4000
+        loss=lambda g: g**2 / divisor, ridge_f=ridge_f, ridge_g=ridge_g
     )
     model.fit(**data)
     assert_allclose(model.predict(data.X), linear.predict(data.X), atol=1e-8)
     assert_allclose(model.critic(data.X), critic * linear.critic(data.X), atol=1e-8)
 
 
-@pytest.mark.parametrize(("optimism", "settles"), [(1.0, True), (0.0, False)])
-def test_plain_simultaneous_steps_circle_where_optimistic_ones_settle(optimism, settles):
-    """f g and next to nothing else: the saddle is at 0, and the players start at distance 1."""
+@pytest.mark.parametrize(
+    ("optimism", "momentum", "settles"), [(1.0, 0.0, True), (0.0, 0.0, False), (1.0, 0.9, False)]
+)
+def test_plain_simultaneous_steps_circle_where_optimistic_ones_settle(optimism, momentum, settles):
+    """f g and next to nothing else: the saddle is at 0, and the players start at distance 1.
+
+    Momentum answers late and undoes what optimism gains; the guide says so.
+    """
     one = torch.ones(4, 1, dtype=torch.float64)
     rows = SaddleRows(one, one[:, 0] * torch.tensor([0.5, 0.5, 0.0, 0.0]), one[:, 0] / 2, (1,) * 4)
     f, g = (torch.nn.Linear(1, 1, bias=False, dtype=torch.float64) for _ in range(2))
@@ -152,12 +158,13 @@ def test_plain_simultaneous_steps_circle_where_optimistic_ones_settle(optimism, 
     settings = SaddleSettings(
         learning_rate=0.05,
         max_epochs=2000,
+        momentum=momentum,
         conjugate=lambda values: 1e-6 * values**2,
         optimism=optimism,
     )
     found = train_saddle(f, g, rows, settings, rng=np.random.RandomState(0))
     distance = np.hypot(found.uplift["weight"].item(), found.critic["weight"].item())
-    assert distance < 1e-3 if settles else distance > 0.5
+    assert distance < 1e-3 if settles else distance > 1.0
 
 
 def test_the_same_seed_gives_the_same_bits_and_torch_keeps_its_own(data):
@@ -309,8 +316,12 @@ def test_a_bounded_critic_plays_the_huber_loss():
     assert np.abs(model.critic(new.X)).max() <= 1.0
     share = qini(model.predict(new.X), new.uplift, normalize=True)
     assert share.value - 5.0 * share.standard_error > 0.25
-    with pytest.raises(InputError, match=r"the objective is -inf in epoch 1\. .*conjugate is fin"):
-        model.set_params(critic_module=None, learning_rate=1.0).fit(**problem.draw(100))
+    with pytest.raises(
+        InputError, match=r"the objective is -inf in epoch \d+\. .*conjugate is fin"
+    ):
+        model.set_params(critic_module=None, learning_rate=1.0).fit(
+            **problem.draw(400, random_state=0)
+        )
 
 
 def test_modules_with_buffers_come_back_as_they_were(data):
@@ -322,7 +333,8 @@ def test_modules_with_buffers_come_back_as_they_were(data):
     model.fit(**data)
     module = model.uplift_module_
     assert not module.training
-    assert int(module[1].num_batches_tracked) == model.best_epoch_
+    n_batches = -(-(400 - 80) // (512 // 4))  # of the largest table, a fifth held out
+    assert int(module[1].num_batches_tracked) == n_batches * model.best_epoch_
     Z = torch.as_tensor(model.scaling_(data.X), dtype=torch.float32)
     with torch.no_grad():
         expected = model.outcome_scale_ * module(Z)[:, 0].numpy()
@@ -351,14 +363,23 @@ def test_works_in_a_pipeline(data):
         assert np.isfinite(pipe.predict(data.X)).all()
 
 
+class _NoRich:
+    """Makes rich look as if it were not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "rich":
+            raise ModuleNotFoundError(name=name)
+
+
 def test_verbose_draws_a_bar_and_needs_rich(data, capsys, monkeypatch):
     model = NeuralMinMaxUplift(max_epochs=2, n_hidden=8, verbose=True, random_state=0)
     model.fit(**data)
     assert "epoch 2, objective" in capsys.readouterr().out
     model.set_params(validation_share=0.0).fit(**data)
     assert "held-out" not in capsys.readouterr().out
-    monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.delitem(sys.modules, "rich.progress", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_NoRich(), *sys.meta_path])
     with pytest.raises(MissingExtraError, match=r'pip install "unjoined\[cli\]"'):
         model.fit(**data)
 
@@ -381,11 +402,10 @@ def test_a_fit_that_diverges_says_when_and_leaves_nothing_behind(data):
     with pytest.raises(NotFittedError):
         wild.predict(data.X)
     tame = NeuralMinMaxUplift(max_epochs=2, n_hidden=8, random_state=0).fit(**data)
-    before = tame.predict(data.X)
-    wider = {**dict(data), "X": np.column_stack([data.X, data.X])}
     with pytest.raises(InputError, match="diverged"):
-        tame.set_params(learning_rate=1e20, max_epochs=9).fit(**wider)
-    assert_array_equal(tame.predict(data.X), before)
+        tame.set_params(learning_rate=1e20, max_epochs=9).fit(**data)
+    with pytest.raises(NotFittedError):
+        tame.predict(data.X)
 
 
 def identity_module(n_features):
@@ -401,7 +421,7 @@ def identity_module(n_features):
         ({"uplift_module": identity_module}, "returned a module without trainable parameters"),
         (
             {"critic_module": partial(torch.nn.Linear, out_features=3)},
-            r"critic_module must give one number per row.* output has shape \(512, 3\)",
+            r"critic_module must give one number per row.* output has shape \(\d+, 3\)",
         ),
         ({"loss": "huber"}, "loss must be 'squared' or the convex conjugate .*got 'huber'"),
         ({"loss": lambda g: g.square().mean()}, r"same shape.* for shape \(513,\) it gave \(\)"),
@@ -414,6 +434,7 @@ def identity_module(n_features):
         ),
         ({"validation_share": 1.0}, "validation_share must be below 1"),
         ({"validation_share": 20}, r"validation_share must lie in \[0, 1\], got 20"),
+        ({"momentum": 1.5}, r"momentum must lie in \[0, 1\), got 1.5"),
         ({"averaging": 1.0}, r"averaging must lie in \[0, 1\), got 1.0"),
         ({"device": "tpu"}, "device must be one of 'cpu', 'cuda', 'auto', got 'tpu'"),
         ({"dtype": "float16"}, "dtype must be one of 'float32', 'float64', got 'float16'"),
@@ -440,6 +461,7 @@ def test_a_missing_graphics_card_is_said_and_auto_does_without(data, monkeypatch
     assert_array_equal(model.predict(data.X), same.predict(data.X))
 
 
+@pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_a_table_of_one_row_cannot_be_split(data):
     spare = data.rows("treatment", "1")[1:]
     few = data.take(np.setdiff1d(np.arange(data.n_rows), spare))

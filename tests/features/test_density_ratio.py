@@ -373,7 +373,7 @@ def test_a_classifier_without_weights_is_refused_only_if_weights_differ():
     target, cell = gaussians(50, 50)
     model = KNeighborsClassifier(20)
     classifier_ratio(target, cell, model=model, rng=rng_of(), weight=np.ones(50))
-    with pytest.raises(InputError, match=r"KNeighborsClassifier\.fit takes no weights.* for shift"):
+    with pytest.raises(InputError, match=r"KNeighborsClassifier\.fit takes no weights"):
         classifier_ratio(target, cell, model=model, rng=rng_of(), weight=np.arange(1.0, 51.0))
 
 

@@ -14,9 +14,10 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from unjoined import InputError, SimulatedProblem
+from unjoined.errors import OverlapWarning
 from unjoined.features import LinearBasis
 from unjoined.moments import accumulate, assemble, label_rows
-from unjoined.moments._shift import OverlapWarning, effective_size, weigh_shift
+from unjoined.moments._shift import effective_size, weigh_shift
 
 CELLS = [("outcome", 0), ("outcome", 1), ("treatment", 0), ("treatment", 1)]
 SIZES = {

@@ -12,6 +12,7 @@ from unjoined._typing import Frame
 from unjoined.data import SeparateLabels, read_table
 from unjoined.errors import TableError
 from unjoined.estimators import (
+    DensityUplift,
     FourLogistic,
     FourNNC,
     FourNNR,
@@ -19,6 +20,7 @@ from unjoined.estimators import (
     MinMaxGau,
     MinMaxUplift,
     PlugInUplift,
+    TwoStageUplift,
     UpliftEstimator,
 )
 
@@ -27,6 +29,8 @@ __all__ = ["ESTIMATORS", "TableOptions", "read_labels", "select_columns"]
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "minmax": MinMaxUplift,
     "plugin": PlugInUplift,
+    "two-stage": TwoStageUplift,
+    "density": DensityUplift,
     "MinMaxGau": MinMaxGau,
     "FourLogistic": FourLogistic,
     "FourNNC": FourNNC,

@@ -1,6 +1,7 @@
 """Estimators of the uplift, with scikit-learn's conventions."""
 
 from unjoined.estimators._base import UpliftEstimator
+from unjoined.estimators._density import DensityUplift
 from unjoined.estimators._minmax import MinMaxUplift
 from unjoined.estimators._minmax_problem import BoundsReport, LossReport
 from unjoined.estimators._persist import load_model, save_model
@@ -12,9 +13,11 @@ from unjoined.estimators._presets import (
     FourRidge,
     MinMaxGau,
 )
+from unjoined.estimators._two_stage import TwoStageCoefficients, TwoStageUplift
 
 __all__ = [
     "BoundsReport",
+    "DensityUplift",
     "FourLogistic",
     "FourNNC",
     "FourNNR",
@@ -23,6 +26,8 @@ __all__ = [
     "MinMaxGau",
     "MinMaxUplift",
     "PlugInUplift",
+    "TwoStageCoefficients",
+    "TwoStageUplift",
     "UpliftEstimator",
     "load_model",
     "save_model",

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unjoined._typing import Array, ArrayLike, MatrixLike
 from unjoined._validation import check_finite_features, check_numeric_columns
 from unjoined.evaluate import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
-from unjoined.moments import LabelledRows, label_rows
+from unjoined.moments import LabelledRows, label_rows, target_rows
 
 __all__ = ["UpliftEstimator"]
 
@@ -33,7 +33,6 @@ class UpliftEstimator(BaseEstimator, ABC):
     populations_: list[Any]
     n_features_in_: int
 
-    @abstractmethod
     def fit(
         self,
         X: MatrixLike,
@@ -43,7 +42,56 @@ class UpliftEstimator(BaseEstimator, ABC):
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Estimate the uplift from rows that carry one label each."""
+        """Estimate the uplift from rows that carry one label each.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, finite numbers.
+        y : array-like of shape (n,)
+            Whichever label the row has; NaN for target rows.
+        kind : array-like of shape (n,)
+            "outcome", "treatment" or "target".
+        population : array-like of shape (n,)
+            Which of the two populations the row comes from.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative row weights.
+
+        Returns
+        -------
+        UpliftEstimator
+            Itself.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            The two policies can hardly be told apart.
+        """
+        self._check_parameters()
+        # From here on a fit that fails leaves an estimator that is not fitted, never one with
+        # parts of two fits.
+        if hasattr(self, "identification_"):
+            del self.identification_
+        matrix = self._check_features(X, reset=True)
+        rows = label_rows(matrix, y, kind=kind, population=population, sample_weight=sample_weight)
+        strength = strength_of(rows)
+        warn_if_weak(strength, stacklevel=3)
+        self._fit_rows(rows, target_rows(matrix, kind, sample_weight))
+        self.populations_ = rows.names
+        self.identification_ = strength
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the last fit went through to its end."""
+        return hasattr(self, "identification_")
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are wrong whatever the rows."""
+
+    @abstractmethod
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
+        """Learn from checked rows, and from the features and weights of target rows if any."""
 
     @abstractmethod
     def predict(self, X: MatrixLike) -> Array:
@@ -85,22 +133,6 @@ class UpliftEstimator(BaseEstimator, ABC):
             population=population,
             sample_weight=sample_weight,
         )
-
-    def _check_fit_rows(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None,
-    ) -> LabelledRows:
-        """Check everything given to ``fit`` and note what was learned about the data."""
-        matrix = self._check_features(X, reset=True)
-        rows = label_rows(matrix, y, kind=kind, population=population, sample_weight=sample_weight)
-        self.populations_ = rows.names
-        self.identification_ = strength_of(rows)
-        warn_if_weak(self.identification_, stacklevel=4)
-        return rows
 
     def _check_features(self, X: MatrixLike, *, reset: bool) -> Array:
         """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
+from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
@@ -22,9 +22,8 @@ from unjoined._validation import (
 )
 from unjoined.errors import InputError, RatioGuardWarning
 from unjoined.estimators._base import UpliftEstimator
-from unjoined.estimators._plugin import _seeded
 from unjoined.evaluate import ConditionalMean, fit_conditional_mean
-from unjoined.features import Scaling, median_width
+from unjoined.features import Scaling, median_width, seeded_clone
 from unjoined.moments import LabelledRows
 from unjoined.solve._density import (
     ConditionalDensity,
@@ -124,7 +123,9 @@ class DensityUplift(UpliftEstimator):
     With c centres, fitting costs :math:`O(n c^2 + c^3)` time per pair of widths and fold (there are
     15 and 3), predicting :math:`O(n c (d + g))` in chunks that keep every matrix below 16 MB.
     Densities on the grid are divided by their trapezoid sum, so that each integrates to one; what
-    the system gives then does, too, but it may be negative in places, and is left so.
+    the system gives then does, too, but it may be negative in places, and is left so. Row weights
+    count in densities and models, which must take them. Kernels blur outcomes of a few values,
+    such as counts, but not their mean.
 
     References
     ----------
@@ -187,37 +188,7 @@ class DensityUplift(UpliftEstimator):
         self.standardize = standardize
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Estimate the two densities and the two policies.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, finite numbers.
-        y : array-like of shape (n,)
-            Whichever label the row has; NaN for target rows.
-        kind : array-like of shape (n,)
-            "outcome", "treatment" or "target".
-        population : array-like of shape (n,)
-            Which of the two populations the row comes from.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative row weights; the models must take them, densities do.
-
-        Returns
-        -------
-        DensityUplift
-            Itself.
-        """
-        self._check_parameters()
-        rows = self._check_fit_rows(X, y, kind, population, sample_weight)
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         if self.outcome_model is not None and not rows.coding.is_binary:
             raise InputError(
                 "outcome_model is for outcomes of two values, but the outcome takes more. Leave it "
@@ -238,7 +209,6 @@ class DensityUplift(UpliftEstimator):
         else:
             self._fit_densities(Z, rows, rng)
         self.scaling_, self.treatment_means_ = scaling, policies
-        return self
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the estimated uplift at each row.
@@ -394,7 +364,7 @@ def fit_pair(
     """Fit a clone of ``model``, by default a logistic regression, to each of two cells."""
     model = LogisticRegression() if model is None else model
     first, second = (
-        fit_conditional_mean(_seeded(model, rng), Z[at], rows.label[at], rows.weight[at])
+        fit_conditional_mean(seeded_clone(model, rng), Z[at], rows.label[at], rows.weight[at])
         for at in (rows.at(kind, 0), rows.at(kind, 1))
     )
     return first, second

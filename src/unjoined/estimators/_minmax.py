@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
+from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import check_count, check_option, check_positive
 from unjoined.errors import InputError
 from unjoined.estimators._base import UpliftEstimator
@@ -21,7 +21,14 @@ from unjoined.estimators._minmax_problem import (
     check_loss,
 )
 from unjoined.features import BASES, Basis, Scaling, StackedBasis, draw_basis
-from unjoined.moments import LabelledRows, MinMaxSystem, accumulate, assemble
+from unjoined.moments import (
+    LabelledRows,
+    MinMaxSystem,
+    ShiftReport,
+    accumulate,
+    assemble,
+    weigh_shift,
+)
 from unjoined.solve import MinMaxSolution, SquaredLoss
 
 __all__ = ["MinMaxUplift"]
@@ -69,6 +76,12 @@ class MinMaxUplift(UpliftEstimator):
         Needs the extra "convex" and the squared loss.
     clip : bool, default=False
         Whether predictions are clipped to the bounds, which hold at training rows only.
+    shift : None, "classifier", "rulsif" or scikit-learn classifier, default=None
+        How rows are weighted when the four tables describe different people: each table by the
+        ratio of the target's density to its own, the target being the rows of kind "target",
+        or all rows. Known ratios go into ``sample_weight`` instead.
+    shift_clip : float or None, default=None
+        Cap on those ratios, at least 1.
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first.
     n_jobs : int or None, default=-1
@@ -93,6 +106,8 @@ class MinMaxUplift(UpliftEstimator):
         Range in use, rounds of the quadratic programme, rows that entered and that bind.
     loss_ : LossReport or None
         Duality gap and rounds, for losses other than the squared one.
+    shift_ : ShiftReport or None
+        Effective size, largest weight and clipped rows of every table, if ``shift`` was on.
     identification_ : IdentificationStrength
         How different the two policies are.
     populations_ : list
@@ -136,6 +151,7 @@ class MinMaxUplift(UpliftEstimator):
     singular_values_: Array
     bounds_: BoundsReport | None
     loss_: LossReport | None
+    shift_: ShiftReport | None
 
     def __init__(
         self,
@@ -150,6 +166,8 @@ class MinMaxUplift(UpliftEstimator):
         loss: Any = "squared",
         bounds: Any = None,
         clip: bool = False,
+        shift: Any = None,
+        shift_clip: float | None = None,
         standardize: bool = True,
         n_jobs: int | None = -1,
         random_state: RandomState = None,
@@ -164,45 +182,15 @@ class MinMaxUplift(UpliftEstimator):
         self.loss = loss
         self.bounds = bounds
         self.clip = clip
+        self.shift = shift
+        self.shift_clip = shift_clip
         self.standardize = standardize
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Estimate the uplift from rows that carry one label each.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, finite numbers.
-        y : array-like of shape (n,)
-            Whichever label the row has; NaN for target rows.
-        kind : array-like of shape (n,)
-            "outcome", "treatment" or "target".
-        population : array-like of shape (n,)
-            Which of the two populations the row comes from.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative row weights.
-
-        Returns
-        -------
-        MinMaxUplift
-            Itself.
-        """
-        ridge_f = check_positive("ridge_f", self.ridge_f)
-        ridge_g = check_positive("ridge_g", self.ridge_g)
-        self._check_basis_parameters()
-        loss = self._check_objective_parameters()
-        rows = self._check_fit_rows(X, y, kind, population, sample_weight)
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
+        rows, shift_report = self._weigh(rows, target, rng)
         scaling = (
             Scaling.of_rows(rows.X, rows.weight)
             if self.standardize
@@ -214,18 +202,37 @@ class MinMaxUplift(UpliftEstimator):
             rows,
             lambda chunk: basis(scaling(chunk)),
             lambda chunk: critic_basis(scaling(chunk)),
-            ridge_f,
-            ridge_g,
+            float(self.ridge_f),
+            float(self.ridge_g),
             self.n_jobs,
         )
-        solution, bounds_report, loss_report = self._solve(problem, loss)
-        self.bounds_, self.loss_ = bounds_report, loss_report
+        solution, bounds_report, loss_report = self._solve(problem)
+        self.bounds_, self.loss_, self.shift_ = bounds_report, loss_report, shift_report
         self.basis_, self.critic_basis_ = basis, critic_basis
         self.scaling_ = scaling
         self.coef_ = rows.coding.scale * solution.alpha
         self.critic_coef_ = rows.coding.scale * solution.beta
         self.singular_values_ = solution.singular_values
-        return self
+
+    def _weigh(
+        self,
+        rows: LabelledRows,
+        target: tuple[Array, Array] | None,
+        rng: np.random.RandomState,
+    ) -> tuple[LabelledRows, ShiftReport | None]:
+        """Weight every cell to the target's distribution of features, if asked."""
+        if self.shift is None:
+            return rows, None
+        X, weight = (None, None) if target is None else target
+        return weigh_shift(
+            rows,
+            X,
+            self.shift,
+            clip=self.shift_clip,
+            rng=rng,
+            target_weight=weight,
+            stacklevel=5,
+        )
 
     def _draw_bases(
         self, scaling: Scaling, X: Array, rng: np.random.RandomState
@@ -252,9 +259,10 @@ class MinMaxUplift(UpliftEstimator):
         return system if same else system.split(basis.size)
 
     def _solve(
-        self, problem: MinMaxProblem, loss: Any
+        self, problem: MinMaxProblem
     ) -> tuple[MinMaxSolution, BoundsReport | None, LossReport | None]:
         """Call the solver that the loss and the bounds need."""
+        loss = check_loss(self.loss)
         if not isinstance(loss, SquaredLoss):
             solution, loss_report = problem.with_loss(loss, is_named=isinstance(self.loss, str))
             return solution, None, loss_report
@@ -302,8 +310,10 @@ class MinMaxUplift(UpliftEstimator):
         values: Array = basis(self.scaling_(self._check_features(X, reset=False))) @ coef
         return values
 
-    def _check_objective_parameters(self) -> Any:
-        """Return the loss, after checking that it goes with the bounds."""
+    def _check_parameters(self) -> None:
+        check_positive("ridge_f", self.ridge_f)
+        check_positive("ridge_g", self.ridge_g)
+        self._check_basis_parameters()
         loss = check_loss(self.loss)
         if self.bounds is not None and not isinstance(loss, SquaredLoss):
             raise InputError(
@@ -312,7 +322,6 @@ class MinMaxUplift(UpliftEstimator):
             )
         if self.clip and self.bounds is None:
             raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
-        return loss
 
     def _check_basis_parameters(self) -> None:
         for name, basis in (("basis", self.basis), ("critic_basis", self.critic_basis or "linear")):

@@ -146,14 +146,16 @@ class MinMaxProblem:
         share = self.rows.share / 2.0  # each kind of row is half of E[rho*(g)]
         ridges = {"ridge_f": self.ridge_f, "ridge_g": self.ridge_g}
         if isinstance(loss, ThreePlayerLoss):
-            psi = self.critic_basis(self.rows.X)
-            return solve_three_player(system, psi, share, loss, **ridges)
-        if isinstance(loss, (SmoothLoss, LogCoshLoss)):
-            psi = self.critic_basis(self.rows.X)
-            solve = solve_log_cosh if isinstance(loss, LogCoshLoss) else solve_smooth_loss
-            return solve(system, psi, share, loss, **ridges)
+            return solve_three_player(system, self._critic_values(), share, loss, **ridges)
+        if isinstance(loss, LogCoshLoss):
+            return solve_log_cosh(system, self._critic_values(), share, loss, **ridges)
+        if isinstance(loss, SmoothLoss):
+            return solve_smooth_loss(system, self._critic_values(), share, loss, **ridges)
         scan = RowScan(self.critic_basis, self.rows.X, self.n_jobs)
         return solve_box_loss(system, scan, share, loss, **ridges)
+
+    def _critic_values(self) -> Array:
+        return self.critic_basis(self.rows.X)
 
 
 def _robust_spread(rows: LabelledRows) -> float:

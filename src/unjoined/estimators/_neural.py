@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
+from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
     check_count,
@@ -27,7 +27,6 @@ from unjoined.estimators._training import (
     progress_bar,
     rows_at,
     split_cells,
-    unchanged_on_error,
 )
 from unjoined.features import Scaling
 from unjoined.moments import LabelledRows
@@ -93,6 +92,9 @@ class NeuralMinMaxUplift(UpliftEstimator):
         Share of each table held out to choose the epoch; 0 trains on all rows to the last epoch.
     patience : int or None, default=30
         Stop after so many epochs without a better held-out risk; None never stops early.
+    momentum : float, default=0.9
+        Memory of Adam's mean slope. It smooths small batches, but answers the other player late:
+        in long training on all rows at once, 0.5 settles where 0.9 may circle.
     averaging : float, default=0.99
         Memory of the running average over steps that is used instead of the last weights, which
         keep circling around the saddle point; 0 turns it off.
@@ -139,8 +141,8 @@ class NeuralMinMaxUplift(UpliftEstimator):
     -----
     One epoch costs two forward and backward passes over four times the rows of the largest
     table. The epoch is chosen by the weighted risk (see `weighted_risk`) on the held-out rows, its
-    policy gap fitted by logistic regression to the other rows. A fit that fails leaves the
-    estimator as it was. Weights are kept as arrays, so that `save_model` can store the model.
+    policy gap fitted by logistic regression to the other rows. Weights are kept as
+    arrays, so that `save_model` can store the model.
 
     References
     ----------
@@ -149,7 +151,8 @@ class NeuralMinMaxUplift(UpliftEstimator):
 
     Examples
     --------
-    >>>     >>> from unjoined import paper_problem
+    >>> import numpy as np
+    >>> from unjoined import paper_problem
     >>> problem = paper_problem(b=5.0)
     >>> data = problem.draw(1000, random_state=0)
     >>> model = NeuralMinMaxUplift(max_epochs=20, random_state=0).fit(**data)
@@ -180,6 +183,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
         max_epochs: int = 200,
         validation_share: float = 0.2,
         patience: int | None = 30,
+        momentum: float = 0.9,
         averaging: float = 0.99,
         standardize: bool = True,
         device: str = "cpu",
@@ -198,6 +202,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
         self.max_epochs = max_epochs
         self.validation_share = validation_share
         self.patience = patience
+        self.momentum = momentum
         self.averaging = averaging
         self.standardize = standardize
         self.device = device
@@ -205,61 +210,26 @@ class NeuralMinMaxUplift(UpliftEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Train both modules on rows that carry one label each.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, finite numbers.
-        y : array-like of shape (n,)
-            Whichever label the row has; NaN for target rows, which are not used.
-        kind : array-like of shape (n,)
-            "outcome", "treatment" or "target".
-        population : array-like of shape (n,)
-            Which of the two populations the row comes from.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative row weights.
-
-        Returns
-        -------
-        NeuralMinMaxUplift
-            Itself.
-
-        Raises
-        ------
-        InputError
-            An argument is not valid, or the training diverged.
-        MissingExtraError
-            Torch is not installed.
-        """
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
+        rng = check_random_state(self.random_state)
         settings = self._settings()
-        with unchanged_on_error(self), progress_bar(self.verbose, settings.max_epochs) as on_epoch:
-            rows = self._check_fit_rows(X, y, kind, population, sample_weight)
-            rng = check_random_state(self.random_state)
-            scaled = self._scale(rows)
-            at, held_at = split_cells(scaled, self.validation_share, rng)
-            train, held_out = rows_at(scaled, at), rows_at(scaled, held_at)
-            held = None
-            if len(held_at):
-                held = HeldOut(self._tensor(held_out.X), held_out_risk(train, held_out))
-            with seeded(int(rng.randint(2**31)), self._device()):
-                f, g = self._build("uplift_module"), self._build("critic_module")
-                found = train_saddle(
-                    f, g, self._tensors(train), settings, rng=rng, held=held, on_epoch=on_epoch
-                )
-            self.uplift_weights_, self.critic_weights_ = found.uplift, found.critic
-            self.n_epochs_, self.best_epoch_ = len(found.objective), found.best_epoch
-            self.history_ = {"objective": found.objective, "held_out_risk": found.risk}
-        return self
+        scaled = self._scale(rows)
+        at, held_at = split_cells(scaled, self.validation_share, rng)
+        train, held_out = rows_at(scaled, at), rows_at(scaled, held_at)
+        held = None
+        if len(held_at):
+            held = HeldOut(self._tensor(held_out.X), held_out_risk(train, held_out))
+        with (
+            progress_bar(self.verbose, settings.max_epochs) as on_epoch,
+            seeded(int(rng.randint(2**31 - 1)), self._device()),
+        ):
+            f, g = self._build("uplift_module"), self._build("critic_module")
+            found = train_saddle(
+                f, g, self._tensors(train), settings, rng=rng, held=held, on_epoch=on_epoch
+            )
+        self.uplift_weights_, self.critic_weights_ = found.uplift, found.critic
+        self.n_epochs_, self.best_epoch_ = len(found.objective), found.best_epoch
+        self.history_ = {"objective": found.objective, "held_out_risk": found.risk}
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the estimated uplift at each row.
@@ -304,17 +274,21 @@ class NeuralMinMaxUplift(UpliftEstimator):
         """A module with the weights found for g, on scaled features."""
         return self._rebuild("critic_module")
 
-    def _settings(self) -> SaddleSettings:
+    def _check_parameters(self) -> None:
         import_torch()
         check_option("dtype", self.dtype, ["float32", "float64"])
         self._device()
         check_count("n_hidden", self.n_hidden)
         if check_share("validation_share", self.validation_share, zero_allowed=True) == 1.0:
             raise InputError("validation_share must be below 1: something must be trained on.")
-        if check_not_negative("averaging", self.averaging) >= 1.0:
-            raise InputError(f"averaging must lie in [0, 1), got {self.averaging!r}.")
+        for name in ("momentum", "averaging"):
+            if check_not_negative(name, getattr(self, name)) >= 1.0:
+                raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}.")
         for name in ("uplift_module", "critic_module"):
             check_maker(name, getattr(self, name))
+        self._settings()
+
+    def _settings(self) -> SaddleSettings:
         return SaddleSettings(
             learning_rate=check_positive("learning_rate", self.learning_rate),
             max_epochs=check_count("max_epochs", self.max_epochs),
@@ -322,6 +296,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
             patience=_count_or_none("patience", self.patience),
             ridge_f=check_not_negative("ridge_f", self.ridge_f),
             ridge_g=check_not_negative("ridge_g", self.ridge_g),
+            momentum=float(self.momentum),
             averaging=float(self.averaging),
             conjugate=checked_conjugate(self.loss),
         )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, ArrayLike, MatrixLike, RandomState
+from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative
 from unjoined.errors import RatioGuardWarning
 from unjoined.estimators._base import UpliftEstimator
 from unjoined.evaluate import ConditionalMean, fit_conditional_mean
-from unjoined.features import Scaling
+from unjoined.features import Scaling, seeded_clone
 from unjoined.moments import LabelledRows
 
 __all__ = ["PlugInUplift"]
@@ -114,37 +113,10 @@ class PlugInUplift(UpliftEstimator):
         self.standardize = standardize
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the four regressions.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, finite numbers.
-        y : array-like of shape (n,)
-            Whichever label the row has; NaN for target rows.
-        kind : array-like of shape (n,)
-            "outcome", "treatment" or "target".
-        population : array-like of shape (n,)
-            Which of the two populations the row comes from.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative row weights; the models must take them.
-
-        Returns
-        -------
-        PlugInUplift
-            Itself.
-        """
+    def _check_parameters(self) -> None:
         check_not_negative("min_gap", self.min_gap)
-        rows = self._check_fit_rows(X, y, kind, population, sample_weight)
+
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
         scaling, spread = Scaling.identity(rows.X.shape[1]), 1.0
         label = rows.label
@@ -161,7 +133,7 @@ class PlugInUplift(UpliftEstimator):
 
         def mean(model: Any, kind: str, k: int) -> ConditionalMean:
             at = rows.at(kind, k)
-            return fit_conditional_mean(_seeded(model, rng), Z[at], label[at], rows.weight[at])
+            return fit_conditional_mean(seeded_clone(model, rng), Z[at], label[at], rows.weight[at])
 
         self.outcome_means_ = (mean(outcome_model, OUTCOME, 0), mean(outcome_model, OUTCOME, 1))
         self.treatment_means_ = (
@@ -170,7 +142,6 @@ class PlugInUplift(UpliftEstimator):
         )
         self.scaling_ = scaling
         self.outcome_scale_ = rows.coding.scale * spread
-        return self
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the estimated uplift at each row.
@@ -232,14 +203,3 @@ def _standardized_outcomes(rows: LabelledRows) -> tuple[Array, float]:
     label = rows.label.copy()
     label[outcome] = scaling(rows.label[outcome, None])[:, 0]
     return label, float(scaling.scale[0])
-
-
-def _seeded(model: Any, rng: np.random.RandomState) -> Any:
-    """Return a clone whose unset ``random_state`` parameters are drawn from ``rng``."""
-    copy = clone(model)
-    seeds = {
-        name: int(rng.randint(np.iinfo(np.int32).max))
-        for name, value in sorted(copy.get_params(deep=True).items())
-        if value is None and (name == "random_state" or name.endswith("__random_state"))
-    }
-    return copy.set_params(**seeds)

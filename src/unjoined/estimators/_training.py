@@ -1,14 +1,12 @@
-"""What surrounds a training loop: held-out rows, their risk, a progress bar, all or nothing."""
+"""What surrounds a training loop: held-out rows, their risk, a progress bar."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from unjoined._optional import import_extra
@@ -25,7 +23,6 @@ __all__ = [
     "progress_bar",
     "rows_at",
     "split_cells",
-    "unchanged_on_error",
 ]
 
 CELLS = [(kind, k) for kind in (TREATMENT, OUTCOME) for k in (0, 1)]
@@ -92,19 +89,6 @@ def held_out_risk(train: LabelledRows, held: LabelledRows) -> Callable[[Array], 
         return float(square @ f[treatment] ** 2 - 4.0 * linear @ f[outcome])
 
     return risk
-
-
-@contextmanager
-def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
-    """Let a fit succeed as a whole or leave the estimator as it was."""
-    attributes: dict[str, Any] = estimator.__dict__
-    before = dict(attributes)
-    try:
-        yield
-    except BaseException:
-        attributes.clear()
-        attributes.update(before)
-        raise
 
 
 @contextmanager

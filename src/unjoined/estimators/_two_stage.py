@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -12,14 +12,13 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_count, check_option, check_positive
 from unjoined.errors import InputError
 from unjoined.estimators._base import UpliftEstimator
 from unjoined.estimators._density import check_word_or, fit_pair
-from unjoined.estimators._plugin import _seeded
 from unjoined.evaluate import ConditionalMean, fit_conditional_mean
-from unjoined.features import BASES, Basis, LinearBasis, Scaling, draw_basis
+from unjoined.features import BASES, Basis, LinearBasis, Scaling, draw_basis, seeded_clone
 from unjoined.moments import LabelledRows
 
 __all__ = ["TwoStageCoefficients", "TwoStageUplift"]
@@ -111,13 +110,14 @@ class TwoStageUplift(UpliftEstimator):
     Notes
     -----
     Costs :math:`O(n p^2)` time and :math:`O(n p)` memory for p basis functions, and what given
-    models cost. If the second regression has no unique answer, the smallest one is taken.
+    models cost. If the second regression has no unique answer, as with equal policies, the one
+    with the smallest coefficients is taken. Given models must take row weights if there are any.
 
     Standard errors hold for two samples of different people. The second stage's residual has a
     part from the outcome rows, :math:`y - \hat w^\top \gamma`, and the error of the first stage is
     independent of it, so the covariance of :math:`\gamma = (\beta, \tau)` is the sum of both
     sandwiches (Pacini and Windmeijer 2016). They are large-sample errors, misleading if policies
-    hardly differ.
+    hardly differ, and take row weights as given, not as counts.
 
     References
     ----------
@@ -171,37 +171,7 @@ class TwoStageUplift(UpliftEstimator):
         self.standardize = standardize
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Fit both stages.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, finite numbers.
-        y : array-like of shape (n,)
-            Whichever label the row has; NaN for target rows.
-        kind : array-like of shape (n,)
-            "outcome", "treatment" or "target".
-        population : array-like of shape (n,)
-            Which of the two populations the row comes from.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative row weights; given models must take them.
-
-        Returns
-        -------
-        TwoStageUplift
-            Itself.
-        """
-        self._check_parameters()
-        rows = self._check_fit_rows(X, y, kind, population, sample_weight)
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
         scaling = Scaling.identity(rows.X.shape[1])
         if self.standardize:
@@ -211,7 +181,6 @@ class TwoStageUplift(UpliftEstimator):
         outcome_scaling = _outcome_scaling(rows, standardize=self.standardize)
         self.basis_, self.scaling_, self.outcome_scaling_ = basis, scaling, outcome_scaling
         self._fit_stages(Z, rows, rng)
-        return self
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the estimated uplift at each row.
@@ -278,7 +247,7 @@ class TwoStageUplift(UpliftEstimator):
         design = np.hstack([outcome.phi, predicted])
         model = LinearRegression(fit_intercept=False)
         if self.second_stage is not None:
-            model = _seeded(self.second_stage, rng)
+            model = seeded_clone(self.second_stage, rng)
         self.second_stage_ = fit_conditional_mean(model, design, y, outcome.weight)
         self.coefficients_ = None
         if self.second_stage is None:

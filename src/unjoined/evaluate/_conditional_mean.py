@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import has_fit_parameter
 
 from unjoined._typing import Array
 from unjoined.errors import InputError
+from unjoined.features import fit_weighted
 
 __all__ = ["ConditionalMean", "fit_conditional_mean"]
 
@@ -49,21 +48,7 @@ def fit_conditional_mean(model: Any, X: Array, label: Array, weight: Array) -> C
                 f"{type(model).__name__} is a classifier, but the label takes more than two "
                 "values. Pass a regressor."
             )
-        _fit_weighted(model, X, (label == high).astype(np.int64), weight)
+        fit_weighted(model, X, (label == high).astype(np.int64), weight)
     else:
-        _fit_weighted(model, X, label, weight)
+        fit_weighted(model, X, label, weight)
     return ConditionalMean(model, low, high)
-
-
-def _fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
-    if np.all(weight == weight[0]):  # equal weights say nothing; any model can be fitted
-        model.fit(X, label)
-    elif isinstance(model, Pipeline):
-        model.fit(X, label, **{f"{model.steps[-1][0]}__sample_weight": weight})
-    elif has_fit_parameter(model, "sample_weight"):
-        model.fit(X, label, sample_weight=weight)
-    else:
-        raise InputError(
-            f"sample_weight was given, but {type(model).__name__}.fit takes no weights. Choose a "
-            "model that does, or leave sample_weight out."
-        )

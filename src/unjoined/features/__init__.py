@@ -8,6 +8,7 @@ from unjoined.features._basis import (
     StackedBasis,
 )
 from unjoined.features._draw import BASES, draw_basis, median_width
+from unjoined.features._models import fit_weighted, seeded_clone
 from unjoined.features._scaling import Scaling
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "Scaling",
     "StackedBasis",
     "draw_basis",
+    "fit_weighted",
     "median_width",
+    "seeded_clone",
 ]

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.utils.validation import has_fit_parameter
 
 from unjoined._typing import Array, IntArray
-from unjoined.errors import InputError
+from unjoined.features._models import fit_weighted, seeded_clone
 from unjoined.features._scaling import Scaling
 
 __all__ = [
@@ -205,8 +203,8 @@ def _held_out_chances(
     chance = np.empty((len(X), len(parts)))
     for j in range(n_folds):
         held = fold == j
-        fitted = _seeded(ratio_classifier() if model is None else model, rng)
-        _fit_weighted(fitted, Z[~held], part[~held], weight[~held])
+        fitted = seeded_clone(ratio_classifier() if model is None else model, rng)
+        fit_weighted(fitted, Z[~held], part[~held], weight[~held])
         chance[held] = fitted.predict_proba(Z[held])
     unsorted = np.empty_like(chance)
     unsorted[order] = chance
@@ -216,31 +214,6 @@ def _held_out_chances(
 def deal_folds(n: int, n_folds: int, rng: Rng) -> IntArray:
     """Return a fold for each of ``n`` rows, all folds of the same size to one row."""
     return np.asarray(rng.permutation(np.resize(np.arange(n_folds), n)), dtype=np.int64)
-
-
-def _seeded(model: Any, rng: Rng) -> Any:
-    """Return a clone whose unset ``random_state`` parameters are drawn from ``rng``."""
-    copy = clone(model)
-    seeds = {
-        name: int(rng.randint(np.iinfo(np.int32).max))
-        for name, value in sorted(copy.get_params(deep=True).items())
-        if value is None and (name == "random_state" or name.endswith("__random_state"))
-    }
-    return copy.set_params(**seeds)
-
-
-def _fit_weighted(model: Any, X: Array, label: IntArray, weight: Array) -> None:
-    if np.all(weight == weight[0]):  # equal weights say nothing; any model can be fitted
-        model.fit(X, label)
-    elif isinstance(model, Pipeline):
-        model.fit(X, label, **{f"{model.steps[-1][0]}__sample_weight": weight})
-    elif has_fit_parameter(model, "sample_weight"):
-        model.fit(X, label, sample_weight=weight)
-    else:
-        raise InputError(
-            f"sample_weight was given, but {type(model).__name__}.fit takes no weights. Choose a "
-            "classifier that does for shift, or leave sample_weight out."
-        )
 
 
 def filled(weight: Array | None, n: int) -> Array:

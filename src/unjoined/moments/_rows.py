@@ -22,7 +22,7 @@ from unjoined._validation import (
     check_weight,
 )
 
-__all__ = ["LabelledRows", "label_rows"]
+__all__ = ["LabelledRows", "label_rows", "target_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +93,12 @@ def label_rows(
     if used.all():
         return LabelledRows(X, label, kinds, index, weight, names, coding)
     return LabelledRows(X[used], label[used], kinds[used], index[used], weight[used], names, coding)
+
+
+def target_rows(
+    X: Array, kind: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[Array, Array] | None:
+    """Return features and weights of the target rows that count, or None if there are none."""
+    weight = check_weight(sample_weight, len(X))
+    used = (check_kind(kind, len(X)) == TARGET) & (weight > 0.0)
+    return (X[used], weight[used]) if used.any() else None

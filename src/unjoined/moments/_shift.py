@@ -12,7 +12,7 @@ from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, check_option, check_positive
-from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.errors import InputError, OverlapWarning
 from unjoined.features._density_ratio import (
     N_FOLDS,
     RatioEstimate,
@@ -22,17 +22,13 @@ from unjoined.features._density_ratio import (
 from unjoined.features._relative_ratio import rulsif_ratio
 from unjoined.moments._rows import LabelledRows
 
-__all__ = ["SHIFTS", "CellShift", "OverlapWarning", "ShiftReport", "effective_size", "weigh_shift"]
+__all__ = ["SHIFTS", "CellShift", "ShiftReport", "effective_size", "weigh_shift"]
 
 CLASSIFIER, RULSIF = "classifier", "rulsif"
 SHIFTS = (CLASSIFIER, RULSIF)
 # Below these, an average rests on a few rows, or on people unlike half of the target.
 SMALL_SIZE = 0.05
 SMALL_COVERAGE = 0.5
-
-
-class OverlapWarning(UnjoinedWarning):
-    """Few rows of a cell resemble the target, so that much rests on little."""
 
 
 @dataclass(frozen=True, slots=True)

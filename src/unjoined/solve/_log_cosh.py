@@ -31,8 +31,8 @@ def solve_log_cosh(
     an exponential cone. Where few rows carry a large force the critic sits at the edge of its
     domain to within rounding and :math:`\rho^{*\prime}(g)` says nothing any more; the
     interior-point method has those forces as its dual variables, which is why Newton's method on
-    beta alone does not do. ``phi`` (n, p) holds the critic's basis at every row. Costs O(n p^2) per step of
-    some thirty, and O(n p) memory.
+    beta alone does not do. ``phi`` (n, p) holds the critic's basis at every row. Costs O(n p^2)
+    per step of some thirty, and O(n p) memory.
     """
     clarabel = import_extra("clarabel", extra="convex")
     A, b = system.A, system.b

@@ -62,6 +62,7 @@ class SaddleSettings:
     ridge_f: float = 0.0
     ridge_g: float = 0.0
     averaging: float = 0.0
+    momentum: float = 0.5
     conjugate: Callable[[Any], Any] | None = None  # None: squared loss, the paper's J
     optimism: float = 1.0  # 0: plain simultaneous steps, which go round in circles
 
@@ -131,7 +132,7 @@ class _Players:
     the saddle point it had reached.
     """
 
-    decay_1, decay_2, epsilon = 0.9, 0.999, 1e-8
+    decay_2, epsilon = 0.999, 1e-8
 
     def __init__(self, f: Any, g: Any, settings: SaddleSettings) -> None:
         torch = import_torch()
@@ -172,7 +173,7 @@ class _Players:
     def _move(self, slope: Any) -> None:
         torch = import_torch()
         self.n_steps += 1
-        t, b_1, b_2 = self.n_steps, self.decay_1, self.decay_2
+        t, b_1, b_2 = self.n_steps, self.settings.momentum, self.decay_2
         self.first.mul_(b_1).add_(slope, alpha=1.0 - b_1)
         self.second.mul_(b_2).addcmul_(slope, slope, value=1.0 - b_2)
         torch.maximum(self.largest, self.second, out=self.largest)
