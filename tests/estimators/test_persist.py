@@ -11,13 +11,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 from unjoined import (
+    DensityUplift,
     FourLogistic,
     FourNNC,
     FourNNR,
     FourRidge,
     MinMaxUplift,
+    NeuralMinMaxUplift,
     PlugInUplift,
+    SmoothLoss,
     TableError,
+    TwoStageUplift,
     load_model,
     paper_problem,
     save_model,
@@ -41,6 +45,9 @@ def data():
         FourNNC(random_state=0),
         FourRidge(),
         FourNNR(random_state=0),
+        TwoStageUplift(),
+        DensityUplift(random_state=0),
+        NeuralMinMaxUplift(max_epochs=2, random_state=0),
     ],
     ids=repr,
 )
@@ -56,6 +63,19 @@ def test_a_loaded_model_predicts_the_same_bits(model, data, tmp_path):
 def test_an_unfitted_model_is_not_written(tmp_path):
     with pytest.raises(NotFittedError):
         save_model(MinMaxUplift(), tmp_path / "model.skops")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_functions_that_nobody_could_load_are_not_written(data, tmp_path):
+    loss = SmoothLoss(
+        rho=np.square,
+        conjugate=lambda g: g**2 / 4,
+        slope=lambda g: g / 2,
+        curve=lambda g: 0 * g + 0.5,
+    )
+    model = MinMaxUplift(basis="linear", loss=loss).fit(**data)
+    with pytest.raises(TableError, match=r"the parameter loss holds a function .*<lambda>"):
+        save_model(model, tmp_path / "model.skops")
     assert list(tmp_path.iterdir()) == []
 
 

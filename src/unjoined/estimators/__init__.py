@@ -4,6 +4,7 @@ from unjoined.estimators._base import UpliftEstimator
 from unjoined.estimators._density import DensityUplift
 from unjoined.estimators._minmax import MinMaxUplift
 from unjoined.estimators._minmax_problem import BoundsReport, LossReport
+from unjoined.estimators._neural import NeuralMinMaxUplift
 from unjoined.estimators._persist import load_model, save_model
 from unjoined.estimators._plugin import PlugInUplift
 from unjoined.estimators._presets import (
@@ -25,6 +26,7 @@ __all__ = [
     "LossReport",
     "MinMaxGau",
     "MinMaxUplift",
+    "NeuralMinMaxUplift",
     "PlugInUplift",
     "TwoStageCoefficients",
     "TwoStageUplift",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +27,7 @@ TRUSTED = frozenset(
         "unjoined.estimators._minmax.MinMaxUplift",
         "unjoined.estimators._minmax_problem.BoundsReport",
         "unjoined.estimators._minmax_problem.LossReport",
+        "unjoined.estimators._neural.NeuralMinMaxUplift",
         "unjoined.estimators._plugin.PlugInUplift",
         "unjoined.estimators._two_stage.TwoStageCoefficients",
         "unjoined.estimators._two_stage.TwoStageUplift",
@@ -64,7 +67,27 @@ def save_model(model: UpliftEstimator, path: str | os.PathLike[str]) -> Path:
     """
     skops_io = import_extra("skops.io", extra="cli")
     check_is_fitted(model)
+    for name, value in model.get_params().items():
+        if function := _nameless_function(value):
+            raise TableError(
+                f"the parameter {name} holds a function without an importable name ({function}), "
+                "which no other program could load. Define it in a module of yours."
+            )
     return replace_file(path, lambda file: skops_io.dump(model, file))
+
+
+def _nameless_function(value: Any) -> str | None:
+    """Return the name of a lambda or inner function among a parameter and its fields."""
+    fields = (
+        [getattr(value, field) for field in value.__dataclass_fields__]
+        if is_dataclass(value) and not isinstance(value, type)
+        else []
+    )
+    for part in (value, *fields):
+        name = getattr(part, "__qualname__", "")
+        if callable(part) and "<" in name:
+            return str(name)
+    return None
 
 
 def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> UpliftEstimator:
