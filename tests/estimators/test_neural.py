@@ -423,7 +423,7 @@ def identity_module(n_features):
             {"critic_module": partial(torch.nn.Linear, out_features=3)},
             r"critic_module must give one number per row.* output has shape \(\d+, 3\)",
         ),
-        ({"loss": "huber"}, "loss must be 'squared' or the convex conjugate .*got 'huber'"),
+        ({"loss": "huber"}, "loss must be 'squared', the convex conjugate .*got 'huber'"),
         ({"loss": lambda g: g.square().mean()}, r"same shape.* for shape \(513,\) it gave \(\)"),
         ({"loss": lambda g: 1.0}, r"for shape \(513,\) it gave float"),
         ({"loss": torch.log}, "finite at 0 and nowhere NaN or -inf. At 0 it is -inf"),
@@ -471,3 +471,45 @@ def test_a_table_of_one_row_cannot_be_split(data):
     assert np.isfinite(model.predict(data.X)).all()
     assert len(model.history_["held_out_risk"]) == 0
     assert model.best_epoch_ == 1
+
+
+HALF_SQUARE = (lambda s, y: (s + y) ** 2 / 2, lambda g, h: h**2 / 2 - g * h)
+
+
+def test_three_linear_players_solve_their_first_order_conditions(data):
+    """With the half square all three conditions are linear, so that the answer is known."""
+    A, b, C = system(data)
+    zero, eye = np.zeros((3, 3)), np.eye(3)
+    conditions = np.block(
+        [
+            [2 * RIDGE_F * eye, A, zero],
+            [A.T, -2 * RIDGE_G * eye, -C],
+            [zero, -C, C + 2 * RIDGE_G * eye],
+        ]
+    )
+    expected = np.linalg.solve(conditions, np.concatenate([np.zeros(6), 2 * b]))
+    model = NeuralMinMaxUplift(**FULL, third_module=Linear).set_params(loss=HALF_SQUARE).fit(**data)
+    found = [model.uplift_weights_, model.critic_weights_, model.third_weights_]
+    assert_allclose(np.concatenate([coefficients(w) for w in found]), expected, atol=1e-6)
+
+
+def test_a_third_network_learns_by_default():
+    problem = paper_problem(b=5.0)
+    model = NeuralMinMaxUplift(loss=HALF_SQUARE, max_epochs=40, random_state=0)
+    new = problem.draw_joint(2000, random_state=1)
+    uplift = model.fit(**problem.draw(1000, random_state=0)).predict(new.X)
+    assert qini(uplift, new.uplift, normalize=True).value > 0.5
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        ((HALF_SQUARE[0],), "a loss of three players is a pair of callables"),
+        ((HALF_SQUARE[0], 3), "a loss of three players is a pair of callables"),
+        ((HALF_SQUARE[0], lambda g, h: h**2 - g * h), "is not the conjugate of the conjugate"),
+        ((lambda s, y: -((s + y) ** 2), HALF_SQUARE[1]), "convex in its first argument"),
+    ],
+)
+def test_wrong_pairs_of_conjugates_are_found_out(data, loss, message):
+    with pytest.raises(InputError, match=message):
+        NeuralMinMaxUplift(loss=loss).fit(**data)

@@ -33,6 +33,8 @@ from unjoined.solve import MinMaxSolution, SquaredLoss
 
 __all__ = ["MinMaxUplift"]
 
+PREDICT_ROWS = 65_536
+
 
 class MinMaxUplift(UpliftEstimator):
     r"""Uplift from separate labels by the paper's closed-form min-max estimator.
@@ -307,8 +309,11 @@ class MinMaxUplift(UpliftEstimator):
         return self._combine(X, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, X: MatrixLike, basis: Basis, coef: Array) -> Array:
-        values: Array = basis(self.scaling_(self._check_features(X, reset=False))) @ coef
-        return values
+        matrix = self._check_features(X, reset=False)
+        # Chunk by chunk, so that basis values of all rows are never in memory together.
+        starts = range(0, len(matrix), PREDICT_ROWS)
+        chunks = (matrix[start : start + PREDICT_ROWS] for start in starts)
+        return np.concatenate([basis(self.scaling_(chunk)) @ coef for chunk in chunks])
 
     def _check_parameters(self) -> None:
         check_positive("ridge_f", self.ridge_f)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -44,9 +43,9 @@ from unjoined.solve._saddle_torch import (
     HeldOut,
     SaddleRows,
     SaddleSettings,
-    checked_conjugate,
     train_saddle,
 )
+from unjoined.solve._torch_losses import checked_biconjugate, checked_conjugate
 
 __all__ = ["NeuralMinMaxUplift"]
 
@@ -69,17 +68,19 @@ class NeuralMinMaxUplift(UpliftEstimator):
 
     Parameters
     ----------
-    uplift_module, critic_module : callable or None, default=None
+    uplift_module, critic_module, third_module : callable or None, default=None
         A `torch.nn.Module` class, or any callable, that takes the number of features and returns
         a module with one output per row, shape (n,) or (n, 1). None is a network of two hidden
-        layers with tanh.
+        layers with tanh. The third one is played only by a loss that needs it.
     n_hidden : int, default=64
         Units in each hidden layer of the default network.
-    loss : "squared" or callable, default="squared"
+    loss : "squared", callable or pair of callables, default="squared"
         The loss :math:`\rho` of the residual :math:`\mu_w f - 2 \mu_z`. A callable is its convex
         conjugate :math:`\rho^*`, on tensors, element by element; then :math:`E[w f g] - 2 E[z g]
         - E[\rho^*(g)]` is played. Residuals are in units of the standardised outcome. Where
-        :math:`\rho^*` is infinite the critic must not go: bound the output of ``critic_module``.
+        :math:`\rho^*` is infinite the critic must not go: bound the output of ``critic_module``. A
+        pair holds the two conjugates :math:`\ell^*(s, y')` and :math:`\ell^*_*(g, h)` of a loss
+        that is no function of the difference; then ``third_module`` plays h.
     ridge_f, ridge_g : float, default=3e-4
         Penalties on the squared norm of all parameters of either module, biases included.
     learning_rate : float, default=1e-3
@@ -163,6 +164,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
 
     uplift_weights_: Weights
     critic_weights_: Weights
+    third_weights_: Weights | None
     n_epochs_: int
     best_epoch_: int
     history_: dict[str, Array]
@@ -174,8 +176,9 @@ class NeuralMinMaxUplift(UpliftEstimator):
         *,
         uplift_module: ModuleMaker | None = None,
         critic_module: ModuleMaker | None = None,
+        third_module: ModuleMaker | None = None,
         n_hidden: int = 64,
-        loss: str | Callable[[Any], Any] = "squared",
+        loss: Any = "squared",
         ridge_f: float = 3e-4,
         ridge_g: float = 3e-4,
         learning_rate: float = 1e-3,
@@ -193,6 +196,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
     ) -> None:
         self.uplift_module = uplift_module
         self.critic_module = critic_module
+        self.third_module = third_module
         self.n_hidden = n_hidden
         self.loss = loss
         self.ridge_f = ridge_f
@@ -224,10 +228,12 @@ class NeuralMinMaxUplift(UpliftEstimator):
             seeded(int(rng.randint(2**31 - 1)), self._device()),
         ):
             f, g = self._build("uplift_module"), self._build("critic_module")
+            h = None if settings.biconjugate is None else self._build("third_module")
             found = train_saddle(
-                f, g, self._tensors(train), settings, rng=rng, held=held, on_epoch=on_epoch
+                f, g, self._tensors(train), settings, h=h, rng=rng, held=held, on_epoch=on_epoch
             )
         self.uplift_weights_, self.critic_weights_ = found.uplift, found.critic
+        self.third_weights_ = found.third
         self.n_epochs_, self.best_epoch_ = len(found.objective), found.best_epoch
         self.history_ = {"objective": found.objective, "held_out_risk": found.risk}
 
@@ -284,7 +290,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
         for name in ("momentum", "averaging"):
             if check_not_negative(name, getattr(self, name)) >= 1.0:
                 raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}.")
-        for name in ("uplift_module", "critic_module"):
+        for name in ("uplift_module", "critic_module", "third_module"):
             check_maker(name, getattr(self, name))
         self._settings()
 
@@ -299,6 +305,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
             momentum=float(self.momentum),
             averaging=float(self.averaging),
             conjugate=checked_conjugate(self.loss),
+            biconjugate=checked_biconjugate(self.loss),
         )
 
     def _device(self) -> str:

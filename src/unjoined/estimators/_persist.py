@@ -78,11 +78,9 @@ def save_model(model: UpliftEstimator, path: str | os.PathLike[str]) -> Path:
 
 def _nameless_function(value: Any) -> str | None:
     """Return the name of a lambda or inner function among a parameter and its fields."""
-    fields = (
-        [getattr(value, field) for field in value.__dataclass_fields__]
-        if is_dataclass(value) and not isinstance(value, type)
-        else []
-    )
+    fields = list(value) if isinstance(value, tuple) else []
+    if is_dataclass(value) and not isinstance(value, type):
+        fields = [getattr(value, field) for field in value.__dataclass_fields__]
     for part in (value, *fields):
         name = getattr(part, "__qualname__", "")
         if callable(part) and "<" in name:
