@@ -93,9 +93,30 @@ class UpliftEstimator(BaseEstimator, ABC):
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         """Learn from checked rows, and from the features and weights of target rows if any."""
 
-    @abstractmethod
     def predict(self, X: MatrixLike) -> Array:
-        """Return the estimated uplift at each row, in outcome units."""
+        """Return the estimated uplift at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n,)
+            Uplift in the units of the outcome; for a 0/1 outcome, probability points. Finite.
+
+        Warns
+        -----
+        RatioGuardWarning
+            The estimator divides, and kept the ratio from exploding at some rows; the message
+            says at how many.
+        """
+        return self._predict_rows(self._check_features(X, reset=False))
+
+    @abstractmethod
+    def _predict_rows(self, matrix: Array) -> Array:
+        """Return the uplift at checked rows, in outcome units."""
 
     def score(
         self,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils.validation import check_is_fitted
 
 from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import (
@@ -210,33 +209,15 @@ class DensityUplift(UpliftEstimator):
             self._fit_densities(Z, rows, rng)
         self.scaling_, self.treatment_means_ = scaling, policies
 
-    def predict(self, X: MatrixLike) -> Array:
-        """Return the estimated uplift at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n,)
-            Uplift in the units of the outcome; for a 0/1 outcome, probability points. Finite.
-
-        Warns
-        -----
-        RatioGuardWarning
-            The guard touched some rows; the message says how many.
-        """
-        check_is_fitted(self)
-        Z = self.scaling_(self._check_features(X, reset=False))
+    def _predict_rows(self, matrix: Array) -> Array:
+        Z = self.scaling_(matrix)
         uplift, touched = np.empty(len(Z)), np.zeros(len(Z), dtype=bool)
         centers = [len(getattr(law, "alpha", ())) for law in self.outcome_laws_]
         widest = max(len(self.grid_), *centers)
         for batch in gen_batches(len(Z), max(CHUNK_ENTRIES // widest, 1)):
             laws = self._unmix(Z[batch])
             uplift[batch], touched[batch] = laws.uplift, laws.guarded
-        self._warn_if_touched(int(touched.sum()), len(Z))
+        self._warn_if_touched(int(touched.sum()), len(Z), stacklevel=4)
         return uplift
 
     def predict_density(self, X: MatrixLike) -> UnmixedDensities:
@@ -257,9 +238,8 @@ class DensityUplift(UpliftEstimator):
         RatioGuardWarning
             The guard touched some rows; the message says how many.
         """
-        check_is_fitted(self)
         laws = self._unmix(self.scaling_(self._check_features(X, reset=False)))
-        self._warn_if_touched(int(laws.guarded.sum()), len(laws.guarded))
+        self._warn_if_touched(int(laws.guarded.sum()), len(laws.guarded), stacklevel=3)
         return laws
 
     def _unmix(self, Z: Array) -> UnmixedDensities:
@@ -324,13 +304,13 @@ class DensityUplift(UpliftEstimator):
             )
         return min(DEFAULT_CENTERS[self.density], n) if isinstance(self.n_centers, str) else least
 
-    def _warn_if_touched(self, n_touched: int, n: int) -> None:
+    def _warn_if_touched(self, n_touched: int, n: int, *, stacklevel: int) -> None:
         how = "has no solution and the uplift was set to 0."
         if self.min_gap:
             how = f"was solved with a gap of {self.min_gap:g} (min_gap)."
         if n_touched:
             message = f"the policy gap was too small at {n_touched} of {n} rows; there the system "
-            warnings.warn(message + how, RatioGuardWarning, stacklevel=3)
+            warnings.warn(message + how, RatioGuardWarning, stacklevel=stacklevel)
 
     def _check_parameters(self) -> None:
         check_option("density", self.density, DEFAULT_CENTERS)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
-from sklearn.utils.validation import check_is_fitted
 
 from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import check_count, check_option, check_positive
@@ -273,21 +272,8 @@ class MinMaxUplift(UpliftEstimator):
             return *problem.bounded(*bounds), None
         return problem.closed_form(), None, None
 
-    def predict(self, X: MatrixLike) -> Array:
-        """Return the estimated uplift at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n,)
-            Uplift in the units of the outcome; for a 0/1 outcome, probability points.
-        """
-        check_is_fitted(self)
-        uplift = self._combine(X, self.basis_, self.coef_)
+    def _predict_rows(self, matrix: Array) -> Array:
+        uplift = self._combine(matrix, self.basis_, self.coef_)
         if self.clip and self.bounds_ is not None:
             return np.clip(uplift, self.bounds_.lower, self.bounds_.upper)
         return uplift
@@ -305,11 +291,10 @@ class MinMaxUplift(UpliftEstimator):
         array of shape (n,)
             In the units of the outcome.
         """
-        check_is_fitted(self)
-        return self._combine(X, self.critic_basis_, self.critic_coef_)
-
-    def _combine(self, X: MatrixLike, basis: Basis, coef: Array) -> Array:
         matrix = self._check_features(X, reset=False)
+        return self._combine(matrix, self.critic_basis_, self.critic_coef_)
+
+    def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
         # Chunk by chunk, so that basis values of all rows are never in memory together.
         starts = range(0, len(matrix), PREDICT_ROWS)
         chunks = (matrix[start : start + PREDICT_ROWS] for start in starts)

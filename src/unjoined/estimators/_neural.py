@@ -237,20 +237,8 @@ class NeuralMinMaxUplift(UpliftEstimator):
         self.n_epochs_, self.best_epoch_ = len(found.objective), found.best_epoch
         self.history_ = {"objective": found.objective, "held_out_risk": found.risk}
 
-    def predict(self, X: MatrixLike) -> Array:
-        """Return the estimated uplift at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n,)
-            Uplift in the units of the outcome; for a 0/1 outcome, probability points.
-        """
-        values = self._evaluate(X, "uplift_module")
+    def _predict_rows(self, matrix: Array) -> Array:
+        values = self._evaluate(matrix, "uplift_module")
         return self.outcome_scale_ * values
 
     def critic(self, X: MatrixLike) -> Array:
@@ -267,7 +255,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
             With the squared loss in the units of the outcome; with another one the derivative
             of the loss in units of the standardised outcome.
         """
-        values = self._evaluate(X, "critic_module")
+        values = self._evaluate(self._check_features(X, reset=False), "critic_module")
         return self.outcome_scale_ * values if isinstance(self.loss, str) else values
 
     @property
@@ -363,8 +351,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
         module.load_state_dict({key: torch.as_tensor(value) for key, value in weights.items()})
         return module.eval()
 
-    def _evaluate(self, X: MatrixLike, name: str) -> Array:
-        matrix = self._check_features(X, reset=False)
+    def _evaluate(self, matrix: Array, name: str) -> Array:
         return evaluate_module(self._rebuild(name), self._tensor(self.scaling_(matrix)), name=name)
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, MatrixLike, RandomState
+from unjoined._typing import Array, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative
 from unjoined.errors import RatioGuardWarning
 from unjoined.estimators._base import UpliftEstimator
@@ -143,26 +142,8 @@ class PlugInUplift(UpliftEstimator):
         self.scaling_ = scaling
         self.outcome_scale_ = rows.coding.scale * spread
 
-    def predict(self, X: MatrixLike) -> Array:
-        """Return the estimated uplift at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n,)
-            Uplift in the units of the outcome; for a 0/1 outcome, probability points. Finite.
-
-        Warns
-        -----
-        RatioGuardWarning
-            The guard touched some rows; the message says how many.
-        """
-        check_is_fitted(self)
-        Z = self.scaling_(self._check_features(X, reset=False))
+    def _predict_rows(self, matrix: Array) -> Array:
+        Z = self.scaling_(matrix)
         m_1, m_2 = (mean(Z) for mean in self.outcome_means_)
         t_1, t_2 = (mean(Z) for mean in self.treatment_means_)
         uplift, n_touched = _guarded_ratio(m_1 - m_2, (t_1 - t_2) / 2.0, self.min_gap)
@@ -175,7 +156,7 @@ class PlugInUplift(UpliftEstimator):
                     else "is not finite and the uplift was set to 0."
                 ),
                 RatioGuardWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self.outcome_scale_ * uplift
 

@@ -10,7 +10,6 @@ from scipy.linalg import block_diag
 from sklearn.base import is_classifier
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_count, check_option, check_positive
@@ -182,20 +181,8 @@ class TwoStageUplift(UpliftEstimator):
         self.basis_, self.scaling_, self.outcome_scaling_ = basis, scaling, outcome_scaling
         self._fit_stages(Z, rows, rng)
 
-    def predict(self, X: MatrixLike) -> Array:
-        """Return the estimated uplift at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n,)
-            Uplift in the units of the outcome; for a 0/1 outcome, probability points.
-        """
-        treated, untreated = self._inner_means(X)
+    def _predict_rows(self, matrix: Array) -> Array:
+        treated, untreated = self._inner_means(matrix)
         return float(self.outcome_scaling_.scale[0]) * (treated - untreated)
 
     def predict_outcomes(self, X: MatrixLike) -> tuple[Array, Array]:
@@ -212,13 +199,12 @@ class TwoStageUplift(UpliftEstimator):
             In the units of the outcome; their difference is ``predict(X)``. For a 0/1 outcome,
             probabilities, though nothing keeps them between 0 and 1.
         """
-        treated, untreated = self._inner_means(X)
+        treated, untreated = self._inner_means(self._check_features(X, reset=False))
         scale, offset = float(self.outcome_scaling_.scale[0]), float(self.outcome_scaling_.mean[0])
         return offset + scale * treated, offset + scale * untreated
 
-    def _inner_means(self, X: MatrixLike) -> tuple[Array, Array]:
-        check_is_fitted(self)
-        phi = self.basis_(self.scaling_(self._check_features(X, reset=False)))
+    def _inner_means(self, matrix: Array) -> tuple[Array, Array]:
+        phi = self.basis_(self.scaling_(matrix))
         modified = self._modified(phi)
         treated, untreated = np.hstack([phi, modified]), np.hstack([phi, 0.0 * modified])
         return self.second_stage_(treated), self.second_stage_(untreated)
