@@ -3,21 +3,27 @@
 import numpy as np
 import pytest
 from sklearn.base import RegressorMixin
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unjoined import (
+    DensityUplift,
     FourLogistic,
     FourNNC,
     FourNNR,
     FourRidge,
     MinMaxGau,
     MinMaxUplift,
+    NeuralMinMaxUplift,
     PlugInUplift,
+    TwoStageUplift,
 )
 
 
 class _Rowwise(RegressorMixin):
     """Lend ``fit(X, y)`` the two columns scikit-learn's checks do not know of."""
+
+    binary = False  # whether outcomes must have two values
 
     def fit(self, X, y):
         row = np.arange(X.shape[0] if hasattr(X, "shape") else len(np.asarray(X)))
@@ -50,11 +56,27 @@ def _recoded(y, kind, *, binary):
 
 
 class RowwiseMinMax(_Rowwise, MinMaxUplift):
-    binary = False
+    pass
+
+
+class RowwiseNeural(_Rowwise, NeuralMinMaxUplift):
+    pass
+
+
+class RowwiseTwoStage(_Rowwise, TwoStageUplift):
+    pass
+
+
+class RowwiseDensity(_Rowwise, DensityUplift):
+    pass
+
+
+class RowwiseProbability(_Rowwise, DensityUplift):
+    binary = True
 
 
 class RowwisePlugIn(_Rowwise, PlugInUplift):
-    binary = False
+    pass
 
 
 class RowwiseClassifiers(_Rowwise, PlugInUplift):
@@ -86,6 +108,15 @@ SMALL = {"n_centers": 5}  # the checks fit tables of a dozen rows
         _as(RowwiseClassifiers, FourNNC()),
         _as(RowwisePlugIn, FourRidge()),
         _as(RowwisePlugIn, FourNNR()),
+        RowwiseDensity(n_folds=2),
+        RowwiseDensity(density="kernel", n_folds=2),
+        RowwiseProbability(),
+        RowwiseTwoStage(),
+        RowwiseTwoStage(effect="constant"),
+        RowwiseTwoStage(
+            basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1)
+        ),
+        RowwiseNeural(max_epochs=2, n_hidden=8),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
