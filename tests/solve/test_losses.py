@@ -292,3 +292,18 @@ def test_a_cone_programme_that_fails_is_reported(problem):
     broken = replace(system, b=np.full_like(system.b, 1e300))
     with pytest.raises(InputError, match="log-cosh loss could not be solved"):
         solve_log_cosh(broken, phi, share, LogCoshLoss(), **RIDGES)
+
+
+def test_only_thresholds_know_units():
+    """A threshold of 3 euros is 1.5 units of two euros; the other losses have no scale."""
+    assert HuberLoss(3.0).in_units(2.0) == HuberLoss(1.5)
+    for loss in (SquaredLoss(), AbsoluteLoss(), PinballLoss(0.3), hyperbolic()):
+        assert loss.in_units(2.0) is loss
+
+
+def test_newton_stops_at_its_limit_and_the_gap_says_so(problem, monkeypatch):
+    monkeypatch.setattr("unjoined.solve._general_loss.MAX_STEPS", 1)
+    system, _, phi, share = problem
+    strong = replace(system, b=3.0 * system.b)
+    with pytest.raises(InputError, match=r"duality gap .* after 1 steps"):
+        solve_smooth_loss(strong, phi, share, hyperbolic(), **RIDGES)
