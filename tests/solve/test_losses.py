@@ -1,5 +1,6 @@
 """General losses: conjugates by brute force, saddle points by certificate and by other solvers."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -302,7 +303,7 @@ def test_only_thresholds_know_units():
 
 
 def test_newton_stops_at_its_limit_and_the_gap_says_so(problem, monkeypatch):
-    monkeypatch.setattr("unjoined.solve._general_loss.MAX_STEPS", 1)
+    monkeypatch.setattr(sys.modules[solve_smooth_loss.__module__], "MAX_STEPS", 1)
     system, _, phi, share = problem
     strong = replace(system, b=3.0 * system.b)
     with pytest.raises(InputError, match=r"duality gap .* after 1 steps"):
