@@ -21,7 +21,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(BIN)/python $(SOURCES)
-	$(PIP) --constraint constraints.txt --editable '.[all]'
+	$(PIP) --constraint constraints.txt --editable '.[cli,plot]'
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python $(SOURCES)
