@@ -140,7 +140,7 @@ def test_the_fit_is_the_saddle_point_over_balls_of_its_own_norms(data, basis):
     model = MinMaxUplift(basis=basis, random_state=0).fit(**data)
     found = error_bound(
         model,
-        **data,
+        data,
         min_gap=0.8,
         critic_radius=float(np.linalg.norm(model.critic_coef_)),
     )
@@ -151,7 +151,7 @@ def test_the_fit_is_the_saddle_point_over_balls_of_its_own_norms(data, basis):
 
 def test_no_critic_in_the_ball_beats_the_empirical_maximum(data, model):
     radius = float(np.linalg.norm(model.critic_coef_)) / 2.0  # binds: the fit uses all of its own
-    found = error_bound(model, **data, min_gap=0.8, critic_radius=radius)
+    found = error_bound(model, data, min_gap=0.8, critic_radius=radius)
     rng = np.random.default_rng(0)
     f = model.predict(data.X)
     phi = model.basis_(np.asarray(data.X))
@@ -271,8 +271,8 @@ def test_terms_halve_when_rows_are_four_times_as_many(field):
 def test_repeating_every_row_four_times_halves_the_sampling_terms(data, model):
     """With fixed radii; the empirical term, an average, stays."""
     fixed = {"min_gap": 0.8, "uplift_radius": 1.0, "critic_radius": 1.6}
-    one = error_bound(model, **data, **fixed)
-    four = error_bound(model, **data.take(np.tile(np.arange(data.n_rows), 4)), **fixed)
+    one = error_bound(model, data, **fixed)
+    four = error_bound(model, data.take(np.tile(np.arange(data.n_rows), 4)), **fixed)
     assert four.empirical == pytest.approx(one.empirical, rel=1e-10)
     assert four.complexity == pytest.approx(one.complexity / 2.0, rel=1e-12)
     assert four.deviation == pytest.approx(one.deviation / 2.0, rel=1e-12)
@@ -284,7 +284,7 @@ def test_repeating_every_row_four_times_halves_the_sampling_terms(data, model):
 def test_the_bound_is_the_sum_of_its_parts(data, model):
     found = error_bound(
         model,
-        **data,
+        data,
         min_gap=0.8,
         delta=0.1,
         uplift_radius=1.0,
@@ -312,8 +312,8 @@ def test_the_bound_is_the_sum_of_its_parts(data, model):
 
 
 def test_rate_bound_is_theorem_3_with_both_directions(data, model):
-    found = error_bound(model, **data, min_gap=0.8, delta=0.1, critic_error=0.02)
-    again = error_bound(model, **data, min_gap=0.8, delta=0.05)  # half of it for each direction
+    found = error_bound(model, data, min_gap=0.8, delta=0.1, critic_error=0.02)
+    again = error_bound(model, data, min_gap=0.8, delta=0.05)  # half of it for each direction
     e = again.complexity + again.deviation
     gap = found.optimization_gap
     assert found.rate_bound() == pytest.approx((2 * e + gap + 0.02) / 0.64)
@@ -323,9 +323,9 @@ def test_rate_bound_is_theorem_3_with_both_directions(data, model):
 
 
 def test_smaller_delta_and_smaller_gap_give_larger_bounds(data, model):
-    bounds = [error_bound(model, **data, min_gap=0.8, delta=d).bound for d in (0.5, 0.05, 0.001)]
+    bounds = [error_bound(model, data, min_gap=0.8, delta=d).bound for d in (0.5, 0.05, 0.001)]
     assert bounds == sorted(bounds)
-    wide, narrow = (error_bound(model, **data, min_gap=w).bound for w in (0.8, 0.4))
+    wide, narrow = (error_bound(model, data, min_gap=w).bound for w in (0.8, 0.4))
     assert narrow == pytest.approx(4.0 * wide)
 
 
@@ -337,7 +337,7 @@ def test_bound_has_squared_outcome_units(noise):
     other = SeparateLabels(**{**dict(data), "y": y})
     bounds = [
         error_bound(
-            MinMaxUplift(basis=LinearBasis(1), standardize=False).fit(**rows), **rows, min_gap=0.8
+            MinMaxUplift(basis=LinearBasis(1), standardize=False).fit(**rows), rows, min_gap=0.8
         )
         for rows in (data, other)
     ]
@@ -355,23 +355,25 @@ def test_unequal_tables_count_by_their_effective_size(model):
         ("treatment", "B"): 100,
     }
     data = make_problem().draw(sizes, random_state=2)
-    found = error_bound(model, **data, min_gap=0.8)
+    found = error_bound(model, data, min_gap=0.8)
     assert found.n_outcome == pytest.approx(4 * 50 * 450 / 500)
     assert found.n_treatment == pytest.approx(4 * 300 * 100 / 400)
 
 
 def test_weights_count_by_their_ratios_alone(data, model):
     weight = np.random.default_rng(0).uniform(0.5, 2.0, data.n_rows)
-    one, three = (error_bound(model, **data, sample_weight=c * weight, min_gap=0.8) for c in (1, 3))
+    one, three = (
+        error_bound(model, {**data, "sample_weight": c * weight}, min_gap=0.8) for c in (1, 3)
+    )
     assert one.bound == pytest.approx(three.bound)
     assert one.n_outcome < 400
     zero = np.where(np.arange(data.n_rows) % 2, 1.0, 0.0)
-    half = error_bound(model, **data.take(zero > 0), min_gap=0.8)
-    assert error_bound(model, **data, sample_weight=zero, min_gap=0.8) == half
+    half = error_bound(model, data.take(zero > 0), min_gap=0.8)
+    assert error_bound(model, {**data, "sample_weight": zero}, min_gap=0.8) == half
 
 
 def test_default_radii_are_the_norm_of_the_fit_and_twice_that(data, model):
-    found = error_bound(model, **data, min_gap=0.8)
+    found = error_bound(model, data, min_gap=0.8)
     norm = np.linalg.norm(model.coef_)
     assert found.uplift_radius == pytest.approx(norm)
     assert found.critic_radius == pytest.approx(2.0 * norm)
@@ -384,7 +386,7 @@ def test_a_large_fitted_critic_widens_its_ball(data, model):
         basis_=model.basis_,
         scaling_=model.scaling_,
     )
-    assert error_bound(strong, **data, min_gap=0.8).critic_radius == pytest.approx(5.0)
+    assert error_bound(strong, data, min_gap=0.8).critic_radius == pytest.approx(5.0)
 
 
 def test_basis_norms_are_never_exceeded():
@@ -404,7 +406,7 @@ def test_basis_norm_is_known_for_bounded_functions_and_looked_up_for_others(
     data, basis, norm, exact
 ):
     model = MinMaxUplift(basis=basis, n_centers=30, random_state=0).fit(**data)
-    found = error_bound(model, **data, min_gap=0.8)
+    found = error_bound(model, data, min_gap=0.8)
     if norm is None:
         norm = np.linalg.norm(model.basis_(model.scaling_(np.asarray(data.X))), axis=1).max()
     assert found.basis_norm == pytest.approx(norm)
@@ -417,25 +419,23 @@ def test_gap_is_estimated_from_below_when_not_given(data, model):
     Each logistic fit sees 160 rows at rate 0.9; at the ends of the feature's range the gap's
     standard error is about 2 sqrt(2 * 0.09 / 160) = 0.07.
     """
-    found = error_bound(model, **data)
+    found = error_bound(model, data)
     assert not found.min_gap_is_given
     assert 0.8 - 4 * 0.07 < found.min_gap < 0.8 + 0.07
 
 
 def test_a_given_outcome_bound_is_used(model):
     data = make_problem(noise=0.3).draw(100, random_state=1)
-    found = error_bound(model, **data, min_gap=0.8, outcome_bound=2.0)
+    found = error_bound(model, data, min_gap=0.8, outcome_bound=2.0)
     assert found.outcome_bound == 2.0
-    seen = error_bound(model, **data, min_gap=0.8)
+    seen = error_bound(model, data, min_gap=0.8)
     assert seen.outcome_bound == np.abs(data.y[data.kind == "outcome"]).max()
 
 
 def test_target_rows_change_nothing(model):
     with_target = make_problem().draw(100, n_target=50, random_state=4)
     without = with_target.take(with_target.kind != "target")
-    assert error_bound(model, **with_target, min_gap=0.8) == error_bound(
-        model, **without, min_gap=0.8
-    )
+    assert error_bound(model, with_target, min_gap=0.8) == error_bound(model, without, min_gap=0.8)
 
 
 # Messages -------------------------------------------------------------------------------
@@ -444,33 +444,33 @@ def test_target_rows_change_nothing(model):
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 1.5, np.nan, "5%"])
 def test_delta_must_lie_inside_zero_and_one(data, model, delta):
     with pytest.raises(InputError, match=r"delta must lie strictly between 0 and 1, got .* 0.05"):
-        error_bound(model, **data, delta=delta)
+        error_bound(model, data, delta=delta)
 
 
 @pytest.mark.parametrize("min_gap", [0.0, -0.2, np.nan, np.inf])
 def test_the_gap_must_be_positive(data, model, min_gap):
     with pytest.raises(InputError, match="min_gap must be a finite number above 0"):
-        error_bound(model, **data, min_gap=min_gap)
+        error_bound(model, data, min_gap=min_gap)
 
 
 def test_the_gap_is_at_most_one(data, model):
     with pytest.raises(InputError, match=r"min_gap must be at most 1, got 1.2"):
-        error_bound(model, **data, min_gap=1.2)
+        error_bound(model, data, min_gap=1.2)
 
 
 def test_policies_that_cross_have_no_bound():
     data = campaign_problem().draw(300, random_state=0)
     model = MinMaxUplift(random_state=0).fit(**data)
     with pytest.raises(InputError, match="the policies cross: the estimated policy gap runs from"):
-        error_bound(model, **data)
+        error_bound(model, data)
 
 
 def test_other_models_are_refused_by_name(data):
     plug_in = PlugInUplift().fit(**data)
     with pytest.raises(InputError, match=r"linear in its .* PlugInUplift has no coef_, critic"):
-        error_bound(plug_in, **data)
+        error_bound(plug_in, data)
     with pytest.raises(InputError, match=r"MinMaxUplift has no coef_, .* Fit it first"):
-        error_bound(MinMaxUplift(), **data)
+        error_bound(MinMaxUplift(), data)
 
 
 def test_coefficients_must_be_finite_and_not_all_zero(data, model):
@@ -481,58 +481,70 @@ def test_coefficients_must_be_finite_and_not_all_zero(data, model):
         scaling_=model.scaling_,
     )
     with pytest.raises(InputError, match="coefficients hold NaN or infinite values"):
-        error_bound(broken, **data)
+        error_bound(broken, data)
     broken.coef_ = np.zeros(2)
     with pytest.raises(InputError, match="all coefficients of the model are 0"):
-        error_bound(broken, **data, min_gap=0.8)
-    assert error_bound(broken, **data, min_gap=0.8, uplift_radius=1.0).uplift_radius == 1.0
+        error_bound(broken, data, min_gap=0.8)
+    assert error_bound(broken, data, min_gap=0.8, uplift_radius=1.0).uplift_radius == 1.0
 
 
 def test_rows_must_be_finite_and_have_the_columns_of_the_fit(data, model):
     X = np.asarray(data.X).copy()
     with pytest.raises(InputError, match="X has 2 features, but the model was fitted on 1"):
-        error_bound(model, **{**dict(data), "X": np.hstack([X, X])})
+        error_bound(model, {**dict(data), "X": np.hstack([X, X])})
     X[3] = np.inf
     with pytest.raises(InputError, match="features of X contain inf in 1 of 800 rows"):
-        error_bound(model, **{**dict(data), "X": X})
+        error_bound(model, {**dict(data), "X": X})
     y = np.asarray(data.y).copy()
     y[0] = np.nan
     with pytest.raises(LabelError, match="NaN or infinite outcome labels"):
-        error_bound(model, **{**dict(data), "y": y})
+        error_bound(model, {**dict(data), "y": y})
 
 
 def test_data_frames_must_have_the_columns_of_the_fit_in_order(data):
     X = np.asarray(data.X)
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 0] ** 2})
     model = MinMaxUplift(basis="linear").fit(**{**dict(data), "X": frame})
-    assert error_bound(model, **{**dict(data), "X": frame}, min_gap=0.8).bound > 0.0
+    assert error_bound(model, {**dict(data), "X": frame}, min_gap=0.8).bound > 0.0
     with pytest.raises(
         InputError, match="X has the columns b, a, but the model was fitted on a, b"
     ):
-        error_bound(model, **{**dict(data), "X": frame[["b", "a"]]}, min_gap=0.8)
+        error_bound(model, {**dict(data), "X": frame[["b", "a"]]}, min_gap=0.8)
 
 
 def test_the_class_must_hold_the_model(data, model):
     with pytest.raises(InputError, match=r"uplift_radius=0.01 is below the norm of the fitted"):
-        error_bound(model, **data, min_gap=0.8, uplift_radius=0.01)
+        error_bound(model, data, min_gap=0.8, uplift_radius=0.01)
 
 
 @pytest.mark.parametrize("name", ["uplift_radius", "critic_radius", "basis_norm", "outcome_bound"])
 def test_given_suprema_must_be_positive(data, model, name):
     with pytest.raises(InputError, match=f"{name} must be a finite number above 0, got 0.0"):
-        error_bound(model, **data, min_gap=0.8, **{name: 0.0})
+        error_bound(model, data, min_gap=0.8, **{name: 0.0})
 
 
 def test_outcomes_must_lie_within_their_bound(data, model):
     with pytest.raises(InputError, match=r"outcome_bound=0.4 is below the largest .* 0.5 \(of an"):
-        error_bound(model, **data, min_gap=0.8, outcome_bound=0.4)
+        error_bound(model, data, min_gap=0.8, outcome_bound=0.4)
 
 
 def test_approximation_errors_must_not_be_negative(data, model):
     with pytest.raises(InputError, match="critic_error must be a finite number, 0 or above"):
-        error_bound(model, **data, min_gap=0.8, critic_error=-1.0)
-    found = error_bound(model, **data, min_gap=0.8)
+        error_bound(model, data, min_gap=0.8, critic_error=-1.0)
+    found = error_bound(model, data, min_gap=0.8)
     with pytest.raises(InputError, match="uplift_error must be a finite number, 0 or above"):
         found.rate_bound(uplift_error=np.nan)
     with pytest.raises(InputError, match="critic_error must be a finite number, 0 or above"):
         found.rate_bound(critic_error=-1.0)
+
+
+@pytest.mark.parametrize("rows", [[1.0, 2.0], {"X": [[0.0]]}])
+def test_data_must_be_the_arguments_of_fit(model, rows):
+    with pytest.raises(InputError, match="data must be a SeparateLabels, or another mapping"):
+        error_bound(model, rows)
+
+
+def test_a_critic_with_a_basis_of_its_own_is_not_covered(data):
+    model = MinMaxUplift(basis="linear", critic_basis="fourier", random_state=0).fit(**data)
+    with pytest.raises(InputError, match="has a critic_basis of its own"):
+        error_bound(model, data)

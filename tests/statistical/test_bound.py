@@ -73,7 +73,7 @@ def test_bound_holds_in_every_draw(sizes, same_rows):
         data = PROBLEM.draw(SIZES[sizes], random_state=seed)
         model = fit(data)
         rows = data if same_rows else PROBLEM.draw(SIZES[sizes], random_state=1000 + seed)
-        found = error_bound(model, **rows, delta=0.5, **FIXED)
+        found = error_bound(model, rows, delta=0.5, **FIXED)
         assert squared_error(model) <= found.bound
         assert squared_error(model) <= found.rate_bound()
 
@@ -91,7 +91,7 @@ def test_looseness_grows_like_the_root_of_the_number_of_rows():
             data = PROBLEM.draw(n, random_state=seed)
             model = fit(data, ridge=1e-4)
             errors.append(squared_error(model))
-            bounds.append(error_bound(model, **data, **FIXED).bound)
+            bounds.append(error_bound(model, data, **FIXED).bound)
         looseness.append(np.mean(bounds) / np.mean(errors))
     assert looseness[0] > 100.0  # it is loose, and the guide says so
     assert math.exp(-4 * 0.32) < looseness[1] / looseness[0] / 4.0 < math.exp(4 * 0.32)
@@ -125,7 +125,7 @@ def test_the_sampling_terms_hold_and_are_not_far_off(n):
     pair of functions is not the worst in every term.
     """
     data = PROBLEM.draw(n, random_state=0)
-    bound = error_bound(fit(data), **data, **FIXED)
+    bound = error_bound(fit(data), data, **FIXED)
     excess = np.array([largest_excess(PROBLEM.draw(n, random_state=s)) for s in range(200)])
     assert bound.complexity / 4.0 < excess.mean() < bound.complexity
     for delta in (0.5, 0.05):

@@ -42,7 +42,7 @@ def one_draw(n: int, seed: int) -> tuple[float, ErrorBound]:
     wrong = model.coef_ - np.array([0.2, 0.3])
     found = error_bound(
         model,
-        **data,
+        data,
         min_gap=0.8,
         uplift_radius=1.0,
         critic_radius=1.6,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array, ArrayLike, MatrixLike
+from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative
 from unjoined.evaluate._bound_inputs import (
     check_delta,
     check_gap,
+    check_mapping,
     check_model_rows,
     effective_size,
     largest_norm,
@@ -149,13 +151,9 @@ class ErrorBound:
 
 def error_bound(
     model: Any,
-    X: MatrixLike,
-    y: ArrayLike,
-    *,
-    kind: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None = None,
+    data: Mapping[str, Any],
     delta: float = 0.05,
+    *,
     min_gap: float | None = None,
     outcome_bound: float | None = None,
     uplift_radius: float | None = None,
@@ -182,10 +180,10 @@ def error_bound(
     model : object
         Fitted, linear in its parameters: with ``coef_`` (p,) and ``critic_coef_`` (p,) in
         outcome units, ``basis_`` and ``scaling_``, as `MinMaxUplift` has them.
-    X, y, kind, population, sample_weight
-        Rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`. Best rows the model has not
-        seen: basis and radii are then fixed in advance, as the theorem wants them. Weights
-        are taken as fixed numbers.
+    data : mapping
+        The arguments of ``fit``, as a `SeparateLabels` is. Best rows the model has not seen:
+        basis and radii are then fixed in advance, as the theorem wants them. Weights are taken
+        as fixed numbers.
     delta : float, default=0.05
         Chance that the bound fails, strictly between 0 and 1.
     min_gap : float, optional
@@ -227,14 +225,14 @@ def error_bound(
     >>> problem = paper_problem()
     >>> model = MinMaxUplift(basis="fourier", random_state=0)
     >>> model = model.fit(**problem.draw(1000, random_state=0))
-    >>> found = error_bound(model, **problem.draw(1000, random_state=1), min_gap=0.2)
+    >>> found = error_bound(model, problem.draw(1000, random_state=1), min_gap=0.2)
     >>> round(found.n_outcome), found.is_informative
     (2000, False)
     """
     delta = check_delta(delta)
     epsilon = check_not_negative("critic_error", critic_error)
-    matrix = check_model_rows(model, X)
-    rows = label_rows(matrix, y, kind=kind, population=population, sample_weight=sample_weight)
+    check_mapping(data)
+    rows = label_rows(**{**data, "X": check_model_rows(model, data["X"])})
     gap = smallest_gap(rows) if min_gap is None else check_gap(min_gap)
     z = largest_outcome(rows, outcome_bound)
     radius_f, radius_g = radii(model, uplift_radius, critic_radius)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -24,6 +25,7 @@ from unjoined.moments import LabelledRows
 __all__ = [
     "check_delta",
     "check_gap",
+    "check_mapping",
     "check_model_rows",
     "effective_size",
     "largest_norm",
@@ -31,6 +33,15 @@ __all__ = [
     "radii",
     "smallest_gap",
 ]
+
+
+def check_mapping(data: Any) -> None:
+    """Refuse anything but a mapping with the arguments of ``fit``."""
+    if not isinstance(data, Mapping) or not {"X", "y", "kind", "population"} <= set(data):
+        raise InputError(
+            "data must be a SeparateLabels, or another mapping with X, y, kind and population; got "
+            f"{type(data).__name__}."
+        )
 
 
 def check_model_rows(model: Any, X: MatrixLike) -> Array:
