@@ -21,7 +21,9 @@ from unjoined import (
     SeparateLabels,
     SimulatedProblem,
     campaign_problem,
+    load_model,
     minmax_objective,
+    save_model,
 )
 from unjoined.errors import LabelError
 from unjoined.evaluate._bound import error_bound, sampling_terms
@@ -548,3 +550,9 @@ def test_a_critic_with_a_basis_of_its_own_is_not_covered(data):
     model = MinMaxUplift(basis="linear", critic_basis="fourier", random_state=0).fit(**data)
     with pytest.raises(InputError, match="has a critic_basis of its own"):
         error_bound(model, data)
+
+
+def test_a_model_from_disk_has_the_same_bound(data, model, tmp_path):
+    """Uplift and critic share one basis object, and must still do so after loading."""
+    loaded = load_model(save_model(model, tmp_path / "model.skops"))
+    assert error_bound(loaded, data, min_gap=0.8) == error_bound(model, data, min_gap=0.8)

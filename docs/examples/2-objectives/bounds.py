@@ -45,7 +45,7 @@ def main(folder: Path) -> Path:
     ax.plot(x, free.predict(x), lw=1.6, label="without bounds")
     ax.plot(x, bounded.predict(x), lw=1.8, label='bounds="auto"')
     ax.plot(np.asarray(data.X)[:, 0], np.full(data.n_rows, -2.45), "|", color="0.4", ms=6)
-    ax.set(xlabel="feature (ticks: people in the four tables)", ylim=(-2.6, 2.6))
+    ax.set(xlabel="feature (ticks: people in the four tables)", ylim=(-2.6, 3.0))
     ax.set_ylabel("uplift (probability points)")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small")
