@@ -95,7 +95,10 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
         raise TableError(f"there is no folder {str(target.parent)!r} to write to. Create it first.")
     if target.is_dir():
         raise TableError(f"{str(target)!r} is a folder; name a file to write to.")
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise TableError(f"{str(target)!r} could not be written: {error}.") from error
     os.close(handle)
     temporary = Path(name)
     try:
