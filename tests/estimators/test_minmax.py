@@ -46,8 +46,16 @@ FIXED = GaussianBasis(np.random.default_rng(0).normal(scale=3.0, size=(12, 2)), 
 
 
 def fixed_model(**parameters):
-    """A model whose basis does not depend on the rows."""
-    return MinMaxUplift(**{"basis": FIXED, "standardize": False} | parameters)
+    """A model nothing of which is chosen by the rows, nor by folds of them."""
+    settings = {
+        "basis": FIXED,
+        "standardize": False,
+        "center": False,
+        "ridge_f": 1e-2,
+        "ridge_g": 1e-2,
+        "width": "median",
+    }
+    return MinMaxUplift(**settings | parameters)
 
 
 def test_noiseless_tables_give_the_uplift_exactly():
@@ -63,7 +71,7 @@ def test_noiseless_tables_give_the_uplift_exactly():
             y += [*treated.astype(float), base[j] + chance[j] * uplift[j]]
             kind += ["treatment"] * 50 + ["outcome"]
             population += [name] * 51
-    model = MinMaxUplift(basis="linear", ridge_f=1e-13, ridge_g=1e-13, standardize=False)
+    model = fixed_model(basis="linear", ridge_f=1e-13, ridge_g=1e-13)
     model.fit(np.array(X)[:, None], y, kind=kind, population=population)
     assert_allclose(model.coef_, [1.0, 2.0], atol=1e-8)
 
@@ -201,13 +209,16 @@ def test_failed_refit_leaves_no_coefficients_of_other_data(data):
     ("parameters", "message"),
     [
         ({"ridge_g": -1.0}, "ridge_g must be a finite number above 0, got -1.0"),
-        ({"ridge_f": "small"}, "ridge_f must be a finite number above 0, got 'small'"),
+        ({"ridge_f": "small"}, "ridge_f must be one of 'auto', got 'small'"),
+        ({"critic_width": "auto"}, "critic_width must be one of 'median', got 'auto'"),
+        ({"critic_width": 0.0}, "critic_width must be a finite number above 0, got 0.0"),
+        ({"center": "yes"}, "center must be True, False or a scikit-learn regressor, got 'yes'"),
         ({"width": 0.0}, "width must be a finite number above 0, got 0.0"),
-        ({"width": "mean"}, "width must be one of 'median', got 'mean'"),
+        ({"width": "mean"}, "width must be one of 'auto', 'median', got 'mean'"),
         ({"n_centers": 0}, "n_centers must be a whole number, 1 or above, got 0"),
         ({"n_centers": "many"}, "n_centers must be one of 'auto', got 'many'"),
         ({"n_centers": 5000}, r"n_centers=5000 centres .* there are only 1200"),
-        ({"basis": "spline"}, "basis must be one of 'gaussian', 'fourier', 'linear'"),
+        ({"basis": "spline"}, "basis must be one of 'smooth', 'gaussian', 'fourier', 'linear'"),
         ({"basis": 3}, "basis must be a name, or a callable with size and n_features, got 3"),
         ({"basis": LinearBasis(7)}, "the given basis takes 7 features, but X has 2"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
@@ -246,7 +257,9 @@ def test_grid_search_chooses_a_ridge_without_joint_labels():
     data = paper_problem(b=5.0).draw(1000, random_state=0)
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
-            MinMaxUplift(random_state=0), {"ridge_f": [1e-2, 1e4]}, cv=CellKFold(3)
+            MinMaxUplift(ridge_g=1e-2, width="median", random_state=0),
+            {"ridge_f": [1e-2, 1e4]},
+            cv=CellKFold(3),
         )
         search.fit(**data)
     assert search.best_params_ == {"ridge_f": 1e-2}

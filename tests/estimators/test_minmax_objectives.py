@@ -33,7 +33,15 @@ def binary():
     return SeparateLabels(**{**dict(data), "y": y})
 
 
-ROUGH = {"ridge_f": 1e-4, "ridge_g": 1e-3, "n_centers": 40, "random_state": 0}
+ROUGH = {
+    "basis": "gaussian",
+    "width": "median",
+    "ridge_f": 1e-4,
+    "ridge_g": 1e-3,
+    "n_centers": 40,
+    "center": False,
+    "random_state": 0,
+}
 
 
 def real_problem(outliers=0.0):
@@ -122,8 +130,9 @@ def test_uplift_is_in_the_units_of_the_outcome_for_every_loss(loss):
     y = np.where(data.kind == "outcome", 100 * data.y, data.y)
     cents = SeparateLabels(**{**dict(data), "y": y})
     scaled = HuberLoss(30.0) if isinstance(loss, HuberLoss) else loss
-    one = MinMaxUplift(basis="linear", loss=loss).fit(**data).predict(data.X)
-    hundred = MinMaxUplift(basis="linear", loss=scaled).fit(**cents).predict(data.X)
+    model = MinMaxUplift(basis="linear", random_state=0)
+    one = model.set_params(loss=loss).fit(**data).predict(data.X)
+    hundred = model.set_params(loss=scaled).fit(**cents).predict(data.X)
     assert_allclose(hundred, 100 * one, rtol=1e-4, atol=1e-3)
 
 
@@ -152,6 +161,7 @@ def test_robust_losses_resist_gross_outliers_where_the_square_does_not(loss):
         "critic_width": 0.3,
         "ridge_f": 1e-4,
         "ridge_g": 1e-3,
+        "center": False,  # least squares would let the wrong rows into m
         "random_state": 0,
     }
     errors = {}
@@ -184,7 +194,7 @@ def test_a_three_player_loss_runs_through_the_estimator():
         slope_h=lambda g, h: h - g,
     )
     data = real_problem().draw(400, random_state=0)
-    small = {"basis": "linear", "ridge_f": 1e-8, "ridge_g": 1e-8}
+    small = {"basis": "linear", "ridge_f": 1e-8, "ridge_g": 1e-8, "random_state": 0}
     three = MinMaxUplift(**small, loss=half_square).fit(**data)
     closed = MinMaxUplift(**small).fit(**data)
     assert_allclose(three.predict(data.X), closed.predict(data.X), rtol=1e-3, atol=1e-3)
@@ -229,8 +239,31 @@ def test_an_outcome_with_half_its_values_equal_has_a_spread():
     y = np.array(data.y)
     y[np.flatnonzero((data.kind == "outcome") & (y == 1))[::2]] = 7.0
     spend = SeparateLabels(**{**dict(data), "y": y})
-    model = MinMaxUplift(basis="linear", loss="huber").fit(**spend)
-    assert model.loss_.spread == pytest.approx(y[data.kind == "outcome"].std())
+    model = MinMaxUplift(basis="linear", loss="huber", center=False, random_state=0).fit(**spend)
+    outcome = y[data.kind == "outcome"]
+    assert model.loss_.spread == pytest.approx(outcome.std())
+    # What the features explain of it is little, and centring takes no more away.
+    centred = model.set_params(center=True).fit(**spend)
+    assert 0.9 * outcome.std() < centred.loss_.spread < outcome.std()
+
+
+def test_the_spread_is_that_of_the_outcomes_the_loss_sees():
+    """y = x_1 + t (1 + x_0) + noise: centring takes x_1 off, and a shift of y by 50 x_1 too."""
+    data = real_problem().draw(500, random_state=0)
+    steep = np.where(data.kind == "outcome", data.y + 50.0 * data.X[:, 1], data.y)
+    steeper = SeparateLabels(**{**dict(data), "y": steep})
+    model = MinMaxUplift(basis="linear", loss="huber", random_state=0)
+    spread = model.fit(**data).loss_.spread
+    assert model.fit(**steeper).loss_.spread == pytest.approx(spread, rel=1e-6)
+    assert model.set_params(center=False).fit(**steeper).loss_.spread > 10.0 * spread
+
+
+def test_bounds_from_the_outcomes_range_do_not_shrink_with_centring():
+    """The range of what is left after centring is no bound on the uplift."""
+    data = real_problem().draw(200, random_state=0)
+    y = data.y[data.kind == "outcome"]
+    model = MinMaxUplift(basis="linear", bounds="auto", random_state=0).fit(**data)
+    assert model.bounds_.upper == pytest.approx(y.max() - y.min())
 
 
 def test_a_separate_critic_has_its_own_basis(binary):
@@ -246,7 +279,7 @@ def test_a_separate_critic_has_its_own_basis(binary):
 
 def test_a_critic_with_the_same_functions_changes_nothing(binary):
     """Stacking two copies of one basis must give the problem of one basis."""
-    one = MinMaxUplift(basis="linear").fit(**binary)
-    two = MinMaxUplift(basis="linear", critic_basis="linear").fit(**binary)
+    one = MinMaxUplift(basis="linear", random_state=0).fit(**binary)
+    two = MinMaxUplift(basis="linear", critic_basis="linear", random_state=0).fit(**binary)
     assert_allclose(two.coef_, one.coef_, rtol=1e-8, atol=1e-12)
     assert_allclose(two.critic_coef_, one.critic_coef_, rtol=1e-6, atol=1e-10)

@@ -45,7 +45,9 @@ def test_weights_remove_a_bias_that_is_visible_without_them(shift):
     plain, weighted = [], []
     for seed in range(10):
         data = problem.draw(1500, n_target=1500, random_state=seed)
-        model = MinMaxUplift(basis="linear", random_state=0)
+        model = MinMaxUplift(
+            basis="linear", ridge_f=1e-2, ridge_g=1e-2, center=False, random_state=0
+        )
         plain.append(model.fit(**data).predict([[0.0]])[0])
         weighted.append(model.set_params(shift=shift).fit(**data).predict([[0.0]])[0])
     error = np.std(weighted, ddof=1) / np.sqrt(10)
@@ -65,10 +67,11 @@ def test_given_ratios_are_weights():
 def test_equal_populations_are_hardly_weighted():
     """Ratios are 1 but for noise, so that hardly a row is lost."""
     data = paper_problem(b=5.0).draw(1000, random_state=0)
-    model = MinMaxUplift(shift="classifier", random_state=0).fit(**data)
+    settings = {"width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2, "random_state": 0}
+    model = MinMaxUplift(shift="classifier", **settings).fit(**data)
     for cell in model.shift_.cells:
         assert cell.effective_size > 0.97 * cell.n_rows
-    plain = MinMaxUplift(random_state=0).fit(**data)
+    plain = MinMaxUplift(**settings).fit(**data)
     close = np.corrcoef(model.predict(data.X), plain.predict(data.X))[0, 1]
     assert close > 0.95
 

@@ -113,9 +113,9 @@ def test_linear_modules_find_the_closed_form(data, linear):
     smallest eigenvalue of C), so that no point is farther from the solution than the norm of
     its slopes over the modulus.
     """
-    exact = MinMaxUplift(basis="linear", standardize=False, ridge_f=RIDGE_F, ridge_g=RIDGE_G).fit(
-        **data
-    )
+    exact = MinMaxUplift(
+        basis="linear", standardize=False, ridge_f=RIDGE_F, ridge_g=RIDGE_G, center=False
+    ).fit(**data)
     alpha, beta = coefficients(linear.uplift_weights_), coefficients(linear.critic_weights_)
     modulus = 2.0 * min(RIDGE_F, RIDGE_G + np.linalg.eigvalsh(system(data)[2])[0])
     bound = np.linalg.norm(np.concatenate(slopes(data, alpha, beta))) / modulus

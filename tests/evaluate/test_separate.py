@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 
 from unjoined import (
     InputError,
@@ -13,6 +14,7 @@ from unjoined import (
     paper_problem,
     weighted_risk,
 )
+from unjoined.evaluate._held_out import HeldOutRows
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,8 @@ def test_objective_equals_the_papers_formula_row_by_row(data):
 
 def test_objective_of_the_fit_is_a_saddle_up_to_the_ridges(data):
     """No critic on the basis does better than the fitted one, with the ridge counted."""
-    model = MinMaxUplift(random_state=0).fit(**data)
+    settings = {"basis": "gaussian", "ridge_f": 0.01, "ridge_g": 0.01, "center": False}
+    model = MinMaxUplift(**settings, random_state=0).fit(**data)
     f, g = model.predict(data.X), model.critic(data.X)
     beta = model.critic_coef_
 
@@ -86,7 +89,10 @@ def test_risk_differences_estimate_the_weighted_squared_error(problem):
     for seed in range(40):
         data = problem.draw(2000, random_state=seed)
         u = problem.uplift(np.asarray(data.X))
-        found.append(weighted_risk(0.0 * u, **data) - weighted_risk(u, **data))
+        held = HeldOutRows.from_data(
+            **data, policy_model=LogisticRegression(), outcome_model=LogisticRegression(), n_folds=2
+        )
+        found.append(held.difference(0.0 * u, u, "weighted_risk").value)
     error = np.std(found, ddof=1) / np.sqrt(len(found))
     assert abs(np.mean(found) - expected) < 4 * error
 
@@ -94,7 +100,8 @@ def test_risk_differences_estimate_the_weighted_squared_error(problem):
 def test_risk_orders_estimates_by_their_error(problem):
     data = problem.draw(4000, random_state=1)
     u = problem.uplift(np.asarray(data.X))
-    risks = [weighted_risk(scale * u, **data) for scale in (1.0, 0.5, 0.0, -0.5, -1.0)]
+    held = HeldOutRows.from_data(**data)
+    risks = [held.score(scale * u, "weighted_risk") for scale in (1.0, 0.5, 0.0, -0.5, -1.0)]
     assert risks == sorted(risks)
 
 

@@ -17,6 +17,7 @@ from unjoined.features import (
     draw_basis,
     median_width,
 )
+from unjoined.features._draw import auto_centers, has_width, rescaled
 
 EPS = np.finfo(float).eps
 QUICK = settings(max_examples=40, deadline=None)
@@ -287,3 +288,62 @@ def test_a_constant_feature_becomes_zero_in_any_number_of_rows(n):
 def test_the_identity_changes_nothing():
     X = rows(0)
     assert_array_equal(Scaling.identity(3)(X), X)
+
+
+# --- smooth, and its widths -----------------------------------------------------------------
+
+
+def test_smooth_is_a_constant_the_features_and_gaussians():
+    X = rows(0)
+    basis = drawn("smooth", X, n_centers=5)
+    values = basis(X)
+    assert (basis.size, basis.n_features) == (1 + 3 + 5, 3)
+    assert_array_equal(values[:, :4], np.column_stack([np.ones(30), X]))
+    gaussian = basis.second
+    assert {tuple(center) for center in gaussian.centers} <= {tuple(x) for x in X}
+    assert_allclose(values[:, 4:], naive_gaussian(X, gaussian.centers, gaussian.width), atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "size"), [(1, 1), (12, 12), (625, 50), (10_000, 100)])
+def test_smooth_has_ten_times_the_fourth_root_of_the_rows(n, size):
+    assert auto_centers(n) == size
+    assert drawn("smooth", rows(0, n=n, d=1), n_centers="auto").size == 2 + size
+
+
+def test_the_number_of_smooth_centres_grows_to_two_hundred():
+    sizes = [auto_centers(n) for n in range(1, 400_000, 777)]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 200
+
+
+def test_auto_width_begins_at_the_median():
+    X = rows(1)
+    for name in ("gaussian", "fourier", "smooth"):
+        assert_array_equal(drawn(name, X, width="auto")(X), drawn(name, X, width="median")(X))
+
+
+@pytest.mark.parametrize("name", ["smooth", "gaussian", "fourier", "linear"])
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
+def test_a_rescaled_basis_is_the_basis_of_rescaled_features(name, factor):
+    """A width times c sees features as a width sees features divided by c."""
+    X = rows(2)
+    one = drawn(name, X, width=1.5)
+    found = rescaled(one, factor)(X)
+    if name == "linear":
+        assert_array_equal(found, one(X))
+        return
+    gaussian = one.second if name == "smooth" else one
+    if name != "fourier":
+        gaussian = GaussianBasis(gaussian.centers / factor, gaussian.width)
+    linear = LinearBasis(3)(X) if name == "smooth" else np.empty((30, 0))
+    assert_allclose(found, np.hstack([linear, gaussian(X / factor)]), atol=1e-12)
+
+
+def test_which_bases_have_a_width():
+    X = rows(3)
+    assert [has_width(drawn(name, X)) for name in ("smooth", "gaussian", "fourier", "linear")] == [
+        True,
+        True,
+        True,
+        False,
+    ]

@@ -142,7 +142,8 @@ def test_density_of_a_real_outcome_is_the_t_learner_of_the_density_estimator(rea
 
 def vanishing(basis, data):
     """Coefficients for ridges that have no say."""
-    model = MinMaxUplift(basis=basis, ridge_f=1e-13, ridge_g=1e-13, standardize=False)
+    ridges = {"ridge_f": 1e-13, "ridge_g": 1e-13}
+    model = MinMaxUplift(basis=basis, **ridges, center=False, standardize=False)
     return model.fit(**data).coef_
 
 

@@ -30,6 +30,7 @@ from unjoined._validation._parameters import (
     check_option,
     check_positive,
     check_share,
+    check_word_or,
 )
 from unjoined._validation._values import (
     check_both_arms,
@@ -74,4 +75,5 @@ __all__ = [
     "check_treatment",
     "check_vector",
     "check_weight",
+    "check_word_or",
 ]

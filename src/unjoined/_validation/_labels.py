@@ -186,21 +186,26 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
 
 
 def check_cells(
-    kind: NDArray[np.str_], population: NDArray[Any], weight: Array
+    kind: NDArray[np.str_], population: NDArray[Any], weight: Array, *, several: bool = False
 ) -> tuple[list[Any], IntArray]:
-    """Return the names of the two populations and each row's population as 0 or 1.
+    """Return the names of the populations and each row's population as 0, 1 and so on.
 
-    Rows of kind "target" belong to neither; their entry is -1. Names are sorted, so that the
-    order of rows changes nothing. A cell whose rows all have weight 0 counts as empty.
+    There must be two of them, or at least two if ``several``. Rows of kind "target" belong to
+    none; their entry is -1. Names are sorted, so that the order of rows changes nothing. A cell
+    whose rows all have weight 0 counts as empty.
     """
     labelled = (kind != TARGET) & (weight > 0.0)
     names: list[Any] = np.unique(population[labelled]).tolist()
     n = len(kind)
-    if len(names) != 2:
+    if len(names) < 2 or (len(names) > 2 and not several):
         raise LabelError(
             f"two populations with different treatment policies are needed, found {len(names)}"
             f"{': ' + shown(names) if names else ''} in n_samples={n} rows. "
-            + ("Choose two of them." if names[2:] else "Uplift cannot be identified from one.")
+            + (
+                "Choose two of them, or use MixtureUplift, which takes any number."
+                if names[2:]
+                else "Uplift cannot be identified from one."
+            )
         )
     index = np.full(n, -1, dtype=np.int64)
     for k, name in enumerate(names):
@@ -209,8 +214,8 @@ def check_cells(
         for which in (OUTCOME, TREATMENT):
             if not (labelled & (kind == which) & (index == k)).any():
                 raise LabelError(
-                    f"population {name!r} has no {which} rows with positive weight; each of the "
-                    f"two populations needs an {OUTCOME} table and a {TREATMENT} table "
+                    f"population {name!r} has no {which} rows with positive weight; each "
+                    f"population needs an {OUTCOME} table and a {TREATMENT} table "
                     f"(n_samples={n} rows in all). To cross-validate, split with CellKFold."
                 )
     return names, index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,6 +17,7 @@ __all__ = [
     "check_option",
     "check_positive",
     "check_share",
+    "check_word_or",
 ]
 
 
@@ -63,3 +64,11 @@ def check_share(name: str, share: float, *, zero_allowed: bool) -> float:
             "It is a share of the rows: write 0.3 for 30 percent."
         )
     return clean
+
+
+def check_word_or(name: str, value: Any, word: str, check: Callable[[str, Any], Any]) -> None:
+    """Check a parameter that is one word, or else something that ``check`` accepts."""
+    if isinstance(value, str):
+        check_option(name, value, [word])
+    else:
+        check(name, value)

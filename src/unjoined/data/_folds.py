@@ -40,7 +40,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
     """
 
     # How scikit-learn lets a splitter ask for metadata.
-    __metadata_request__split = {"kind": True, "population": True}  # noqa: RUF012
+    __metadata_request__split = {"kind": True, "population": True, "sample_weight": False}  # noqa: RUF012
 
     def __init__(self, n_splits: int = 5, *, random_state: RandomState = 0) -> None:
         self.n_splits = n_splits

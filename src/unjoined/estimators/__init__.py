@@ -1,9 +1,12 @@
 """Estimators of the uplift, with scikit-learn's conventions."""
 
 from unjoined.estimators._base import UpliftEstimator
+from unjoined.estimators._candidates import CandidateScore, CandidateTable
 from unjoined.estimators._density import DensityUplift
 from unjoined.estimators._minmax import MinMaxUplift
 from unjoined.estimators._minmax_problem import BoundsReport, LossReport
+from unjoined.estimators._minmax_select import MinMaxSearch
+from unjoined.estimators._mixture import MixtureUplift
 from unjoined.estimators._neural import NeuralMinMaxUplift
 from unjoined.estimators._persist import load_model, save_model
 from unjoined.estimators._plugin import PlugInUplift
@@ -14,10 +17,14 @@ from unjoined.estimators._presets import (
     FourRidge,
     MinMaxGau,
 )
+from unjoined.estimators._search import UpliftSearchCV
 from unjoined.estimators._two_stage import TwoStageCoefficients, TwoStageUplift
+from unjoined.estimators._weighted import RidgePath, WeightedUplift
 
 __all__ = [
     "BoundsReport",
+    "CandidateScore",
+    "CandidateTable",
     "DensityUplift",
     "FourLogistic",
     "FourNNC",
@@ -25,12 +32,17 @@ __all__ = [
     "FourRidge",
     "LossReport",
     "MinMaxGau",
+    "MinMaxSearch",
     "MinMaxUplift",
+    "MixtureUplift",
     "NeuralMinMaxUplift",
     "PlugInUplift",
+    "RidgePath",
     "TwoStageCoefficients",
     "TwoStageUplift",
     "UpliftEstimator",
+    "UpliftSearchCV",
+    "WeightedUplift",
     "load_model",
     "save_model",
 ]

@@ -29,6 +29,8 @@ class UpliftEstimator(BaseEstimator, ABC):
     __metadata_request__fit = {"kind": True, "population": True}  # noqa: RUF012
     __metadata_request__score = {"kind": True, "population": True}  # noqa: RUF012
 
+    _takes_several = False  # whether there may be more than two populations
+
     identification_: IdentificationStrength
     populations_: list[Any]
     n_features_in_: int
@@ -53,7 +55,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         kind : array-like of shape (n,)
             "outcome", "treatment" or "target".
         population : array-like of shape (n,)
-            Which of the two populations the row comes from.
+            Which of the populations the row comes from; there are two, unless the estimator
+            takes more.
         sample_weight : array-like of shape (n,), optional
             Non-negative row weights.
 
@@ -73,7 +76,14 @@ class UpliftEstimator(BaseEstimator, ABC):
         if hasattr(self, "identification_"):
             del self.identification_
         matrix = self._check_features(X, reset=True)
-        rows = label_rows(matrix, y, kind=kind, population=population, sample_weight=sample_weight)
+        rows = label_rows(
+            matrix,
+            y,
+            kind=kind,
+            population=population,
+            sample_weight=sample_weight,
+            several=self._takes_several,
+        )
         strength = strength_of(rows)
         warn_if_weak(strength, stacklevel=3)
         self._fit_rows(rows, target_rows(matrix, kind, sample_weight))

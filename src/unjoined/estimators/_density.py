@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from unjoined._validation import (
     check_not_negative,
     check_option,
     check_positive,
+    check_word_or,
 )
 from unjoined.errors import InputError, RatioGuardWarning
 from unjoined.estimators._base import UpliftEstimator
@@ -324,14 +324,6 @@ class DensityUplift(UpliftEstimator):
                 check_option(name, value, ["auto"])
             elif check_count(name, value) < least:
                 raise InputError(f"{name} must be {least} or above, got {value!r}.")
-
-
-def check_word_or(name: str, value: Any, word: str, check: Callable[[str, Any], Any]) -> None:
-    """Check a parameter that is one word, or else something that ``check`` accepts."""
-    if isinstance(value, str):
-        check_option(name, value, [word])
-    else:
-        check(name, value)
 
 
 def _candidates(given: float | str, words: tuple[float, ...]) -> Array:

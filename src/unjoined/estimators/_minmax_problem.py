@@ -98,7 +98,8 @@ class MinMaxProblem:
     """The sums, the rows behind them and the basis: all a solver may ask for."""
 
     system: MinMaxSystem
-    rows: LabelledRows
+    rows: LabelledRows  # with the labels as they came
+    label: Array  # (n,) as in the sums: centred, or those of the rows
     basis: Callable[[Array], Array]  # of the uplift, on features as they came
     critic_basis: Callable[[Array], Array]
     ridge_f: float
@@ -128,10 +129,10 @@ class MinMaxProblem:
     def with_loss(self, loss: Any, *, is_named: bool) -> tuple[MinMaxSolution, LossReport]:
         """Solve the problem of another loss.
 
-        Inside, outcomes are multiples of their robust spread, so that ridges have no units and
-        a loss called by name has a threshold of that size.
+        Inside, outcomes are multiples of the robust spread of what enters the sums, so that
+        ridges have no units and a loss called by name has a threshold of that size.
         """
-        spread = _robust_spread(self.rows)
+        spread = _robust_spread(self.rows, self.label)
         system = replace(self.system, b=self.system.b / spread)
         if not is_named and hasattr(loss, "in_units"):
             loss = loss.in_units(self.rows.coding.scale * spread)
@@ -158,10 +159,17 @@ class MinMaxProblem:
         return self.critic_basis(self.rows.X)
 
 
-def _robust_spread(rows: LabelledRows) -> float:
-    """Return what outliers cannot inflate: the interquartile range, as a standard deviation."""
+def _robust_spread(rows: LabelledRows, label: Array) -> float:
+    """Return what outliers cannot inflate: the interquartile range, as a standard deviation.
+
+    If half of the outcomes are equal it says nothing, not even of centred ones, and the standard
+    deviation serves.
+    """
     if rows.coding.is_binary:
         return 1.0
-    outcome = rows.label[rows.of_kind(OUTCOME)]
-    low, high = np.quantile(outcome, [0.25, 0.75])
-    return float((high - low) / 1.349) if high > low else float(outcome.std())
+    at = rows.of_kind(OUTCOME)
+    low, high = np.quantile(rows.label[at], [0.25, 0.75])
+    if high <= low:
+        return float(label[at].std())
+    low, high = np.quantile(label[at], [0.25, 0.75])
+    return float((high - low) / 1.349)

@@ -121,7 +121,7 @@ def MinMaxGau(  # noqa: N802
 ) -> MinMaxUplift:
     r"""Return `MinMaxUplift` with the settings of the paper's experiments.
 
-    100 Gaussian centres among the training rows, width 25, features as they are.
+    100 Gaussian centres among the training rows, width 25, features and labels as they are.
 
     Parameters
     ----------
@@ -137,7 +137,8 @@ def MinMaxGau(  # noqa: N802
     Examples
     --------
     >>> MinMaxGau(width=5.0)
-    MinMaxUplift(n_centers=100, ridge_f=0.0001, standardize=False, width=5.0)
+    MinMaxUplift(basis='gaussian', center=False, n_centers=100, ridge_f=0.0001,
+                 ridge_g=0.01, standardize=False, width=5.0)
     """
     return MinMaxUplift(
         basis="gaussian",
@@ -145,6 +146,7 @@ def MinMaxGau(  # noqa: N802
         width=width,
         ridge_f=ridge_f,
         ridge_g=ridge_g,
+        center=False,
         standardize=False,
         random_state=random_state,
     )

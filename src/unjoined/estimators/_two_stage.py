@@ -12,10 +12,17 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, check_count, check_option, check_positive
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_count,
+    check_option,
+    check_positive,
+    check_word_or,
+)
 from unjoined.errors import InputError
 from unjoined.estimators._base import UpliftEstimator
-from unjoined.estimators._density import check_word_or, fit_pair
+from unjoined.estimators._density import fit_pair
 from unjoined.evaluate import ConditionalMean, fit_conditional_mean
 from unjoined.features import BASES, Basis, LinearBasis, Scaling, draw_basis, seeded_clone
 from unjoined.moments import LabelledRows

@@ -14,6 +14,7 @@ from unjoined.evaluate._conventions import (
 from unjoined.evaluate._curve import UpliftCurve, perfect_curve, random_curve, uplift_curve
 from unjoined.evaluate._estimate import Estimate
 from unjoined.evaluate._gain import Gain, expected_gain, profit_rule
+from unjoined.evaluate._held_out import HeldOutRows
 from unjoined.evaluate._identification import (
     IdentificationStrength,
     identification_strength,
@@ -21,7 +22,13 @@ from unjoined.evaluate._identification import (
     warn_if_weak,
 )
 from unjoined.evaluate._rules import budget_rule, optimal_rule, top_share_rule, treatment_rank
-from unjoined.evaluate._separate import minmax_objective, weighted_risk
+from unjoined.evaluate._scorer import UpliftScorer, uplift_scorer
+from unjoined.evaluate._separate import (
+    fixed_critic_score,
+    minmax_objective,
+    outcome_risk,
+    weighted_risk,
+)
 from unjoined.evaluate._value import average_uplift, joint_values, treat_all
 
 __all__ = [
@@ -29,8 +36,10 @@ __all__ = [
     "ErrorBound",
     "Estimate",
     "Gain",
+    "HeldOutRows",
     "IdentificationStrength",
     "UpliftCurve",
+    "UpliftScorer",
     "auuc",
     "average_uplift",
     "budget_rule",
@@ -39,10 +48,12 @@ __all__ = [
     "error_bound",
     "expected_gain",
     "fit_conditional_mean",
+    "fixed_critic_score",
     "identification_strength",
     "joint_values",
     "minmax_objective",
     "optimal_rule",
+    "outcome_risk",
     "perfect_curve",
     "profit_rule",
     "pylift_q",
@@ -58,6 +69,7 @@ __all__ = [
     "treatment_rank",
     "uplift_at_k",
     "uplift_curve",
+    "uplift_scorer",
     "warn_if_weak",
     "weighted_risk",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from scipy.linalg import eigh
@@ -85,7 +86,11 @@ def identification_strength(
 
 
 def strength_of(rows: LabelledRows) -> IdentificationStrength:
-    """Measure the strength from checked rows."""
+    """Measure the strength from checked rows; of several populations, that of the best pair."""
+    if len(rows.names) > 2:
+        pairs = combinations(range(len(rows.names)), 2)
+        strengths = [strength_of(rows.pair(*pair)) for pair in pairs]
+        return max(strengths, key=lambda strength: strength.f_statistic)
     at = rows.of_kind(TREATMENT)
     share = rows.share[at]
     w = (rows.sign * rows.label)[at]

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_random_state
+from unjoined._typing import ArrayLike, MatrixLike
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.evaluate._held_out import HeldOutRows, aligned_values, labelled_rows
+from unjoined.evaluate._nuisances import cross_fitted_gap
 
-from unjoined._typing import Array, ArrayLike, MatrixLike
-from unjoined._validation import OUTCOME, TARGET, TREATMENT, check_kind, check_length, check_weight
-from unjoined.data._frames import feature_matrix
-from unjoined.errors import InputError
-from unjoined.evaluate._conditional_mean import fit_conditional_mean
-from unjoined.features import Scaling
-from unjoined.moments import LabelledRows, label_rows
-
-__all__ = ["cross_fitted_gap", "minmax_objective", "weighted_risk"]
+__all__ = [
+    "cross_fitted_gap",
+    "fixed_critic_score",
+    "minmax_objective",
+    "outcome_risk",
+    "weighted_risk",
+]
 
 
 def minmax_objective(
@@ -61,9 +59,10 @@ def minmax_objective(
     >>> minmax_objective(u, 0.0 * u, **data)
     0.0
     """
-    rows, (f, g) = _aligned((uplift, critic), X, y, kind, population, sample_weight)
+    rows, used = labelled_rows(X, y, kind, population, sample_weight)
     scale = rows.coding.scale
-    f, g = f / scale, g / scale
+    f = aligned_values("uplift", uplift, used) / scale
+    g = aligned_values("critic", critic, used) / scale
     treatment, outcome = rows.of_kind(TREATMENT), rows.of_kind(OUTCOME)
     signed = rows.sign * rows.share * rows.label
     cross = signed[treatment] @ (f * g)[treatment]
@@ -81,6 +80,7 @@ def weighted_risk(
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
     policy_model: Any = None,
+    outcome_model: Any = None,
     n_folds: int = 5,
 ) -> float:
     r"""Return a risk that the true uplift minimises, from rows the estimate has not seen.
@@ -100,20 +100,25 @@ def weighted_risk(
         The estimate at each row of ``X``, in outcome units.
     X, y, kind, population, sample_weight
         Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
-    policy_model : scikit-learn classifier or regressor, optional
-        Model of each policy, fitted to standardised features; logistic regression by default.
-    n_folds : int, default=5
-        Folds of the cross-fitting.
+    policy_model, outcome_model, n_folds
+        Models of each policy and of the outcome in each population, and the folds they are
+        cross-fitted on; see `HeldOutRows.from_data`.
 
     Returns
     -------
     float
         In squared outcome units; smaller is better.
 
+    See Also
+    --------
+    outcome_risk : less noise, but needs the policies themselves to be right.
+    HeldOutRows : scores many estimates on the same rows, with standard errors.
+
     Notes
     -----
-    The pooled mean outcome is subtracted from y first: a constant times w or z has no bearing
-    on the estimand and only adds noise.
+    Labels are centred: the mean over both populations of the conditional mean given x is
+    subtracted from outcomes and from treatments. A function of x alone cancels between the
+    populations and only adds noise.
 
     Examples
     --------
@@ -124,65 +129,157 @@ def weighted_risk(
     >>> weighted_risk(u, **data) < weighted_risk(0.0 * u, **data) < weighted_risk(-u, **data)
     True
     """
-    rows, (f,) = _aligned((uplift,), X, y, kind, population, sample_weight)
-    f = f / rows.coding.scale
-    model = LogisticRegression() if policy_model is None else policy_model
-    treatment, outcome = rows.of_kind(TREATMENT), rows.of_kind(OUTCOME)
-    share, sign = rows.share, rows.sign
-    nu = cross_fitted_gap(rows, model, n_folds)
-    centred = rows.label - np.sum((share * rows.label)[outcome])
-    quadratic = np.sum((share * sign * rows.label * nu * f**2)[treatment])
-    linear = np.sum((share * sign * centred * nu * f)[outcome])
-    return float(rows.coding.scale**2 * (quadratic - 4.0 * linear))
+    held = HeldOutRows.from_data(
+        X,
+        y,
+        kind=kind,
+        population=population,
+        sample_weight=sample_weight,
+        policy_model=policy_model,
+        outcome_model=outcome_model,
+        n_folds=n_folds,
+    )
+    return held.score(uplift, "weighted_risk")
 
 
-def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
-    """Return e_1(x) - e_2(x) at every row, from models that did not see the row."""
-    n = len(rows.label)
-    fewest = min(len(rows.at(TREATMENT, k)) for k in (0, 1))
-    if not 2 <= n_folds <= fewest:
-        raise InputError(
-            f"n_folds={n_folds} must lie between 2 and the rows of the smaller treatment table, "
-            f"{fewest}."
-        )
-    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-    fold = np.empty(n, dtype=np.int64)
-    rng = check_random_state(0)
-    for cell in (rows.at(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)):
-        # Outcome rows are dealt into the same folds, so that both terms of the risk average
-        # over the same estimates of the gap.
-        fold[cell] = rng.permutation(np.resize(np.arange(n_folds), len(cell)))
-    nu = np.empty(n)
-    for j in range(n_folds):
-        held = fold == j
-        chance = []
-        for k in (0, 1):
-            at = rows.at(TREATMENT, k)
-            at = at[~held[at]]
-            mean = fit_conditional_mean(clone(model), Z[at], rows.label[at], rows.weight[at])
-            chance.append((mean(Z[held]) + 1.0) / 2.0)
-        nu[held] = chance[0] - chance[1]
-    return nu
-
-
-def _aligned(
-    values: tuple[ArrayLike, ...],
+def outcome_risk(
+    uplift: ArrayLike,
     X: MatrixLike,
     y: ArrayLike,
+    *,
     kind: ArrayLike,
     population: ArrayLike,
-    sample_weight: ArrayLike | None,
-) -> tuple[LabelledRows, list[Array]]:
-    """Check rows and the functions' values on them, and leave out rows without a label."""
-    matrix = feature_matrix(X)
-    rows = label_rows(matrix, y, kind=kind, population=population, sample_weight=sample_weight)
-    n = len(matrix)
-    used = (check_kind(kind, n) != TARGET) & (check_weight(sample_weight, n) > 0.0)
-    arrays = []
-    for name, value in zip(("uplift", "critic"), values, strict=False):
-        array: Array = np.asarray(value, dtype=np.float64)
-        check_length(name, array, n)
-        if not np.isfinite(array).all():
-            raise InputError(f"{name} holds NaN or infinite values.")
-        arrays.append(array[used])
-    return rows, arrays
+    sample_weight: ArrayLike | None = None,
+    policy_model: Any = None,
+    outcome_model: Any = None,
+    n_folds: int = 5,
+) -> float:
+    r"""Return the squared error of held-out outcomes that an uplift leaves.
+
+    .. math::
+
+        R(f) = E\bigl[(y - m(x) - (e_k(x) - \bar e(x)) f(x))^2\bigr]
+
+    where :math:`e_k` is the policy of the row's population, :math:`\bar e` the mean of both
+    policies and :math:`m` the mean of both populations' conditional means of the outcome, all
+    cross-fitted. Since :math:`E_k[y \mid x] = m(x) + (e_k(x) - \bar e(x)) u(x)`, the true
+    uplift is the minimum over all functions.
+
+    Parameters
+    ----------
+    uplift : array-like of shape (n,)
+        The estimate at each row of ``X``, in outcome units.
+    X, y, kind, population, sample_weight
+        Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
+    policy_model, outcome_model, n_folds
+        Models of each policy and of the outcome in each population, and the folds they are
+        cross-fitted on; see `HeldOutRows.from_data`.
+
+    Returns
+    -------
+    float
+        In squared outcome units; smaller is better. Never negative.
+
+    See Also
+    --------
+    weighted_risk : the same minimum with less trust in the policy models.
+    HeldOutRows : scores many estimates on the same rows, with standard errors.
+
+    Notes
+    -----
+    Four times this is, but for a constant, the weighted risk with :math:`\nu` in the place of
+    the treatment label: no treatment row's noise enters. In return an error of
+    :math:`\nu` moves the minimum to :math:`u \mu_w / \nu`.
+
+    Examples
+    --------
+    >>> from unjoined.data import paper_problem
+    >>> problem = paper_problem()
+    >>> data = problem.draw(2000, random_state=0)
+    >>> u = problem.uplift(data.X)
+    >>> outcome_risk(u, **data) < outcome_risk(0.0 * u, **data) < outcome_risk(-u, **data)
+    True
+    """
+    held = HeldOutRows.from_data(
+        X,
+        y,
+        kind=kind,
+        population=population,
+        sample_weight=sample_weight,
+        policy_model=policy_model,
+        outcome_model=outcome_model,
+        n_folds=n_folds,
+    )
+    return held.score(uplift, "outcome_risk")
+
+
+def fixed_critic_score(
+    uplift: ArrayLike,
+    X: MatrixLike,
+    y: ArrayLike,
+    *,
+    kind: ArrayLike,
+    population: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    policy_model: Any = None,
+    outcome_model: Any = None,
+    n_folds: int = 5,
+) -> float:
+    r"""Return what a fixed family of critics finds to object to in an uplift.
+
+    .. math::
+
+        \max_{g \in G} \; 2 E[w f g] - 4 E[z g] - E_z[g^2] / 2 - E_w[g^2] / 2 - \lambda \|g\|^2
+
+    The maximum is the squared length of the projection of :math:`\mu_w (f - u)` on the family,
+    so it is smallest at the true uplift. The family is a constant, the features and 50 Gaussians
+    drawn from the rows with a fixed seed: the same for every estimate, unlike the critic an
+    estimator brings along. What noise alone would yield is subtracted (see Notes).
+
+    Parameters
+    ----------
+    uplift : array-like of shape (n,)
+        The estimate at each row of ``X``, in outcome units.
+    X, y, kind, population, sample_weight
+        Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
+    policy_model, outcome_model, n_folds
+        Models of each policy and of the outcome in each population, and the folds they are
+        cross-fitted on; see `HeldOutRows.from_data`.
+
+    Returns
+    -------
+    float
+        In squared outcome units; smaller is better, and about 0 for the true uplift.
+
+    See Also
+    --------
+    minmax_objective : the objective for two given functions.
+
+    Notes
+    -----
+    With :math:`a_i` the rows' terms linear in the critic's coefficients and M its quadratic
+    form, the maximum is :math:`\frac12 a^\top M^{-1} a` with :math:`a = \sum_i a_i`. The part
+    :math:`\frac12 \sum_i a_i^\top M^{-1} a_i` is there even if a is noise, and grows with f; it
+    is left out, which makes the score a U-statistic. It may be negative. Labels are centred as
+    in `weighted_risk`.
+
+    Examples
+    --------
+    >>> from unjoined.data import paper_problem
+    >>> problem = paper_problem()
+    >>> data = problem.draw(2000, random_state=0)
+    >>> u = problem.uplift(data.X)
+    >>> fixed_critic_score(u, **data) < fixed_critic_score(0.0 * u, **data)
+    True
+    """
+    held = HeldOutRows.from_data(
+        X,
+        y,
+        kind=kind,
+        population=population,
+        sample_weight=sample_weight,
+        policy_model=policy_model,
+        outcome_model=outcome_model,
+        n_folds=n_folds,
+    )
+    return held.score(uplift, "fixed_critic")

@@ -7,8 +7,17 @@ from unjoined.features._basis import (
     LinearBasis,
     StackedBasis,
 )
-from unjoined.features._draw import BASES, draw_basis, median_width
+from unjoined.features._draw import (
+    BASES,
+    auto_centers,
+    draw_basis,
+    has_width,
+    median_width,
+    rescaled,
+)
+from unjoined.features._kernel import KernelBasis, draw_kernel
 from unjoined.features._models import fit_weighted, seeded_clone
+from unjoined.features._pool import LeadingBasis, draw_pool, kernel_size
 from unjoined.features._scaling import Scaling
 
 __all__ = [
@@ -16,11 +25,19 @@ __all__ = [
     "Basis",
     "FourierBasis",
     "GaussianBasis",
+    "KernelBasis",
+    "LeadingBasis",
     "LinearBasis",
     "Scaling",
     "StackedBasis",
+    "auto_centers",
     "draw_basis",
+    "draw_kernel",
+    "draw_pool",
     "fit_weighted",
+    "has_width",
+    "kernel_size",
     "median_width",
+    "rescaled",
     "seeded_clone",
 ]

@@ -149,9 +149,10 @@ class LinearBasis:
 
 @dataclass(frozen=True, slots=True)
 class StackedBasis:
-    """The functions of two bases side by side: first those of the uplift, then the critic's.
+    """The functions of two bases side by side.
 
-    One pass over the rows with both serves a problem in which they differ.
+    Linear functions and Gaussians make the smooth basis. Those of the uplift and then the
+    critic's let one pass over the rows serve a problem in which they differ.
     """
 
     first: Basis

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -10,11 +12,18 @@ from scipy.spatial.distance import pdist
 
 from unjoined._typing import Array
 from unjoined.errors import InputError
-from unjoined.features._basis import Basis, FourierBasis, GaussianBasis, LinearBasis
+from unjoined.features._basis import (
+    Basis,
+    FourierBasis,
+    GaussianBasis,
+    LinearBasis,
+    StackedBasis,
+)
 
-__all__ = ["BASES", "draw_basis", "median_width"]
+__all__ = ["BASES", "auto_centers", "draw_basis", "has_width", "median_width", "rescaled"]
 
 DEFAULT_SIZE = 100
+MOST_CENTERS = 200
 # The median of a few thousand pairs is known to about one percent, far finer than a width
 # needs to be; more rows would only cost time.
 WIDTH_SAMPLE = 300
@@ -31,6 +40,47 @@ def median_width(X: Array, rng: Rng) -> float:
     positive = distances[distances > 0.0]
     # Rows that are all the same leave nothing to resolve: any width serves.
     return float(np.median(positive)) if positive.size else 1.0
+
+
+def auto_centers(n_rows: int) -> int:
+    """Return the number of centres of the smooth basis: 10 n^(1/4), at most 200.
+
+    50 at 600 rows, 100 at 10,000, 200 from 160,000 on. It grows slowly since the ridges, not the
+    number of functions, decide how rough an estimate may be; more functions only cost time.
+
+    Examples
+    --------
+    >>> [auto_centers(n) for n in (8, 600, 10_000, 1_000_000)]
+    [8, 49, 100, 200]
+    """
+    return min(round(10.0 * math.sqrt(math.sqrt(n_rows))), MOST_CENTERS, n_rows)
+
+
+def has_width(basis: Basis) -> bool:
+    """Whether the basis has a length scale that `rescaled` changes."""
+    if isinstance(basis, StackedBasis):
+        return has_width(basis.first) or has_width(basis.second)
+    return isinstance(basis, GaussianBasis | FourierBasis)
+
+
+def rescaled(basis: Basis, factor: float) -> Basis:
+    """Return the basis with its length scale multiplied by ``factor``, all else the same.
+
+    Centres and random phases stay, so that candidates of several widths differ in width only.
+    Bases without a length scale are returned as they are.
+
+    Examples
+    --------
+    >>> rescaled(GaussianBasis(np.zeros((1, 2)), width=3.0), 2.0).width
+    6.0
+    """
+    if isinstance(basis, GaussianBasis):
+        return replace(basis, width=factor * basis.width)
+    if isinstance(basis, FourierBasis):
+        return replace(basis, frequencies=basis.frequencies / factor)
+    if isinstance(basis, StackedBasis):
+        return StackedBasis(rescaled(basis.first, factor), rescaled(basis.second, factor))
+    return basis
 
 
 def _size(n_centers: int | str, n_rows: int) -> int:
@@ -61,7 +111,13 @@ def _linear(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Bas
     return LinearBasis(X.shape[1])
 
 
+def _smooth(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
+    size = auto_centers(len(X)) if isinstance(n_centers, str) else n_centers
+    return StackedBasis(LinearBasis(X.shape[1]), _gaussian(X, size, width, rng))
+
+
 BASES: dict[str, Callable[[Array, int | str, float | str, Rng], Basis]] = {
+    "smooth": _smooth,
     "gaussian": _gaussian,
     "fourier": _fourier,
     "linear": _linear,
@@ -75,14 +131,17 @@ def draw_basis(
 
     Parameters
     ----------
-    basis : {"gaussian", "fourier", "linear"} or Basis
-        A name, or a basis that is fixed already.
+    basis : {"smooth", "gaussian", "fourier", "linear"} or Basis
+        A name, or a basis that is fixed already. "smooth" is a constant, the features
+        themselves and Gaussians.
     X : array of shape (n, d)
         Rows from which centres and the width are taken.
     n_centers : int or "auto"
-        Number of centres or Fourier features; "auto" is 100, or all rows if there are fewer.
-    width : float or "median"
-        Length scale in the units of ``X``, or the median distance between rows.
+        Number of centres or Fourier features; "auto" is 100, or all rows if there are fewer,
+        and for the smooth basis `auto_centers`.
+    width : float, "median" or "auto"
+        Length scale in the units of ``X``, or the median distance between rows. "auto" begins
+        there too; who searches goes on with `rescaled`.
     rng : RandomState
         Source of randomness.
     """

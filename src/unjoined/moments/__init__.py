@@ -1,6 +1,17 @@
 """Additive sums of rows: one pass, any chunking, any order."""
 
-from unjoined.moments._accumulate import accumulate
+from unjoined.moments._accumulate import accumulate, n_threads
+from unjoined.moments._center import (
+    CenteredRows,
+    Centring,
+    ModelMeans,
+    SmoothMeans,
+    center_rows,
+    check_center,
+    deal_folds,
+    fit_centring,
+    smooth_coef,
+)
 from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
 from unjoined.moments._rows import LabelledRows, label_rows, target_rows
 from unjoined.moments._scan import RowScan, Violations
@@ -11,16 +22,26 @@ from unjoined.moments._system import MinMaxSystem, assemble
 __all__ = [
     "CellKey",
     "CellShift",
+    "CenteredRows",
+    "Centring",
     "GroupedSums",
     "LabelledRows",
     "MinMaxSystem",
+    "ModelMeans",
     "MomentSums",
     "RowScan",
     "ShiftReport",
+    "SmoothMeans",
     "Violations",
     "accumulate",
     "assemble",
+    "center_rows",
+    "check_center",
+    "deal_folds",
+    "fit_centring",
     "label_rows",
+    "n_threads",
+    "smooth_coef",
     "stable_groups",
     "target_rows",
     "weigh_shift",

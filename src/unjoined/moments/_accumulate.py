@@ -29,6 +29,7 @@ def accumulate(
     rows: LabelledRows,
     *,
     n_groups: int = 1,
+    groups: IntArray | None = None,
     n_jobs: int | None = None,
 ) -> GroupedSums:
     """Return the sums of ``rows`` per kind, population and group, in one pass.
@@ -43,6 +44,8 @@ def accumulate(
         Rows of the four cells.
     n_groups : int, default=1
         Number of groups rows are hashed into.
+    groups : array of shape (n,), optional
+        The group of each row, if groups were dealt rather than hashed.
     n_jobs : int or None, default=None
         Threads, counted as scikit-learn does: None is one, -1 all cores, -2 all but one. The
         result does not depend on it, to the bit: chunks are fixed and merged in order.
@@ -51,11 +54,12 @@ def accumulate(
     -----
     Costs O(n (p^2 + p d)) time and O(p^2) memory per cell, group and thread, beside the rows.
     """
-    groups = (
-        np.zeros(len(rows.X), dtype=np.int64)
-        if n_groups == 1
-        else stable_groups(rows.X, rows.label, n_groups)
-    )
+    if groups is None:
+        groups = (
+            np.zeros(len(rows.X), dtype=np.int64)
+            if n_groups == 1
+            else stable_groups(rows.X, rows.label, n_groups)
+        )
 
     def sums_of(task: tuple[CellKey, IntArray]) -> GroupedSums:
         key, at = task

@@ -32,9 +32,9 @@ class LabelledRows:
     X: Array  # (n, d)
     label: Array  # (n,) treatment -1/+1, outcome in the inner coding
     kind: np.ndarray[Any, np.dtype[np.str_]]  # (n,) "outcome" or "treatment"
-    population: IntArray  # (n,) 0 or 1
+    population: IntArray  # (n,) 0 or 1, or more where an estimator takes several
     weight: Array  # (n,) > 0
-    names: list[Any]  # of the two populations
+    names: list[Any]  # of the populations
     coding: OutcomeCoding
 
     def at(self, kind: str, population: int) -> IntArray:
@@ -47,22 +47,37 @@ class LabelledRows:
 
     @property
     def sign(self) -> Array:
-        """The paper's (-1)^(k-1): +1 in the first population, -1 in the second."""
+        """The paper's (-1)^(k-1): +1 in the first of two populations, -1 in the second."""
         return np.where(self.population == 0, 1.0, -1.0)
 
     @property
     def share(self) -> Array:
-        """Row weights under which each cell counts half and each kind adds up to one.
+        """Row weights under which each cell counts the same and each kind adds up to one.
 
         With them a mean over both populations is the paper's average over z or w, whatever
         the sizes of the cells.
         """
         share = np.empty(len(self.label))
         for kind in (OUTCOME, TREATMENT):
-            for population in (0, 1):
+            for population in range(len(self.names)):
                 at = self.at(kind, population)
-                share[at] = self.weight[at] / (2.0 * self.weight[at].sum())
+                share[at] = self.weight[at] / (len(self.names) * self.weight[at].sum())
         return share
+
+    def pair(self, first: int, second: int) -> LabelledRows:
+        """Return the rows of two of several populations, as populations 0 and 1."""
+        used = (self.population == first) | (self.population == second)
+        population = np.where(self.population[used] == first, 0, 1)
+        names = [self.names[first], self.names[second]]
+        return LabelledRows(
+            self.X[used],
+            self.label[used],
+            self.kind[used],
+            population,
+            self.weight[used],
+            names,
+            self.coding,
+        )
 
 
 def label_rows(
@@ -72,18 +87,19 @@ def label_rows(
     kind: ArrayLike,
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
+    several: bool = False,
 ) -> LabelledRows:
     """Check labels and return the rows that carry one, in the inner coding.
 
-    ``X`` is trusted. Target rows and rows of weight 0 are left out: neither has a say in what
-    the labels tell.
+    ``X`` is trusted. There must be two populations, or at least two if ``several``. Target rows
+    and rows of weight 0 are left out: neither has a say in what the labels tell.
     """
     n = len(X)
     kinds = check_kind(kind, n)
     labels = check_labels(y, kinds)
     populations = check_population(population, kinds)
     weight = check_weight(sample_weight, n)
-    names, index = check_cells(kinds, populations, weight)
+    names, index = check_cells(kinds, populations, weight, several=several)
     used = (kinds != TARGET) & (weight > 0.0)
     outcome, treatment = used & (kinds == OUTCOME), used & (kinds == TREATMENT)
     coding = check_outcome(labels[outcome])

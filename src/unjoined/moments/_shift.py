@@ -169,7 +169,7 @@ def weigh_shift(
     cells = [
         _Cell(kind, rows.names[k], at := rows.at(kind, k), rows.X[at], rows.weight[at])
         for kind in (OUTCOME, TREATMENT)
-        for k in (0, 1)
+        for k in range(len(rows.names))
     ]
     n_folds = _n_folds(cells, target)
     if target is None:

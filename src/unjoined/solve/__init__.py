@@ -9,6 +9,7 @@ from unjoined.solve._closed_form import (
     ridge_path,
     solve_minmax,
 )
+from unjoined.solve._gaussian_mixture import GaussianMixture
 from unjoined.solve._general_loss import LossSolution, solve_box_loss, solve_smooth_loss
 from unjoined.solve._log_cosh import solve_log_cosh
 from unjoined.solve._losses import (
@@ -22,27 +23,51 @@ from unjoined.solve._losses import (
     SquaredLoss,
     check_conjugate,
 )
+from unjoined.solve._mixture_terms import BernoulliTerms, MeanTerms, OutcomeTerms, RowTerms
+from unjoined.solve._scoring import BaseEffectFit, BaseEffectRows, Scoring
+from unjoined.solve._select import (
+    RIDGES_F,
+    RIDGES_G,
+    FoldScores,
+    RidgeChoice,
+    choose_ridges,
+    score_folds,
+)
 from unjoined.solve._three_player import ThreePlayerLoss, check_conjugates, solve_three_player
 
 __all__ = [
     "LOSSES",
+    "RIDGES_F",
+    "RIDGES_G",
     "AbsoluteLoss",
+    "BaseEffectFit",
+    "BaseEffectRows",
+    "BernoulliTerms",
     "BoxLoss",
     "BoxQPSolution",
+    "FoldScores",
+    "GaussianMixture",
     "HuberLoss",
     "LogCoshLoss",
     "LossSolution",
+    "MeanTerms",
     "MinMaxSolution",
+    "OutcomeTerms",
     "PinballLoss",
+    "RidgeChoice",
     "RidgePath",
     "RowOracle",
+    "RowTerms",
+    "Scoring",
     "SmoothLoss",
     "SquaredLoss",
     "ThreePlayerLoss",
     "check_conjugate",
     "check_conjugates",
+    "choose_ridges",
     "objective",
     "ridge_path",
+    "score_folds",
     "solve_bounded",
     "solve_box_loss",
     "solve_box_qp",

@@ -77,7 +77,12 @@ def whiten(system: MinMaxSystem, ridge_g: float) -> Whitened:
         ) from error
     M = solve_triangular(L, system.A.T, lower=True)  # (p_g, p_f)
     c = solve_triangular(L, 2.0 * system.b, lower=True)  # (p_g,)
-    U, s, Vt = svd(M, full_matrices=False)
+    try:
+        U, s, Vt = svd(M, full_matrices=False)
+    except LinAlgError:
+        # LAPACK's divide and conquer now and then gives up on a nearly singular matrix that the
+        # slower QR iteration has no trouble with.
+        U, s, Vt = svd(M, full_matrices=False, lapack_driver="gesvd")
     return Whitened(L, c, U, s, Vt)
 
 

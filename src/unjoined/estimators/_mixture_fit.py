@@ -1,0 +1,237 @@
+"""One fit of the mixture likelihood: from outcome rows and policies to a base and an effect."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.special import expit
+from threadpoolctl import threadpool_limits
+
+from unjoined._typing import Array, IntArray
+from unjoined.estimators._mixture_rules import (
+    MixtureCandidates,
+    Walk,
+    choose_threshold,
+    weigh_settings,
+)
+from unjoined.estimators._mixture_search import (
+    Engine,
+    MixtureSearch,
+    OutcomeRows,
+    Setting,
+    penalty_of,
+)
+from unjoined.features import Basis, LeadingBasis
+from unjoined.moments import n_threads
+from unjoined.solve import (
+    BaseEffectFit,
+    BaseEffectRows,
+    BernoulliTerms,
+    GaussianMixture,
+    MeanTerms,
+    Scoring,
+)
+
+__all__ = ["BERNOULLI", "FAMILIES", "GAUSSIAN", "MEAN", "Member", "MixtureFit", "fit_mixture"]
+
+BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
+FAMILIES = (BERNOULLI, GAUSSIAN, MEAN)
+# Choosing among settings takes no more rows than this; the settings chosen are fitted to all.
+SEARCH_ROWS = 10_000
+SEARCH_TOL = 1e-6  # nats per row: far below what tells settings apart
+EM_SEARCH_TOL = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One setting that has a say in the prediction."""
+
+    weight: float
+    base_basis: Basis
+    effect_basis: Basis
+    base: Array  # coefficients
+    effect: Array
+    sigma: float  # residual standard deviation of the scaled outcome; NaN for two values
+
+    def values(self, Z: Array) -> tuple[Array, Array]:
+        """Return base and effect at scaled rows."""
+        return self.base_basis(Z) @ self.base, self.effect_basis(Z) @ self.effect
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureFit:
+    """The settings kept, all that were tried, and how the kept ones converged."""
+
+    family: str
+    members: tuple[Member, ...]
+    candidates: MixtureCandidates
+    threshold: float  # where the loss of a real outcome turns linear, scaled units; else infinity
+    objective: Array  # penalised loss of the best setting, step by step; never rising
+    converged: bool  # whether all kept settings did
+    start: int  # which start won, for the best setting
+
+    def means(self, Z: Array, mean_chance: Array) -> tuple[Array, Array]:
+        """Return the mean outcome with and without treatment at scaled rows, fit's coding."""
+        treated, untreated = np.zeros(len(Z)), np.zeros(len(Z))
+        for member in self.members:
+            base, effect = member.values(Z)
+            if self.family == BERNOULLI:
+                above, below = expit(base + 0.5 * effect), expit(base - 0.5 * effect)
+            elif self.family == GAUSSIAN:
+                above, below = base + 0.5 * effect, base - 0.5 * effect
+            else:
+                above, below = base + (1.0 - mean_chance) * effect, base - mean_chance * effect
+            treated += member.weight * above
+            untreated += member.weight * below
+        return treated, untreated
+
+    def log_likelihood(self, Z: Array, y: Array, exposure: Array) -> Array:
+        """Return the log-likelihood of each outcome row under the averaged law, nats."""
+        parts = []
+        for member in self.members:
+            base, effect = member.values(Z)
+            fit = BaseEffectFit(np.ones(1), np.ones(1), np.empty(0), True, member.sigma)
+            rows = BaseEffectRows(base[:, None], effect[:, None], Z, y, exposure, np.ones(len(y)))
+            loss = _engine(self.family, 0.0).losses(rows, fit)
+            if self.family == MEAN:
+                loss = loss / member.sigma**2 + np.log(member.sigma) + 0.5 * np.log(2.0 * np.pi)
+            parts.append(np.log(member.weight) - loss)
+        return np.asarray(np.logaddexp.reduce(parts, axis=0))
+
+
+def fit_mixture(
+    rows: OutcomeRows,
+    pool: tuple[Basis, ...],
+    family: str,
+    walk: Walk,
+    *,
+    average: bool,
+    n_starts: int,
+    n_jobs: int | None,
+    rng: Rng,
+) -> MixtureFit:
+    """Choose settings by held-out likelihood, then fit those kept to all rows.
+
+    Parameters
+    ----------
+    rows : OutcomeRows
+        Outcomes 0/1 for the Bernoulli family, of mean 0 and variance 1 for the others; exposures
+        are probabilities of treatment, or their contrasts for the mean family.
+    pool : tuple of Basis
+        A linear basis, and smooth ones that start with it.
+    family : {"bernoulli", "gaussian", "mean"}
+        The law of the outcome.
+    walk : Walk
+        Ridges that are given.
+    average : bool
+        Whether settings that do about as well are averaged.
+    n_starts : int
+        Starts of each final fit; the one with the lowest objective is kept.
+    n_jobs : int or None
+        Threads.
+    rng : RandomState
+        Source of randomness.
+    """
+    linear = pool[0]
+    effects = (LeadingBasis(linear, 0), LeadingBasis(linear, 1), *pool)
+    intercept = 0.0
+    if family == BERNOULLI:
+        share = np.clip(np.average(rows.y, weights=rows.weight), 1e-6, 1.0 - 1e-6)
+        intercept = float(np.log(share / (1.0 - share)))
+    few = _some(len(rows.y), rng)
+    sample = rows if few is None else _take(rows, few)
+    tol = EM_SEARCH_TOL if family == GAUSSIAN else SEARCH_TOL
+    search = MixtureSearch(sample, pool, effects, _engine(family, tol), intercept, n_jobs)
+    best = walk.base(search, walk.begin())
+    threshold = np.inf
+    if family == MEAN:
+        threshold = choose_threshold(search.residuals(best), sample.weight)
+        if np.isfinite(threshold):
+            search = search.with_engine(_engine(family, tol, threshold))
+    best = walk.effect(search, best)
+    weights = weigh_settings(search, best, average=average)
+    engine = _engine(family, 1e-9, threshold)
+    starts = [_starts(s, search, n_starts, rng) for s in weights]
+    shrink = len(sample.y) / len(rows.y)
+
+    def finish(task: tuple[Setting, list[Array]]) -> tuple[BaseEffectFit, int]:
+        return _fit_all(task[0].shrink(shrink), search, engine, rows, task[1])
+
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(n_threads(n_jobs)) as threads,
+    ):
+        fits = list(threads.map(finish, zip(weights, starts, strict=True)))
+    spread = np.sqrt(2.0 * search.mean(best)) if family == MEAN else np.nan
+    members = tuple(
+        Member(
+            weight,
+            pool[s.base],
+            effects[s.effect],
+            fit.base,
+            fit.effect,
+            float(fit.sigma if family == GAUSSIAN else spread),
+        )
+        for (s, weight), (fit, _) in zip(weights.items(), fits, strict=True)
+    )
+    return MixtureFit(
+        family,
+        members,
+        MixtureCandidates.of_search(search, weights),
+        float(threshold),
+        fits[0][0].objective,
+        all(fit.converged for fit, _ in fits),
+        fits[0][1],
+    )
+
+
+def _engine(family: str, tol: float, threshold: float = np.inf) -> Any:
+    if family == BERNOULLI:
+        return Scoring(BernoulliTerms(), tol=tol)
+    if family == MEAN:
+        return Scoring(MeanTerms(threshold), tol=tol)
+    return GaussianMixture(tol=tol)
+
+
+def _some(n: int, rng: Rng) -> IntArray | None:
+    """Return the rows that choose, or None for all."""
+    if n <= SEARCH_ROWS:
+        return None
+    return np.sort(rng.permutation(n)[:SEARCH_ROWS])
+
+
+def _take(rows: OutcomeRows, at: IntArray) -> OutcomeRows:
+    return OutcomeRows(rows.Z[at], rows.y[at], rows.exposure[at], rows.weight[at], rows.fold[at])
+
+
+def _starts(setting: Setting, search: MixtureSearch, n_starts: int, rng: Rng) -> list[Array]:
+    """Return where the final fits of a setting begin: no effect at first, then random ones."""
+    p_base, p_effect = search.bases[setting.base].size, search.effects[setting.effect].size
+    starts = []
+    for k in range(n_starts):
+        start = np.zeros(p_base + p_effect)
+        start[0] = search.intercept
+        if k > 0:
+            start[p_base:] = rng.standard_normal(p_effect) / np.sqrt(max(p_effect, 1))
+        starts.append(start)
+    return starts
+
+
+def _fit_all(
+    setting: Setting, search: MixtureSearch, engine: Engine, rows: OutcomeRows, starts: list[Array]
+) -> tuple[BaseEffectFit, int]:
+    """Fit a setting to all rows from each start and return the best, and which it was."""
+    base, effect = search.bases[setting.base], search.effects[setting.effect]
+    penalty = penalty_of(setting, search.bases[0].size, base.size, effect.size)
+    part = BaseEffectRows(base, effect, rows.Z, rows.y, rows.exposure, rows.weight)
+    if len(rows.y) <= SEARCH_ROWS:
+        part = BaseEffectRows(
+            base(rows.Z), effect(rows.Z), rows.Z, rows.y, rows.exposure, rows.weight
+        )
+    fits = [engine.fit(part, penalty, start, p_base=base.size) for start in starts]
+    best = min(range(len(fits)), key=lambda k: float(fits[k].objective[-1]))
+    return fits[best], best

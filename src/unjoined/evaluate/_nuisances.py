@@ -1,0 +1,165 @@
+"""Policies and outcome means at every row, from models that did not see the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.errors import InputError
+from unjoined.evaluate._conditional_mean import fit_conditional_mean
+from unjoined.features import (
+    Basis,
+    Scaling,
+    draw_basis,
+    fit_weighted,
+    seeded_clone,
+)
+from unjoined.moments import LabelledRows
+
+__all__ = [
+    "Nuisances",
+    "cross_fit",
+    "cross_fitted_gap",
+    "deal_folds",
+    "smooth_basis",
+]
+
+N_CENTERS = 50
+RIDGES = np.logspace(-3.0, 4.0, 15)
+INVERSE_RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0)
+# A penalty is one number: this many rows settle it, more only cost time.
+TUNING_ROWS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Nuisances:
+    """What every score needs to know about a row besides its label; cross-fitted."""
+
+    policies: Array  # (n, 2) probability of treatment under either policy
+    outcome_mean: Array  # (n,) mean of the two populations' outcome means, inner coding
+
+    @property
+    def gap(self) -> Array:
+        """The policy gap e_1(x) - e_2(x)."""
+        return self.policies[:, 0] - self.policies[:, 1]
+
+    @property
+    def treatment_mean(self) -> Array:
+        """Mean of the two populations' treatment means, treatment being -1/+1."""
+        return self.policies[:, 0] + self.policies[:, 1] - 1.0
+
+
+def smooth_basis(Z: Array, rng: Rng) -> Basis:
+    """Return a constant, the features and at most 50 Gaussians, for scaled rows ``Z``."""
+    n_centers = min(N_CENTERS, len(Z))
+    return draw_basis("smooth", Z, n_centers=n_centers, width="median", rng=rng)
+
+
+def cross_fit(
+    rows: LabelledRows, *, policy_model: Any, outcome_model: Any, n_folds: int, rng: Rng
+) -> Nuisances:
+    """Fit the policies and the outcome means on all folds but one, and read them off that one.
+
+    A model that is None is a penalised regression on a smooth basis, logistic if the label has
+    two values, with the penalty chosen from the rows. Costs ``n_folds`` fits of each of the
+    four models.
+    """
+    _check_folds(rows, n_folds, (OUTCOME, TREATMENT))
+    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
+    fold = deal_folds(rows, n_folds, rng)
+    # The constant is left out: both kinds of regression have an intercept of their own.
+    smooth = smooth_basis(Z, rng)(Z)[:, 1:] if None in (policy_model, outcome_model) else Z
+
+    def mean(kind: str, k: int, model: Any) -> Array:
+        D = smooth if model is None else Z
+        at = rows.at(kind, k)
+        if model is None:
+            model = _tuned_model(D[at], rows.label[at], rows.weight[at], rng)
+        return _cross_fitted_mean(rows, at, seeded_clone(model, rng), D, fold)
+
+    chances = [(mean(TREATMENT, k, policy_model) + 1.0) / 2.0 for k in (0, 1)]
+    outcome_mean = (mean(OUTCOME, 0, outcome_model) + mean(OUTCOME, 1, outcome_model)) / 2.0
+    return Nuisances(np.column_stack(chances), outcome_mean)
+
+
+def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
+    """Return e_1(x) - e_2(x) at every row, from models that did not see the row."""
+    _check_folds(rows, n_folds, (TREATMENT,))
+    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
+    rng = check_random_state(0)
+    fold = deal_folds(rows, n_folds, rng)
+    first, second = (
+        _cross_fitted_mean(rows, rows.at(TREATMENT, k), model, Z, fold) for k in (0, 1)
+    )
+    return (first - second) / 2.0
+
+
+def deal_folds(rows: LabelledRows, n_folds: int, rng: Rng) -> IntArray:
+    """Deal the rows of every cell evenly into folds.
+
+    Outcome rows are dealt into the same folds as treatment rows, so that both terms of a risk
+    average over the same estimates.
+    """
+    fold = np.empty(len(rows.label), dtype=np.int64)
+    for cell in (rows.at(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)):
+        fold[cell] = rng.permutation(np.resize(np.arange(n_folds), len(cell)))
+    return fold
+
+
+def _cross_fitted_mean(
+    rows: LabelledRows, cell: IntArray, model: Any, D: Array, fold: IntArray
+) -> Array:
+    """Return the mean label of one cell at every row, each fold's from the other folds."""
+    mean = np.empty(len(D))
+    rng = check_random_state(0)  # unused but for models that were given without a seed
+    for j in np.unique(fold):
+        held = fold == j
+        at = cell[~held[cell]]
+        fitted = fit_conditional_mean(
+            seeded_clone(model, rng), D[at], rows.label[at], rows.weight[at]
+        )
+        mean[held] = fitted(D[held])
+    return mean
+
+
+def _tuned_model(D: Array, label: Array, weight: Array, rng: Rng) -> Any:
+    """Return an unfitted regression whose penalty suits one cell."""
+    low, high = label.min(), label.max()
+    if not np.all((label == low) | (label == high)):
+        return RidgeCV(alphas=RIDGES)
+    at = rng.choice(len(D), TUNING_ROWS, replace=False) if len(D) > TUNING_ROWS else slice(None)
+    D, is_high, weight = D[at], (label[at] == high).astype(np.int64), weight[at]
+    if min(is_high.sum(), len(is_high) - is_high.sum()) < 10:
+        return _logistic(1.0)  # too few of one value to choose anything by
+    splits = StratifiedKFold(3, shuffle=True, random_state=rng).split(D, is_high)
+    loss = np.zeros(len(INVERSE_RIDGES))
+    for train, test in splits:
+        for c, inverse_ridge in enumerate(INVERSE_RIDGES):
+            model = _logistic(inverse_ridge)
+            fit_weighted(model, D[train], is_high[train], weight[train])
+            margin = np.where(is_high[test] == 1, 1.0, -1.0) * model.decision_function(D[test])
+            loss[c] += weight[test] @ np.logaddexp(0.0, -margin)
+    return _logistic(INVERSE_RIDGES[int(np.argmin(loss))])
+
+
+def _logistic(inverse_ridge: float) -> LogisticRegression:
+    # Few columns, many rows: Newton steps on the Hessian beat a quasi-Newton method.
+    return LogisticRegression(C=inverse_ridge, solver="newton-cholesky")
+
+
+def _check_folds(rows: LabelledRows, n_folds: int, kinds: tuple[str, ...]) -> None:
+    for kind in kinds:
+        fewest = min(len(rows.at(kind, k)) for k in (0, 1))
+        if not 2 <= n_folds <= fewest:
+            raise InputError(
+                f"n_folds={n_folds} must lie between 2 and the rows of the smaller {kind} table, "
+                f"{fewest}."
+            )

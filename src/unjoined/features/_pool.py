@@ -1,0 +1,70 @@
+"""The functions that a fit may choose among: a linear part, alone or with smooth functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import RandomState as Rng
+
+from unjoined._typing import Array
+from unjoined.features._basis import Basis, LinearBasis, StackedBasis
+from unjoined.features._draw import median_width
+from unjoined.features._kernel import draw_kernel
+
+__all__ = ["LeadingBasis", "draw_pool", "kernel_size"]
+
+FEWEST, MOST = 20, 60
+
+
+@dataclass(frozen=True, slots=True)
+class LeadingBasis:
+    """The first functions of another basis: none, the constant alone, or more.
+
+    Examples
+    --------
+    >>> LeadingBasis(LinearBasis(2), size=1)(np.array([[3.0, 4.0]]))
+    array([[1.]])
+    """
+
+    basis: Basis
+    size: int
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns d."""
+        return self.basis.n_features
+
+    def __call__(self, X: Array) -> Array:
+        """Map rows (n, d) to basis values (n, size)."""
+        return self.basis(X)[:, : self.size]
+
+
+def kernel_size(n_rows: int) -> int:
+    """Return how many centres ``n_rows`` rows deserve: their cube root times four, 20 to 60.
+
+    Smooth functions need few centres; the ridge, not their number, decides how rough a fit is.
+    """
+    return int(np.clip(round(4.0 * n_rows ** (1.0 / 3.0)), FEWEST, MOST))
+
+
+def draw_pool(
+    Z: Array, *, factors: tuple[float, ...], n_centers: int, rng: Rng
+) -> tuple[Basis, ...]:
+    """Return a linear basis, then the same with smooth functions of each width.
+
+    Parameters
+    ----------
+    Z : array of shape (n, d)
+        Scaled rows from which centres and the median distance are taken.
+    factors : tuple of float
+        Widths as multiples of the median distance between rows.
+    n_centers : int
+        Centres of each smooth basis, at most.
+    rng : RandomState
+        Source of randomness.
+    """
+    linear = LinearBasis(Z.shape[1])
+    width = median_width(Z, rng)
+    smooth = (draw_kernel(Z, n_centers, factor * width, rng) for factor in factors)
+    return (linear, *(StackedBasis(linear, kernel) for kernel in smooth))

@@ -1,0 +1,355 @@
+r"""Centring: labels less what their features predict of them, in either population.
+
+With :math:`s = \pm 1` marking the population and equal feature laws, :math:`E[s\,m(x)\,g(x)] = 0`
+for any functions m and g. So :math:`y - m(x)` and :math:`t - q(x)` may stand for y and t in the
+min-max problem: A and b keep their expectations and lose variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.linalg import eigh, pinvh
+from sklearn.base import is_classifier
+from threadpoolctl import threadpool_limits
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.errors import InputError
+from unjoined.features import Basis, Scaling, draw_basis, fit_weighted, seeded_clone
+from unjoined.moments._accumulate import CHUNK_ROWS, accumulate, n_threads
+from unjoined.moments._grouped import GroupedSums
+from unjoined.moments._rows import LabelledRows
+from unjoined.moments._sums import MomentSums
+
+__all__ = [
+    "CenteredRows",
+    "Centring",
+    "ModelMeans",
+    "SmoothMeans",
+    "center_rows",
+    "check_center",
+    "deal_folds",
+    "fit_centring",
+    "smooth_coef",
+]
+
+N_FOLDS = 5
+# Above this many rows one pair (m, q) is fitted to a sample and used for all: the sample's own
+# rows, which it has seen, are too few to matter.
+CROSS_FIT_ROWS = 100_000
+SAMPLE_ROWS = 20_000
+PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row
+# Counting each degree of freedom 1.4 times keeps generalised cross-validation from the rough
+# fits it now and then chooses (Kim and Gu, 2004).
+INFLATION = 1.4
+ROWS_PER_FREE = 10  # rows per feature from which on the linear part is not penalised
+CELLS = ((OUTCOME, 0), (OUTCOME, 1), (TREATMENT, 0), (TREATMENT, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothMeans:
+    """Four conditional means by ridge regression on one basis.
+
+    Those of two-valued labels are kept between the two. Those of real labels are not: a bound
+    would move with a function added to the label, and centring is to be blind to it.
+    """
+
+    basis: Basis
+    coef: Array  # (p, 4)
+    offset: Array  # (4,) added to the products
+    low: Array  # (4,) -1 for labels of two values, -inf for real ones
+    high: Array  # (4,)
+
+    def __call__(self, Z: Array) -> Array:
+        """Return the means at scaled features (n, d), one column per cell, shape (n, 4)."""
+        return np.clip(self.basis(Z) @ self.coef + self.offset, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMeans:
+    """Four conditional means by fitted scikit-learn regressors."""
+
+    models: tuple[Any, ...]  # four
+
+    def __call__(self, Z: Array) -> Array:
+        """Return the means at scaled features (n, d), one column per cell, shape (n, 4)."""
+        return np.column_stack(
+            [np.asarray(model.predict(Z), dtype=np.float64).ravel() for model in self.models]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Centring:
+    r"""A fitted pair (m, q), fixed from now on, for any chunk of features.
+
+    :math:`m(x)` is the average of the two populations' conditional means of the outcome,
+    :math:`q(x)` that of the treatment, both in the inner coding.
+    """
+
+    scaling: Scaling
+    means: Callable[[Array], Array]  # (n, d) -> (n, 4), the order of `CELLS`
+
+    def __call__(self, X: Array) -> tuple[Array, Array]:
+        """Return m(x) and q(x) at features as they came, shapes (n,) and (n,)."""
+        m, q, _ = self.parts(X)
+        return m, q
+
+    def parts(self, X: Array) -> tuple[Array, Array, Array]:
+        """Return m(x), q(x) and the policy gap e_1(x) - e_2(x), shape (n,) each."""
+        mean = self.means(self.scaling(X))
+        m = (mean[:, 0] + mean[:, 1]) / 2.0
+        q = (mean[:, 2] + mean[:, 3]) / 2.0
+        return m, q, (mean[:, 2] - mean[:, 3]) / 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class CenteredRows:
+    """Rows with centred labels, and the estimate of the policy gap that came with them."""
+
+    rows: LabelledRows
+    gap: Array  # (n,) e_1(x) - e_2(x), from models that did not see the row
+
+
+def check_center(center: Any) -> None:
+    """Refuse what is neither a switch nor a regressor."""
+    if isinstance(center, bool):
+        return
+    if isinstance(center, type) or not (hasattr(center, "fit") and hasattr(center, "predict")):
+        raise InputError(
+            f"center must be True, False or a scikit-learn regressor, got {center!r}. True uses "
+            "ridge regression on a smooth basis."
+        )
+    if is_classifier(center):
+        raise InputError(
+            f"center needs a regressor, for the treatment as for the outcome, and "
+            f"{type(center).__name__} is a classifier. Pass the regressor of the same kind."
+        )
+
+
+def deal_folds(rows: LabelledRows, rng: Rng, n_folds: int = N_FOLDS) -> IntArray:
+    """Deal the rows of each cell evenly into folds; fewer folds if a cell has fewer rows.
+
+    Groups hashed from content will not do here: where rows repeat, as with a few 0/1 features,
+    all copies of a row would leave together, and the rest would have another law.
+    """
+    cells = [rows.at(kind, k) for kind, k in CELLS]
+    fewest, (kind, k) = min((len(at), cell) for at, cell in zip(cells, CELLS, strict=True))
+    if fewest < 2:
+        raise InputError(
+            "centring and the choice of ridges and width hold rows out in turn and need two rows "
+            f"or more in every table, but the {kind} table of population {rows.names[k]!r} has "
+            f"{fewest} (n_samples={len(rows.X)} in all). Give more rows, or pass center=False and "
+            "numbers for ridge_f, ridge_g and width."
+        )
+    fold = np.empty(len(rows.label), dtype=np.int64)
+    for at in cells:
+        fold[at] = rng.permutation(np.resize(np.arange(min(n_folds, fewest)), len(at)))
+    return fold
+
+
+def center_rows(
+    rows: LabelledRows,
+    fold: IntArray,
+    rng: Rng,
+    *,
+    model: Any = None,
+    n_jobs: int | None = None,
+) -> CenteredRows:
+    """Subtract m(x) from outcomes and q(x) from treatments.
+
+    Up to 100,000 rows m and q are cross-fitted: at each row they come from models that did not
+    see the row's fold. Above that they are fitted once, on at most 20,000 rows.
+
+    Parameters
+    ----------
+    rows : LabelledRows
+        Rows of the four cells.
+    fold : array of shape (n,)
+        From `deal_folds`.
+    rng : RandomState
+        Draws centres and the sample, seeds the model.
+    model : scikit-learn regressor, optional
+        Used for all four conditional means; ridge regression on a smooth basis by default.
+    n_jobs : int or None, default=None
+        Threads. The result does not depend on it.
+
+    Returns
+    -------
+    CenteredRows
+
+    Notes
+    -----
+    The default costs O(n p^2 + 20 p^3) time for p basis functions, a given model 20 fits.
+    """
+    label, gap = rows.label.copy(), np.empty(len(rows.label))
+    outcome = rows.kind == OUTCOME
+    if len(rows.X) > CROSS_FIT_ROWS:
+        centring = fit_centring(_sample(rows, rng), rng, model=model, n_jobs=n_jobs)
+        parts: list[tuple[Centring, IntArray]] = [(centring, np.arange(len(label)))]
+    else:
+        parts = _cross_fit(rows, fold, rng, model, n_jobs)
+    for centring, at in parts:
+        m, q, gap[at] = _by_chunks(centring, rows.X, at, n_jobs)
+        label[at] -= np.where(outcome[at], m, q)
+    return CenteredRows(replace(rows, label=label), gap)
+
+
+def fit_centring(
+    rows: LabelledRows, rng: Rng, *, model: Any = None, n_jobs: int | None = None
+) -> Centring:
+    """Fit one pair (m, q) to all of ``rows``, to be held fixed for rows that come later."""
+    everything = np.zeros(len(rows.label), dtype=np.int64)
+    ((centring, _),) = _cross_fit(rows, everything, rng, model, n_jobs)
+    return centring
+
+
+def _cross_fit(
+    rows: LabelledRows, fold: IntArray, rng: Rng, model: Any, n_jobs: int | None
+) -> list[tuple[Centring, IntArray]]:
+    """Return for each fold the pair fitted without it, and its rows; with one fold, on all."""
+    scaling = Scaling.of_rows(rows.X, rows.share)
+    held = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
+    means = (
+        _smooth_means(rows, scaling, fold, rng, n_jobs)
+        if model is None
+        else _model_means(rows, scaling(rows.X), fold, rng, model)
+    )
+    return [(Centring(scaling, mean), at) for mean, at in zip(means, held, strict=True)]
+
+
+def _model_means(
+    rows: LabelledRows, Z: Array, fold: IntArray, rng: Rng, model: Any
+) -> list[Callable[[Array], Array]]:
+    n_folds = int(fold.max()) + 1
+    found: list[Callable[[Array], Array]] = []
+    for j in range(n_folds):
+        models = []
+        for kind, k in CELLS:
+            at = rows.at(kind, k)
+            at = at[fold[at] != j] if n_folds > 1 else at
+            models.append(seeded_clone(model, rng))
+            fit_weighted(models[-1], Z[at], rows.label[at], rows.weight[at])
+        found.append(ModelMeans(tuple(models)))
+    return found
+
+
+def _smooth_means(
+    rows: LabelledRows, scaling: Scaling, fold: IntArray, rng: Rng, n_jobs: int | None
+) -> list[Callable[[Array], Array]]:
+    sample = rows.X
+    if len(sample) > SAMPLE_ROWS:
+        sample = sample[rng.choice(len(sample), SAMPLE_ROWS, replace=False)]
+    basis = draw_basis("smooth", scaling(sample), n_centers="auto", width="median", rng=rng)
+    # The mean is taken off first: sums of squares of labels far from 0 would cancel.
+    offset = np.array([_mean(rows, kind) for kind, _ in CELLS])
+    label = rows.label - np.where(rows.kind == OUTCOME, offset[0], offset[2])
+    shifted = replace(rows, label=label)
+    sums = accumulate(
+        lambda chunk: basis(scaling(chunk)), basis.size, shifted, groups=fold, n_jobs=n_jobs
+    )
+    reach = np.array([1.0 if rows.coding.is_binary else np.inf] * 2 + [1.0] * 2)
+    found: list[Callable[[Array], Array]] = []
+    n_folds = int(fold.max()) + 1
+    for j in range(n_folds):
+        used = fold != j if n_folds > 1 else np.full(len(fold), True)
+        # Adding up the other folds loses no digits; subtracting this one from all would.
+        others = {key: part for key, part in sums.cells.items() if n_folds == 1 or key.group != j}
+        without = GroupedSums(basis.size, others)
+        coef = np.empty((basis.size, 4))
+        for c, (kind, k) in enumerate(CELLS):
+            at = rows.at(kind, k)
+            at = at[used[at]]
+            square = float(rows.weight[at] @ label[at] ** 2)
+            coef[:, c] = smooth_coef(without.total(kind, k), square, basis.n_features)
+        found.append(SmoothMeans(basis, coef, offset, -reach, reach))
+    return found
+
+
+def _mean(rows: LabelledRows, kind: str) -> float:
+    at = rows.of_kind(kind)
+    first = rows.label[at[0]]
+    # Distances from the first label, so that a constant added to all labels adds to the mean.
+    return float(first + np.average(rows.label[at] - first, weights=rows.share[at]))
+
+
+def smooth_coef(sums: MomentSums, square: float, n_features: int) -> Array:
+    r"""Regress the label on a constant, the features (both free) and Gaussians (with a ridge).
+
+    .. math::
+
+        \min_{a, c} \; \sum_i r_i (l_i - a^\top (1, x_i) - c^\top \phi(x_i))^2 + \lambda \|c\|^2,
+
+    with :math:`\lambda` from generalised cross-validation,
+    :math:`RSS / (1 - 1.4\,\mathrm{df} / n)^2`. As the linear part is free, a linear function
+    added to the labels adds to the fit and changes no residual. With fewer than ten rows per
+    feature only the constant is free.
+
+    Parameters
+    ----------
+    sums : MomentSums
+        Of the basis values, linear functions first, and the label.
+    square : float
+        The weighted sum of squared labels.
+    n_features : int
+        Number of linear functions, without the constant.
+    """
+    n = sums.n_rows
+    per_row = n / sums.weight
+    G, v, total = per_row * sums.gram, per_row * sums.label_basis, per_row * square
+    free = 1 + (n_features if n >= ROWS_PER_FREE * (1 + n_features) else 0)
+    # The free part is projected out (Frisch, Waugh and Lovell); features may be collinear.
+    inverse = pinvh(G[:free, :free])
+    B = inverse @ G[:free, free:]  # (free, p - free)
+    values, vectors = eigh(G[free:, free:] - G[free:, :free] @ B)
+    values = np.maximum(values, 0.0)  # rounding only
+    u = vectors.T @ (v[free:] - B.T @ v[:free])
+    left = total - v[:free] @ inverse @ v[:free]
+    shrunk = u / (values + n * PENALTIES[:, None])  # (n_penalties, p - free)
+    residual = left - 2.0 * shrunk @ u + (shrunk**2) @ values
+    degrees = free + np.sum(values / (values + n * PENALTIES[:, None]), axis=1)
+    score = residual / np.maximum(1.0 - INFLATION * degrees / n, 1e-2) ** 2
+    # Smoothest first, so that a tie, as with a label that never varies, goes to the smoothest.
+    best = len(score) - 1 - int(np.argmin(score[::-1]))
+    c = vectors @ shrunk[best]
+    return np.concatenate([inverse @ (v[:free] - G[:free, free:] @ c), c])
+
+
+def _sample(rows: LabelledRows, rng: Rng) -> LabelledRows:
+    """Return at most 20,000 rows, the same number from each cell as far as it goes."""
+    chosen = []
+    for kind, k in CELLS:
+        at = rows.at(kind, k)
+        most = min(len(at), SAMPLE_ROWS // 4)
+        chosen.append(np.sort(rng.choice(at, most, replace=False)))
+    at = np.concatenate(chosen)
+    return replace(
+        rows,
+        X=rows.X[at],
+        label=rows.label[at],
+        kind=rows.kind[at],
+        population=rows.population[at],
+        weight=rows.weight[at],
+    )
+
+
+def _by_chunks(
+    centring: Centring, X: Array, at: IntArray, n_jobs: int | None
+) -> tuple[Array, Array, Array]:
+    """Return m, q and the gap at some rows, never holding basis values of all of them."""
+    # Models have their own ways with threads and chunks; a single chunk needs neither.
+    if len(at) <= CHUNK_ROWS or not isinstance(centring.means, SmoothMeans):
+        return centring.parts(X[at])
+    starts = range(0, len(at), CHUNK_ROWS)
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(n_threads(n_jobs)) as pool,
+    ):
+        parts = list(pool.map(lambda i: centring.parts(X[at[i : i + CHUNK_ROWS]]), starts))
+    m, q, gap = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return m, q, gap
