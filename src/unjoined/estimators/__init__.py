@@ -19,6 +19,7 @@ from unjoined.estimators._presets import (
 )
 from unjoined.estimators._search import UpliftSearchCV
 from unjoined.estimators._two_stage import TwoStageCoefficients, TwoStageUplift
+from unjoined.estimators._uplift import Uplift
 from unjoined.estimators._weighted import RidgePath, WeightedUplift
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "RidgePath",
     "TwoStageCoefficients",
     "TwoStageUplift",
+    "Uplift",
     "UpliftEstimator",
     "UpliftSearchCV",
     "WeightedUplift",

@@ -17,7 +17,6 @@ from unjoined._validation import (
     check_population,
     check_weight,
 )
-from unjoined.errors import InputError, LabelError
 from unjoined.estimators._base import UpliftEstimator
 from unjoined.estimators._em import EMFit, fit_em
 from unjoined.estimators._mixture_fit import (
@@ -25,12 +24,18 @@ from unjoined.estimators._mixture_fit import (
     MEAN,
     MixtureFit,
     fit_mixture,
+    outcome_scaling,
 )
-from unjoined.estimators._mixture_parameters import check_mixture
+from unjoined.estimators._mixture_parameters import (
+    check_mixture,
+    check_scored,
+    choose_family,
+    choose_pool,
+)
 from unjoined.estimators._mixture_rules import Walk
-from unjoined.estimators._mixture_search import OutcomeRows
+from unjoined.estimators._mixture_search import OutcomeRows, deal_folds
 from unjoined.estimators._policies import PolicyFit, fit_policies
-from unjoined.features import Basis, Scaling, StackedBasis, draw_pool, kernel_size
+from unjoined.features import Basis, Scaling
 from unjoined.moments import LabelledRows, ShiftReport, weigh_shift
 
 __all__ = ["MixtureUplift"]
@@ -203,22 +208,22 @@ class MixtureUplift(UpliftEstimator):
                 target_weight=weight,
                 stacklevel=4,
             )
-        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
+        self.family_ = choose_family(self, is_binary=rows.coding.is_binary)
         scaling = Scaling.of_rows(rows.X, rows.weight)
         Z = scaling(rows.X)
         outcome = rows.of_kind(OUTCOME)
-        pool = self._pool(Z, len(outcome), rng)
+        pool = choose_pool(self, Z, len(outcome), rng)
         policies = fit_policies(
             Z, rows, pool, self.policy_model, n_folds=self.n_folds, n_jobs=self.n_jobs, rng=rng
         )
         self.scaling_, self.policies_, self.shift_ = scaling, policies, shift_report
-        self._coding, self.outcome_scaling_ = rows.coding, _outcome_scaling(rows, self.family_)
+        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
         outcomes = OutcomeRows(
             Z[outcome],
             self._encode(rows.label[outcome]),
             self._exposure(Z[outcome], rows.population[outcome]),
             rows.weight[outcome] / rows.weight[outcome].mean(),
-            _deal(rows.population[outcome], self.n_folds, rng),
+            deal_folds(rows.population[outcome], self.n_folds, rng),
         )
         self.fit_ = self._fit_outcomes(outcomes, pool, rng)
         if not self.fit_.converged:
@@ -243,12 +248,11 @@ class MixtureUplift(UpliftEstimator):
                 n_starts=self.n_starts,
                 rng=rng,
             )
-        walk = Walk(_number(self.ridge_base), _number(self.ridge_effect))
         return fit_mixture(
             rows,
             pool,
             self.family_,
-            walk,
+            Walk.of(self.ridge_base, self.ridge_effect),
             average=self.average,
             n_starts=1 if self.family_ == MEAN else self.n_starts,  # squared loss: one minimum
             n_jobs=self.n_jobs,
@@ -259,20 +263,6 @@ class MixtureUplift(UpliftEstimator):
     def candidates_(self) -> Any:
         """Every setting tried; None for ``engine="em"``."""
         return self.fit_.candidates if isinstance(self.fit_, MixtureFit) else None
-
-    def _pool(self, Z: Array, n_outcomes: int, rng: np.random.RandomState) -> tuple[Basis, ...]:
-        size = kernel_size(n_outcomes) if isinstance(self.n_centers, str) else self.n_centers
-        factors = tuple(map(float, self.widths)) if isinstance(self.basis, str) else ()
-        if self.basis == "linear":
-            factors = ()
-        pool = draw_pool(Z, factors=factors, n_centers=size, rng=rng)
-        if isinstance(self.basis, str):
-            return pool
-        if self.basis.n_features != Z.shape[1]:
-            raise InputError(
-                f"the given basis takes {self.basis.n_features} features, but X has {Z.shape[1]}."
-            )
-        return (*pool, StackedBasis(pool[0], self.basis))
 
     def _chances(self, Z: Array) -> Array:
         """Return every population's probability of treatment, shape (n, number of them)."""
@@ -385,56 +375,13 @@ class MixtureUplift(UpliftEstimator):
         names = check_population(population, kinds)
         weight = check_weight(sample_weight, len(matrix))
         used = (kinds == OUTCOME) & (weight > 0.0)
-        if not used.any():
-            raise LabelError("there are no outcome rows to score; pass some with their labels.")
-        index = np.full(len(matrix), -1)
-        for k, name in enumerate(self.populations_):
-            index[names == name] = k
-        if (index[used] < 0).any():
-            raise LabelError(
-                "outcome rows of populations that fit has not seen: "
-                f"{sorted({*names[used & (index < 0)].tolist()})}; known are {self.populations_}."
-            )
+        index = check_scored(self.populations_, self._coding, names[used], labels[used])
         Z = self.scaling_(matrix[used])
         outcome = self._encode(self._coding.encode(labels[used]))
-        exposure = self._exposure(Z, index[used])
+        exposure = self._exposure(Z, index)
         return float(
             np.average(self.fit_.log_likelihood(Z, outcome, exposure), weights=weight[used])
         )
 
-    def _choose_family(self, *, is_binary: bool) -> str:
-        if self.family == "auto":
-            if is_binary:
-                return BERNOULLI
-            return "gaussian" if self.engine == "em" else MEAN
-        if self.family == BERNOULLI and not is_binary:
-            raise InputError(
-                "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
-            )
-        return self.family
-
     def _check_parameters(self) -> None:
         check_mixture(self)
-
-
-def _number(ridge: float | str) -> float | None:
-    return None if isinstance(ridge, str) else float(ridge)
-
-
-def _outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
-    """Return what lies between the outcome and the fit's coding of it."""
-    if family == BERNOULLI:  # from 0/1
-        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
-        return Scaling(np.array([low]), np.array([reach]))
-    outcome = rows.of_kind(OUTCOME)
-    in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
-    return Scaling.of_rows(in_units, rows.weight[outcome])
-
-
-def _deal(population: IntArray, n_folds: int, rng: np.random.RandomState) -> IntArray:
-    """Deal the rows of each population evenly into folds."""
-    fold = np.empty(len(population), dtype=np.int64)
-    for k in np.unique(population):
-        at = np.flatnonzero(population == k)
-        fold[at] = rng.permutation(np.resize(np.arange(n_folds), len(at)))
-    return fold

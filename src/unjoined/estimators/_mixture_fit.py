@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.random import RandomState as Rng
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from unjoined._typing import Array, IntArray
+from unjoined._typing import Array
+from unjoined._validation import OUTCOME
 from unjoined.estimators._mixture_rules import (
     MixtureCandidates,
     Walk,
@@ -25,8 +26,8 @@ from unjoined.estimators._mixture_search import (
     Setting,
     penalty_of,
 )
-from unjoined.features import Basis, LeadingBasis
-from unjoined.moments import n_threads
+from unjoined.features import Basis, LeadingBasis, Scaling
+from unjoined.moments import LabelledRows, n_threads
 from unjoined.solve import (
     BaseEffectFit,
     BaseEffectRows,
@@ -36,7 +37,16 @@ from unjoined.solve import (
     Scoring,
 )
 
-__all__ = ["BERNOULLI", "FAMILIES", "GAUSSIAN", "MEAN", "Member", "MixtureFit", "fit_mixture"]
+__all__ = [
+    "BERNOULLI",
+    "FAMILIES",
+    "GAUSSIAN",
+    "MEAN",
+    "Member",
+    "MixtureFit",
+    "fit_mixture",
+    "outcome_scaling",
+]
 
 BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 FAMILIES = (BERNOULLI, GAUSSIAN, MEAN)
@@ -44,6 +54,7 @@ FAMILIES = (BERNOULLI, GAUSSIAN, MEAN)
 SEARCH_ROWS = 10_000
 SEARCH_TOL = 1e-6  # nats per row: far below what tells settings apart
 EM_SEARCH_TOL = 1e-5
+FINAL_TOL = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,7 @@ class Member:
     """One setting that has a say in the prediction."""
 
     weight: float
+    setting: Setting
     base_basis: Basis
     effect_basis: Basis
     base: Array  # coefficients
@@ -136,42 +148,18 @@ def fit_mixture(
     rng : RandomState
         Source of randomness.
     """
-    linear = pool[0]
-    effects = (LeadingBasis(linear, 0), LeadingBasis(linear, 1), *pool)
-    intercept = 0.0
-    if family == BERNOULLI:
-        share = np.clip(np.average(rows.y, weights=rows.weight), 1e-6, 1.0 - 1e-6)
-        intercept = float(np.log(share / (1.0 - share)))
-    few = _some(len(rows.y), rng)
-    sample = rows if few is None else _take(rows, few)
-    tol = EM_SEARCH_TOL if family == GAUSSIAN else SEARCH_TOL
-    search = MixtureSearch(sample, pool, effects, _engine(family, tol), intercept, n_jobs)
-    best = walk.base(search, walk.begin())
-    threshold = np.inf
-    if family == MEAN:
-        threshold = choose_threshold(search.residuals(best), sample.weight)
-        if np.isfinite(threshold):
-            search = search.with_engine(_engine(family, tol, threshold))
-    best = walk.effect(search, best)
+    sample = _sample(rows, rng)
+    search, best, threshold = _search(sample, pool, family, walk, _intercept(rows, family), n_jobs)
     weights = weigh_settings(search, best, average=average)
-    engine = _engine(family, 1e-9, threshold)
     starts = [_starts(s, search, n_starts, rng) for s in weights]
-    shrink = len(sample.y) / len(rows.y)
-
-    def finish(task: tuple[Setting, list[Array]]) -> tuple[BaseEffectFit, int]:
-        return _fit_all(task[0].shrink(shrink), search, engine, rows, task[1])
-
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(n_threads(n_jobs)) as threads,
-    ):
-        fits = list(threads.map(finish, zip(weights, starts, strict=True)))
+    fits = _finish(weights, starts, search, _engine(family, FINAL_TOL, threshold), rows)
     spread = np.sqrt(2.0 * search.mean(best)) if family == MEAN else np.nan
     members = tuple(
         Member(
             weight,
-            pool[s.base],
-            effects[s.effect],
+            s,
+            search.bases[s.base],
+            search.effects[s.effect],
             fit.base,
             fit.effect,
             float(fit.sigma if family == GAUSSIAN else spread),
@@ -189,6 +177,56 @@ def fit_mixture(
     )
 
 
+def _intercept(rows: OutcomeRows, family: str) -> float:
+    """Return where the base's constant starts: the log-odds of a 1, or the mean, which is 0."""
+    if family != BERNOULLI:
+        return 0.0
+    share = np.clip(np.average(rows.y, weights=rows.weight), 1e-6, 1.0 - 1e-6)
+    return float(np.log(share / (1.0 - share)))
+
+
+def _search(
+    sample: OutcomeRows,
+    pool: tuple[Basis, ...],
+    family: str,
+    walk: Walk,
+    intercept: float,
+    n_jobs: int | None,
+) -> tuple[MixtureSearch, Setting, float]:
+    """Return the finished search, its best setting, and where the loss turns linear."""
+    linear = pool[0]
+    effects = (LeadingBasis(linear, 0), LeadingBasis(linear, 1), *pool)
+    tol = EM_SEARCH_TOL if family == GAUSSIAN else SEARCH_TOL
+    search = MixtureSearch(sample, pool, effects, _engine(family, tol), intercept, n_jobs)
+    best = walk.base(search, walk.begin())
+    threshold = np.inf
+    if family == MEAN:
+        threshold = choose_threshold(search.residuals(best), sample.weight)
+        if np.isfinite(threshold):
+            search = search.with_engine(_engine(family, tol, threshold))
+    return search, walk.effect(search, best), threshold
+
+
+def _finish(
+    weights: dict[Setting, float],
+    starts: list[list[Array]],
+    search: MixtureSearch,
+    engine: Engine,
+    rows: OutcomeRows,
+) -> list[tuple[BaseEffectFit, int]]:
+    """Fit the settings kept to all rows; each with the number of the start that won."""
+    shrink = len(search.rows.y) / len(rows.y)
+
+    def finish(task: tuple[Setting, list[Array]]) -> tuple[BaseEffectFit, int]:
+        return _fit_all(task[0].shrink(shrink), search, engine, rows, task[1])
+
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(n_threads(search.n_jobs)) as threads,
+    ):
+        return list(threads.map(finish, zip(weights, starts, strict=True)))
+
+
 def _engine(family: str, tol: float, threshold: float = np.inf) -> Any:
     if family == BERNOULLI:
         return Scoring(BernoulliTerms(), tol=tol)
@@ -197,14 +235,12 @@ def _engine(family: str, tol: float, threshold: float = np.inf) -> Any:
     return GaussianMixture(tol=tol)
 
 
-def _some(n: int, rng: Rng) -> IntArray | None:
-    """Return the rows that choose, or None for all."""
+def _sample(rows: OutcomeRows, rng: Rng) -> OutcomeRows:
+    """Return the rows that choose: all, or some of many."""
+    n = len(rows.y)
     if n <= SEARCH_ROWS:
-        return None
-    return np.sort(rng.permutation(n)[:SEARCH_ROWS])
-
-
-def _take(rows: OutcomeRows, at: IntArray) -> OutcomeRows:
+        return rows
+    at = np.sort(rng.permutation(n)[:SEARCH_ROWS])
     return OutcomeRows(rows.Z[at], rows.y[at], rows.exposure[at], rows.weight[at], rows.fold[at])
 
 
@@ -235,3 +271,34 @@ def _fit_all(
     fits = [engine.fit(part, penalty, start, p_base=base.size) for start in starts]
     best = min(range(len(fits)), key=lambda k: float(fits[k].objective[-1]))
     return fits[best], best
+
+
+def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
+    """Return what lies between the outcome and the fit's coding of it."""
+    if family == BERNOULLI:  # from 0/1
+        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
+        return Scaling(np.array([low]), np.array([reach]))
+    outcome = rows.of_kind(OUTCOME)
+    in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
+    return Scaling.of_rows(in_units, rows.weight[outcome])
+
+
+def refit(fit: MixtureFit, rows: OutcomeRows) -> MixtureFit:
+    """Fit the settings kept by ``fit`` to other rows, without choosing again.
+
+    For scores on held-out rows at the price of a few fits; the ridges stay what they are per row.
+    """
+    engine = _engine(fit.family, SEARCH_TOL, fit.threshold)
+    members = []
+    for member in fit.members:
+        base, effect = member.base_basis, member.effect_basis
+        linear = rows.Z.shape[1] + 1
+        penalty = penalty_of(member.setting, linear, base.size, effect.size)
+        part = BaseEffectRows(
+            base(rows.Z), effect(rows.Z), rows.Z, rows.y, rows.exposure, rows.weight
+        )
+        start = np.concatenate([member.base, member.effect])
+        found = engine.fit(part, penalty, start, p_base=base.size)
+        sigma = found.sigma if fit.family == GAUSSIAN else member.sigma
+        members.append(replace(member, base=found.base, effect=found.effect, sigma=float(sigma)))
+    return replace(fit, members=tuple(members))

@@ -35,6 +35,12 @@ class Walk:
     ridge_base: float | None
     ridge_effect: float | None
 
+    @classmethod
+    def of(cls, ridge_base: float | str, ridge_effect: float | str) -> Walk:
+        """Return the walk for ridges that are numbers, or a word if they are to be chosen."""
+        ridges = (None if isinstance(r, str) else float(r) for r in (ridge_base, ridge_effect))
+        return cls(*ridges)
+
     def begin(self) -> Setting:
         """Return where the walk starts: linear base, linear effect."""
         base = START.base_linear if self.ridge_base is None else self.ridge_base
@@ -127,6 +133,11 @@ def _weighted_median(values: Array, weight: Array) -> float:
     return float(values[order][np.searchsorted(reached, 0.5 * reached[-1])])
 
 
+def effective_rows(weight: Array) -> float:
+    """Return how many rows of equal weight are worth as much (Kish)."""
+    return float(weight.sum()) ** 2 / float(weight @ weight)
+
+
 def weigh_settings(search: MixtureSearch, best: Setting, *, average: bool) -> dict[Setting, float]:
     """Return the settings to keep and their weights, which sum to one.
 
@@ -136,7 +147,7 @@ def weigh_settings(search: MixtureSearch, best: Setting, *, average: bool) -> di
     if not average:
         return {best: 1.0}
     weight = search.rows.weight
-    n = float(weight.sum()) ** 2 / float(weight @ weight)  # rows of equal weight worth as much
+    n = effective_rows(weight)
     # A squared or Huber loss becomes a log-likelihood once it is measured in noise variances.
     scale = 1.0
     if isinstance(search.engine, Scoring) and isinstance(search.engine.terms, MeanTerms):
@@ -159,6 +170,7 @@ class MixtureCandidates:
     difference: Array  # to the best
     standard_error: Array  # of that difference, rows being independent
     weight: Array  # in the average; 0 for settings left out
+    n_rows: float  # outcome rows that chose; with weights, rows of equal weight worth as much
 
     @classmethod
     def of_search(cls, search: MixtureSearch, weights: dict[Setting, float]) -> MixtureCandidates:
@@ -177,6 +189,7 @@ class MixtureCandidates:
             loss - loss[0],
             np.array(error),
             np.array([weights.get(s, 0.0) for s in order]),
+            effective_rows(row_weight),
         )
 
     def gain_over(self, effect: int) -> tuple[float, float]:

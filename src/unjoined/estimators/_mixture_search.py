@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.random import RandomState as Rng
 from threadpoolctl import threadpool_limits
 
 from unjoined._typing import Array, IntArray
@@ -15,7 +16,7 @@ from unjoined.features import Basis
 from unjoined.moments import n_threads
 from unjoined.solve import BaseEffectFit, BaseEffectRows
 
-__all__ = ["Engine", "MixtureSearch", "OutcomeRows", "Setting", "penalty_of"]
+__all__ = ["Engine", "MixtureSearch", "OutcomeRows", "Setting", "deal_folds", "penalty_of"]
 
 LINEAR_RIDGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 EFFECT_RIDGES = (1.0, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -197,3 +198,14 @@ def penalty_of(setting: Setting, linear: int, p_base: int, p_effect: int) -> Arr
     effect = np.full(p_effect, setting.effect_smooth)
     effect[:linear] = setting.effect_linear
     return np.concatenate([base, effect])
+
+
+def deal_folds(population: IntArray, n_folds: int, rng: Rng) -> IntArray:
+    """Deal the rows of each population evenly into folds."""
+    fold = np.empty(len(population), dtype=np.int64)
+    for k in np.unique(population):
+        at = np.flatnonzero(population == k)
+        fold[at] = rng.permutation(np.resize(np.arange(n_folds), len(at)))
+    if fold.max() == 0:  # one row of each: held out by population, else nothing is left to fit
+        return np.resize(np.arange(n_folds), len(population))
+    return fold
