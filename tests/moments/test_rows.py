@@ -8,18 +8,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.data import SeparateLabels
 from unjoined.errors import LabelError
-from unjoined.moments import label_rows
+from unjoined.moments import label_rows, target_rows
 
 QUICK = settings(max_examples=40, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def draw(seed, *, n_target=0, weighted=False):
+def draw(seed, *, n_target=0, weighted=False, names=("A", "B")):
     """Return the arguments of ``label_rows`` with cells of unequal sizes, in random order."""
     rng = np.random.default_rng(seed)
-    sizes = rng.integers(3, 12, 4)
-    kind = np.repeat(["outcome", "outcome", "treatment", "treatment", "target"], [*sizes, n_target])
-    population = np.repeat(["A", "B", "A", "B", ""], [*sizes, n_target])
+    sizes = rng.integers(3, 12, 2 * len(names))
+    kinds = [kind for kind in ("outcome", "treatment") for _ in names]
+    kind = np.repeat([*kinds, "target"], [*sizes, n_target])
+    population = np.repeat([*names, *names, names[0]], [*sizes, n_target])
     n = len(kind)
     y = np.where(kind == "outcome", rng.standard_normal(n), rng.integers(0, 2, n))
     y[kind == "target"] = np.nan
@@ -95,3 +96,55 @@ def test_no_argument_is_changed(seed):
     label_rows(**data)
     for name, values in before.items():
         assert_array_equal(data[name], values)
+
+
+@QUICK
+@given(SEEDS, st.booleans())
+def test_of_three_populations_every_cell_counts_a_third(seed, weighted):
+    rows = label_rows(**draw(seed, weighted=weighted, names=(3, 1, 2)), several=True)
+    assert rows.names == [1, 2, 3]
+    for kind in ("outcome", "treatment"):
+        for population in range(3):
+            at = rows.at(kind, population)
+            assert_allclose(rows.share[at].sum(), 1 / 3, rtol=1e-14)
+            ratio = rows.share[at] / rows.weight[at]
+            assert_allclose(ratio, ratio[0], rtol=1e-14)
+
+
+@QUICK
+@given(SEEDS, st.sampled_from([(0, 1), (0, 2), (2, 0), (1, 2)]))
+def test_a_pair_is_what_the_rows_of_two_populations_would_be_alone(seed, pair):
+    fields = draw(seed, weighted=True, names=("A", "B", "C"))
+    rows = label_rows(**fields, several=True)
+    names = [rows.names[k] for k in pair]
+    two = rows.pair(*pair)
+    used = np.isin(fields["population"], names)
+    alone = label_rows(**{name: values[used] for name, values in fields.items()})
+    assert two.names == names
+    for name in ("X", "label", "kind", "weight"):
+        assert_array_equal(getattr(two, name), getattr(alone, name))
+    order = 1 if pair[0] < pair[1] else -1  # the first of the pair is the first population
+    assert_array_equal(two.sign, order * alone.sign)
+    assert_allclose(two.share, alone.share, rtol=1e-14)
+
+
+def test_a_third_population_is_refused_unless_several_are_taken():
+    fields = draw(0, names=("A", "B", "C"))
+    with pytest.raises(
+        LabelError, match=r"found 3: 'A', 'B', 'C' in .* or use MixtureUplift, which takes any"
+    ):
+        label_rows(**fields)
+    one = draw(0, names=("A",))
+    with pytest.raises(LabelError, match=r"found 1: 'A' in .* cannot be identified from one"):
+        label_rows(**one, several=True)
+
+
+def test_target_rows_of_positive_weight_are_returned_with_it():
+    fields = draw(0, n_target=3, weighted=True)
+    target = np.flatnonzero(fields["kind"] == "target")
+    fields["sample_weight"][target[0]] = 0.0
+    X, weight = target_rows(fields["X"], fields["kind"], fields["sample_weight"])
+    assert_array_equal(X, fields["X"][target[1:]])
+    assert_array_equal(weight, fields["sample_weight"][target[1:]])
+    labelled = fields["kind"] != "target"
+    assert target_rows(fields["X"][labelled], fields["kind"][labelled], None) is None

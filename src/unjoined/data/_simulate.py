@@ -186,7 +186,7 @@ class SimulatedProblem:
         return self.features
 
 
-def paper_problem(b: float = 5.0) -> SimulatedProblem:
+def paper_problem(b: float = 5.0, *, slope: float = 10.0) -> SimulatedProblem:
     r"""Return the synthetic problem of the paper, section 6.1, in the corrected form.
 
     Two features, :math:`N(0, 10 I)`; outcomes -1/+1 with
@@ -199,6 +199,9 @@ def paper_problem(b: float = 5.0) -> SimulatedProblem:
     b : float, default=5.0
         How far the policies are apart; at 0 they are the same and nothing is identified.
         The paper varies it over 25 values in [0, 10].
+    slope : float, default=10.0
+        Size of the entries of :math:`a_t`. The paper's 10 makes outcomes almost certain given x
+        and t; 1 makes them noisy.
 
     Returns
     -------
@@ -211,7 +214,7 @@ def paper_problem(b: float = 5.0) -> SimulatedProblem:
     >>> problem.uplift(np.array([[0.0, -1.0], [0.0, 1.0]])).round(3)
     array([ 2., -2.])
     """
-    slopes = {0.0: np.array([10.0, 10.0]), 1.0: np.array([10.0, -10.0])}
+    slopes = {0.0: np.array([slope, slope]), 1.0: np.array([slope, -slope])}
 
     def features(n: int, rng: Rng) -> Array:
         draws: Array = rng.standard_normal((n, 2))

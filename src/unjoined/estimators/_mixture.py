@@ -131,7 +131,7 @@ class MixtureUplift(UpliftEstimator):
 
     Notes
     -----
-    Time is that of about 40 settings times ``n_folds`` fits of O(n p^2) each on at most 10,000
+    Time is that of about 40 settings times ``n_folds`` fits of O(n p^2) each on at most 8,000
     outcome rows, and a few final fits to all rows; memory beside the rows is that of p columns for
     the rows that choose. The treatment tables say which part is which, so the two cannot change
     places. If policies hardly differ, the answer rests on the functions' form alone: a
@@ -213,9 +213,7 @@ class MixtureUplift(UpliftEstimator):
         Z = scaling(rows.X)
         outcome = rows.of_kind(OUTCOME)
         pool = choose_pool(self, Z, len(outcome), rng)
-        policies = fit_policies(
-            Z, rows, pool, self.policy_model, n_folds=self.n_folds, n_jobs=self.n_jobs, rng=rng
-        )
+        policies = fit_policies(Z, rows, pool, self.policy_model, n_folds=self.n_folds, rng=rng)
         self.scaling_, self.policies_, self.shift_ = scaling, policies, shift_report
         self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
         outcomes = OutcomeRows(

@@ -51,7 +51,8 @@ __all__ = [
 BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 FAMILIES = (BERNOULLI, GAUSSIAN, MEAN)
 # Choosing among settings takes no more rows than this; the settings chosen are fitted to all.
-SEARCH_ROWS = 10_000
+SEARCH_ROWS = 8_000
+IN_MEMORY_ROWS = 50_000  # up to here basis values are kept, beyond they are computed in each pass
 SEARCH_TOL = 1e-6  # nats per row: far below what tells settings apart
 EM_SEARCH_TOL = 1e-5
 FINAL_TOL = 1e-9
@@ -151,7 +152,8 @@ def fit_mixture(
     sample = _sample(rows, rng)
     search, best, threshold = _search(sample, pool, family, walk, _intercept(rows, family), n_jobs)
     weights = weigh_settings(search, best, average=average)
-    starts = [_starts(s, search, n_starts, rng) for s in weights]
+    # Random starts for the best setting alone: the others only lend it their weight.
+    starts = [_starts(s, search, n_starts if s == best else 1, rng) for s in weights]
     fits = _finish(weights, starts, search, _engine(family, FINAL_TOL, threshold), rows)
     spread = np.sqrt(2.0 * search.mean(best)) if family == MEAN else np.nan
     members = tuple(
@@ -245,14 +247,13 @@ def _sample(rows: OutcomeRows, rng: Rng) -> OutcomeRows:
 
 
 def _starts(setting: Setting, search: MixtureSearch, n_starts: int, rng: Rng) -> list[Array]:
-    """Return where the final fits of a setting begin: no effect at first, then random ones."""
+    """Return where the final fits of a setting begin: at a fold's fit, then at random effects."""
     p_base, p_effect = search.bases[setting.base].size, search.effects[setting.effect].size
-    starts = []
-    for k in range(n_starts):
+    starts = [search.fits[setting.base, setting.effect, 0].coef]
+    for _ in range(n_starts - 1):
         start = np.zeros(p_base + p_effect)
         start[0] = search.intercept
-        if k > 0:
-            start[p_base:] = rng.standard_normal(p_effect) / np.sqrt(max(p_effect, 1))
+        start[p_base:] = rng.standard_normal(p_effect) / np.sqrt(max(p_effect, 1))
         starts.append(start)
     return starts
 
@@ -264,7 +265,7 @@ def _fit_all(
     base, effect = search.bases[setting.base], search.effects[setting.effect]
     penalty = penalty_of(setting, search.bases[0].size, base.size, effect.size)
     part = BaseEffectRows(base, effect, rows.Z, rows.y, rows.exposure, rows.weight)
-    if len(rows.y) <= SEARCH_ROWS:
+    if len(rows.y) <= IN_MEMORY_ROWS:
         part = BaseEffectRows(
             base(rows.Z), effect(rows.Z), rows.Z, rows.y, rows.exposure, rows.weight
         )

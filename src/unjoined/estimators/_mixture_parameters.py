@@ -100,4 +100,12 @@ def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Arr
             "outcome rows of populations that fit has not seen: "
             f"{sorted({*names[index < 0].tolist()})}; known are {known}."
         )
+    if coding.is_binary:
+        other = np.abs(np.abs(label - coding.offset) - coding.scale) > 1e-9 * coding.scale
+        if other.any():
+            low, high = coding.offset - coding.scale, coding.offset + coding.scale
+            raise LabelError(
+                f"fit has seen the outcomes {low:g} and {high:g} only, but y holds "
+                f"{float(label[other][0]):g} in an outcome row. Score the outcome that was fitted."
+            )
     return index

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from unjoined._typing import Array, IntArray
 from unjoined._validation import TREATMENT
 from unjoined.evaluate import ConditionalMean, fit_conditional_mean
 from unjoined.features import Basis, fit_weighted, seeded_clone
-from unjoined.moments import LabelledRows, n_threads
+from unjoined.moments import LabelledRows
 from unjoined.solve import BaseEffectRows, BernoulliTerms, Scoring
 
 __all__ = ["PolicyFit", "fit_policies"]
@@ -27,7 +26,7 @@ SMOOTH_RIDGES = (1e-1, 1e-2, 1e-3, 1e-4)
 # Shallow trees and small steps: policies are smooth scores or a few thresholds.
 BOOSTING = {"max_iter": 100, "learning_rate": 0.05, "max_leaf_nodes": 6, "early_stopping": False}
 FLOOR = 1e-3  # boosted probabilities are kept this far from 0 and 1
-TUNING_ROWS = 10_000  # a ridge is one number: this many rows settle it, more only cost time
+TUNING_ROWS = 5_000  # a ridge is one number: this many rows settle it, more only cost time
 ENGINE = Scoring(BernoulliTerms(), tol=1e-7)
 
 
@@ -57,7 +56,6 @@ def fit_policies(
     model: Any,
     *,
     n_folds: int,
-    n_jobs: int | None,
     rng: Rng,
 ) -> tuple[PolicyFit, ...]:
     """Fit one policy for each population.
@@ -75,8 +73,6 @@ def fit_policies(
         gradient boosting, and keeps the one with the highest held-out likelihood.
     n_folds : int
         Folds of that comparison.
-    n_jobs : int or None
-        Threads; populations are fitted side by side.
     rng : RandomState
         Source of randomness.
     """
@@ -92,9 +88,10 @@ def fit_policies(
         mean = fit_conditional_mean(copy, Z[at], rows.label[at], rows.weight[at])
         return PolicyFit("constant" if mean.model is None else "given", None, None, mean, {})
 
-    # Small fits: threads inside them would wait for each other most of the time.
-    with threadpool_limits(limits=1), ThreadPoolExecutor(n_threads(n_jobs)) as pool_of_threads:
-        return tuple(pool_of_threads.map(fit, range(len(rows.names))))
+    # Small fits: threads inside them would wait for each other most of the time. OpenMP heeds
+    # the limit in the thread that sets it alone, so the populations take turns.
+    with threadpool_limits(limits=1):
+        return tuple(fit(k) for k in range(len(rows.names)))
 
 
 def _choose(

@@ -1,5 +1,14 @@
 """Studies that run the whole library on problems whose answer is known."""
 
+from unjoined.experiments._accuracy import (
+    DEFAULT,
+    JOINT,
+    METHODS,
+    PAPER,
+    Trial,
+    oracle_share,
+    run_trial,
+)
 from unjoined.experiments._campaign import (
     CAMPAIGN_METHODS,
     CampaignFiles,
@@ -9,13 +18,25 @@ from unjoined.experiments._campaign import (
     read_campaign,
     write_campaign,
 )
+from unjoined.experiments._problems import PROBLEMS, BenchmarkProblem, binary_problem, real_problem
 
 __all__ = [
     "CAMPAIGN_METHODS",
+    "DEFAULT",
+    "JOINT",
+    "METHODS",
+    "PAPER",
+    "PROBLEMS",
+    "BenchmarkProblem",
     "CampaignFiles",
     "MethodResult",
+    "Trial",
+    "binary_problem",
     "compare_methods",
     "draw_truth",
+    "oracle_share",
     "read_campaign",
+    "real_problem",
+    "run_trial",
     "write_campaign",
 ]

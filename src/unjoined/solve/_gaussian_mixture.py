@@ -86,9 +86,11 @@ class GaussianMixture:
             right[:p_base] += weighted.T @ c.y
             right[p_base:] += c.effect.T @ (c.weight * lean * c.y)
         gram[p_base:, :p_base] = gram[:p_base, p_base:].T
-        gram /= total * sigma**2
-        gram[np.diag_indices(p)] += penalty + TINY
-        new = cho_solve(cho_factor(gram, lower=True), right / (total * sigma**2))
+        gram /= total
+        # In squared outcome units: divided by sigma^2, products of a spread near 0 would drown
+        # the ridges in rounding.
+        gram[np.diag_indices(p)] += sigma**2 * penalty + TINY
+        new = cho_solve(cho_factor(gram, lower=True), right / total)
         squares = 0.0
         for c in rows:
             chance = _treated_chance(c.y, c.exposure, c.base, c.effect, coef, sigma, p_base)

@@ -1,0 +1,106 @@
+"""Smooth functions: their ridge is the kernel's, their number follows the rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import rbf_kernel
+
+from unjoined.features import Basis, LeadingBasis, LinearBasis, draw_pool, kernel_size
+from unjoined.features._kernel import RANK_TOLERANCE, draw_kernel
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def rows(n=40, d=2, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def rng(seed=0):
+    return np.random.RandomState(seed)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS, width=st.sampled_from([0.3, 1.0, 3.0]))
+def test_inner_products_at_the_centres_are_the_kernel(seed, width):
+    """Nystroem features: with their mean put back, phi(c) phi(c')' = k(c, c').
+
+    What is left out are eigenvalues below the tolerance's share of the largest, at most 40.
+    """
+    basis = draw_kernel(rows(seed=seed), 40, width, rng())
+    centers = basis.gaussians.centers
+    phi = basis(centers) + basis.mean
+    kernel = rbf_kernel(centers, gamma=1 / width**2)
+    assert_allclose(phi @ phi.T, kernel, atol=2 * RANK_TOLERANCE * 40)
+
+
+def test_functions_have_mean_zero_over_the_centres():
+    basis = draw_kernel(rows(), 15, 1.0, rng())
+    assert_allclose(basis(basis.gaussians.centers).mean(axis=0), 0.0, atol=1e-10)
+
+
+def test_a_ridge_on_the_coefficients_is_kernel_ridge_regression():
+    """All rows are centres, so the ridge's penalty is the squared norm in the kernel's space."""
+    X = rows(30)
+    y = np.sin(2 * X[:, 0]) + X[:, 1]
+    ridge, width = 0.1, 0.8
+    basis = draw_kernel(X, 30, width, rng())
+    phi = basis(X) + basis.mean
+    coef = np.linalg.solve(phi.T @ phi + ridge * np.eye(basis.size), phi.T @ y)
+    expected = KernelRidge(alpha=ridge, kernel="rbf", gamma=1 / width**2).fit(X, y)
+    new = rows(50, seed=1)
+    assert_allclose((basis(new) + basis.mean) @ coef, expected.predict(new), atol=1e-4)
+
+
+def test_rows_that_coincide_are_one_centre():
+    X = np.repeat(rows(5), 10, axis=0)
+    basis = draw_kernel(X, 20, 1.0, rng())
+    assert len(basis.gaussians.centers) == 5
+    assert basis.size == 5
+
+
+def test_directions_that_rounding_decides_are_left_out():
+    """Forty centres under one very wide function span a few directions only."""
+    basis = draw_kernel(rows(40, 1), 40, 30.0, rng())
+    assert basis.size < 10
+    assert np.abs(basis.rotation).max() < 1.0 / np.sqrt(RANK_TOLERANCE)
+
+
+def test_the_order_of_rows_changes_nothing():
+    """Centres are drawn from the distinct rows, which are sorted."""
+    X = rows()
+    one, two = (draw_kernel(r, 10, 1.0, rng()) for r in (X, X[::-1]))
+    assert_array_equal(one(X), two(X))
+
+
+def test_pool_is_linear_first_then_linear_and_smooth_of_each_width():
+    X = rows(200, 3)
+    pool = draw_pool(X, factors=(0.5, 2.0), n_centers=25, rng=rng())
+    assert len(pool) == 3
+    assert all(isinstance(basis, Basis) for basis in pool)
+    for basis in pool:
+        assert basis.n_features == 3
+        assert basis(X).shape == (200, basis.size)
+        assert_array_equal(basis(X)[:, :4], LinearBasis(3)(X))
+    widths = [basis.second.gaussians.width for basis in pool[1:]]
+    assert_allclose(widths[1] / widths[0], 4.0)
+    assert pool[1].size <= 4 + 25
+    assert [b.second.n_features for b in pool[1:]] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("n", "size"), [(1, 20), (100, 20), (1000, 40), (3375, 60), (1_000_000, 60)]
+)
+def test_number_of_centres_is_four_cube_roots_between_20_and_60(n, size):
+    assert kernel_size(n) == size
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_leading_functions_are_the_first_of_the_basis(size):
+    X, basis = rows(7), LinearBasis(2)
+    leading = LeadingBasis(basis, size)
+    assert isinstance(leading, Basis)
+    assert leading.n_features == 2
+    assert_array_equal(leading(X), basis(X)[:, :size])
