@@ -58,6 +58,8 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     code, out, err = run(capsys, "fit", *four_tables(folder), "--model", model)
     assert (code, err) == (0, "")
     assert "different enough to identify uplift" in out
+    assert "Chose the mixture likelihood with a" in out  # the default says what it chose
+    assert "weighted" in out  # and what it was compared with
     code, out, err = run(
         capsys,
         *("score", "--model", model, "--table", folder / "customers.parquet", "--out", scores),
@@ -85,7 +87,8 @@ def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(
         model = tmp_path / "m.skops"
         code, out, _ = run(capsys, "fit", *tables, "--model", model, "--json")
         assert code == 0
-        results.append((json.loads(out), load_model(model).coef_))
+        people = read_table(folder / "customers.parquet").drop(["customer_id"])
+        results.append((json.loads(out), load_model(model).predict(people)))
     assert results[0][0] == results[1][0]
     np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-12)
 
@@ -142,6 +145,7 @@ def test_demo_writes_everything_it_names(capsys, tmp_path):
     assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300", "--json")
     assert set(json.loads(out)["methods"]) == {
+        "Uplift",
         "MinMaxUplift",
         "MinMaxGau",
         "FourLogistic",
@@ -166,7 +170,7 @@ def swap(words, old, new):
         (lambda w, f: [*w, "--features", "age,agee"], "lacks the column 'agee'"),
         (lambda w, f: [*w, "--ignore", "nothing"], "--ignore names 'nothing', a column that no"),
         (lambda w, f: [*w, "--weight", "w"], "has no column 'w'"),
-        (lambda w, f: [*w, "--estimator", "magic"], "--estimator must be one of 'minmax'"),
+        (lambda w, f: [*w, "--estimator", "magic"], "--estimator must be one of 'auto'"),
         (lambda w, f: [*w, "--model", f / "no" / "m.skops"], "there is no folder"),
         (lambda w, f: [*w, "--seed", "x"], "Invalid value for '--seed'"),
         (lambda w, f: w[:-2], "Missing option '--treatment'"),

@@ -14,9 +14,13 @@ from unjoined import (
     FourRidge,
     MinMaxGau,
     MinMaxUplift,
+    MixtureUplift,
     NeuralMinMaxUplift,
     PlugInUplift,
     TwoStageUplift,
+    Uplift,
+    UpliftSearchCV,
+    WeightedUplift,
 )
 
 
@@ -59,6 +63,33 @@ class RowwiseMinMax(_Rowwise, MinMaxUplift):
     pass
 
 
+class RowwiseMixture(_Rowwise, MixtureUplift):
+    pass
+
+
+class RowwiseLikelihood(_Rowwise, MixtureUplift):
+    binary = True
+
+
+class RowwiseUplift(_Rowwise, Uplift):
+    pass
+
+
+class RowwiseWeighted(_Rowwise, WeightedUplift):
+    pass
+
+
+class RowwiseSearch(_Rowwise, UpliftSearchCV):
+    pass
+
+
+class Plain(Ridge):
+    """A candidate for the search that a dozen rows are enough for."""
+
+    def fit(self, X, y, *, kind, population, sample_weight=None):
+        return super().fit(X, y)
+
+
 class RowwiseNeural(_Rowwise, NeuralMinMaxUplift):
     pass
 
@@ -89,6 +120,7 @@ def _as(adapter, preset):
     return adapter(**preset.get_params(deep=False))
 
 
+CANDIDATES = [("stiff", Plain(10.0)), ("loose", Plain(0.1))]
 SMALL = {"n_centers": 5}  # the checks fit tables of a dozen rows
 
 
@@ -117,6 +149,20 @@ SMALL = {"n_centers": 5}  # the checks fit tables of a dozen rows
             basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1)
         ),
         RowwiseNeural(max_epochs=2, n_hidden=8),
+        RowwiseUplift(n_jobs=1),
+        RowwiseMixture(basis="linear", family="gaussian", n_jobs=1),
+        RowwiseMixture(
+            engine="em",
+            family="gaussian",
+            outcome_model=Ridge(),
+            policy_model=LogisticRegression(),
+            n_jobs=1,
+        ),
+        RowwiseLikelihood(n_folds=2, n_jobs=1),
+        RowwiseWeighted(n_folds=2),
+        RowwiseWeighted(n_folds=2, basis="linear", quadratic="gap", ridge=0.01),
+        RowwiseSearch(CANDIDATES, cv=2),
+        RowwiseSearch(CANDIDATES, cv=2, rule="average", scoring="fixed_critic"),
     ]
 )
 def test_scikit_learn_contract(estimator, check):

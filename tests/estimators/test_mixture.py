@@ -56,6 +56,7 @@ PLAIN = {
     "n_jobs": 1,
     "random_state": 0,
 }
+SMALL = {"n_centers": 10, "n_folds": 3, "n_jobs": 1, "random_state": 0}
 FAMILIES = ["bernoulli", "mean", "gaussian"]
 TYPES = [
     "estimators._mixture.MixtureUplift",
@@ -128,10 +129,8 @@ def with_treatments(data, change):
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (3.0, 7.0), (0.0, 1e-3)])
 def test_the_coding_of_a_binary_outcome_changes_only_the_units(low, high):
     data = draw()
-    plain = MixtureUplift(random_state=0).fit(**data)
-    other = MixtureUplift(random_state=0).fit(
-        **with_outcomes(data, lambda y: low + (high - low) * y)
-    )
+    plain = MixtureUplift(**SMALL).fit(**data)
+    other = MixtureUplift(**SMALL).fit(**with_outcomes(data, lambda y: low + (high - low) * y))
     reach = high - low
     assert_allclose(other.predict(data["X"]), reach * plain.predict(data["X"]), rtol=1e-12)
     for with_, without in zip(
@@ -159,7 +158,7 @@ def test_shifting_and_rescaling_a_real_outcome_changes_only_the_units(family):
 def test_the_coding_of_treatments_changes_nothing():
     data = draw()
     one, two = (
-        MixtureUplift(random_state=0).fit(**d).predict(data["X"])
+        MixtureUplift(**SMALL).fit(**d).predict(data["X"])
         for d in (data, with_treatments(data, lambda t: 2 * t - 1))
     )
     assert_array_equal(one, two)
@@ -194,8 +193,8 @@ def test_exchanging_treated_and_untreated_flips_the_sign(family, policy_model):
 def test_names_of_populations_change_nothing(names):
     data = draw(n=150)
     named = names[np.where(data["population"] == "A", 0, 1)]
-    plain = MixtureUplift(random_state=0).fit(**data)
-    other = MixtureUplift(random_state=0).fit(**{**data, "population": named})
+    plain = MixtureUplift(**SMALL).fit(**data)
+    other = MixtureUplift(**SMALL).fit(**{**data, "population": named})
     assert other.populations_ == names.tolist()
     assert_array_equal(other.predict(data["X"]), plain.predict(data["X"]))
     assert other.score(**{**data, "population": named}) == plain.score(**data)
@@ -233,7 +232,7 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there():
     weight = np.ones(len(data["y"]))
     weight[::7] = 0.0
     kept = {name: values[weight > 0] for name, values in data.items() if values is not None}
-    model = MixtureUplift(random_state=0)
+    model = MixtureUplift(**SMALL)
     expected = model.fit(**kept).predict(data["X"])
     score = model.score(**kept)
     model.fit(**{**data, "sample_weight": weight})
@@ -444,7 +443,7 @@ def test_weights_sum_to_one_best_first(search):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_table_of_candidates_adds_up(family):
     data = draw(family, n=100)
-    model = MixtureUplift(random_state=0, family=family, n_centers=10, n_folds=3).fit(**data)
+    model = MixtureUplift(**SMALL, family=family).fit(**data)
     table = model.candidates_
     assert (np.diff(table.loss) >= 0).all()
     assert_allclose(table.difference, table.loss - table.loss[0])
@@ -649,7 +648,7 @@ def test_the_truth_scores_better_than_its_neighbours(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_score_is_the_mean_log_likelihood_written_out(family):
     data = draw(family, n=100)
-    model = MixtureUplift(random_state=0, family=family, n_centers=10, n_folds=3).fit(**data)
+    model = MixtureUplift(**SMALL, family=family).fit(**data)
     at = data["kind"] == "outcome"
     Z, y = model.scaling_(data["X"][at]), data["y"][at]
     chances = model.predict_policies(data["X"][at])
@@ -829,8 +828,8 @@ def test_tables_may_be_weighted_to_the_target():
     ],
 )
 def test_models_are_saved_and_loaded(family, settings, tmp_path):
-    data = draw(family, n=100)
-    model = MixtureUplift(random_state=0, family=family, n_folds=3, **settings).fit(**data)
+    data = draw(family)
+    model = MixtureUplift(**SMALL, n_starts=1, family=family, **settings).fit(**data)
     path = save_model(model, tmp_path / "model.skops")
     loaded = load_model(path, trusted=TRUSTED)
     assert_array_equal(loaded.predict(data["X"]), model.predict(data["X"]))

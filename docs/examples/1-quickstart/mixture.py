@@ -50,7 +50,8 @@ def main(folder: Path) -> Path:
     for name, model in models.items():
         uplift, shares = fit_draws(model, plane)
         print(f"{name}: shares of the oracle", *(f"{share:.2f}" for share in shares))
-        reach = f"{min(shares):.2f} to {max(shares):.2f}".replace("-", "\N{MINUS SIGN}")
+        low, high = (f"{each(shares):.2f}".replace("-", "\N{MINUS SIGN}") for each in (min, max))
+        reach = low if low == high else f"{low} to {high}"
         panels[f"{name}\n{reach} of the oracle in {N_DRAWS} draws"] = uplift
 
     figure = Figure(figsize=(10.5, 3.9), layout="constrained")

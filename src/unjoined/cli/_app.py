@@ -15,13 +15,14 @@ from unjoined.cli._score import targeting_list
 from unjoined.cli._show import (
     console,
     print_json,
+    show_choice,
     show_labels,
     show_strength,
     show_uplift,
     uplift_summary,
 )
 from unjoined.data import read_table, write_table
-from unjoined.estimators import load_model, save_model
+from unjoined.estimators import Uplift, load_model, save_model
 from unjoined.evaluate import identification_strength
 
 __all__ = ["app"]
@@ -125,8 +126,11 @@ def fit(
     ignore: Ignore = None,
     weight: Weight = None,
     estimator: Annotated[
-        str, typer.Option("--estimator", help=f"One of {', '.join(ESTIMATORS)}.")
-    ] = "minmax",
+        str,
+        typer.Option(
+            "--estimator", help=f"One of {', '.join(ESTIMATORS)}; auto chooses and says why."
+        ),
+    ] = "auto",
     model: Annotated[Path, typer.Option("--model", help="Where to write the model.")] = Path(
         "model.skops"
     ),
@@ -151,6 +155,7 @@ def fit(
                 "features": data.feature_names,
                 "f_statistic": strength.f_statistic,
                 "weak": strength.is_weak,
+                "reason": getattr(fitted, "reason_", None),
                 "uplift": uplift_summary(uplift),
             }
         )
@@ -158,6 +163,8 @@ def fit(
     out = console()
     show_labels(out, data)
     show_strength(out, strength)
+    if isinstance(fitted, Uplift):
+        show_choice(out, fitted)
     show_uplift(out, uplift)
     out.print(
         f"Wrote {written} ({estimator}). Next: unjoined score --model {written} --table "

@@ -147,9 +147,10 @@ def _explain(out: Console, truth: Array) -> None:
     out.print()
     out.print(meanings)
     out.print(
-        "\nMinMaxUplift is the paper's method on standardised features, MinMaxGau the same with "
-        "the paper's settings; FourLogistic and FourNNC divide one difference of regressions by "
-        "another. Only a simulation knows these numbers: for real tables nobody has the truth."
+        "\nUplift is the library's default, MinMaxUplift the paper's method improved, MinMaxGau "
+        "the same with the paper's settings; FourLogistic and FourNNC divide one difference of "
+        "regressions by another. Only a simulation knows these numbers: for real tables nobody "
+        "has the truth."
     )
 
 

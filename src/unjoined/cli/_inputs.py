@@ -19,15 +19,21 @@ from unjoined.estimators import (
     FourRidge,
     MinMaxGau,
     MinMaxUplift,
+    MixtureUplift,
     NeuralMinMaxUplift,
     PlugInUplift,
     TwoStageUplift,
+    Uplift,
     UpliftEstimator,
+    WeightedUplift,
 )
 
 __all__ = ["ESTIMATORS", "TableOptions", "read_labels", "select_columns"]
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
+    "auto": Uplift,
+    "mixture": MixtureUplift,
+    "weighted": WeightedUplift,
     "minmax": MinMaxUplift,
     "plugin": PlugInUplift,
     "two-stage": TwoStageUplift,
@@ -87,13 +93,13 @@ def _check_layout(
         if len(outcomes) != 1 or len(treatments) != 1:
             raise TableError(
                 "with --population there is one --outcomes file and one --treatments file, each "
-                "with rows of both populations. Leave it out to give one file per population."
+                "with rows of all populations. Leave it out to give one file per population."
             )
         return
     for files, option in ((outcomes, "--outcomes"), (treatments, "--treatments")):
-        if len(files) != 2 or "" in files:
+        if len(files) < 2 or "" in files:
             raise TableError(
-                f"give {option} twice, as NAME=FILE for each of the two populations (for instance "
+                f"give {option} twice, as NAME=FILE for each of the populations (for instance "
                 f"{option} north=a.parquet {option} south=b.parquet), or name the column that "
                 "tells populations apart with --population."
             )

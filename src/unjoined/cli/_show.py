@@ -12,12 +12,14 @@ from rich.table import Table
 
 from unjoined._typing import Array
 from unjoined.data import SeparateLabels
+from unjoined.estimators import Uplift
 from unjoined.evaluate import IdentificationStrength
 from unjoined.experiments import MethodResult
 
 __all__ = [
     "console",
     "print_json",
+    "show_choice",
     "show_labels",
     "show_methods",
     "show_strength",
@@ -68,6 +70,22 @@ def show_strength(out: Console, strength: IdentificationStrength) -> None:
         f"{strength.rms_gap:.2f} (root mean square over people; {strength.mean_gap:+.2f} on "
         f"average; F = {strength.f_statistic:,.0f}, weak below 10)."
     )
+
+
+def show_choice(out: Console, model: Uplift) -> None:
+    """Print what the default estimator chose, why, and how the others did."""
+    out.print(model.reason_)
+    if model.candidates_ is None:
+        return
+    table = _table("estimator", "held-out risk", "above the lowest", "std. error")
+    for row in model.candidates_:
+        table.add_row(
+            f"{row.name}{' (chosen)' if row.chosen else ''}",
+            f"{-row.score:.5g}",
+            f"{row.behind:.2g}",
+            f"{row.standard_error:.2g}",
+        )
+    out.print(table)
 
 
 def uplift_summary(uplift: Array) -> dict[str, float]:

@@ -49,7 +49,7 @@ class CellSummary:
 
 @dataclass(frozen=True, eq=False)
 class SeparateLabels(Mapping[str, Any]):
-    """Rows that carry an outcome or a treatment, never both, from two populations.
+    """Rows that carry an outcome or a treatment, never both, from two populations or more.
 
     A checked, frozen mapping of exactly ``X``, ``y``, ``kind`` and ``population`` (and
     ``sample_weight`` when given), so that ``model.fit(**data)`` works with every estimator.
@@ -66,7 +66,8 @@ class SeparateLabels(Mapping[str, Any]):
         ``"outcome"``, ``"treatment"`` or ``"target"`` (no label: rows that describe the people
         to be scored).
     population : array-like of shape (n_rows,)
-        Which of the two populations, each treated by its own policy, the row comes from.
+        Which of the populations, each treated by its own policy, the row comes from. Most
+        estimators take two; `Uplift` and `MixtureUplift` take any number.
         Ignored for target rows.
     sample_weight : array-like of shape (n_rows,), optional
         Non-negative row weights.
@@ -122,7 +123,7 @@ class SeparateLabels(Mapping[str, Any]):
         population = check_population(self.population, kind)
         y = check_labels(self.y, kind)
         weight = check_weight(self.sample_weight, n)
-        check_cells(kind, population, weight)
+        check_cells(kind, population, weight, several=True)
         check_outcome(y[kind == OUTCOME])
         check_treatment(y[kind == TREATMENT])
         frozen: dict[str, Any] = {"y": y, "kind": kind, "population": population}
@@ -304,9 +305,11 @@ class SeparateLabels(Mapping[str, Any]):
 
     @property
     def populations(self) -> list[Any]:
-        """The two populations' names, sorted: the order estimators use."""
+        """The populations' names, sorted: the order estimators use."""
         weight = check_weight(self.sample_weight, self.n_rows)
-        names, _ = check_cells(np.asarray(self.kind), np.asarray(self.population), weight)
+        names, _ = check_cells(
+            np.asarray(self.kind), np.asarray(self.population), weight, several=True
+        )
         return names
 
     def rows(self, kind: str, population: Any = None) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from unjoined.estimators._presets import (
 from unjoined.estimators._search import UpliftSearchCV
 from unjoined.estimators._two_stage import TwoStageCoefficients, TwoStageUplift
 from unjoined.estimators._uplift import Uplift
-from unjoined.estimators._weighted import RidgePath, WeightedUplift
+from unjoined.estimators._weighted import RiskPath, WeightedUplift
 
 __all__ = [
     "BoundsReport",
@@ -38,7 +38,7 @@ __all__ = [
     "MixtureUplift",
     "NeuralMinMaxUplift",
     "PlugInUplift",
-    "RidgePath",
+    "RiskPath",
     "TwoStageCoefficients",
     "TwoStageUplift",
     "Uplift",

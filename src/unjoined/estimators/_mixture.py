@@ -141,7 +141,7 @@ class MixtureUplift(UpliftEstimator):
     --------
     >>> import numpy as np
     >>> from unjoined import MixtureUplift, paper_problem
-    >>> problem = paper_problem(b=1.0)
+    >>> problem = paper_problem(b=2.0)
     >>> model = MixtureUplift(random_state=0).fit(**problem.draw(1000, random_state=0))
     >>> X_new = problem.draw_joint(5000, random_state=1).X
     >>> bool(np.corrcoef(model.predict(X_new), problem.uplift(X_new))[0, 1] > 0.95)

@@ -84,7 +84,8 @@ class MixtureFit:
     candidates: MixtureCandidates
     threshold: float  # where the loss of a real outcome turns linear, scaled units; else infinity
     objective: Array  # penalised loss of the best setting, step by step; never rising
-    converged: bool  # whether all kept settings did
+    converged: bool  # whether the best setting did
+    n_unsettled: int  # of the settings kept, how many did not
     start: int  # which start won, for the best setting
 
     def means(self, Z: Array, mean_chance: Array) -> tuple[Array, Array]:
@@ -174,7 +175,8 @@ def fit_mixture(
         MixtureCandidates.of_search(search, weights),
         float(threshold),
         fits[0][0].objective,
-        all(fit.converged for fit, _ in fits),
+        fits[0][0].converged,
+        sum(not fit.converged for fit, _ in fits),
         fits[0][1],
     )
 

@@ -18,26 +18,45 @@ from unjoined.estimators._base import UpliftEstimator
 
 __all__ = ["load_model", "save_model"]
 
-# Types of our own and of scikit-learn's networks that skops does not know to be harmless. A
+# Types of our own and of scikit-learn's networks and boosted trees that skops does not know to be
+# harmless: they hold numbers. A
 # file with any other type is refused.
 TRUSTED = frozenset(
     {
+        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+        "unjoined._validation._labels.OutcomeCoding",
+        "unjoined.estimators._candidates.CandidateScore",
+        "unjoined.estimators._candidates.CandidateTable",
         "unjoined.estimators._density.DensityUplift",
+        "unjoined.estimators._em.EMFit",
         "unjoined.estimators._minmax.MinMaxUplift",
         "unjoined.estimators._minmax_problem.BoundsReport",
         "unjoined.estimators._minmax_problem.LossReport",
         "unjoined.estimators._minmax_select.MinMaxSearch",
+        "unjoined.estimators._mixture.MixtureUplift",
+        "unjoined.estimators._mixture_fit.Member",
+        "unjoined.estimators._mixture_fit.MixtureFit",
+        "unjoined.estimators._mixture_rules.MixtureCandidates",
+        "unjoined.estimators._mixture_search.Setting",
         "unjoined.estimators._neural.NeuralMinMaxUplift",
         "unjoined.estimators._plugin.PlugInUplift",
+        "unjoined.estimators._policies.PolicyFit",
+        "unjoined.estimators._search.UpliftSearchCV",
         "unjoined.estimators._two_stage.TwoStageCoefficients",
         "unjoined.estimators._two_stage.TwoStageUplift",
+        "unjoined.estimators._uplift.Uplift",
+        "unjoined.estimators._weighted.RiskPath",
+        "unjoined.estimators._weighted.WeightedUplift",
         "unjoined.evaluate._conditional_mean.ConditionalMean",
+        "unjoined.evaluate._estimate.Estimate",
         "unjoined.evaluate._identification.IdentificationStrength",
         "unjoined.features._basis.FourierBasis",
         "unjoined.features._basis.GaussianBasis",
         "unjoined.features._basis.LinearBasis",
         "unjoined.features._basis.StackedBasis",
+        "unjoined.features._kernel.KernelBasis",
+        "unjoined.features._pool.LeadingBasis",
         "unjoined.features._scaling.Scaling",
         "unjoined.moments._shift.CellShift",
         "unjoined.moments._shift.ShiftReport",

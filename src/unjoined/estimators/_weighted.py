@@ -24,7 +24,7 @@ from unjoined.evaluate._nuisances import Nuisances, cross_fit, deal_folds
 from unjoined.features import BASES, Basis, Scaling, draw_basis
 from unjoined.moments import LabelledRows
 
-__all__ = ["RidgePath", "WeightedUplift"]
+__all__ = ["RiskPath", "WeightedUplift"]
 
 PREDICT_ROWS = 65_536
 RIDGES = np.logspace(-7.0, 1.0, 33)
@@ -32,7 +32,7 @@ QUADRATICS = ("label", "gap")
 
 
 @dataclass(frozen=True, slots=True)
-class RidgePath:
+class RiskPath:
     """Held-out risk of every ridge tried, and the ridge with the smallest."""
 
     ridges: Array  # (r,) increasing
@@ -101,7 +101,7 @@ class WeightedUplift(UpliftEstimator):
         What was subtracted from and divided out of the features.
     ridge_ : float
         The penalty in use.
-    path_ : RidgePath or None
+    path_ : RiskPath or None
         Held-out risk of every ridge, if the ridge was "auto".
     identification_ : IdentificationStrength
         How different the two policies are.
@@ -144,7 +144,7 @@ class WeightedUplift(UpliftEstimator):
     basis_: Basis
     scaling_: Scaling
     ridge_: float
-    path_: RidgePath | None
+    path_: RiskPath | None
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ def solve_weighted(H: Array, b: Array, ridge: float) -> Array:
     return np.asarray(V[:, known] @ (2.0 * (V[:, known].T @ b) / curvature[known]))
 
 
-def ridge_path(H: Array, b: Array, scale: float) -> RidgePath:
+def ridge_path(H: Array, b: Array, scale: float) -> RiskPath:
     """Return the held-out risk of every ridge: fit to all folds but one, score on that one.
 
     Fits come from sums, so that a fold costs one eigendecomposition whatever the number of
@@ -304,5 +304,5 @@ def ridge_path(H: Array, b: Array, scale: float) -> RidgePath:
     lowest = float(eigh(H_all, eigvals_only=True)[0])
     risks = scale**2 * np.where(lowest + RIDGES > 0.0, risks, np.inf)
     if not np.isfinite(risks).any():  # caution: bend up twice as much as the form bends down
-        return RidgePath(RIDGES, risks, max(float(RIDGES[-1]), -2.0 * lowest))
-    return RidgePath(RIDGES, risks, float(RIDGES[int(np.argmin(risks))]))
+        return RiskPath(RIDGES, risks, max(float(RIDGES[-1]), -2.0 * lowest))
+    return RiskPath(RIDGES, risks, float(RIDGES[int(np.argmin(risks))]))
