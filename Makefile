@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: help demo test test-slow lint format benchmark figures clean
+.PHONY: help demo test test-slow lint format benchmark accuracy figures clean
 
 help:
 	@echo "make demo       the whole job on a simulated campaign, under two minutes"
 	@echo "make test       lint, types, import contract, tests and doctests"
 	@echo "make test-slow  the tests marked slow as well"
-	@echo "make benchmark  every script in benchmarks/"
+	@echo "make benchmark  every script in benchmarks/ but the next one"
+	@echo "make accuracy   every estimator against the truth, about 80 minutes on two cores"
 	@echo "make figures    the pictures of the documentation, anew"
 	@echo "make format     format the code"
 
@@ -46,7 +47,11 @@ test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
 
 benchmark: $(VENV)/.test
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/accuracy.py,$(wildcard benchmarks/*.py)); do \
+		echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+accuracy: $(VENV)/.test
+	$(BIN)/python benchmarks/accuracy.py
 
 figures: $(VENV)/.test
 	@for script in docs/examples/*/*.py; do echo "== $$script"; $(BIN)/python $$script docs/images || exit 1; done

@@ -19,7 +19,15 @@ def main(n_per_table: int) -> None:
     data = paper_problem(b=1.0).draw(n_per_table, random_state=0)
     y = np.where(data.kind == "outcome", (data.y + 1.0) / 2.0, data.y)
     data = SeparateLabels(**{**dict(data), "y": y})
-    settings = {"n_centers": 100, "ridge_f": 1e-6, "ridge_g": 1e-4, "random_state": 0}
+    settings = {
+        "basis": "gaussian",
+        "width": "median",
+        "n_centers": 100,
+        "ridge_f": 1e-6,
+        "ridge_g": 1e-4,
+        "center": False,
+        "random_state": 0,
+    }
     seconds = {}
     for bounds in (None, "auto"):
         start = time.perf_counter()

@@ -63,6 +63,18 @@ def test_numbers_of_the_readme_are_those_of_the_demo(tmp_path):
         assert float(value) == pytest.approx(methods[name]["oracle_share"], abs=0.02)
 
 
+def test_tables_of_which_estimator_are_those_of_the_benchmark(tmp_path):
+    """The page quotes the committed results, line by line."""
+    script = ROOT / "docs" / "examples" / "3-comparison" / "which_estimator.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    page = (ROOT / "docs" / "guide" / "which-estimator.md").read_text().splitlines()
+    tables = [line for line in done.stdout.splitlines() if line]
+    assert len(tables) > 30
+    assert [line for line in page if line in tables] == tables
+
+
 def test_architecture_lists_every_file_and_no_other():
     text = (ROOT / "docs" / "architecture.md").read_text()
     listed = dict(re.findall(r"^\| `([\w./]+\.py)` \| (.*) \|$", text, flags=re.M))

@@ -634,7 +634,7 @@ def test_the_truth_scores_better_than_its_neighbours(family):
 
     def score(b, u):
         member = Member(1.0, SETTING, LinearBasis(2), LinearBasis(2), b, u, 1.0)
-        fit = MixtureFit(family, (member,), None, np.inf, np.empty(0), True, 0)
+        fit = MixtureFit(family, (member,), None, np.inf, np.empty(0), True, 0, 0)
         return fit.log_likelihood(X, y, exposure).mean()
 
     best = score(base, effect)

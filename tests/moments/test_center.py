@@ -384,3 +384,40 @@ def test_sums_of_dealt_groups_are_those_of_their_rows():
     found = sums.of_group(3).total("treatment", 1)
     assert found.n_rows == len(at)
     assert_allclose(found.label_basis, basis(rows.X[at]).T @ rows.label[at], rtol=1e-12)
+
+
+def test_gross_outcomes_do_not_reach_the_other_rows_if_asked():
+    """One outcome of a million moves m everywhere, unless it is cut down before m is fitted."""
+    rng = np.random.RandomState(0)
+    n = 400
+    kind = np.repeat(["outcome", "treatment"], n)
+    X = rng.standard_normal((2 * n, 1))
+    y = np.where(kind == "outcome", X[:, 0] + rng.standard_normal(2 * n), rng.randint(2, size=2 * n))
+    wrong = y.copy()
+    wrong[0] = 1e6
+    population = np.resize([0, 1], 2 * n)
+    errors = {}
+    for robust in (False, True):
+        for label in (y, wrong):
+            rows = label_rows(X, label, kind=kind, population=population)
+            fold = deal_folds(rows, np.random.RandomState(1))
+            found = center_rows(rows, fold, np.random.RandomState(2), robust=robust)
+            errors[robust, label is wrong] = found.rows.label[1:n]
+    # Cut to six spreads, one row of 160 in the other folds of its cell moves m by less than that.
+    assert np.abs(errors[True, True] - errors[True, False]).max() < 6.0 * np.std(y[:n])
+    assert np.abs(errors[False, True] - errors[False, False]).max() > 1000.0
+    np.testing.assert_array_equal(errors[True, False], errors[False, False])  # nothing gross
+
+
+def test_outcomes_that_are_mostly_alike_are_not_cut_down():
+    rng = np.random.RandomState(0)
+    kind = np.repeat(["outcome", "treatment"], 40)
+    y = np.where(kind == "outcome", 100.0 * (np.arange(80) % 8 == 0), np.arange(80) // 2 % 2)
+    y[:3] = 7.0  # a third value, so that the outcome is real
+    rows = label_rows(rng.standard_normal((80, 1)), y, kind=kind, population=np.resize([0, 1], 80))
+    fold = deal_folds(rows, rng)
+    one, two = (
+        center_rows(rows, fold, np.random.RandomState(2), robust=robust).rows.label
+        for robust in (False, True)
+    )
+    np.testing.assert_array_equal(one, two)

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from unjoined import (
-    MinMaxUplift,
     SeparateLabels,
+    Uplift,
     campaign_problem,
     perfect_curve,
     plot_uplift_curve,
@@ -78,7 +78,7 @@ def main(folder: Path) -> Path:
     """Draw the picture and return the file."""
     problem = campaign_problem()
     data = problem.draw(5000, random_state=0)
-    model = MinMaxUplift(random_state=0).fit(**data)
+    model = Uplift(random_state=0).fit(**data)
     new = problem.draw_joint(20_000, random_state=2)
     figure = Figure(figsize=(11, 4.1), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.25, 1.0])

@@ -37,7 +37,12 @@ def one_draw(n: int, seed: int) -> tuple[float, ErrorBound]:
     """Fit on one draw; return the exact mean squared error and the bound."""
     data = PROBLEM.draw(n, random_state=seed)
     model = MinMaxUplift(
-        basis=LinearBasis(1), standardize=False, ridge_f=1e-3, ridge_g=1e-3, n_jobs=1
+        basis=LinearBasis(1),
+        center=False,
+        standardize=False,
+        ridge_f=1e-3,
+        ridge_g=1e-3,
+        n_jobs=1,
     ).fit(**data)
     wrong = model.coef_ - np.array([0.2, 0.3])
     found = error_bound(

@@ -11,6 +11,7 @@ from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_option, check_positive
 from unjoined.errors import InputError
 from unjoined.estimators._base import UpliftEstimator
+from unjoined.estimators._minmax_chunks import ChunkFitting
 from unjoined.estimators._minmax_problem import (
     BoundsReport,
     LossReport,
@@ -31,7 +32,7 @@ __all__ = ["MinMaxUplift"]
 PREDICT_ROWS = 65_536
 
 
-class MinMaxUplift(UpliftEstimator):
+class MinMaxUplift(ChunkFitting, UpliftEstimator):
     r"""Uplift from separate labels by the paper's closed-form min-max estimator.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
@@ -95,10 +96,8 @@ class MinMaxUplift(UpliftEstimator):
 
     Attributes
     ----------
-    coef_ : array of shape (p_f,)
-        Coefficients of the uplift on its basis, outcome units.
-    critic_coef_ : array of shape (p_g,)
-        Coefficients of the critic, outcome units.
+    coef_, critic_coef_ : arrays of shape (p_f,) and (p_g,)
+        Coefficients of the uplift and of the critic on their bases, outcome units.
     basis_, critic_basis_ : Basis
         Functions of the uplift and of the critic, on scaled features.
     scaling_ : Scaling
@@ -297,7 +296,8 @@ class MinMaxUplift(UpliftEstimator):
         if not centred and n_widths == 1:
             return rows, None, fold
         model = None if isinstance(self.center, bool) else self.center
-        found = center_rows(rows, fold, rng, model=model, n_jobs=self.n_jobs)
+        robust = not isinstance(check_loss(self.loss), SquaredLoss)
+        found = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=self.n_jobs)
         return (found.rows if centred else rows), (found.gap if n_widths > 1 else None), fold
 
     @property

@@ -156,7 +156,10 @@ def fit_mixture(
     # Random starts for the best setting alone: the others only lend it their weight.
     starts = [_starts(s, search, n_starts if s == best else 1, rng) for s in weights]
     fits = _finish(weights, starts, search, _engine(family, FINAL_TOL, threshold), rows)
-    spread = np.sqrt(2.0 * search.mean(best)) if family == MEAN else np.nan
+    spread = np.nan
+    if family == MEAN:
+        error = search.residuals(best)
+        spread = np.sqrt(np.average(error**2, weights=search.rows.weight))
     members = tuple(
         Member(
             weight,

@@ -31,7 +31,7 @@ MIXTURE, WEIGHTED, MINMAX = "mixture", "weighted", "min-max"
 N_FOLDS = 3
 FEWEST_ROWS = 30  # of a table; with fewer, held-out comparisons say nothing
 COMPARED_ROWS = 1_500  # of each table: enough to tell estimators apart if it matters
-CLEARLY = 2.0  # standard errors by which another estimator must be better to be preferred
+CLEARLY = 3.0  # standard errors by which another estimator must be better to be preferred
 EFFECTS = ("no effect", "a constant effect", "a linear effect", "a smooth effect")
 
 
@@ -41,8 +41,8 @@ class Uplift(UpliftEstimator):
     Fits `MixtureUplift`, the likelihood of the tables, whose functions, ridges and policies are
     chosen by held-out likelihood. Then it fits `WeightedUplift` and `MinMaxUplift`, which do not
     rest on that likelihood, and compares the three on held-out rows by the outcome risk, which
-    needs no joint labels. The mixture is kept unless another one is better by two standard
-    errors.
+    needs no joint labels. The mixture is kept unless another one is better by three standard
+    errors: of two rivals that are no better, one would pass two errors in every twenty-fifth fit.
 
     Parameters
     ----------

@@ -31,12 +31,16 @@ def fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
     """Fit ``model`` (which is changed) with row weights, or say that it takes none."""
     if np.all(weight == weight[0]):  # equal weights say nothing; any model can be fitted
         model.fit(X, label)
-    elif isinstance(model, Pipeline):
-        model.fit(X, label, **{f"{model.steps[-1][0]}__sample_weight": weight})
-    elif has_fit_parameter(model, "sample_weight"):
-        model.fit(X, label, sample_weight=weight)
-    else:
+        return
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if not has_fit_parameter(last, "sample_weight"):
         raise InputError(
-            f"sample_weight was given, but {type(model).__name__}.fit takes no weights. Choose a "
+            f"sample_weight was given, but {type(last).__name__}.fit takes no weights. Choose a "
             "model that does, or leave sample_weight out."
         )
+    if isinstance(model, Pipeline) and len(model) > 1:
+        # By hand, because with metadata routing on a pipeline does not take weights by name.
+        head = model[:-1]
+        X = head.fit_transform(X, label)
+        model.steps[:-1] = head.steps
+    last.fit(X, label, sample_weight=weight)

@@ -48,6 +48,7 @@ PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row
 # Counting each degree of freedom 1.4 times keeps generalised cross-validation from the rough
 # fits it now and then chooses (Kim and Gu, 2004).
 INFLATION = 1.4
+GROSS = 6.0  # standard deviations beyond which an outcome is gross
 ROWS_PER_FREE = 10  # rows per feature from which on the linear part is not penalised
 CELLS = ((OUTCOME, 0), (OUTCOME, 1), (TREATMENT, 0), (TREATMENT, 1))
 
@@ -159,6 +160,7 @@ def center_rows(
     rng: Rng,
     *,
     model: Any = None,
+    robust: bool = False,
     n_jobs: int | None = None,
 ) -> CenteredRows:
     """Subtract m(x) from outcomes and q(x) from treatments.
@@ -176,6 +178,10 @@ def center_rows(
         Draws centres and the sample, seeds the model.
     model : scikit-learn regressor, optional
         Used for all four conditional means; ridge regression on a smooth basis by default.
+    robust : bool, default=False
+        Whether gross outcomes are cut down before m is fitted to them (not before m is
+        subtracted). Any m leaves the estimand as it is, but one that follows gross values would
+        spread them over all rows.
     n_jobs : int or None, default=None
         Threads. The result does not depend on it.
 
@@ -189,15 +195,27 @@ def center_rows(
     """
     label, gap = rows.label.copy(), np.empty(len(rows.label))
     outcome = rows.kind == OUTCOME
+    seen = _cut_down(rows) if robust else rows
     if len(rows.X) > CROSS_FIT_ROWS:
-        centring = fit_centring(_sample(rows, rng), rng, model=model, n_jobs=n_jobs)
+        centring = fit_centring(_sample(seen, rng), rng, model=model, n_jobs=n_jobs)
         parts: list[tuple[Centring, IntArray]] = [(centring, np.arange(len(label)))]
     else:
-        parts = _cross_fit(rows, fold, rng, model, n_jobs)
+        parts = _cross_fit(seen, fold, rng, model, n_jobs)
     for centring, at in parts:
         m, q, gap[at] = _by_chunks(centring, rows.X, at, n_jobs)
         label[at] -= np.where(outcome[at], m, q)
     return CenteredRows(replace(rows, label=label), gap)
+
+
+def _cut_down(rows: LabelledRows) -> LabelledRows:
+    """Return the rows with outcomes no further than six robust spreads from their median."""
+    outcome = rows.of_kind(OUTCOME)
+    low, median, high = np.quantile(rows.label[outcome], [0.25, 0.5, 0.75])
+    reach = GROSS * (high - low) / 1.349  # of a normal law, its standard deviation
+    label = rows.label.copy()
+    if reach > 0.0:  # else half of the outcomes are alike, and nothing says what is gross
+        label[outcome] = np.clip(label[outcome], median - reach, median + reach)
+    return replace(rows, label=label)
 
 
 def fit_centring(
