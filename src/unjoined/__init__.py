@@ -6,12 +6,18 @@ the data can identify it, evaluates the estimate and turns it into a targeting l
 """
 
 from unjoined.data import (
+    ArraySource,
     CellKFold,
     CellSummary,
+    Chunk,
+    ChunkSource,
+    IterableSource,
     JointLabels,
     PublicData,
     SeparateLabels,
     SimulatedProblem,
+    SqlQuery,
+    TableSource,
     UnjoinedTrial,
     campaign_problem,
     criteo_impressions,
@@ -100,7 +106,16 @@ from unjoined.evaluate import (
     weighted_risk,
 )
 from unjoined.features import Basis, FourierBasis, GaussianBasis, LinearBasis
-from unjoined.moments import ShiftReport
+from unjoined.moments import (
+    PlannedSums,
+    ShiftReport,
+    SumsPlan,
+    aggregate_rows,
+    fourier_plan,
+    merge_sums,
+    read_sums,
+    write_sums,
+)
 from unjoined.plot import plot_uplift_curve, plot_uplift_histogram
 from unjoined.solve import (
     AbsoluteLoss,
@@ -116,12 +131,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AbsoluteLoss",
+    "ArraySource",
     "Basis",
     "BoundsReport",
     "CandidateScore",
     "CandidateTable",
     "CellKFold",
     "CellSummary",
+    "Chunk",
+    "ChunkSource",
     "DensityUplift",
     "ErrorBound",
     "Estimate",
@@ -136,6 +154,7 @@ __all__ = [
     "HuberLoss",
     "IdentificationStrength",
     "InputError",
+    "IterableSource",
     "JointLabels",
     "LabelError",
     "LinearBasis",
@@ -149,6 +168,7 @@ __all__ = [
     "NeuralMinMaxUplift",
     "OverlapWarning",
     "PinballLoss",
+    "PlannedSums",
     "PlugInUplift",
     "PublicData",
     "RatioGuardWarning",
@@ -157,8 +177,11 @@ __all__ = [
     "ShiftReport",
     "SimulatedProblem",
     "SmoothLoss",
+    "SqlQuery",
     "SquaredLoss",
+    "SumsPlan",
     "TableError",
+    "TableSource",
     "ThreePlayerLoss",
     "TwoStageCoefficients",
     "TwoStageUplift",
@@ -173,6 +196,7 @@ __all__ = [
     "WeakIdentificationWarning",
     "WeightedUplift",
     "__version__",
+    "aggregate_rows",
     "auuc",
     "average_uplift",
     "budget_rule",
@@ -187,9 +211,11 @@ __all__ = [
     "fetch_email",
     "fetch_jobs",
     "fixed_critic_score",
+    "fourier_plan",
     "identification_strength",
     "joint_values",
     "load_model",
+    "merge_sums",
     "minmax_objective",
     "optimal_rule",
     "outcome_risk",
@@ -202,6 +228,7 @@ __all__ = [
     "qini",
     "random_curve",
     "rank_score",
+    "read_sums",
     "read_table",
     "save_model",
     "sklift_qini_auc",
@@ -215,5 +242,6 @@ __all__ = [
     "uplift_curve",
     "uplift_scorer",
     "weighted_risk",
+    "write_sums",
     "write_table",
 ]

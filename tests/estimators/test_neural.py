@@ -22,7 +22,7 @@ from unjoined import (
     weighted_risk,
 )
 from unjoined.estimators._neural import NeuralMinMaxUplift
-from unjoined.estimators._training import held_out_risk, rows_at, split_cells
+from unjoined.estimators._training import held_out_risk, split_cells
 from unjoined.moments import label_rows
 from unjoined.solve._saddle_torch import SaddleRows, SaddleSettings, _batches, train_saddle
 
@@ -270,7 +270,7 @@ def test_held_out_risk_is_the_weighted_risk():
         population=population[held_at],
         sample_weight=weight[held_at],
     )
-    found = held_out_risk(rows_at(rows, at), rows_at(rows, held_at))(uplift)
+    found = held_out_risk(rows.take(at), rows.take(held_at))(uplift)
     assert found == pytest.approx(expected, rel=1e-12)
 
 

@@ -8,7 +8,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
-from unjoined.features import Basis, LeadingBasis, LinearBasis, draw_pool, kernel_size
+from unjoined.features import (
+    Basis,
+    LeadingBasis,
+    LinearBasis,
+    draw_pool,
+    draw_quadratic,
+    kernel_size,
+)
 from unjoined.features._kernel import RANK_TOLERANCE, draw_kernel
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -77,8 +84,9 @@ def test_the_order_of_rows_changes_nothing():
 
 def test_pool_is_linear_first_then_linear_and_smooth_of_each_width():
     X = rows(200, 3)
-    pool = draw_pool(X, factors=(0.5, 2.0), n_centers=25, rng=rng())
+    *pool, products = draw_pool(X, factors=(0.5, 2.0), n_centers=25, rng=rng())
     assert len(pool) == 3
+    np.testing.assert_array_equal(products(X), np.hstack([pool[0](X), draw_quadratic(X)(X)]))
     assert all(isinstance(basis, Basis) for basis in pool)
     for basis in pool:
         assert basis.n_features == 3
@@ -104,3 +112,35 @@ def test_leading_functions_are_the_first_of_the_basis(size):
     assert isinstance(leading, Basis)
     assert leading.n_features == 2
     assert_array_equal(leading(X), basis(X)[:, :size])
+
+
+def test_quadratic_functions_are_all_squares_and_products_once():
+    X = np.random.RandomState(0).standard_normal((200, 4)) + 1.0
+    basis = draw_quadratic(X)
+    assert isinstance(basis, Basis)
+    assert (basis.size, basis.n_features) == (10, 4)
+    values = basis(X)
+    np.testing.assert_allclose(values.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(values.std(axis=0), 1.0 / np.sqrt(10.0), rtol=1e-9)
+    # Any quadratic form is a combination of them and a constant.
+    A = np.random.RandomState(1).standard_normal((4, 4))
+    form = np.einsum("ni,ij,nj->n", X, A, X)
+    design = np.column_stack([np.ones(200), values])
+    coef, *_ = np.linalg.lstsq(design, form, rcond=None)
+    np.testing.assert_allclose(design @ coef, form, rtol=1e-9, atol=1e-9)
+
+
+def test_products_that_never_vary_are_nought():
+    """Two levels of one category are never 1 together."""
+    level = np.random.RandomState(0).randint(2, size=50)
+    X = np.column_stack([level == 0, level == 1]).astype(float)
+    values = draw_quadratic(X)(X)
+    assert np.isfinite(values).all()
+    np.testing.assert_array_equal(values[:, 1], 0.0)
+
+
+def test_products_are_in_the_pool_up_to_ten_features():
+    for d, expected in ((10, 3), (11, 2)):
+        X = np.random.RandomState(0).standard_normal((60, d))
+        assert len(draw_pool(X, factors=(1.0,), n_centers=10, rng=rng())) == expected
+    assert len(draw_pool(X[:, :2], factors=(), n_centers=10, rng=rng())) == 1

@@ -392,7 +392,8 @@ def test_gross_outcomes_do_not_reach_the_other_rows_if_asked():
     n = 400
     kind = np.repeat(["outcome", "treatment"], n)
     X = rng.standard_normal((2 * n, 1))
-    y = np.where(kind == "outcome", X[:, 0] + rng.standard_normal(2 * n), rng.randint(2, size=2 * n))
+    outcome = X[:, 0] + rng.standard_normal(2 * n)
+    y = np.where(kind == "outcome", outcome, rng.randint(2, size=2 * n))
     wrong = y.copy()
     wrong[0] = 1e6
     population = np.resize([0, 1], 2 * n)

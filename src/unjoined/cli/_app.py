@@ -9,8 +9,10 @@ import typer
 
 import unjoined
 from unjoined._validation import check_option
+from unjoined.cli._aggregate import add_sums_commands
 from unjoined.cli._demo import run_demo
 from unjoined.cli._inputs import ESTIMATORS, TableOptions, read_labels
+from unjoined.cli._reproduce import run_reproduce
 from unjoined.cli._score import targeting_list
 from unjoined.cli._show import (
     console,
@@ -229,3 +231,39 @@ def demo(
     result = run_demo(screen, out, n_per_table=rows, seed=seed)
     if as_json:
         print_json(result)
+
+
+@app.command()
+def reproduce(
+    study: Annotated[
+        list[str],
+        typer.Argument(help="synthetic, email, jobs, criteo, or all; several may be named."),
+    ],
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Draws of each study.")] = 50,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Processes; default: one for each core.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the files it writes.")] = Path(
+        "unjoined-paper"
+    ),
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Folder with the data files; default: cache, download."),
+    ] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="Tiny sizes, to see in seconds that it works.")
+    ] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run the experiments of the paper and write figures, results and a page."""
+    screen = console()
+    screen.quiet = as_json
+    result = run_reproduce(
+        screen, study, out, trials=trials, jobs=jobs, seed=seed, small=small, data=data
+    )
+    if as_json:
+        print_json(result)
+
+
+add_sums_commands(app)

@@ -76,8 +76,9 @@ class MixtureUplift(UpliftEstimator):
         Model of each population's policy. "auto" chooses among logistic regressions, linear and
         smooth, and gradient boosting by held-out likelihood.
     basis : {"auto", "linear"} or Basis, default="auto"
-        Functions added to the linear part: "auto" tries smooth ones of several widths, "linear"
-        none; a given `Basis` (on scaled features) is tried as it is.
+        Functions added to the linear part: "auto" tries smooth ones of several widths and, up to
+        ten features, squares and products of features; "linear" adds none; a given `Basis` (on
+        scaled features) is tried as it is.
     widths : tuple of float, default=(0.5, 1.0, 2.0)
         Widths of the smooth functions, in median distances between rows.
     n_centers : int or "auto", default="auto"

@@ -15,6 +15,7 @@ from unjoined.estimators._mixture_search import (
     MixtureSearch,
     Setting,
 )
+from unjoined.features import Basis, KernelBasis, StackedBasis
 from unjoined.solve import MeanTerms, Scoring
 
 __all__ = ["MixtureCandidates", "Walk", "choose_threshold", "weigh_settings"]
@@ -82,17 +83,22 @@ class Walk:
         first: int,
         ridges: tuple[float, ...],
     ) -> Setting:
-        """Try smooth functions: the middle width on the whole path, others near its best ridge."""
-        n_smooth = len(search.bases) - 1
-        order = sorted(range(1, n_smooth + 1), key=lambda j: abs(j - (n_smooth + 1) / 2.0))
+        """Try smooth functions: the middle width on the whole path, others near its best ridge.
+
+        Functions that are no kernel have ridges of their own and get the whole path.
+        """
+        widths = [j for j, basis in enumerate(search.bases) if _is_kernel(basis)]
+        middle = (widths[0] + widths[-1]) / 2.0 if widths else 0.0
         linear, near = best, ridges
-        for j in order:
+        for j in sorted(widths, key=lambda j: abs(j - middle)):
             here = {part: first + j}
             best = search.sweep(best, ridge, near, **here)
             tried = [linear.but(**here, **{ridge: r}) for r in near]
             means = [search.mean(t) if t in search.losses else np.inf for t in tried]
             k = int(np.argmin(means))
             near = near[max(k - 1, 0) : k + 2]
+        for j in (j for j in range(1, len(search.bases)) if j not in widths):
+            best = search.sweep(best, ridge, ridges, **{part: first + j})
         return best
 
     def _base(self, ridges: tuple[float, ...]) -> tuple[float, ...]:
@@ -100,6 +106,10 @@ class Walk:
 
     def _effect(self, ridges: tuple[float, ...]) -> tuple[float, ...]:
         return ridges if self.ridge_effect is None else (self.ridge_effect,)
+
+
+def _is_kernel(basis: Basis) -> bool:
+    return isinstance(basis, StackedBasis) and isinstance(basis.second, KernelBasis)
 
 
 def choose_threshold(residual: Array, weight: Array) -> float:

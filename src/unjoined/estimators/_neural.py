@@ -24,7 +24,6 @@ from unjoined.estimators._training import (
     CELLS,
     held_out_risk,
     progress_bar,
-    rows_at,
     split_cells,
 )
 from unjoined.features import Scaling
@@ -219,7 +218,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
         settings = self._settings()
         scaled = self._scale(rows)
         at, held_at = split_cells(scaled, self.validation_share, rng)
-        train, held_out = rows_at(scaled, at), rows_at(scaled, held_at)
+        train, held_out = scaled.take(at), scaled.take(held_at)
         held = None
         if len(held_at):
             held = HeldOut(self._tensor(held_out.X), held_out_risk(train, held_out))

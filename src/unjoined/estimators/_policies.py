@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.special import expit
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
@@ -164,7 +163,9 @@ def _logistic_loss(treated: Array, log_odds: Array) -> Array:
     return np.logaddexp(0.0, np.where(treated == 1.0, -log_odds, log_odds))
 
 
-def _boosting(rng: Rng) -> HistGradientBoostingClassifier:
+def _boosting(rng: Rng) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier  # a fifth of a second at import
+
     seed = int(rng.randint(np.iinfo(np.int32).max))
     return HistGradientBoostingClassifier(**BOOSTING, random_state=seed)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -21,23 +20,10 @@ __all__ = [
     "CELLS",
     "held_out_risk",
     "progress_bar",
-    "rows_at",
     "split_cells",
 ]
 
 CELLS = [(kind, k) for kind in (TREATMENT, OUTCOME) for k in (0, 1)]
-
-
-def rows_at(rows: LabelledRows, at: IntArray) -> LabelledRows:
-    """Return the rows at some positions, in that order."""
-    return replace(
-        rows,
-        X=rows.X[at],
-        label=rows.label[at],
-        kind=rows.kind[at],
-        population=rows.population[at],
-        weight=rows.weight[at],
-    )
 
 
 def split_cells(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from dataclasses import replace
 from typing import cast
 
 import numpy as np
 from numpy.random import RandomState as Rng
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, BoolArray, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.estimators._base import UpliftEstimator
 from unjoined.estimators._candidates import CandidateScore, CandidateTable, score_rows
@@ -192,7 +191,7 @@ def _compare(
     for j in range(N_FOLDS):
         held, kept = outcome & (fold == j), fold != j
         uplift[0, held] = _refitted(mixture, rows, outcome & kept, held)
-        train = _take(rows, np.flatnonzero(kept))
+        train = rows.take(kept)
         for i, name in enumerate(names[1:], start=1):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a fold's warning is about no fit that is used
@@ -242,18 +241,7 @@ def _some_of_each(rows: LabelledRows, rng: Rng) -> LabelledRows:
     if max(map(len, cells)) <= COMPARED_ROWS:
         return rows
     chosen = [rng.permutation(cell)[:COMPARED_ROWS] for cell in cells]
-    return _take(rows, np.sort(np.concatenate(chosen)))
-
-
-def _take(rows: LabelledRows, at: IntArray) -> LabelledRows:
-    return replace(
-        rows,
-        X=rows.X[at],
-        label=rows.label[at],
-        kind=rows.kind[at],
-        population=rows.population[at],
-        weight=rows.weight[at],
-    )
+    return rows.take(np.sort(np.concatenate(chosen)))
 
 
 def _reason(model: Uplift) -> str:

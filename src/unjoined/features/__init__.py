@@ -18,6 +18,7 @@ from unjoined.features._draw import (
 from unjoined.features._kernel import KernelBasis, draw_kernel
 from unjoined.features._models import fit_weighted, seeded_clone
 from unjoined.features._pool import LeadingBasis, draw_pool, kernel_size
+from unjoined.features._quadratic import QuadraticBasis, draw_quadratic
 from unjoined.features._scaling import Scaling
 
 __all__ = [
@@ -28,12 +29,14 @@ __all__ = [
     "KernelBasis",
     "LeadingBasis",
     "LinearBasis",
+    "QuadraticBasis",
     "Scaling",
     "StackedBasis",
     "auto_centers",
     "draw_basis",
     "draw_kernel",
     "draw_pool",
+    "draw_quadratic",
     "fit_weighted",
     "has_width",
     "kernel_size",

@@ -11,6 +11,7 @@ from unjoined._typing import Array
 from unjoined.features._basis import Basis, LinearBasis, StackedBasis
 from unjoined.features._draw import median_width
 from unjoined.features._kernel import draw_kernel
+from unjoined.features._quadratic import draw_quadratic
 
 __all__ = ["LeadingBasis", "draw_pool", "kernel_size"]
 
@@ -51,7 +52,10 @@ def kernel_size(n_rows: int) -> int:
 def draw_pool(
     Z: Array, *, factors: tuple[float, ...], n_centers: int, rng: Rng
 ) -> tuple[Basis, ...]:
-    """Return a linear basis, then the same with smooth functions of each width.
+    """Return a linear basis, the same with smooth functions of each width, and with products.
+
+    Squares and products of features are left out if there would be more than 60 of them, that is
+    from eleven features on, or if no widths are given.
 
     Parameters
     ----------
@@ -66,5 +70,8 @@ def draw_pool(
     """
     linear = LinearBasis(Z.shape[1])
     width = median_width(Z, rng)
-    smooth = (draw_kernel(Z, n_centers, factor * width, rng) for factor in factors)
-    return (linear, *(StackedBasis(linear, kernel) for kernel in smooth))
+    smooth: list[Basis] = [draw_kernel(Z, n_centers, factor * width, rng) for factor in factors]
+    d = Z.shape[1]
+    if factors and d * (d + 1) // 2 <= MOST:
+        smooth.append(draw_quadratic(Z))
+    return (linear, *(StackedBasis(linear, functions) for functions in smooth))

@@ -345,15 +345,7 @@ def _sample(rows: LabelledRows, rng: Rng) -> LabelledRows:
         at = rows.at(kind, k)
         most = min(len(at), SAMPLE_ROWS // 4)
         chosen.append(np.sort(rng.choice(at, most, replace=False)))
-    at = np.concatenate(chosen)
-    return replace(
-        rows,
-        X=rows.X[at],
-        label=rows.label[at],
-        kind=rows.kind[at],
-        population=rows.population[at],
-        weight=rows.weight[at],
-    )
+    return rows.take(np.concatenate(chosen))
 
 
 def _by_chunks(

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unjoined._typing import Array, IntArray
 from unjoined.moments._sums import MomentSums
 
-__all__ = ["CellKey", "GroupedSums", "stable_groups"]
+__all__ = ["CellKey", "GroupedSums", "HashArray", "row_hashes", "stable_groups"]
+
+HashArray: TypeAlias = NDArray[np.uint64]
 
 
 class CellKey(NamedTuple):
@@ -84,7 +87,7 @@ _GOLDEN, _MIX_1, _MIX_2 = (
 )
 
 
-def _mix(state: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> None:
+def _mix(state: HashArray) -> None:
     """Scramble 64-bit integers in place; every input bit moves every output bit."""
     state += _GOLDEN
     state ^= state >> np.uint64(30)
@@ -94,6 +97,21 @@ def _mix(state: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> None:
     state ^= state >> np.uint64(31)
 
 
+def row_hashes(*columns: Array) -> HashArray:
+    """Return 64 bits for each row that depend on the row's content alone, shape (n,).
+
+    ``columns`` are one or two-dimensional arrays of n rows each, read in order. The same row has
+    the same hash whatever its position, chunk, thread or machine. Costs one pass.
+    """
+    state = np.zeros(len(columns[0]), dtype=np.uint64)
+    for part in columns:
+        for column in part.T if part.ndim == 2 else (part,):
+            # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
+            state ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
+            _mix(state)
+    return state
+
+
 def stable_groups(X: Array, label: Array, n_groups: int) -> IntArray:
     """Return a group from 0 to ``n_groups - 1`` for each row, from the row's content alone.
 
@@ -101,9 +119,4 @@ def stable_groups(X: Array, label: Array, n_groups: int) -> IntArray:
     Rows with the same features and label share a group, so that a copy of a row is never on
     both sides of a split. Costs one pass over the features.
     """
-    state = np.zeros(len(X), dtype=np.uint64)
-    for column in (*X.T, label):
-        # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
-        state ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
-        _mix(state)
-    return (state % np.uint64(n_groups)).astype(np.int64)
+    return (row_hashes(X, label) % np.uint64(n_groups)).astype(np.int64)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array, ArrayLike, IntArray
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray
 from unjoined._validation import (
     OUTCOME,
     TARGET,
@@ -66,17 +66,19 @@ class LabelledRows:
 
     def pair(self, first: int, second: int) -> LabelledRows:
         """Return the rows of two of several populations, as populations 0 and 1."""
-        used = (self.population == first) | (self.population == second)
-        population = np.where(self.population[used] == first, 0, 1)
-        names = [self.names[first], self.names[second]]
-        return LabelledRows(
-            self.X[used],
-            self.label[used],
-            self.kind[used],
-            population,
-            self.weight[used],
-            names,
-            self.coding,
+        both = self.take((self.population == first) | (self.population == second))
+        population = np.where(both.population == first, 0, 1)
+        return replace(both, population=population, names=[self.names[first], self.names[second]])
+
+    def take(self, at: IntArray | BoolArray) -> LabelledRows:
+        """Return the rows at some positions, in that order, or those that are marked."""
+        return replace(
+            self,
+            X=self.X[at],
+            label=self.label[at],
+            kind=self.kind[at],
+            population=self.population[at],
+            weight=self.weight[at],
         )
 
 

@@ -1,0 +1,205 @@
+"""Commands for sums: agree on a plan, add up a party's tables, merge, fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.cli._inputs import _named_files
+from unjoined.cli._show import console, print_json, show_strength
+from unjoined.data._sources import TableSource
+from unjoined.errors import InputError, TableError
+from unjoined.estimators import MinMaxUplift, save_model
+from unjoined.moments._agree import aggregate_rows, fourier_plan
+from unjoined.moments._grouped import GroupedSums
+from unjoined.moments._plan import PlannedSums
+from unjoined.moments._policy_sums import PolicySums
+from unjoined.moments._sums_file import MIN_COUNT, merge_sums, read_sums, write_sums
+
+__all__ = ["add_sums_commands"]
+
+Out = Annotated[Path, typer.Option("--out", help="File to write.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+Tables = Annotated[
+    list[str] | None,
+    typer.Option(help="Table or folder: FILE with --population, else NAME=FILE. May be left out."),
+]
+
+
+def add_sums_commands(app: typer.Typer) -> None:
+    """Add ``plan``, ``aggregate``, ``merge`` and ``fit-moments`` to the command line."""
+    for command in (plan, aggregate, merge, fit_moments):
+        app.command()(command)
+
+
+def plan(
+    feature: Annotated[
+        list[str], typer.Option("--feature", help="NAME=TYPICAL:SPREAD, once for each feature.")
+    ],
+    populations: Annotated[str, typer.Option("--populations", help="The two, comma-separated.")],
+    out: Out,
+    outcome_values: Annotated[
+        str | None, typer.Option("--outcome-values", help="LOW,HIGH if the outcome has two.")
+    ] = None,
+    functions: Annotated[int, typer.Option("--functions", help="Fourier features.")] = 100,
+    width: Annotated[float | None, typer.Option("--width", help="In spreads.")] = None,
+    groups: Annotated[int, typer.Option("--groups", help="Groups ridges are chosen by.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="Draws the Fourier features.")] = 0,
+) -> None:
+    """Write the plan that all parties then use: features, scales and functions, no rows."""
+    values = None if outcome_values is None else _numbers(outcome_values, ",", "--outcome-values")
+    agreed = fourier_plan(
+        dict(_feature(entry) for entry in feature),
+        [name.strip() for name in populations.split(",")],
+        outcome_values=values,
+        n_functions=functions,
+        width=width,
+        n_groups=groups,
+        random_state=seed,
+    )
+    nothing = PlannedSums(agreed, GroupedSums(agreed.size), PolicySums.zero(agreed.n_features))
+    written = write_sums(nothing, out)
+    console().print(
+        f"Wrote {written}: {agreed.size} functions of {', '.join(agreed.feature_names or ())}. "
+        "Send it to every party; each runs unjoined aggregate with it."
+    )
+
+
+def aggregate(
+    plan: Annotated[Path, typer.Option("--plan", help="The agreed plan.")],
+    out: Out,
+    outcomes: Tables = None,
+    treatments: Tables = None,
+    outcome: Annotated[str, typer.Option("--outcome", help="Column with the outcome.")] = "",
+    treatment: Annotated[str, typer.Option("--treatment", help="Column with it, 0/1.")] = "",
+    population: Annotated[
+        str | None, typer.Option("--population", help="Column that names each row's population.")
+    ] = None,
+    weight: Annotated[str | None, typer.Option("--weight", help="Column with weights.")] = None,
+    min_count: Annotated[
+        int, typer.Option("--min-count", min=2, help="Fewest rows that a sum may be over.")
+    ] = MIN_COUNT,
+    threads: Annotated[int, typer.Option("--threads", help="-1 is all cores.")] = -1,
+    as_json: AsJson = False,
+) -> None:
+    """Turn one party's tables into a file of sums for the agreed plan."""
+    agreed = read_sums(plan)[0].plan
+    if agreed.feature_names is None:
+        raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
+    files = {
+        kind: _files(entries, kind, label, population)
+        for kind, entries, label in (
+            (OUTCOME, outcomes, outcome),
+            (TREATMENT, treatments, treatment),
+        )
+    }
+    options: dict[str, Any] = {
+        "outcome": outcome,
+        "treatment": treatment,
+        "sample_weight": weight,
+        "features": agreed.feature_names,
+    }
+    if population is None:
+        source = TableSource.from_tables(files[OUTCOME], files[TREATMENT], **options)
+    else:
+        tables = [next(iter(files[kind].values()), None) for kind in (OUTCOME, TREATMENT)]
+        source = TableSource.from_frames(*tables, population=population, **options)
+    found = aggregate_rows(source, agreed, min_count=min_count, n_jobs=threads)
+    _report(found, write_sums(found, out), as_json)
+
+
+def merge(
+    files: Annotated[list[Path], typer.Argument(help="Files of sums.")],
+    out: Out,
+    as_json: AsJson = False,
+) -> None:
+    """Add up files of sums that were made with one plan."""
+    found = merge_sums([read_sums(file)[0] for file in files])
+    _report(found, write_sums(found, out), as_json)
+
+
+def fit_moments(
+    moments: Annotated[Path, typer.Option("--moments", help="File of sums of all four cells.")],
+    model: Annotated[Path, typer.Option("--model", help="Where to write the model.")] = Path(
+        "model.skops"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Estimate uplift from a file of sums and write the model to a file."""
+    fitted = MinMaxUplift().fit_moments(read_sums(moments)[0])
+    written = save_model(fitted, model)
+    strength = fitted.identification_
+    if as_json:
+        print_json(
+            {
+                "model": str(written),
+                "features": list(fitted.feature_names_in_),
+                "f_statistic": strength.f_statistic,
+                "weak": strength.is_weak,
+                "ridge_f": fitted.ridge_f_,
+                "ridge_g": fitted.ridge_g_,
+            }
+        )
+        return
+    out = console()
+    show_strength(out, strength)
+    out.print(f"Wrote {written}. Next: unjoined score --model {written} --table NEW.parquet")
+
+
+def _report(found: PlannedSums, written: Path, as_json: bool) -> None:
+    cells = [
+        {"kind": kind, "population": name, "rows": found.n_rows(kind, k)}
+        for kind in (OUTCOME, TREATMENT)
+        for k, name in enumerate(found.plan.populations)
+    ]
+    groups = [sums.n_rows for sums in found.sums.cells.values()]
+    if as_json:
+        print_json({"out": str(written), "cells": cells, "smallest_group": min(groups, default=0)})
+        return
+    out = console()
+    for cell in cells:
+        out.print(f"{cell['kind']} rows of {cell['population']}: {cell['rows']:,}")
+    out.print(
+        f"Wrote {written}: {len(groups)} sets of sums of {found.plan.size} functions, each over "
+        f"{min(groups, default=0):,} rows or more. It holds no rows, but sums are not anonymous in "
+        "general; see the guide before you pass it on."
+    )
+
+
+def _files(
+    entries: list[str] | None, kind: str, label: str, population: str | None
+) -> dict[str, Path]:
+    """Return files by population, or under "" if a column tells the population."""
+    files = _named_files(entries or [], f"--{kind}s")
+    if files and not label:
+        raise TableError(f"--{kind}s needs --{kind}, the column with the {kind}.")
+    if files and population is None and "" in files:
+        raise TableError(
+            f"write --{kind}s NAME=FILE to say whose rows these are, or name the column that "
+            "tells populations apart with --population."
+        )
+    if population is not None and len(files) > 1:
+        raise TableError(f"with --population there is one --{kind}s file or folder.")
+    return files
+
+
+def _feature(entry: str) -> tuple[str, tuple[float, float]]:
+    name, equals, numbers = entry.rpartition("=")
+    if not equals:
+        raise InputError(
+            f"--feature must be NAME=TYPICAL:SPREAD, such as age=45:15, got {entry!r}."
+        )
+    return name, _numbers(numbers, ":", "--feature")
+
+
+def _numbers(text: str, separator: str, option: str) -> tuple[float, float]:
+    try:
+        first, second = (float(word) for word in text.split(separator))
+    except ValueError:
+        raise InputError(
+            f"{option} needs two numbers with {separator!r} between them, got {text!r}."
+        ) from None
+    return first, second

@@ -1,0 +1,155 @@
+"""One table, a batch of rows at a time: a data frame, files, a folder or a query."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+
+from unjoined._optional import import_extra
+from unjoined._typing import Frame
+from unjoined.data._files import READERS, _ending, _first_lines
+from unjoined.errors import TableError
+
+__all__ = ["Piece", "SqlQuery", "scan_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlQuery:
+    """A table or query of a DuckDB database, streamed, never held as a whole.
+
+    Parameters
+    ----------
+    query : str
+        A SELECT statement, or the name of a table or view.
+    database : path, optional
+        The database file, opened read-only. By default there is none, and the query reads files,
+        such as ``SELECT * FROM 's3://bucket/*.parquet'``.
+
+    Notes
+    -----
+    The query runs once per pass. Without ORDER BY its rows may come in another order each time,
+    which changes results to rounding only, but keeps a pass from being resumed.
+    """
+
+    query: str
+    database: str | os.PathLike[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a table."""
+
+    frame: Frame
+    origin: str  # what messages call the table
+    first_row: int
+
+
+def scan_table(
+    table: Any,
+    *,
+    title: str,
+    chunk_rows: int,
+    threads: int | None = None,
+    memory_limit: str | None = None,
+) -> Iterator[Piece]:
+    """Yield a table piece by piece.
+
+    Parameters
+    ----------
+    table : data frame, path, sequence of paths, or SqlQuery
+        A folder stands for all tables in it and its folders, in the order of their names.
+    title : str
+        What messages call it.
+    chunk_rows : int
+        Rows to a piece, about.
+    threads, memory_limit : int and str, optional
+        For DuckDB.
+    """
+    if nw.dependencies.is_into_dataframe(table):
+        frame = nw.from_native(table, eager_only=True)
+        for start in range(0, len(frame), chunk_rows):
+            yield Piece(frame[start : start + chunk_rows].to_native(), title, start)
+        return
+    config: dict[str, Any] = {} if threads is None else {"threads": threads}
+    if memory_limit is not None:
+        config["memory_limit"] = memory_limit
+    if isinstance(table, SqlQuery):
+        database = ":memory:" if table.database is None else str(table.database)
+        if table.database is not None and not Path(table.database).is_file():
+            raise TableError(f"there is no database {database!r}. Check the path.")
+        words = table.query.split()
+        query = f"SELECT * FROM {table.query}" if len(words) == 1 else table.query  # noqa: S608
+        yield from _stream(query, None, database, title, chunk_rows, config)
+        return
+    for file in _files(table, title):
+        reader = READERS[_ending(file)]
+        query = f"SELECT * FROM {reader}(?)"  # noqa: S608 - a name from the list of readers
+        yield from _stream(query, str(file), ":memory:", repr(str(file)), chunk_rows, config)
+
+
+def _files(table: Any, title: str) -> list[Path]:
+    """Return the files that a path, a folder or a list of both stands for."""
+    if isinstance(table, str | os.PathLike):
+        paths: Sequence[Any] = [table]
+    elif isinstance(table, list | tuple) and table:
+        paths = table
+    else:
+        raise TableError(
+            f"{title} must be a data frame, a file, a folder, a list of files or a SqlQuery, got "
+            f"{table!r}."
+        )
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = sorted(p for p in path.rglob("*") if _ending(p) in READERS and p.is_file())
+            if not found:
+                raise TableError(
+                    f"the folder {str(path)!r} holds no file ending in {', '.join(READERS)}."
+                )
+            files += found
+        elif not path.exists():
+            raise TableError(f"there is no file {str(path)!r}. Check the path.")
+        elif _ending(path) not in READERS:
+            raise TableError(
+                f"{str(path)!r} is no table this program reads: expected a file ending in "
+                f"{', '.join(READERS)}."
+            )
+        else:
+            files.append(path)
+    for file in files:
+        if file.stat().st_size == 0:  # DuckDB would make a column up
+            raise TableError(f"{str(file)!r} is empty: it has not even a header.")
+    return files
+
+
+def _stream(
+    query: str,
+    parameter: str | None,
+    database: str,
+    origin: str,
+    chunk_rows: int,
+    config: dict[str, Any],
+) -> Iterator[Piece]:
+    """Run a query and yield its batches; what DuckDB says about a bad row is passed on."""
+    duckdb = import_extra("duckdb", extra="cli")
+    arrow = import_extra("pyarrow", extra="cli")
+    row = 0
+    try:
+        read_only = database != ":memory:"
+        with duckdb.connect(database, read_only=read_only, config=config) as connection:
+            relation = connection.sql(query, params=None if parameter is None else [parameter])
+            if relation is None:
+                raise TableError(f"{origin}: {query!r} is no query that returns rows.")
+            for batch in relation.to_arrow_reader(chunk_rows):
+                yield Piece(arrow.Table.from_batches([batch]), origin, row)
+                row += batch.num_rows
+    except (duckdb.Error, arrow.ArrowException, OSError) as error:  # OSError: while streaming
+        raise TableError(
+            f"{origin} cannot be read beyond row {row:,} (counting from 0): "
+            f"{_first_lines(str(error))}"
+        ) from error

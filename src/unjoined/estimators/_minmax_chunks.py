@@ -1,0 +1,394 @@
+"""`MinMaxUplift` from rows that come in chunks, and from sums alone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.utils import check_random_state
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import check_count
+from unjoined.data._sources import as_source
+from unjoined.errors import InputError, TableError
+from unjoined.estimators._minmax_problem import check_loss
+from unjoined.estimators._minmax_select import (
+    MinMaxSearch,
+    Spaces,
+    _folds,
+    _width,
+    candidates,
+    search,
+    some_rows,
+)
+from unjoined.evaluate import IdentificationStrength, warn_if_weak
+from unjoined.features import Basis, Scaling, auto_centers, draw_basis
+from unjoined.moments import LabelledRows
+from unjoined.moments._census import Census, take_census
+from unjoined.moments._center import N_FOLDS, Centring, _cross_fit
+from unjoined.moments._pass import Position, sum_source
+from unjoined.moments._plan import PlannedSums, SumsPlan
+from unjoined.moments._policy_sums import PolicySums
+from unjoined.moments._sums_file import plan_digest, read_sums, write_sums
+from unjoined.solve import SquaredLoss, solve_minmax
+from unjoined.solve._select import RIDGES_F, RIDGES_G, choose_ridges, score_folds
+
+__all__ = ["ChunkFitting", "plan_chunks", "strength_from_sums"]
+
+SAMPLE_ROWS = 10_000  # of each cell
+BATCH_ROWS, CHECKPOINT_BATCHES = 65_536, 16  # a checkpoint about every million rows
+
+
+class ChunkFitting:
+    """What `MinMaxUplift` can do without all rows in memory."""
+
+    def fit_chunks(
+        self,
+        source: Any,
+        *,
+        sample_rows: int = SAMPLE_ROWS,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that come in chunks, in two passes.
+
+        The first pass looks at the labels and keeps a sample, which fixes scaling, centres,
+        width and what is subtracted from the labels. The second adds up the sums, from which
+        ridges are chosen and the problem is solved.
+
+        Parameters
+        ----------
+        source : ChunkSource, mapping or callable
+            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, or a
+            function that returns an iterable of chunks.
+        sample_rows : int, default=10000
+            Distinct rows of each of the four tables that are kept from the first pass.
+        checkpoint : path, optional
+            A file that is written about every million rows of the second pass and removed at
+            its end. If it exists, the pass goes on from there, to the same bits; the first pass
+            is made again. Needs an integer ``random_state``.
+
+        Returns
+        -------
+        MinMaxUplift
+            Itself.
+
+        Raises
+        ------
+        TableError, LabelError, InputError
+            A chunk is malformed (the message names file and row), a cell is missing, or a
+            parameter needs all rows in memory: ``loss``, ``bounds`` or ``shift``.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            The two policies can hardly be told apart.
+
+        Notes
+        -----
+        Time is that of ``fit`` with a fixed width and a second reading of the rows. Memory is
+        the sample, one batch of 65,536 rows and O(p^2) per table and group, whatever the number
+        of rows. The result does not depend on the order of rows or on chunks but for rounding,
+        and not at all on threads. It is not that of ``fit`` to the last digit: centres are
+        drawn from the sample, and groups go by the rows' content.
+        """
+        found, report = self._collect(source, sample_rows, checkpoint)
+        self._fit_sums(found, report)
+        if checkpoint is not None:
+            Path(checkpoint).unlink(missing_ok=True)
+        return self
+
+    def collect_sums(
+        self,
+        source: Any,
+        *,
+        sample_rows: int = SAMPLE_ROWS,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> PlannedSums:
+        """Return the sums that ``fit_chunks`` would solve from, without solving.
+
+        Parameters
+        ----------
+        source, sample_rows, checkpoint
+            As in ``fit_chunks``; the checkpoint is left where it is.
+
+        Returns
+        -------
+        PlannedSums
+            For `write_sums` and ``fit_moments``.
+        """
+        return self._collect(source, sample_rows, checkpoint)[0]
+
+    def fit_moments(self, sums: PlannedSums) -> Self:
+        """Estimate the uplift from sums alone.
+
+        Parameters
+        ----------
+        sums : PlannedSums
+            Of all four cells, from ``collect_sums``, or read from files and merged. Their basis,
+            scaling and centring are used, whatever the parameters of this model; ridges are
+            those of this model, and "auto" chooses them by the groups.
+
+        Returns
+        -------
+        MinMaxUplift
+            Itself.
+
+        Raises
+        ------
+        InputError
+            A cell is missing, or a parameter needs rows: ``loss``, ``bounds`` or ``shift``.
+
+        Notes
+        -----
+        Costs O(p^3), whatever the number of rows.
+        """
+        _check_chunkable(self)
+        self._fit_sums(sums, None)
+        return self
+
+    def _collect(
+        self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
+    ) -> tuple[PlannedSums, MinMaxSearch | None]:
+        _check_chunkable(self)
+        rows = as_source(source)
+        census = take_census(rows, sample_rows=check_count("sample_rows", sample_rows))
+        census.check_complete()
+        plan, report = plan_chunks(self, census)
+        n_jobs = self.n_jobs  # type: ignore[attr-defined]
+        if checkpoint is None:
+            return sum_source(rows, plan, census, n_jobs=n_jobs), report
+        started = _resume(checkpoint, plan)
+
+        def save(found: PlannedSums, position: Position) -> None:
+            if position.n_rows // BATCH_ROWS % CHECKPOINT_BATCHES == 0:
+                write_sums(found, checkpoint, position=position)
+
+        found = sum_source(
+            rows,
+            plan,
+            census,
+            n_jobs=n_jobs,
+            start=started,
+            after_batch=save,
+            batch_rows=BATCH_ROWS,
+        )
+        return found, report
+
+    def _fit_sums(self, found: PlannedSums, report: MinMaxSearch | None) -> None:
+        model: Any = self  # the attributes are those of MinMaxUplift
+        if hasattr(model, "identification_"):
+            del model.identification_
+        plan = found.plan
+        found.check_complete(groups=model._chooses_ridges)
+        spaces = Spaces(plan.scaling, plan.basis, plan.critic)
+        system = spaces.system(found.sums)
+        report = _choose_ridges(model, found, spaces, report)
+        model.ridge_f_ = float(model.ridge_f) if report is None else report.ridge_f
+        model.ridge_g_ = float(model.ridge_g) if report is None else report.ridge_g
+        solution = solve_minmax(system, ridge_f=model.ridge_f_, ridge_g=model.ridge_g_)
+        strength = strength_from_sums(found.policy)
+        warn_if_weak(strength, stacklevel=4)
+        model.bounds_ = model.loss_ = model.shift_ = None
+        model.basis_, model.critic_basis_ = plan.basis, plan.critic
+        model.search_, model.scaling_ = report, plan.scaling
+        model.coef_ = plan.coding.scale * solution.alpha
+        model.critic_coef_ = plan.coding.scale * solution.beta
+        model.singular_values_ = solution.singular_values
+        model.n_features_in_ = plan.n_features
+        if plan.feature_names is not None:
+            model.feature_names_in_ = np.array(plan.feature_names, dtype=object)
+        elif hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_
+        model.populations_ = list(plan.populations)
+        model.identification_ = strength
+
+
+def _check_chunkable(model: Any) -> None:
+    model._check_parameters()
+    for name, off in (("bounds", model.bounds is None), ("shift", model.shift is None)):
+        if not off:
+            raise InputError(
+                f"{name} needs all rows in memory, and sums are not enough. Leave {name} out, or "
+                "use fit."
+            )
+    if not isinstance(check_loss(model.loss), SquaredLoss):
+        raise InputError(
+            "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
+            "loss='squared', or fit."
+        )
+
+
+def _resume(
+    checkpoint: str | os.PathLike[str], plan: SumsPlan
+) -> tuple[PlannedSums, Position] | None:
+    """Return what a checkpoint has, if there is one and it belongs to this plan."""
+    expected = plan_digest(plan)  # without a file too: refuse now what no file can hold
+    if not Path(checkpoint).exists():
+        return None
+    found, position = read_sums(checkpoint)
+    if position is None:
+        raise TableError(
+            f"{str(checkpoint)!r} is a finished file of sums, not a checkpoint. Name another file."
+        )
+    if plan_digest(found.plan) != expected:
+        raise TableError(
+            f"the checkpoint {str(checkpoint)!r} belongs to other rows, parameters or another "
+            "random_state (which must be an integer). Delete it to start anew."
+        )
+    return PlannedSums(plan, found.sums, found.policy), position
+
+
+def plan_chunks(model: Any, census: Census) -> tuple[SumsPlan, MinMaxSearch | None]:
+    """Fix basis, scaling and centring by the sample of a census.
+
+    Returns
+    -------
+    SumsPlan, MinMaxSearch or None
+        The search is that over widths on the sample, if there was one.
+    """
+    rng = check_random_state(model.random_state)
+    centred = not isinstance(model.center, bool) or model.center
+    rows, group = census.sample(N_FOLDS)
+    d = census.n_features
+    scaling = Scaling.of_rows(rows.X, rows.weight) if model.standardize else Scaling.identity(d)
+    tried = candidates(
+        _draw_spaces(model, scaling, rows.X, census.n_rows, rng),
+        model.width if isinstance(model.basis, str) else "median",
+        critic=model.critic_width is None and isinstance(model.critic_basis, str),
+    )
+    parts: list[tuple[Centring, IntArray]] = []
+    if centred or len(tried) > 1:
+        _check_groups(rows, group)
+        regressor = None if isinstance(model.center, bool) else model.center
+        parts = _cross_fit(rows, group, rng, regressor, model.n_jobs)
+    centring = tuple(part for part, _ in parts) if centred else ()
+    plan = SumsPlan(
+        feature_names=census.feature_names,
+        populations=(census.names[0], census.names[1]),
+        coding=census.coding,
+        scaling=scaling,
+        basis=tried[0].uplift,
+        critic=tried[0].critic,
+        centring=centring,
+        n_groups=N_FOLDS,
+    )
+    if len(tried) == 1:
+        return plan, None
+    return _search_width(model, plan, tried, rows, group, parts)
+
+
+def _search_width(
+    model: Any,
+    plan: SumsPlan,
+    tried: list[Spaces],
+    rows: LabelledRows,
+    group: IntArray,
+    parts: list[tuple[Centring, IntArray]],
+) -> tuple[SumsPlan, MinMaxSearch]:
+    """Choose among widths on the sample, with policy gaps from models without the row's group."""
+    gap = np.empty(len(rows.label))
+    for part, at in parts:
+        gap[at] = part.parts(rows.X[at])[2]
+    label = plan.centred(rows.X, rows.label, rows.kind, group, n_jobs=model.n_jobs)
+    used = replace(rows, label=label)
+    f, g = _grids(model)
+    options = {"ridges_f": f, "ridges_g": g, "n_jobs": model.n_jobs}
+    spaces, _, report = search(tried, used, group, gap, **options)
+    return replace(plan, basis=spaces.uplift, critic=spaces.critic), report
+
+
+def _draw_spaces(
+    model: Any, scaling: Scaling, X: Array, n_rows: int, rng: np.random.RandomState
+) -> Spaces:
+    """Draw the bases from the sample; the number of centres goes by all rows."""
+    sample = scaling(some_rows(X, model.n_centers, rng))
+
+    def draw(basis: str | Basis, width: float | str) -> Basis:
+        smooth = isinstance(basis, str) and basis == "smooth" and model.n_centers == "auto"
+        n_centers = min(auto_centers(n_rows), len(sample)) if smooth else model.n_centers
+        return draw_basis(basis, sample, n_centers=n_centers, width=width, rng=rng)
+
+    basis = draw(model.basis, model.width)
+    if model.critic_basis is None:
+        return Spaces(scaling, basis, basis)
+    width = model.width if model.critic_width is None else model.critic_width
+    return Spaces(scaling, basis, draw(model.critic_basis, width))
+
+
+def _check_groups(rows: LabelledRows, group: IntArray) -> None:
+    """Refuse tables so small that a group hashed from content has no rows."""
+    for kind in np.unique(rows.kind):
+        for k, name in enumerate(rows.names):
+            at = rows.at(str(kind), k)
+            if len(np.unique(group[at])) < N_FOLDS:
+                raise InputError(
+                    f"centring and the choice of width hold out {N_FOLDS} groups of rows in turn, "
+                    f"but the {len(at)} {kind} rows of population {name!r} do not fill them. "
+                    "Tables as small as this are fitted with fit; or pass center=False and a "
+                    "number for width."
+                )
+
+
+def _grids(model: Any) -> tuple[Array, Array]:
+    f, g = (
+        grid if isinstance(ridge, str) else np.array([float(ridge)])
+        for ridge, grid in ((model.ridge_f, RIDGES_F), (model.ridge_g, RIDGES_G))
+    )
+    return f, g
+
+
+def _choose_ridges(
+    model: Any, found: PlannedSums, spaces: Spaces, report: MinMaxSearch | None
+) -> MinMaxSearch | None:
+    """Choose ridges by the sums of all rows, and put that in the place of the sample's choice."""
+    if not model._chooses_ridges:
+        return report
+    ridges_f, ridges_g = _grids(model)
+    C = spaces.system(found.sums).C
+    scores = score_folds(_folds(spaces, found.sums), C, ridges_f=ridges_f, ridges_g=ridges_g)
+    choice = choose_ridges(scores.score)
+    scale = found.plan.coding.scale**2
+    if report is None:
+        return MinMaxSearch(
+            widths=np.array([_width(spaces.uplift)]),
+            ridges_f=ridges_f,
+            ridges_g=ridges_g,
+            score=scale * choice.mean[None],
+            standard_error=scale * choice.standard_error[None],
+            risk=np.array([np.nan]),
+            risk_standard_error=np.array([np.nan]),
+            chosen=(0, *choice.chosen),
+        )
+    best = report.chosen[0]
+    score, error = report.score.copy(), report.standard_error.copy()
+    score[best], error[best] = scale * choice.mean, scale * choice.standard_error
+    return replace(report, score=score, standard_error=error, chosen=(best, *choice.chosen))
+
+
+def strength_from_sums(policy: PolicySums) -> IdentificationStrength:
+    """Measure how different the two policies are, as `identification_strength` does, from sums."""
+    sign = np.array([1.0, -1.0])
+    half = 1.0 / (2.0 * policy.weight)  # each population counts half, whatever its size
+    a = (sign * half) @ policy.label
+    G = np.tensordot(half, policy.gram, axes=1)
+    V = np.tensordot(half**2, policy.square, axes=1)
+    d, n = (len(a) - 1) // 2, int(policy.n_rows.sum())
+    # As many functions as the rows can carry: ten rows to each.
+    q = 1 if 10 * (1 + d) > n else 1 + d if 10 * (1 + 2 * d) > n else 1 + 2 * d
+    mean_gap = float(a[0])
+    a, G, V = a[:q], G[:q, :q], V[:q, :q]
+    values, vectors = eigh(V)
+    kept = values > 1e-10 * values[-1]
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
+    signal = float(a @ inverse @ a - np.trace(inverse @ V))
+    return IdentificationStrength(
+        mean_gap=mean_gap,
+        rms_gap=float(np.sqrt(max(signal, 0.0))),
+        f_statistic=float(np.sum((root.T @ a) ** 2)) / int(kept.sum()),
+        degrees=int(kept.sum()),
+    )

@@ -1,0 +1,156 @@
+"""Section 6 of the paper from end to end: run, summarise, draw, write the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unjoined._optional import import_extra
+from unjoined.data import replace_file
+from unjoined.errors import TableError
+from unjoined.experiments._paper_page import paper_page
+from unjoined.experiments._study_claims import check_claims
+from unjoined.experiments._study_figures import draw_figures
+from unjoined.experiments._study_methods import STUDIES, Task
+from unjoined.experiments._study_results import summarise_study
+from unjoined.experiments._study_runner import run_tasks
+from unjoined.experiments._synthetic_study import synthetic_tasks
+from unjoined.experiments._trial_studies import load_study, real_tasks
+
+__all__ = ["PaperFiles", "reproduce_paper", "write_paper"]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFiles:
+    """The files of a run, all in one folder."""
+
+    trials: Path  # JSON lines, one per trial
+    results: Path  # JSON
+    page: Path  # Markdown
+    figures: tuple[Path, ...]  # PNG
+
+
+def reproduce_paper(
+    studies: Sequence[str],
+    folder: Path,
+    *,
+    trials: int = 50,
+    jobs: int = 1,
+    seed: int = 0,
+    small: bool = False,
+    data: str | None = None,
+    progress: Callable[[str, int, int], None] = lambda study, done, total: None,
+) -> PaperFiles:
+    """Run studies of the paper's section 6 and write figures, a results file and a page.
+
+    Parameters
+    ----------
+    studies : sequence of {"synthetic", "email", "jobs", "criteo"}
+        Which ones. Others that were run into the same folder before stay in its results file
+        and on its page.
+    folder : path
+        Where the files go; made if it does not exist. Trials finished in an earlier run, with
+        the same seed and size and the same version of the package, are not run again.
+    trials : int, default=50
+        Draws of each study, for the synthetic one at each b.
+    jobs : int, default=1
+        Processes. The numbers do not depend on it.
+    seed : int, default=0
+        The same seed gives the same numbers.
+    small : bool, default=False
+        Tiny tables and three values of b: shows in seconds that everything works.
+    data : str, optional
+        Folder with the data files, in it or one below; by default cache and download.
+    progress : callable
+        Told the study, the number of finished trials and of all.
+
+    Returns
+    -------
+    PaperFiles
+
+    Raises
+    ------
+    TableError
+        Data cannot be had, or the folder cannot be written to.
+    MissingExtraError
+        matplotlib is not installed.
+
+    Notes
+    -----
+    A synthetic trial of the paper's size takes about five seconds of one core at each of 26
+    values of b, an e-mail trial about fifteen.
+    """
+    import_extra("matplotlib.figure", extra="plot")  # before hours of work, not after
+    tasks = {name: _tasks(name, trials, seed=seed, small=small, data=data) for name in studies}
+    _make_folder(folder)
+    file = folder / "paper-trials.jsonl"
+    blocks = _earlier(folder / "paper-results.json")
+    for name, wanted in tasks.items():
+
+        def told(done: int, total: int, name: str = name) -> None:
+            progress(name, done, total)
+
+        blocks[name] = summarise_study(name, run_tasks(wanted, file, jobs=jobs, progress=told))
+    return write_paper({name: blocks[name] for name in STUDIES if name in blocks}, folder)
+
+
+def write_paper(studies: dict[str, Any], folder: Path) -> PaperFiles:
+    """Write results, figures and page of the studies given, from their numbers alone.
+
+    Parameters
+    ----------
+    studies : dict of str to dict
+        Blocks of a results file, by name.
+    folder : path
+        Where the files go; it must exist.
+
+    Returns
+    -------
+    PaperFiles
+    """
+    results = {"studies": studies, "claims": check_claims(studies)}
+    images = folder / "images"
+    _make_folder(images)
+    figures = [file for block in studies.values() for file in draw_figures(block, images)]
+    text, page = json.dumps(results, indent=1) + "\n", paper_page(results)
+    return PaperFiles(
+        trials=folder / "paper-trials.jsonl",
+        results=replace_file(folder / "paper-results.json", lambda file: file.write_text(text)),
+        page=replace_file(folder / "paper.md", lambda file: file.write_text(page, "utf-8")),
+        figures=tuple(figures),
+    )
+
+
+def _tasks(name: str, trials: int, *, seed: int, small: bool, data: str | None) -> list[Task]:
+    if name == "synthetic":
+        return synthetic_tasks(trials, seed=seed, small=small)
+    # Read now, so that a missing file is told before an hour of work.
+    load_study(name, small=small, folder=data)
+    return real_tasks(name, trials, seed=seed, small=small, folder=data)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TableError(
+            f"the folder {str(folder)!r} cannot be made: {error.strerror}. Name another one with "
+            "--out."
+        ) from error
+
+
+def _earlier(file: Path) -> dict[str, Any]:
+    """Return the studies of an earlier run into the same folder."""
+    if not file.is_file():
+        return {}
+    try:
+        studies = json.loads(file.read_text("utf-8"))["studies"]
+        return {name: studies[name] for name in STUDIES if name in studies}
+    except (ValueError, KeyError, TypeError) as error:
+        raise TableError(
+            f"{str(file)!r} is no results file of this command. Move it away, or name another "
+            "folder with --out."
+        ) from error

@@ -1,0 +1,198 @@
+"""One pass over a source that adds up its sums, in pieces of a fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array
+from unjoined._validation import OUTCOME, TARGET, TREATMENT
+from unjoined.data._chunks import CHUNK_ROWS, Chunk, ChunkSource
+from unjoined.errors import LabelError, TableError
+from unjoined.moments._accumulate import accumulate
+from unjoined.moments._census import Census
+from unjoined.moments._grouped import GroupedSums
+from unjoined.moments._plan import PlannedSums, SumsPlan
+from unjoined.moments._policy_sums import PolicySums
+from unjoined.moments._rows import LabelledRows
+from unjoined.moments._sketch import RepeatedRows, row_keys
+
+__all__ = ["Position", "batches", "sum_source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a pass has come: rows read, and the sum of their hashes to know them by."""
+
+    n_rows: int = 0
+    digest: int = 0  # modulo 2^64
+
+    def after(self, batch: Chunk) -> Position:
+        """Return the position behind one more batch."""
+        keys = row_keys(batch.X, batch.label, batch.weight)
+        digest = (self.digest + int(keys.sum(dtype=np.uint64))) % 2**64
+        return Position(self.n_rows + len(batch), digest)
+
+
+def batches(source: ChunkSource, size: int = CHUNK_ROWS) -> Iterator[Chunk]:
+    """Cut and join chunks into batches of exactly ``size`` rows, but for the last.
+
+    Sums then do not depend on how a source is cut, to the bit. Order and rows are kept. Memory
+    is one batch and one chunk.
+    """
+    waiting: list[Chunk] = []
+    n = 0
+    for chunk in source:
+        start = 0
+        while n + len(chunk) - start >= size:
+            stop = start + size - n
+            yield _joined([*waiting, chunk.cut(start, stop)])
+            waiting, n, start = [], 0, stop
+        if start < len(chunk):
+            waiting.append(chunk.cut(start, len(chunk)))
+            n += len(chunk) - start
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[Chunk]) -> Chunk:
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    return Chunk(
+        np.concatenate([part.X for part in parts]),
+        np.concatenate([part.label for part in parts]),
+        np.concatenate([part.kind for part in parts]),
+        np.concatenate([part.population for part in parts]),
+        np.concatenate([part.weight for part in parts]),
+        first.origin,
+        first.first_row,
+    )
+
+
+def sum_source(
+    source: ChunkSource,
+    plan: SumsPlan,
+    census: Census,
+    *,
+    n_jobs: int | None = None,
+    start: tuple[PlannedSums, Position] | None = None,
+    after_batch: Callable[[PlannedSums, Position], None] | None = None,
+    batch_rows: int = CHUNK_ROWS,
+) -> PlannedSums:
+    """Add up the sums of all rows of a source, in exactly one pass.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        The rows of which ``census`` was taken.
+    plan : SumsPlan
+        Basis, scaling, centring, coding and groups.
+    census : Census
+        Tells which rows repeat and how treatments are coded.
+    n_jobs : int or None, default=None
+        Threads. The result does not depend on it, to the bit.
+    start : pair of PlannedSums and Position, optional
+        Sums of the rows up to a position; the pass passes over these rows, checks that they
+        are the same, and goes on from there, to the same bits.
+    after_batch : callable, optional
+        Called with the sums so far and the position after every batch.
+    batch_rows : int, default=65536
+        Rows that are worked on together.
+
+    Notes
+    -----
+    Costs O(n (p^2 + p d)) time. Memory is O(p^2) per cell, group and thread, and one batch.
+    """
+    repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
+    zero = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    total, begin = (zero, Position()) if start is None else start
+    at = Position()
+    for batch in batches(source, batch_rows):
+        rows, group = _prepare(batch, plan, census, repeated)
+        at = at.after(batch)
+        if at.n_rows <= begin.n_rows:
+            _check_same_rows(at, begin)
+            continue
+        total = _add(total, rows, group, n_jobs)
+        if after_batch is not None:
+            after_batch(total, at)
+    if at.n_rows < begin.n_rows:
+        raise _changed(f"it has {at.n_rows:,} rows, the checkpoint stands at {begin.n_rows:,}")
+    return total
+
+
+def _check_same_rows(at: Position, begin: Position) -> None:
+    if at.n_rows == begin.n_rows and at.digest != begin.digest:
+        raise _changed("its first rows are not those the checkpoint has added up")
+
+
+def _changed(why: str) -> TableError:
+    return TableError(
+        f"the source has changed since the checkpoint was written: {why}. Delete the checkpoint "
+        "to start anew; a query needs an ORDER BY to be resumed."
+    )
+
+
+def _prepare(
+    batch: Chunk, plan: SumsPlan, census: Census, repeated: dict[tuple[str, Any], RepeatedRows]
+) -> tuple[LabelledRows, Any]:
+    """Return the labelled rows of a batch in the inner coding, and their groups."""
+    used = np.flatnonzero((batch.weight > 0.0) & (batch.kind != TARGET))
+    X, raw, weight = batch.X[used], batch.label[used], batch.weight[used]
+    kind, population = batch.kind[used], batch.population[used]
+    index = np.full(len(used), -1, dtype=np.int64)
+    label = raw.copy()
+    group = np.zeros(len(used), dtype=np.int64)
+    keys = row_keys(X, raw, weight)
+    for k, name in enumerate(plan.populations):
+        index[population == name] = k
+        for which in (OUTCOME, TREATMENT):
+            at = np.flatnonzero((index == k) & (kind == which))
+            if not len(at):
+                continue
+            if (which, name) not in repeated:
+                raise _changed(f"{which} rows of population {name!r} are new")
+            label[at] = _encoded(raw[at], which, plan, census, batch.origin)
+            group[at] = repeated[which, name].deal(keys[at], plan.n_groups)
+    if (unknown := population[index < 0]).size:
+        raise LabelError(
+            f"{batch.origin} has rows of population {unknown[0]!r}; the sums are for "
+            f"{' and '.join(map(repr, plan.populations))}."
+        )
+    rows = LabelledRows(X, label, kind, index, weight, list(plan.populations), plan.coding)
+    return rows, group
+
+
+def _encoded(raw: Array, kind: str, plan: SumsPlan, census: Census, origin: str) -> Array:
+    if kind == TREATMENT:
+        return census.treatment(raw)
+    coding = plan.coding
+    if coding.is_binary:
+        # To rounding: (low + high) / 2 - (high - low) / 2 need not be low to the last digit.
+        other = raw[np.abs(np.abs(raw - coding.offset) - coding.scale) > 1e-9 * coding.scale]
+        if other.size:
+            raise LabelError(
+                f"{origin}: the outcome is {other[0]:g} in some rows, but is to be "
+                f"{coding.offset - coding.scale:g} or {coding.offset + coding.scale:g}."
+            )
+    return coding.encode(raw)
+
+
+def _add(total: PlannedSums, rows: LabelledRows, group: Any, n_jobs: int | None) -> PlannedSums:
+    plan, policy = total.plan, total.policy
+    for k in (0, 1):
+        at = rows.at(TREATMENT, k)
+        if len(at):
+            Z = plan.scaling(rows.X[at])
+            part = PolicySums.of_rows(Z, rows.label[at], rows.weight[at], k)
+            policy = policy.merge(part)
+    label = plan.centred(rows.X, rows.label, rows.kind, group, n_jobs=n_jobs)
+    centred = LabelledRows(
+        rows.X, label, rows.kind, rows.population, rows.weight, rows.names, rows.coding
+    )
+    sums = accumulate(plan.values, plan.size, centred, groups=group, n_jobs=n_jobs)
+    return PlannedSums(plan, total.sums.merge(sums), policy)

@@ -1,0 +1,116 @@
+"""What is fixed before the pass that adds up, and the sums that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
+from unjoined.errors import InputError
+from unjoined.features import Basis, Scaling, StackedBasis
+from unjoined.moments._center import Centring, _by_chunks
+from unjoined.moments._grouped import GroupedSums
+from unjoined.moments._policy_sums import PolicySums
+
+__all__ = ["PlannedSums", "SumsPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class SumsPlan:
+    """Everything that turns a row into its share of the sums, fixed before the first row.
+
+    Parties that agree on a plan can add up their rows apart and merge the sums.
+
+    Parameters
+    ----------
+    feature_names : tuple of str or None
+        The features, in order.
+    populations : pair
+        Names of the two populations, sorted; the first has the positive sign.
+    coding : OutcomeCoding
+        How outcomes are written inside.
+    scaling : Scaling
+        Subtracted from and divided out of the features.
+    basis, critic : Basis
+        Functions of the uplift and of the critic on scaled features, usually the same object.
+    centring : tuple of Centring
+        Empty for labels as they are; else one for each group, fitted without its rows, or one
+        for all.
+    n_groups : int
+        Groups rows are dealt into, by which ridges are chosen.
+    """
+
+    feature_names: tuple[str, ...] | None
+    populations: tuple[Any, Any]
+    coding: OutcomeCoding
+    scaling: Scaling
+    basis: Basis
+    critic: Basis
+    centring: tuple[Centring, ...]
+    n_groups: int
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return len(self.scaling.mean)
+
+    @property
+    def size(self) -> int:
+        """Number of functions of the uplift and, if they differ, of the critic."""
+        return self.basis.size + (0 if self.critic is self.basis else self.critic.size)
+
+    @property
+    def values(self) -> Callable[[Array], Array]:
+        """Maps features as they came (n, d) to basis values (n, size)."""
+        both = self.basis if self.critic is self.basis else StackedBasis(self.basis, self.critic)
+        return lambda X: both(self.scaling(X))
+
+    def centred(
+        self, X: Array, label: Array, kind: Any, group: IntArray, *, n_jobs: int | None
+    ) -> Array:
+        """Return labels less what the features predict of them, a new array."""
+        found = label.copy()
+        for j, centring in enumerate(self.centring):
+            at = np.flatnonzero(group == j) if len(self.centring) > 1 else np.arange(len(label))
+            if len(at):
+                m, q, _ = _by_chunks(centring, X, at, n_jobs)
+                found[at] -= np.where(kind[at] == OUTCOME, m, q)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSums:
+    """Sums and the plan they were made by: all that `MinMaxUplift.fit_moments` needs."""
+
+    plan: SumsPlan
+    sums: GroupedSums
+    policy: PolicySums
+
+    def n_rows(self, kind: str, population: int) -> int:
+        """Return the number of rows of one cell."""
+        cells = self.sums.cells.items()
+        return sum(s.n_rows for k, s in cells if (k.kind, k.population) == (kind, population))
+
+    def check_complete(self, *, groups: bool) -> None:
+        """Refuse sums without one of the four cells, or of a group if those are needed."""
+        for k, name in enumerate(self.plan.populations):
+            for kind in (OUTCOME, TREATMENT):
+                if self.n_rows(kind, k) == 0:
+                    raise InputError(
+                        f"the sums hold no {kind} rows of population {name!r}. Merge the file "
+                        "of the party that has them."
+                    )
+                present = {
+                    key.group for key in self.sums.cells if (key.kind, key.population) == (kind, k)
+                }
+                if groups and len(present) < self.plan.n_groups:
+                    raise InputError(
+                        f"ridges are chosen by {self.plan.n_groups} groups of rows, but the "
+                        f"{kind} rows of population {name!r} fill {len(present)} of them "
+                        f"({self.n_rows(kind, k)} rows). Give more rows, or numbers for ridge_f "
+                        "and ridge_g; tables that fit in memory are better fitted with fit."
+                    )

@@ -1,0 +1,158 @@
+"""Sums on the command line: parties that never see each other's rows fit what one would."""
+
+import json
+
+import numpy as np
+import pytest
+
+from unjoined import load_model, read_table
+from unjoined.cli import main
+from unjoined.experiments import write_campaign
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("campaign")
+    write_campaign(path, n_per_table=400, n_customers=50, seed=0)
+    return path
+
+
+def run(capsys, *arguments):
+    """Run one command; return its exit code, stdout and stderr."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return stop.value.code or 0, " ".join(printed.out.split()), " ".join(printed.err.split())
+
+
+def options(folder, kind):
+    label = {"outcome": "bought", "treatment": "mailed"}[kind]
+    files = [
+        word
+        for name in ("north", "south")
+        for word in (f"--{kind}s", f"{name}={folder / f'{kind}s_{name}.parquet'}")
+    ]
+    return [*files, f"--{kind}", label]
+
+
+@pytest.fixture(scope="module")
+def features(folder):
+    table = read_table(folder / "outcomes_north.parquet")
+    names = [name for name in table.column_names if name != "bought"]
+    return [
+        f"{name}={np.mean(table.column(name).to_numpy()):.0f}"
+        f":{np.std(table.column(name).to_numpy()) + 0.5:.1f}"
+        for name in names
+    ]
+
+
+@pytest.fixture
+def plan(capsys, features, tmp_path):
+    words = [word for entry in features for word in ("--feature", entry)]
+    code, out, _ = run(
+        capsys,
+        *("plan", *words, "--populations", "north,south", "--outcome-values", "0,1"),
+        *("--functions", 20, "--out", tmp_path / "plan.sums"),
+    )
+    assert code == 0
+    assert "Send it to every party" in out
+    return tmp_path / "plan.sums"
+
+
+def test_two_parties_fit_what_one_would(capsys, folder, plan, tmp_path):
+    for kind in ("outcome", "treatment"):
+        code, out, _ = run(
+            capsys,
+            *("aggregate", "--plan", plan, *options(folder, kind), "--threads", 1),
+            *("--out", tmp_path / f"{kind}.sums"),
+        )
+        assert code == 0
+        assert f"{kind} rows of north: 400" in out
+        assert "not anonymous" in out
+    parts = [tmp_path / f"{kind}.sums" for kind in ("outcome", "treatment")]
+    code, out, _ = run(capsys, "merge", *parts, "--out", tmp_path / "all.sums", "--json")
+    assert code == 0
+    merged = json.loads(out)
+    assert [cell["rows"] for cell in merged["cells"]] == [400] * 4
+    assert merged["smallest_group"] >= 10
+    words = [*options(folder, "outcome"), *options(folder, "treatment")]
+    run(capsys, "aggregate", "--plan", plan, *words, "--out", tmp_path / "one.sums")
+    models = []
+    for name in ("all", "one"):
+        model = tmp_path / f"{name}.skops"
+        code, out, _ = run(
+            capsys, "fit-moments", "--moments", tmp_path / f"{name}.sums", "--model", model
+        )
+        assert code == 0
+        assert "different enough" in out
+        models.append(load_model(model))
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-8)
+    code, out, _ = run(
+        capsys,
+        *("fit-moments", "--moments", tmp_path / "all.sums", "--json"),
+        *("--model", tmp_path / "m.skops"),
+    )
+    assert json.loads(out)["weak"] is False
+
+
+def test_a_population_column_and_a_folder_will_do(capsys, folder, plan, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    both = tmp_path / "both"
+    both.mkdir()
+    for name in ("north", "south"):
+        table = read_table(folder / f"treatments_{name}.parquet")
+        table = table.append_column("region", pa.array([name] * table.num_rows))
+        pq.write_table(table, both / f"{name}.parquet")
+    code, out, err = run(
+        capsys,
+        *("aggregate", "--plan", plan, "--treatments", both, "--treatment", "mailed"),
+        *("--population", "region", "--out", tmp_path / "t.sums", "--json"),
+    )
+    assert code == 0, err
+    assert [cell["rows"] for cell in json.loads(out)["cells"]] == [0, 0, 400, 400]
+
+
+def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, plan, tmp_path):
+    out = tmp_path / "out.sums"
+    north = f"north={folder / 'outcomes_north.parquet'}"
+    plain = folder / "outcomes_north.parquet"
+    given = ["aggregate", "--plan", plan, "--out", out]
+    for words, message in (
+        ([*given, "--outcomes", north], "--outcomes needs --outcome"),
+        ([*given, "--outcomes", plain, "--outcome", "bought"], "write --outcomes NAME=FILE"),
+        (
+            [*given, *options(folder, "outcome"), "--population", "region"],
+            "with --population there is one",
+        ),
+        ([*given, "--outcomes", north, "--outcome", "sold"], "has no column 'sold'"),
+        ([*given], "the source has no rows"),
+        (
+            [*given, "--outcomes", north, "--outcome", "bought", "--min-count", 200],
+            "fewer than the minimum of 200",
+        ),
+        (["merge", plain, "--out", out], "is no file of sums"),
+        (["fit-moments", "--moments", plan, "--model", out], "the sums hold no outcome rows"),
+        (["plan", "--feature", "age", "--populations", "a,b", "--out", out], "NAME=TYPICAL:SPREAD"),
+        (["plan", "--feature", "age=4", "--populations", "a,b", "--out", out], "two numbers with"),
+    ):
+        code, _, err = run(capsys, *words)
+        assert code == 2, words
+        assert message in err
+        assert not out.exists()
+
+
+def test_a_plan_without_names_is_refused(capsys, plan, tmp_path):
+    from dataclasses import replace
+
+    from unjoined.moments._sums_file import read_sums, write_sums
+
+    found, _ = read_sums(plan)
+    nameless = replace(found, plan=replace(found.plan, feature_names=None))
+    write_sums(nameless, tmp_path / "p.sums")
+    code, _, err = run(
+        capsys, "aggregate", "--plan", tmp_path / "p.sums", "--out", tmp_path / "o.sums"
+    )
+    assert code == 2
+    assert "has no feature names" in err

@@ -1,0 +1,229 @@
+"""`fit_chunks` and `fit_moments`: the same fit however rows come, and close to that of `fit`."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+from unjoined import (
+    InputError,
+    LinearBasis,
+    MinMaxUplift,
+    TableError,
+    WeakIdentificationWarning,
+    identification_strength,
+    load_model,
+    paper_problem,
+    save_model,
+)
+from unjoined.data._sources import ArraySource
+from unjoined.estimators import _minmax_chunks as chunks
+from unjoined.evaluate import strength_of
+from unjoined.moments import label_rows
+from unjoined.moments._policy_sums import PolicySums
+from unjoined.moments._sums_file import read_sums, write_sums
+
+PROBLEM = paper_problem(b=5.0)
+DATA = dict(PROBLEM.draw(400, random_state=0))
+NEW = PROBLEM.draw_joint(300, random_state=1)
+QUICK = {"n_centers": 20, "width": "median", "n_jobs": 1, "random_state": 0}
+
+
+def taken(data, at):
+    return {name: np.asarray(values)[at] for name, values in data.items()}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return MinMaxUplift(**QUICK).fit_chunks(DATA)
+
+
+def test_chunks_and_threads_change_nothing_and_order_only_rounding(fitted):
+    expected = fitted.predict(NEW.X)
+    cut = ArraySource(**DATA, chunk_rows=77)
+    again = MinMaxUplift(**(QUICK | {"n_jobs": 2})).fit_chunks(cut)
+    assert_array_equal(again.predict(NEW.X), expected)
+    order = np.random.default_rng(0).permutation(1600)
+    shuffled = MinMaxUplift(**QUICK).fit_chunks(taken(DATA, order))
+    # Sums differ in the last digits, and solving magnifies that by at most the condition number,
+    # below 1/ridge_g times 1/ridge_f here.
+    scale = np.abs(expected).max() / (fitted.ridge_f_ * fitted.ridge_g_)
+    assert_allclose(shuffled.predict(NEW.X), expected, rtol=0, atol=1e-15 * scale * 100)
+    assert shuffled.ridge_f_ == fitted.ridge_f_
+
+
+def test_with_everything_given_it_is_fit(fitted):
+    """Without centring, search or scaling nothing depends on the sample: `fit` to rounding."""
+    given = {"basis": LinearBasis(2), "ridge_f": 0.1, "ridge_g": 0.1, "center": False}
+    model = MinMaxUplift(**given, standardize=False, critic_basis="linear", n_jobs=1)
+    expected = model.fit(**DATA)
+    wanted = {name: getattr(expected, name) for name in ("coef_", "critic_coef_")}
+    found = MinMaxUplift(**model.get_params()).fit_chunks(ArraySource(**DATA, chunk_rows=99))
+    for name, value in wanted.items():
+        assert_allclose(getattr(found, name), value, rtol=1e-12, atol=1e-13)
+    assert found.search_ is None
+
+
+def test_it_finds_what_fit_finds():
+    """Both miss the truth by about the same, and differ from each other by less."""
+    data, new = PROBLEM.draw(3000, random_state=3), NEW
+    both = [
+        getattr(MinMaxUplift(n_jobs=1, random_state=0), how)(*a, **k).predict(new.X)
+        for how, a, k in (("fit", (), data), ("fit_chunks", (data,), {}))
+    ]
+    errors = [np.mean((each - new.uplift) ** 2) for each in both]
+    assert errors[1] < 2.0 * errors[0]
+    assert np.mean((both[0] - both[1]) ** 2) < errors[0]
+
+
+def test_width_is_chosen_on_the_sample_and_ridges_on_all_rows():
+    model = MinMaxUplift(n_centers=15, n_jobs=1, random_state=0)
+    model.fit_chunks(DATA, sample_rows=100)
+    assert model.search_.widths.shape == (3,)
+    assert np.isfinite(model.search_.risk).all()
+    assert model.ridge_f_ == model.search_.ridge_f
+    fixed = MinMaxUplift(n_centers=15, ridge_f=0.1, ridge_g=0.2, n_jobs=1, random_state=0)
+    fixed.fit_chunks(DATA, sample_rows=100)
+    assert (fixed.ridge_f_, fixed.ridge_g_) == (0.1, 0.2)
+    plain = MinMaxUplift(n_centers=15, center=False, n_jobs=1, random_state=0)
+    assert len(plain.collect_sums(DATA).plan.centring) == 0
+
+
+def test_identification_is_that_of_all_rows(fitted):
+    expected = identification_strength(**DATA)
+    for name in ("mean_gap", "rms_gap", "f_statistic", "degrees"):
+        assert_allclose(getattr(fitted.identification_, name), getattr(expected, name), rtol=1e-8)
+
+
+@pytest.mark.parametrize("n", [4, 10, 400])
+def test_strength_from_sums_uses_as_many_functions_as_rows_carry(n):
+    rows = label_rows(**PROBLEM.draw(n, random_state=0))
+    total = PolicySums.zero(2)
+    for k in (0, 1):
+        at = rows.at("treatment", k)
+        part = PolicySums.of_rows(rows.X[at], rows.label[at], rows.weight[at], k)
+        total = total.merge(part)
+    found, expected = chunks.strength_from_sums(total), strength_of(rows)
+    assert found.degrees == expected.degrees
+    assert_allclose(found.f_statistic, expected.f_statistic, rtol=1e-8)
+
+
+def test_equal_policies_are_warned_of():
+    same = paper_problem(b=0.0).draw(300, random_state=0)
+    with pytest.warns(WeakIdentificationWarning, match="can hardly be told apart") as caught:
+        MinMaxUplift(**QUICK).fit_chunks(same)
+    assert caught[0].filename == __file__
+
+
+def test_sums_in_a_file_give_the_same_fit(fitted, tmp_path):
+    model = MinMaxUplift(**QUICK)
+    path = write_sums(model.collect_sums(DATA), tmp_path / "all.sums")
+    again = MinMaxUplift().fit_moments(read_sums(path)[0])
+    assert_array_equal(again.predict(NEW.X), fitted.predict(NEW.X))
+    assert_array_equal(again.search_.score, fitted.search_.score)
+
+
+def test_a_fitted_model_is_like_any_other(fitted, tmp_path):
+    pytest.importorskip("skops")
+    loaded = load_model(save_model(fitted, tmp_path / "model.skops"))
+    assert_array_equal(loaded.predict(NEW.X), fitted.predict(NEW.X))
+    assert fitted.populations_ == sorted(set(np.asarray(DATA["population"]).tolist()))
+    assert np.isfinite(fitted.score(**DATA))
+
+
+def test_feature_names_are_those_of_the_last_fit():
+    frame = pd.DataFrame(DATA["X"], columns=["age", "days"])
+    model = MinMaxUplift(**QUICK).fit_chunks(DATA | {"X": frame})
+    assert model.feature_names_in_.tolist() == ["age", "days"]
+    assert np.isfinite(model.predict(frame)).all()
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["days", "age"]])
+    assert not hasattr(model.fit_chunks(DATA), "feature_names_in_")
+
+
+def test_a_failed_fit_leaves_no_half_of_another(fitted):
+    model = MinMaxUplift(**QUICK).fit_chunks(DATA)
+    sums = model.collect_sums(DATA)
+    broken = replace(sums, sums=type(sums.sums)(sums.sums.p, {}))
+    with pytest.raises(InputError, match="the sums hold no outcome rows"):
+        model.fit_moments(broken)
+    with pytest.raises(NotFittedError):
+        model.predict(NEW.X)
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(chunks, "BATCH_ROWS", 256)
+    monkeypatch.setattr(chunks, "CHECKPOINT_BATCHES", 2)
+
+
+class Breaks:
+    """A source that fails at some row of its second pass."""
+
+    feature_names = None
+
+    def __init__(self, at):
+        self.at, self.passes = at, 0
+
+    def __iter__(self):
+        self.passes += 1
+        for chunk in ArraySource(**DATA, chunk_rows=100):
+            if self.passes == 2 and chunk.first_row >= self.at:
+                raise TableError("the disk went away")
+            yield chunk
+
+
+@pytest.mark.parametrize("at", [200, 600, 1500])
+def test_an_interrupted_pass_resumes_to_the_same_bits(at, small_batches, tmp_path):
+    file = tmp_path / "pass.sums"
+    expected = MinMaxUplift(**QUICK).fit_chunks(DATA, checkpoint=file)
+    assert not file.exists()
+    with pytest.raises(TableError, match="the disk went away"):
+        MinMaxUplift(**QUICK).fit_chunks(Breaks(at), checkpoint=file)
+    assert file.exists() == (at > 512)
+    model = MinMaxUplift(**QUICK).fit_chunks(DATA, checkpoint=file)
+    assert_array_equal(model.coef_, expected.coef_)
+    assert not file.exists()
+
+
+def test_checkpoints_of_other_fits_are_refused(small_batches, tmp_path):
+    file = tmp_path / "pass.sums"
+    model = MinMaxUplift(**QUICK)
+    sums = model.collect_sums(DATA, checkpoint=file)
+    assert Path(file).exists()
+    with pytest.raises(TableError, match="belongs to other rows, parameters or another"):
+        MinMaxUplift(**(QUICK | {"random_state": 1})).fit_chunks(DATA, checkpoint=file)
+    write_sums(sums, file)
+    with pytest.raises(TableError, match="is a finished file of sums, not a checkpoint"):
+        model.fit_chunks(DATA, checkpoint=file)
+    given = MinMaxUplift(**QUICK, center=LinearRegression())
+    with pytest.raises(InputError, match="cannot hold the regressor given as center"):
+        given.fit_chunks(DATA, checkpoint=tmp_path / "other.sums")
+    assert np.isfinite(given.fit_chunks(DATA).coef_).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"bounds": "auto"}, "bounds needs all rows in memory"),
+        ({"shift": "classifier"}, "shift needs all rows in memory"),
+        ({"loss": "huber"}, "losses other than 'squared' need all rows"),
+        ({"ridge_f": -1.0}, "ridge_f must be"),
+    ],
+)
+def test_what_needs_rows_is_refused(parameters, message):
+    with pytest.raises(InputError, match=message):
+        MinMaxUplift(**parameters).fit_chunks(DATA)
+
+
+def test_tables_too_small_for_groups_are_refused():
+    few = PROBLEM.draw(3, random_state=0)
+    with pytest.raises(InputError, match="do not fill them"):
+        MinMaxUplift().fit_chunks(few)
+    with pytest.raises(InputError, match="sample_rows must be a whole number"):
+        MinMaxUplift().fit_chunks(DATA, sample_rows=0)
