@@ -10,17 +10,18 @@ from unjoined._typing import Array
 from unjoined.estimators._mixture_search import (
     EFFECT_RIDGES,
     EFFECT_SMOOTH_RIDGES,
+    LINEAR,
     LINEAR_RIDGES,
     SMOOTH_RIDGES,
     MixtureSearch,
     Setting,
+    effective_rows,
 )
 from unjoined.features import Basis, KernelBasis, StackedBasis
-from unjoined.solve import MeanTerms, Scoring
 
 __all__ = ["MixtureCandidates", "Walk", "choose_threshold", "weigh_settings"]
 
-NO_EFFECT, CONSTANT, LINEAR = 0, 1, 2  # places among the effect's functions
+NO_EFFECT, CONSTANT = 0, 1  # places among the effect's functions, before the linear ones
 START = Setting(0, LINEAR, 1e-4, 0.0, 1e-2, 0.0)
 MOST_MEMBERS = 10  # settings that are averaged, at most
 LEAST_WEIGHT = 0.1  # of the best one's weight
@@ -71,7 +72,7 @@ class Walk:
             )
         for simple in (CONSTANT, NO_EFFECT):  # what heterogeneity has to beat
             trial = best.but(effect=simple, effect_smooth=0.0)
-            best = trial if search.mean(trial) < search.mean(best) else best
+            best = trial if search.nats(trial) < search.nats(best) else best
         return best
 
     def _widths(
@@ -94,7 +95,7 @@ class Walk:
             here = {part: first + j}
             best = search.sweep(best, ridge, near, **here)
             tried = [linear.but(**here, **{ridge: r}) for r in near]
-            means = [search.mean(t) if t in search.losses else np.inf for t in tried]
+            means = [search.nats(t) if t in search.losses else np.inf for t in tried]
             k = int(np.argmin(means))
             near = near[max(k - 1, 0) : k + 2]
         for j in (j for j in range(1, len(search.bases)) if j not in widths):
@@ -143,11 +144,6 @@ def _weighted_median(values: Array, weight: Array) -> float:
     return float(values[order][np.searchsorted(reached, 0.5 * reached[-1])])
 
 
-def effective_rows(weight: Array) -> float:
-    """Return how many rows of equal weight are worth as much (Kish)."""
-    return float(weight.sum()) ** 2 / float(weight @ weight)
-
-
 def weigh_settings(search: MixtureSearch, best: Setting, *, average: bool) -> dict[Setting, float]:
     """Return the settings to keep and their weights, which sum to one.
 
@@ -156,13 +152,7 @@ def weigh_settings(search: MixtureSearch, best: Setting, *, average: bool) -> di
     """
     if not average:
         return {best: 1.0}
-    weight = search.rows.weight
-    n = effective_rows(weight)
-    # A squared or Huber loss becomes a log-likelihood once it is measured in noise variances.
-    scale = 1.0
-    if isinstance(search.engine, Scoring) and isinstance(search.engine.terms, MeanTerms):
-        scale = 0.5 / search.mean(best)
-    total = {setting: n * scale * search.mean(setting) for setting in search.losses}
+    total = {setting: search.nats(setting) for setting in search.losses}
     lowest = min(total.values())
     likely = {s: float(np.exp(lowest - loss)) for s, loss in total.items()}
     kept = sorted((s for s in likely if likely[s] >= LEAST_WEIGHT), key=lambda s: -likely[s])
@@ -173,11 +163,11 @@ def weigh_settings(search: MixtureSearch, best: Setting, *, average: bool) -> di
 
 @dataclass(frozen=True, slots=True)
 class MixtureCandidates:
-    """Every setting that was tried, best first."""
+    """Every setting that was tried, best first, smooth functions having to earn their place."""
 
     settings: tuple[Setting, ...]
     loss: Array  # mean held-out loss: nats per row, or half squared units of the scaled outcome
-    difference: Array  # to the best
+    difference: Array  # to the first
     standard_error: Array  # of that difference, rows being independent
     weight: Array  # in the average; 0 for settings left out
     n_rows: float  # outcome rows that chose; with weights, rows of equal weight worth as much
@@ -185,7 +175,7 @@ class MixtureCandidates:
     @classmethod
     def of_search(cls, search: MixtureSearch, weights: dict[Setting, float]) -> MixtureCandidates:
         """Tabulate a finished search."""
-        order = sorted(search.losses, key=search.mean)
+        order = sorted(search.losses, key=search.nats)
         loss = np.array([search.mean(s) for s in order])
         row_weight = search.rows.weight
         error = []

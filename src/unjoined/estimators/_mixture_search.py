@@ -14,14 +14,27 @@ from threadpoolctl import threadpool_limits
 from unjoined._typing import Array, IntArray
 from unjoined.features import Basis
 from unjoined.moments import n_threads
-from unjoined.solve import BaseEffectFit, BaseEffectRows
+from unjoined.solve import BaseEffectFit, BaseEffectRows, MeanTerms
 
-__all__ = ["Engine", "MixtureSearch", "OutcomeRows", "Setting", "deal_folds", "penalty_of"]
+__all__ = [
+    "LINEAR",
+    "Engine",
+    "MixtureSearch",
+    "OutcomeRows",
+    "Setting",
+    "deal_folds",
+    "effective_rows",
+    "penalty_of",
+]
 
 LINEAR_RIDGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 EFFECT_RIDGES = (1.0, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 1e-4, 1e-5, 1e-6)
 SMOOTH_RIDGES = (1e-1, 1e-2, 1e-3, 1e-4)
 EFFECT_SMOOTH_RIDGES = (1.0, 1e-1, 1e-2, 1e-3)
+LINEAR = 2  # place of the linear functions among the effect's
+# Nats of held-out likelihood that smooth functions must bring over linear ones. A nat or two is
+# what chance brings when a dozen settings are tried; a real bend brings tens.
+BASE_CHARGE, EFFECT_CHARGE = 1.0, 2.0
 
 
 class Engine(Protocol):
@@ -99,6 +112,23 @@ class MixtureSearch:
         """Return the mean held-out loss of a setting, fitting it if it is new."""
         return float(np.average(self.score(setting), weights=self.rows.weight))
 
+    def nats(self, setting: Setting) -> float:
+        """Return minus the held-out log-likelihood of all rows, and what smooth parts must earn.
+
+        A squared or Huber loss becomes a log-likelihood once it is measured in noise variances.
+        With weights, rows count as many as rows of equal weight would.
+        """
+        loss = self.mean(setting)
+        if self.is_squared:
+            loss = 0.5 * float(np.log(max(loss, np.finfo(float).tiny)))
+        charge = BASE_CHARGE * (setting.base > 0) + EFFECT_CHARGE * (setting.effect > LINEAR)
+        return effective_rows(self.rows.weight) * loss + charge
+
+    @property
+    def is_squared(self) -> bool:
+        """Whether the loss is a squared distance rather than minus a log-likelihood."""
+        return isinstance(getattr(self.engine, "terms", None), MeanTerms)
+
     def score(self, setting: Setting) -> Array:
         """Return the held-out loss of each row."""
         if setting not in self.losses:
@@ -120,8 +150,8 @@ class MixtureSearch:
         path: list[float] = []
         for ridge in ridges:
             trial = best.but(**functions, **{name: ridge})
-            path.append(self.mean(trial))
-            if path[-1] < self.mean(best):
+            path.append(self.nats(trial))
+            if path[-1] < self.nats(best):
                 best = trial
             # Two in a row that do worse than the path so far: smaller ridges only overfit more.
             if len(path) > 2 and min(path[-2:]) > min(path[:-2]):
@@ -188,6 +218,11 @@ class MixtureSearch:
         fit = self._fit(setting, self.part(setting, self.rows.fold != fold), self.fits.get(key))
         self.fits[key] = fit
         return self.engine.losses(self.part(setting, self.rows.fold == fold), fit)
+
+
+def effective_rows(weight: Array) -> float:
+    """Return how many rows of equal weight are worth as much (Kish)."""
+    return float(weight.sum()) ** 2 / float(weight @ weight)
 
 
 def penalty_of(setting: Setting, linear: int, p_base: int, p_effect: int) -> Array:
