@@ -18,7 +18,6 @@ from unjoined.experiments import DEFAULT, JOINT, METHODS, PAPER
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "accuracy.json"
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.45"
-SIZES = (500, 2000, 10000)
 SHOWN = 2000  # rows of a table in the detailed table and the picture
 BEST = "best of the paper"
 
@@ -56,14 +55,15 @@ def detailed_table(rows: list[Row], n: int) -> list[str]:
 
 def mean_table(rows: list[Row]) -> list[str]:
     """Return one line for each method: its mean over problems, by size, and its time."""
-    lines = ["| method | " + " | ".join(f"4 x {n:,}" for n in SIZES) + " | seconds |"]
-    lines.append("|---" * (len(SIZES) + 2) + "|")
+    sizes = sorted({r["n"] for r in rows})
+    lines = ["| method | " + " | ".join(f"4 x {n:,}" for n in sizes) + " | seconds |"]
+    lines.append("|---" * (len(sizes) + 2) + "|")
     for method in METHODS:
         cells = []
-        for n in SIZES:
+        for n in sizes:
             found = [r["share"] for r in rows if r["method"] == method and r["n"] == n]
             cells.append(f"{np.mean(found):.2f}" if found else "")
-        seconds = [r["seconds"] for r in rows if r["method"] == method and r["n"] == SIZES[0]]
+        seconds = [r["seconds"] for r in rows if r["method"] == method and r["n"] == sizes[0]]
         lines.append(f"| {method} | {' | '.join(cells)} | {np.mean(seconds):.1f} |")
     return lines
 

@@ -18,7 +18,9 @@ from unjoined.experiments._campaign import (
     read_campaign,
     write_campaign,
 )
+from unjoined.experiments._paper_page import paper_page
 from unjoined.experiments._problems import PROBLEMS, BenchmarkProblem, binary_problem, real_problem
+from unjoined.experiments._reproduce import PaperFiles, reproduce_paper, write_paper
 
 __all__ = [
     "CAMPAIGN_METHODS",
@@ -30,13 +32,17 @@ __all__ = [
     "BenchmarkProblem",
     "CampaignFiles",
     "MethodResult",
+    "PaperFiles",
     "Trial",
     "binary_problem",
     "compare_methods",
     "draw_truth",
     "oracle_share",
+    "paper_page",
     "read_campaign",
     "real_problem",
+    "reproduce_paper",
     "run_trial",
     "write_campaign",
+    "write_paper",
 ]
