@@ -39,7 +39,8 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow and not network" --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadscope \
+		-m "not slow and not network" --cov --cov-report=term
 	$(BIN)/coverage report --include='src/unjoined/moments/*,src/unjoined/solve/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95 > /dev/null
 

@@ -281,6 +281,35 @@ def few_mixed() -> SimulatedProblem:
     )
 
 
+def gated() -> SimulatedProblem:
+    """Return six features, an effect that one of them switches on, and a bent product."""
+
+    def log_odds(X: Array, t: Array) -> Array:
+        base = -0.4 + 0.7 * np.sin(1.5 * X[:, 1]) + 0.4 * X[:, 4]
+        gate = 1.5 * X[:, 1] * (X[:, 2] > 0.0)
+        return base + t * (gate + 1.5 * np.tanh(1.5 * X[:, 0] * X[:, 3]) - 0.2)
+
+    return binary_problem(
+        _uniform(6, 2.0),
+        {"a": lambda X: expit(0.8 + 0.8 * X[:, 4]), "b": lambda X: expit(-0.8 + 0.6 * X[:, 0])},
+        log_odds,
+    )
+
+
+def pairs() -> SimulatedProblem:
+    """Return eight features, one product in the base and another in the effect."""
+    return binary_problem(
+        _normal(8),
+        {"a": lambda X: expit(1.0 + 0.5 * X[:, 0]), "b": lambda X: expit(-1.0 + 0.5 * X[:, 5])},
+        lambda X, t: (
+            -0.4
+            + 0.5 * X[:, 0]
+            - 0.4 * X[:, 1] * X[:, 2]
+            + t * (0.3 + 0.9 * X[:, 3] * X[:, 4] - 0.7 * X[:, 0])
+        ),
+    )
+
+
 def _paper(b: float, slope: float) -> BenchmarkProblem:
     noisy = "" if slope == 10.0 else ", noisy"
     return BenchmarkProblem(
@@ -324,6 +353,8 @@ PROBLEMS: dict[str, BenchmarkProblem] = {
         BenchmarkProblem(
             "plain real", "real outcome, linear", plain_real, is_settled_on=True, is_binary=False
         ),
+        BenchmarkProblem("gated", "6 features, effects switched on", gated, is_settled_on=True),
+        BenchmarkProblem("pairs", "8 features, products", pairs, is_settled_on=True),
         BenchmarkProblem("steps", "step functions throughout", steps, is_settled_on=True),
         BenchmarkProblem(
             "few mixed", "12 columns, some categorical", few_mixed, is_settled_on=True
