@@ -196,7 +196,9 @@ def test_populations_may_be_named_by_numbers():
 # --- messages -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [-0.1, 1.5, lambda X: X[:, 0], np.nan], ids=["low", "high", "function", "nan"])
+@pytest.mark.parametrize(
+    "bad", [-0.1, 1.5, lambda X: X[:, 0], np.nan], ids=["low", "high", "function", "nan"]
+)
 def test_a_policy_outside_zero_and_one_is_named(bad):
     message = r"policies\['B'\] must (hold probabilities in \[0, 1\]|be finite, got nan)"
     with pytest.raises(InputError, match=message):
