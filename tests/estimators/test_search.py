@@ -106,7 +106,7 @@ CLEAR = [("none", Known(0.0)), ("right", Known(1.0)), ("wrong sign", Known(-1.0)
 @pytest.mark.parametrize(
     "scoring",
     [*SCORES, "likelihood", mean_error, ["weighted_risk", "fixed_critic", "outcome_risk"]],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 @pytest.mark.parametrize("rule", ["best", "one_se"])
 def test_the_right_candidate_is_picked_where_that_is_clear(data, scoring, rule):
