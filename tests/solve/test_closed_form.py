@@ -284,3 +284,24 @@ def test_a_ridge_too_small_for_collinear_functions_is_named(solve):
     system = MinMaxSystem(np.eye(3), np.ones(3), np.ones((3, 3)))
     with pytest.raises(InputError, match=r"ridge_g=1e-300 is too small .* Raise ridge_g"):
         solve(system)
+
+
+def test_a_singular_value_routine_that_gives_up_is_replaced(monkeypatch):
+    """LAPACK's fast routine fails on rare finite matrices; the slow one gives the same answer."""
+    from unjoined.solve import _closed_form
+
+    rng = np.random.RandomState(0)
+    root = rng.standard_normal((6, 6))
+    system = MinMaxSystem(rng.standard_normal((6, 6)), rng.standard_normal(6), root @ root.T)
+    expected = solve_minmax(system, ridge_f=0.1, ridge_g=0.1)
+    real = _closed_form.svd
+
+    def svd(matrix, **options):
+        if options.get("lapack_driver") != "gesvd":
+            raise _closed_form.LinAlgError("SVD did not converge")
+        return real(matrix, **options)
+
+    monkeypatch.setattr(_closed_form, "svd", svd)
+    found = solve_minmax(system, ridge_f=0.1, ridge_g=0.1)
+    np.testing.assert_allclose(found.alpha, expected.alpha, rtol=1e-9)
+    np.testing.assert_allclose(found.beta, expected.beta, rtol=1e-9)
