@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray
@@ -25,7 +24,7 @@ from unjoined.estimators._minmax_select import (
     search,
     some_rows,
 )
-from unjoined.evaluate import IdentificationStrength, warn_if_weak
+from unjoined.evaluate import IdentificationStrength, strength_of_averages, warn_if_weak
 from unjoined.features import Basis, Scaling, auto_centers, draw_basis
 from unjoined.moments import LabelledRows
 from unjoined.moments._census import Census, take_census
@@ -379,16 +378,4 @@ def strength_from_sums(policy: PolicySums) -> IdentificationStrength:
     d, n = (len(a) - 1) // 2, int(policy.n_rows.sum())
     # As many functions as the rows can carry: ten rows to each.
     q = 1 if 10 * (1 + d) > n else 1 + d if 10 * (1 + 2 * d) > n else 1 + 2 * d
-    mean_gap = float(a[0])
-    a, G, V = a[:q], G[:q, :q], V[:q, :q]
-    values, vectors = eigh(V)
-    kept = values > 1e-10 * values[-1]
-    root = vectors[:, kept] / np.sqrt(values[kept])
-    inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
-    signal = float(a @ inverse @ a - np.trace(inverse @ V))
-    return IdentificationStrength(
-        mean_gap=mean_gap,
-        rms_gap=float(np.sqrt(max(signal, 0.0))),
-        f_statistic=float(np.sum((root.T @ a) ** 2)) / int(kept.sum()),
-        degrees=int(kept.sum()),
-    )
+    return strength_of_averages(a[:q], G[:q, :q], V[:q, :q])

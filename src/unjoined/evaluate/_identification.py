@@ -16,7 +16,13 @@ from unjoined.errors import WeakIdentificationWarning
 from unjoined.features import Scaling
 from unjoined.moments import LabelledRows, label_rows
 
-__all__ = ["IdentificationStrength", "identification_strength", "strength_of", "warn_if_weak"]
+__all__ = [
+    "IdentificationStrength",
+    "identification_strength",
+    "strength_of",
+    "strength_of_averages",
+    "warn_if_weak",
+]
 
 # Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
 # are unreliable whatever the nominal sample size.
@@ -98,17 +104,31 @@ def strength_of(rows: LabelledRows) -> IdentificationStrength:
     a = D.T @ (share * w)  # estimate of E[w d]
     V = (D * (share**2)[:, None]).T @ D  # its covariance when the policies are equal, as w^2 = 1
     G = (D * share[:, None]).T @ D
+    return strength_of_averages(a, G, V)
+
+
+def strength_of_averages(a: Array, G: Array, V: Array) -> IdentificationStrength:
+    """Measure the strength from averages over treatment rows, of functions d that start with 1.
+
+    Parameters
+    ----------
+    a : array of shape (q,)
+        Estimate of E[w d].
+    G : array of shape (q, q)
+        Estimate of E[d d^T].
+    V : array of shape (q, q)
+        Covariance of ``a`` when the policies are equal.
+    """
     values, vectors = eigh(V)
     kept = values > 1e-10 * values[-1]  # squares of 0/1 features repeat the features
     root = vectors[:, kept] / np.sqrt(values[kept])  # root root^T = V^+
     degrees = int(kept.sum())
-    chi_square = float(np.sum((root.T @ a) ** 2))
     inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
     signal = float(a @ inverse @ a - np.trace(inverse @ V))
     return IdentificationStrength(
-        mean_gap=float(np.sum(share * w)),
+        mean_gap=float(a[0]),
         rms_gap=float(np.sqrt(max(signal, 0.0))),
-        f_statistic=chi_square / degrees,
+        f_statistic=float(np.sum((root.T @ a) ** 2)) / degrees,
         degrees=degrees,
     )
 
