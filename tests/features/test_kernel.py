@@ -99,9 +99,9 @@ def test_pool_is_linear_first_then_linear_and_smooth_of_each_width():
 
 
 @pytest.mark.parametrize(
-    ("n", "size"), [(1, 20), (100, 20), (1000, 40), (3375, 60), (1_000_000, 60)]
+    ("n", "size"), [(1, 20), (100, 20), (1000, 40), (3375, 60), (15_625, 100), (1_000_000, 100)]
 )
-def test_number_of_centres_is_four_cube_roots_between_20_and_60(n, size):
+def test_number_of_centres_is_four_cube_roots_between_20_and_100(n, size):
     assert kernel_size(n) == size
 
 

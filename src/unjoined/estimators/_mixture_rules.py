@@ -23,6 +23,7 @@ __all__ = ["MixtureCandidates", "Walk", "choose_threshold", "weigh_settings"]
 
 NO_EFFECT, CONSTANT = 0, 1  # places among the effect's functions, before the linear ones
 START = Setting(0, LINEAR, 1e-4, 0.0, 1e-2, 0.0)
+POLISH_ROUNDS = 4  # at most: a ridge may still move by a factor of 81
 MOST_MEMBERS = 10  # settings that are averaged, at most
 LEAST_WEIGHT = 0.1  # of the best one's weight
 THRESHOLDS = (6.0, 3.0, 1.5)  # of robust standard deviations
@@ -62,17 +63,26 @@ class Walk:
         )
         best = search.sweep(best, "effect_linear", self._effect(EFFECT_RIDGES))
         best = search.sweep(best, "base_linear", self._base(LINEAR_RIDGES))
-        if best.base > 0 and self.ridge_base is None:
-            best = search.sweep(
-                best, "base_smooth", (3.0 * best.base_smooth, best.base_smooth / 3.0)
-            )
-        if best.effect > LINEAR and self.ridge_effect is None:
-            best = search.sweep(
-                best, "effect_smooth", (3.0 * best.effect_smooth, best.effect_smooth / 3.0)
-            )
+        best = self._polish(search, best)
         for simple in (CONSTANT, NO_EFFECT):  # what heterogeneity has to beat
             trial = best.but(effect=simple, effect_smooth=0.0)
             best = trial if search.nats(trial) < search.nats(best) else best
+        return best
+
+    def _polish(self, search: MixtureSearch, best: Setting) -> Setting:
+        """Go on with steps of three, up or down, until no ridge gains; edges of paths are none."""
+        ridges = []
+        if self.ridge_base is None and best.base > 0:
+            ridges.append("base_smooth")
+        if self.ridge_effect is None:
+            ridges += ["effect_smooth"] * (best.effect > LINEAR) + ["effect_linear"]
+        for _ in range(POLISH_ROUNDS):
+            before = best
+            for name in ridges:
+                here = float(getattr(best, name))
+                best = search.sweep(best, name, (3.0 * here, here / 3.0))
+            if best == before:
+                break
         return best
 
     def _widths(

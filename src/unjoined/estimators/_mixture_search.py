@@ -29,8 +29,8 @@ __all__ = [
 
 LINEAR_RIDGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 EFFECT_RIDGES = (1.0, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 1e-4, 1e-5, 1e-6)
-SMOOTH_RIDGES = (1e-1, 1e-2, 1e-3, 1e-4)
-EFFECT_SMOOTH_RIDGES = (1.0, 1e-1, 1e-2, 1e-3)
+SMOOTH_RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+EFFECT_SMOOTH_RIDGES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 LINEAR = 2  # place of the linear functions among the effect's
 # Nats of held-out likelihood that smooth functions must bring over linear ones. A nat or two is
 # what chance brings when a dozen settings are tried; a real bend brings tens.
@@ -41,7 +41,7 @@ class Engine(Protocol):
     """A law of the outcome and the algorithm that fits it."""
 
     def fit(
-        self, rows: BaseEffectRows, penalty: Array, start: Array, *, p_base: int
+        self, rows: BaseEffectRows, penalty: Array, start: Array | BaseEffectFit, *, p_base: int
     ) -> BaseEffectFit:
         """Minimise the penalised loss."""
         ...
@@ -206,11 +206,10 @@ class MixtureSearch:
     ) -> BaseEffectFit:
         p_base, p_effect = self.bases[setting.base].size, self.effects[setting.effect].size
         penalty = penalty_of(setting, self.bases[0].size, p_base, p_effect)
-        if last is None:
-            start = np.zeros(p_base + p_effect)
-            start[0] = self.intercept
-        else:
-            start = last.coef
+        if last is not None:
+            return self.engine.fit(rows, penalty, last, p_base=p_base)
+        start = np.zeros(p_base + p_effect)
+        start[0] = self.intercept
         return self.engine.fit(rows, penalty, start, p_base=p_base)
 
     def _score_fold(self, setting: Setting, fold: int) -> Array:

@@ -29,7 +29,7 @@ __all__ = ["Uplift"]
 MIXTURE, WEIGHTED, MINMAX = "mixture", "weighted", "min-max"
 N_FOLDS = 3
 FEWEST_ROWS = 30  # of a table; with fewer, held-out comparisons say nothing
-COMPARED_ROWS = 1_500  # of each table: enough to tell estimators apart if it matters
+COMPARED_ROWS = 3_000  # of each table: enough to tell estimators apart if it matters
 CLEARLY = 3.0  # standard errors by which another estimator must be better to be preferred
 EFFECTS = ("no effect", "a constant effect", "a linear effect", "a smooth effect")
 
@@ -84,7 +84,7 @@ class Uplift(UpliftEstimator):
 
     Notes
     -----
-    Costs a fit of `MixtureUplift` and, on at most 1,500 rows of each table, three fits each of the
+    Costs a fit of `MixtureUplift` and, on at most 3,000 rows of each table, three fits each of the
     others: a few seconds for 4 x 5,000 rows and 20 features on two cores.
 
     Examples

@@ -19,10 +19,10 @@ from unjoined.features import (
     Basis,
     Scaling,
     draw_basis,
-    fit_weighted,
     seeded_clone,
 )
 from unjoined.moments import LabelledRows
+from unjoined.solve import BaseEffectFit, BaseEffectRows, BernoulliTerms, Scoring
 
 __all__ = [
     "Nuisances",
@@ -37,6 +37,7 @@ RIDGES = np.logspace(-3.0, 4.0, 15)
 INVERSE_RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0)
 # A penalty is one number: this many rows settle it, more only cost time.
 TUNING_ROWS = 5_000
+TUNING = Scoring(BernoulliTerms(), tol=1e-7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +137,35 @@ def _tuned_model(D: Array, label: Array, weight: Array, rng: Rng) -> Any:
     if not np.all((label == low) | (label == high)):
         return RidgeCV(alphas=RIDGES)
     at = rng.choice(len(D), TUNING_ROWS, replace=False) if len(D) > TUNING_ROWS else slice(None)
-    D, is_high, weight = D[at], (label[at] == high).astype(np.int64), weight[at]
+    D, is_high, weight = D[at], (label[at] == high).astype(np.float64), weight[at]
     if min(is_high.sum(), len(is_high) - is_high.sum()) < 10:
         return _logistic(1.0)  # too few of one value to choose anything by
     splits = StratifiedKFold(3, shuffle=True, random_state=rng).split(D, is_high)
-    loss = np.zeros(len(INVERSE_RIDGES))
-    for train, test in splits:
-        for c, inverse_ridge in enumerate(INVERSE_RIDGES):
-            model = _logistic(inverse_ridge)
-            fit_weighted(model, D[train], is_high[train], weight[train])
-            margin = np.where(is_high[test] == 1, 1.0, -1.0) * model.decision_function(D[test])
-            loss[c] += weight[test] @ np.logaddexp(0.0, -margin)
+    loss = sum(_path_losses(D, is_high, weight, *split) for split in splits)
     return _logistic(INVERSE_RIDGES[int(np.argmin(loss))])
+
+
+def _path_losses(
+    D: Array, is_high: Array, weight: Array, train: IntArray, test: IntArray
+) -> Array:
+    """Return the held-out loss for each penalty; a fit starts where the last one ended."""
+    values = np.column_stack([np.ones(len(D)), D])
+    nothing = np.empty((len(D), 0))
+    fitted, held = (
+        BaseEffectRows(
+            values[at], nothing[at], nothing[at], is_high[at], np.ones(len(at)), weight[at]
+        )
+        for at in (train, test)
+    )
+    loss = np.empty(len(INVERSE_RIDGES))
+    fit: Array | BaseEffectFit = np.zeros(values.shape[1])
+    for c, inverse_ridge in enumerate(INVERSE_RIDGES):
+        # In scikit-learn's terms, where the loss is a sum and the intercept is free.
+        penalty = np.full(values.shape[1], 1.0 / (inverse_ridge * weight[train].sum()))
+        penalty[0] = 0.0
+        fit = TUNING.fit(fitted, penalty, fit, p_base=len(penalty))
+        loss[c] = weight[test] @ TUNING.losses(held, fit)
+    return loss
 
 
 def _logistic(inverse_ridge: float) -> LogisticRegression:

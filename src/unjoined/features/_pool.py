@@ -15,7 +15,8 @@ from unjoined.features._quadratic import draw_quadratic
 
 __all__ = ["LeadingBasis", "draw_pool", "kernel_size"]
 
-FEWEST, MOST = 20, 60
+FEWEST, MOST = 20, 100
+MOST_PRODUCTS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class LeadingBasis:
 
 
 def kernel_size(n_rows: int) -> int:
-    """Return how many centres ``n_rows`` rows deserve: their cube root times four, 20 to 60.
+    """Return how many centres ``n_rows`` rows deserve: their cube root times four, 20 to 100.
 
     Smooth functions need few centres; the ridge, not their number, decides how rough a fit is.
     """
@@ -72,6 +73,6 @@ def draw_pool(
     width = median_width(Z, rng)
     smooth: list[Basis] = [draw_kernel(Z, n_centers, factor * width, rng) for factor in factors]
     d = Z.shape[1]
-    if factors and d * (d + 1) // 2 <= MOST:
+    if factors and d * (d + 1) // 2 <= MOST_PRODUCTS:
         smooth.append(draw_quadratic(Z))
     return (linear, *(StackedBasis(linear, functions) for functions in smooth))

@@ -32,13 +32,13 @@ class GaussianMixture:
     tol: float = 1e-8  # stop when a round gains less, nats per row
 
     def fit(
-        self, rows: BaseEffectRows, penalty: Array, start: Array, *, p_base: int
+        self, rows: BaseEffectRows, penalty: Array, start: Array | BaseEffectFit, *, p_base: int
     ) -> BaseEffectFit:
         """Minimise minus the mean log-likelihood plus a ridge; see `Scoring.fit`.
 
         A round costs O(n p^2 + p^3).
         """
-        coef = start.astype(np.float64)
+        coef = start.coef if isinstance(start, BaseEffectFit) else start.astype(np.float64)
         total = float(rows.weight.sum())
         centre = float(rows.weight @ rows.y) / total
         least = LEAST_SPREAD * np.sqrt(float(rows.weight @ (rows.y - centre) ** 2) / total)

@@ -18,6 +18,9 @@ CHUNK_ROWS = 4096  # the scaled design of a chunk stays in the cache between its
 TINY = 1e-10  # keeps the normal equations solvable when a penalty is 0
 SUFFICIENT = 1e-4  # share of the predicted gain that a step must bring (Armijo)
 SHORTEST = 1e-6  # a step shorter than this share of the full one is no step
+# A curvature serves as long as each step leaves at most this share of what was left to gain; a
+# new one costs as much as p gradients.
+LEFT = 0.5
 
 
 class _Chunk(NamedTuple):
@@ -61,6 +64,7 @@ class BaseEffectFit:
     objective: Array  # (n_iter + 1,) penalised mean loss, never rising
     converged: bool
     sigma: float = np.nan  # residual standard deviation, for laws that have one
+    curvature: Array | None = None  # (p, p) of the loss near the solution, for a fit nearby
 
     @property
     def coef(self) -> Array:
@@ -77,7 +81,7 @@ class Scoring:
     tol: float = 1e-8  # stop when a step is predicted to gain less, nats or squared outcome units
 
     def fit(
-        self, rows: BaseEffectRows, penalty: Array, start: Array, *, p_base: int
+        self, rows: BaseEffectRows, penalty: Array, start: Array | BaseEffectFit, *, p_base: int
     ) -> BaseEffectFit:
         r"""Minimise the mean loss plus a ridge over the coefficients of base and effect.
 
@@ -92,8 +96,9 @@ class Scoring:
             Outcome rows and basis values.
         penalty : array of shape (p_b + p_u,)
             :math:`\lambda_j`, 0 or more.
-        start : array of shape (p_b + p_u,)
-            Where to start: zeros, or the solution for a penalty nearby.
+        start : array of shape (p_b + p_u,) or BaseEffectFit
+            Where to start: zeros, or a fit of the same rows to a penalty nearby. Its curvature is
+            used again, which saves most of the cost.
         p_base : int
             How many of the coefficients belong to the base.
 
@@ -104,26 +109,39 @@ class Scoring:
 
         Notes
         -----
-        A step costs O(n p^2 + p^3), and one more pass of O(n p) for each trial of its length.
+        A curvature costs O(n p^2 + p^3), a step O(n p + p^3), and one more pass of O(n p) for
+        each trial of its length. Steps share a curvature as long as they make good progress.
         """
-        coef = start.astype(np.float64)
+        coef = start.coef if isinstance(start, BaseEffectFit) else start.astype(np.float64)
+        curvature = start.curvature if isinstance(start, BaseEffectFit) else None
         value = _objective(rows, self.terms, penalty, coef, p_base)
-        path, converged = [value], False
+        path, converged, last = [value], False, np.inf
         for _ in range(self.max_iter):
-            gradient, curvature = _quadratic(rows, self.terms, penalty, coef, p_base)
-            step = -cho_solve(cho_factor(curvature, lower=True), gradient)
+            fresh = curvature is None
+            if curvature is None:
+                curvature = _curvature(rows, self.terms, coef, p_base)
+            gradient = _gradient(rows, self.terms, penalty, coef, p_base)
+            step = _newton_step(curvature, penalty, gradient)
             predicted = float(-gradient @ step)
             if predicted < self.tol:
                 converged = True
                 break
+            if not fresh and predicted > LEFT * last:
+                curvature, last = None, np.inf
+                continue
             length, trial = self._shorten(rows, penalty, coef, step, value, predicted, p_base)
+            if length == 0.0 and not fresh:
+                curvature = None
+                continue
             if length == 0.0:  # rounding hides any further gain
                 converged = predicted < np.sqrt(self.tol)
                 break
-            coef = coef + length * step
-            value = trial
+            coef, value = coef + length * step, trial
+            last = predicted if length == 1.0 else 0.0
             path.append(value)
-        return BaseEffectFit(coef[:p_base], coef[p_base:], np.array(path), converged)
+        return BaseEffectFit(
+            coef[:p_base], coef[p_base:], np.array(path), converged, curvature=curvature
+        )
 
     def _shorten(
         self,
@@ -162,12 +180,24 @@ def _objective(
     return total / float(rows.weight.sum()) + 0.5 * float(penalty @ coef**2)
 
 
-def _quadratic(
+def _gradient(
     rows: BaseEffectRows, terms: OutcomeTerms, penalty: Array, coef: Array, p_base: int
-) -> tuple[Array, Array]:
-    """Return gradient and curvature of the penalised objective."""
+) -> Array:
+    """Return the gradient of the penalised objective."""
+    gradient = np.zeros(len(coef))
+    total = float(rows.weight.sum())
+    for c in rows:
+        at = terms(c.y, c.exposure, c.base @ coef[:p_base], c.effect @ coef[p_base:])
+        pull = c.weight / total * at.residual
+        gradient[:p_base] += (pull * at.base_factor) @ c.base
+        gradient[p_base:] += (pull * at.effect_factor) @ c.effect
+    return gradient + penalty * coef
+
+
+def _curvature(rows: BaseEffectRows, terms: OutcomeTerms, coef: Array, p_base: int) -> Array:
+    """Return the curvature of the loss, without the penalty."""
     p = len(coef)
-    gradient, curvature = np.zeros(p), np.zeros((p, p))
+    curvature = np.zeros((p, p))
     total = float(rows.weight.sum())
     for c in rows:
         at = terms(c.y, c.exposure, c.base @ coef[:p_base], c.effect @ coef[p_base:])
@@ -175,8 +205,11 @@ def _quadratic(
         scaled = np.empty((len(c.y), p))
         np.multiply(c.base, (root * at.base_factor)[:, None], out=scaled[:, :p_base])
         np.multiply(c.effect, (root * at.effect_factor)[:, None], out=scaled[:, p_base:])
-        gradient += scaled.T @ (root * at.residual)
         curvature += scaled.T @ scaled
-    gradient += penalty * coef
-    curvature[np.diag_indices(p)] += penalty + TINY
-    return gradient, curvature
+    return curvature
+
+
+def _newton_step(curvature: Array, penalty: Array, gradient: Array) -> Array:
+    penalised = curvature.copy()
+    penalised[np.diag_indices(len(penalty))] += penalty + TINY
+    return np.asarray(-cho_solve(cho_factor(penalised, lower=True), gradient))
