@@ -80,16 +80,14 @@ def test_two_parties_fit_what_one_would(capsys, folder, plan, tmp_path):
     models = []
     for name in ("all", "one"):
         model = tmp_path / f"{name}.skops"
-        code, out, _ = run(
-            capsys, "fit-moments", "--moments", tmp_path / f"{name}.sums", "--model", model
-        )
+        code, out, _ = run(capsys, "fit", "--moments", tmp_path / f"{name}.sums", "--model", model)
         assert code == 0
         assert "different enough" in out
         models.append(load_model(model))
     np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-8)
     code, out, _ = run(
         capsys,
-        *("fit-moments", "--moments", tmp_path / "all.sums", "--json"),
+        *("fit", "--moments", tmp_path / "all.sums", "--json"),
         *("--model", tmp_path / "m.skops"),
     )
     assert json.loads(out)["weak"] is False
@@ -133,7 +131,7 @@ def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, pla
             "fewer than the minimum of 200",
         ),
         (["merge", plain, "--out", out], "is no file of sums"),
-        (["fit-moments", "--moments", plan, "--model", out], "the sums hold no outcome rows"),
+        (["fit", "--moments", plan, "--model", out], "the sums hold no outcome rows"),
         (["plan", "--feature", "age", "--populations", "a,b", "--out", out], "NAME=TYPICAL:SPREAD"),
         (["plan", "--feature", "age=4", "--populations", "a,b", "--out", out], "two numbers with"),
     ):
@@ -156,3 +154,34 @@ def test_a_plan_without_names_is_refused(capsys, plan, tmp_path):
     )
     assert code == 2
     assert "has no feature names" in err
+
+
+def test_an_interrupted_aggregation_resumes_to_the_same_file(
+    capsys, folder, plan, tmp_path, monkeypatch
+):
+    from unjoined.moments import _checkpoint
+
+    monkeypatch.setattr(_checkpoint, "BATCH_ROWS", 128)
+    monkeypatch.setattr(_checkpoint, "CHECKPOINT_BATCHES", 2)
+    words = ["aggregate", "--plan", plan, *options(folder, "treatment"), "--threads", 1]
+    whole, resumed, checkpoint = (tmp_path / name for name in ("whole", "resumed", "checkpoint"))
+    assert run(capsys, *words, "--out", whole, "--checkpoint", checkpoint)[0] == 0
+    assert not checkpoint.exists()
+    written = _checkpoint.write_sums
+
+    def write_once(*arguments, **keywords):
+        written(*arguments, **keywords)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(_checkpoint, "write_sums", write_once)
+        assert run(capsys, *words, "--out", resumed, "--checkpoint", checkpoint)[0] == 130
+    assert checkpoint.exists()
+    assert not resumed.exists()
+    for command in (["merge", checkpoint, "--out", resumed], ["fit", "--moments", checkpoint]):
+        code, _, err = run(capsys, *command)
+        assert code == 2
+        assert "is the checkpoint of a pass that stopped after 256 rows" in err
+    assert run(capsys, *words, "--out", resumed, "--checkpoint", checkpoint)[0] == 0
+    assert resumed.read_bytes() == whole.read_bytes()
+    assert not checkpoint.exists()

@@ -173,7 +173,13 @@ def swap(words, old, new):
         (lambda w, f: [*w, "--estimator", "magic"], "--estimator must be one of 'auto'"),
         (lambda w, f: [*w, "--model", f / "no" / "m.skops"], "there is no folder"),
         (lambda w, f: [*w, "--seed", "x"], "Invalid value for '--seed'"),
-        (lambda w, f: w[:-2], "Missing option '--treatment'"),
+        (lambda w, f: w[:-2], "or --moments with a file of sums. Missing: --treatment."),
+        (lambda w, f: [], "Missing: --outcomes, --treatments, --outcome, --treatment."),
+        (lambda w, f: [*w, "--moments", "all.sums"], "so --outcomes cannot be given beside it"),
+        (lambda w, f: [*w, "--checkpoint", "c"], "--checkpoint is for tables that are read with"),
+        (lambda w, f: [*w, "--chunks", "--estimator", "plugin"], "which --estimator plugin cannot"),
+        (lambda w, f: [*w, "--chunks", "--ignore", "nothing"], "--ignore names 'nothing', which"),
+        (lambda w, f: [*w, "--chunks", "--features", "agee"], "has no column 'agee'"),
     ],
 )
 def test_mistakes_get_a_message_and_exit_code_2(capsys, folder, change, message):
@@ -225,3 +231,24 @@ def test_module_runs_and_knows_its_version():
         [sys.executable, "-m", "unjoined", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "0.1.0"
+
+
+def test_chunks_fit_the_same_from_two_tables_and_from_four(capsys, folder, two_tables, tmp_path):
+    expected = None
+    for words, name in ((four_tables(folder), "four"), (two_tables, "two")):
+        model = tmp_path / f"{name}.skops"
+        code, out, err = run(
+            capsys,
+            *("fit", *words, "--chunks", "--checkpoint", tmp_path / "c", "--model", model),
+            *("--ignore", "age", "--json"),
+        )
+        assert code == 0, err
+        result = json.loads(out)
+        assert result["estimator"] == "minmax"
+        assert result["rows"] == 4 * 400
+        assert "age" not in result["features"]
+        people = read_table(folder / "customers.parquet").select(result["features"])
+        uplift = load_model(model).predict(people)
+        expected = uplift if expected is None else expected
+        np.testing.assert_allclose(uplift, expected, rtol=1e-6)
+    assert not (tmp_path / "c").exists()

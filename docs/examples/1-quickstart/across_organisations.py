@@ -46,7 +46,7 @@ def main(folder: Path) -> Path:
     draw_box(
         ax, 0.2, 0.2, "knows who was mailed", "rows with treatments\nunjoined aggregate", ORANGE
     )
-    draw_box(ax, 6.0, 1.75, "adds up and fits", "unjoined merge\nunjoined fit-moments", GREY)
+    draw_box(ax, 6.0, 1.75, "adds up and fits", "unjoined merge\nunjoined fit --moments", GREY)
     ax.text(1.9, 2.55, "agreed plan: functions, no rows", ha="center", fontsize=9, style="italic")
     draw_arrow(ax, (3.75, 4.05), (5.9, 3.0), "outcomes.sums", 0.65)
     draw_arrow(ax, (3.75, 0.95), (5.9, 2.0), "treatments.sums", -0.75)

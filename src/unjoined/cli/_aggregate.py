@@ -1,4 +1,4 @@
-"""Commands for sums: agree on a plan, add up a party's tables, merge, fit."""
+"""Commands for sums: agree on a plan, add up a party's tables, merge."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import typer
 
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.cli._inputs import _named_files
-from unjoined.cli._show import console, print_json, show_strength
+from unjoined.cli._show import console, print_json
 from unjoined.data._sources import TableSource
 from unjoined.errors import InputError, TableError
-from unjoined.estimators import MinMaxUplift, save_model
 from unjoined.moments._agree import aggregate_rows, fourier_plan
 from unjoined.moments._grouped import GroupedSums
 from unjoined.moments._plan import PlannedSums
 from unjoined.moments._policy_sums import PolicySums
-from unjoined.moments._sums_file import MIN_COUNT, merge_sums, read_sums, write_sums
+from unjoined.moments._sums_file import (
+    MIN_COUNT,
+    merge_sums,
+    read_finished_sums,
+    read_sums,
+    write_sums,
+)
 
 __all__ = ["add_sums_commands"]
 
@@ -30,8 +35,8 @@ Tables = Annotated[
 
 
 def add_sums_commands(app: typer.Typer) -> None:
-    """Add ``plan``, ``aggregate``, ``merge`` and ``fit-moments`` to the command line."""
-    for command in (plan, aggregate, merge, fit_moments):
+    """Add ``plan``, ``aggregate`` and ``merge`` to the command line."""
+    for command in (plan, aggregate, merge):
         app.command()(command)
 
 
@@ -82,6 +87,10 @@ def aggregate(
     min_count: Annotated[
         int, typer.Option("--min-count", min=2, help="Fewest rows that a sum may be over.")
     ] = MIN_COUNT,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", help="Where an interrupted pass goes on; else anew."),
+    ] = None,
     threads: Annotated[int, typer.Option("--threads", help="-1 is all cores.")] = -1,
     as_json: AsJson = False,
 ) -> None:
@@ -107,8 +116,13 @@ def aggregate(
     else:
         tables = [next(iter(files[kind].values()), None) for kind in (OUTCOME, TREATMENT)]
         source = TableSource.from_frames(*tables, population=population, **options)
-    found = aggregate_rows(source, agreed, min_count=min_count, n_jobs=threads)
-    _report(found, write_sums(found, out), as_json)
+    found = aggregate_rows(
+        source, agreed, min_count=min_count, checkpoint=checkpoint, n_jobs=threads
+    )
+    written = write_sums(found, out)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    _report(found, written, as_json)
 
 
 def merge(
@@ -117,36 +131,8 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Add up files of sums that were made with one plan."""
-    found = merge_sums([read_sums(file)[0] for file in files])
+    found = merge_sums([read_finished_sums(file) for file in files])
     _report(found, write_sums(found, out), as_json)
-
-
-def fit_moments(
-    moments: Annotated[Path, typer.Option("--moments", help="File of sums of all four cells.")],
-    model: Annotated[Path, typer.Option("--model", help="Where to write the model.")] = Path(
-        "model.skops"
-    ),
-    as_json: AsJson = False,
-) -> None:
-    """Estimate uplift from a file of sums and write the model to a file."""
-    fitted = MinMaxUplift().fit_moments(read_sums(moments)[0])
-    written = save_model(fitted, model)
-    strength = fitted.identification_
-    if as_json:
-        print_json(
-            {
-                "model": str(written),
-                "features": list(fitted.feature_names_in_),
-                "f_statistic": strength.f_statistic,
-                "weak": strength.is_weak,
-                "ridge_f": fitted.ridge_f_,
-                "ridge_g": fitted.ridge_g_,
-            }
-        )
-        return
-    out = console()
-    show_strength(out, strength)
-    out.print(f"Wrote {written}. Next: unjoined score --model {written} --table NEW.parquet")
 
 
 def _report(found: PlannedSums, written: Path, as_json: bool) -> None:

@@ -8,23 +8,23 @@ from typing import Annotated
 import typer
 
 import unjoined
-from unjoined._validation import check_option
 from unjoined.cli._aggregate import add_sums_commands
 from unjoined.cli._demo import run_demo
+from unjoined.cli._fit import fit_chunks, fit_moments, fit_rows
 from unjoined.cli._inputs import ESTIMATORS, TableOptions, read_labels
 from unjoined.cli._reproduce import run_reproduce
 from unjoined.cli._score import targeting_list
 from unjoined.cli._show import (
     console,
     print_json,
-    show_choice,
     show_labels,
     show_strength,
     show_uplift,
     uplift_summary,
 )
 from unjoined.data import read_table, write_table
-from unjoined.estimators import Uplift, load_model, save_model
+from unjoined.errors import InputError
+from unjoined.estimators import load_model
 from unjoined.evaluate import identification_strength
 
 __all__ = ["app"]
@@ -119,10 +119,17 @@ def check(
 
 @app.command()
 def fit(
-    outcomes: Outcomes,
-    treatments: Treatments,
-    outcome: Outcome,
-    treatment: Treatment,
+    outcomes: Annotated[
+        list[str] | None,
+        typer.Option("--outcomes", help="Table of outcome rows, as for check; or a folder."),
+    ] = None,
+    treatments: Annotated[
+        list[str] | None, typer.Option("--treatments", help="Table of treatment rows, likewise.")
+    ] = None,
+    outcome: Annotated[str, typer.Option("--outcome", help="Column with the outcome.")] = "",
+    treatment: Annotated[
+        str, typer.Option("--treatment", help="Column with the treatment, 0/1.")
+    ] = "",
     population: Population = None,
     features: Features = None,
     ignore: Ignore = None,
@@ -133,45 +140,36 @@ def fit(
             "--estimator", help=f"One of {', '.join(ESTIMATORS)}; auto chooses and says why."
         ),
     ] = "auto",
+    chunks: Annotated[
+        bool,
+        typer.Option("--chunks", help="Read tables in pieces, however large; fits minmax."),
+    ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", help="With --chunks: where an interrupted pass goes on."),
+    ] = None,
+    moments: Annotated[
+        Path | None,
+        typer.Option("--moments", help="Instead of tables: a file of sums of all four."),
+    ] = None,
     model: Annotated[Path, typer.Option("--model", help="Where to write the model.")] = Path(
         "model.skops"
     ),
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate uplift from two or four tables and write the model to a file."""
-    check_option("--estimator", estimator, ESTIMATORS)
-    data = read_labels(
-        TableOptions(outcomes, treatments, outcome, treatment, population, features, ignore, weight)
+    """Estimate uplift from two or four tables, or from sums, and write the model to a file."""
+    options = TableOptions(
+        outcomes or [], treatments or [], outcome, treatment, population, features, ignore, weight
     )
-    fitted = ESTIMATORS[estimator](random_state=seed).fit(**data)
-    uplift = fitted.predict(data.X)
-    written = save_model(fitted, model)
-    strength = fitted.identification_
-    if as_json:
-        print_json(
-            {
-                "estimator": estimator,
-                "model": str(written),
-                "rows": data.n_rows,
-                "features": data.feature_names,
-                "f_statistic": strength.f_statistic,
-                "weak": strength.is_weak,
-                "reason": getattr(fitted, "reason_", None),
-                "uplift": uplift_summary(uplift),
-            }
-        )
-        return
-    out = console()
-    show_labels(out, data)
-    show_strength(out, strength)
-    if isinstance(fitted, Uplift):
-        show_choice(out, fitted)
-    show_uplift(out, uplift)
-    out.print(
-        f"Wrote {written} ({estimator}). Next: unjoined score --model {written} --table "
-        "NEW.parquet --out SCORES.parquet"
-    )
+    if checkpoint is not None and not chunks:
+        raise InputError("--checkpoint is for tables that are read with --chunks.")
+    if moments is not None:
+        fit_moments(moments, options, model, as_json=as_json)
+    elif chunks:
+        fit_chunks(options, estimator, model, checkpoint=checkpoint, seed=seed, as_json=as_json)
+    else:
+        fit_rows(options, estimator, model, seed=seed, as_json=as_json)
 
 
 @app.command()

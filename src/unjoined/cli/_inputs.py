@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import narwhals as nw
 
 from unjoined._typing import Frame
-from unjoined.data import SeparateLabels, read_table
+from unjoined.data import SeparateLabels, TableSource, read_table
 from unjoined.errors import TableError
 from unjoined.estimators import (
     DensityUplift,
@@ -28,7 +29,7 @@ from unjoined.estimators import (
     WeightedUplift,
 )
 
-__all__ = ["ESTIMATORS", "TableOptions", "read_labels", "select_columns"]
+__all__ = ["ESTIMATORS", "TableOptions", "read_labels", "select_columns", "table_source"]
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "auto": Uplift,
@@ -84,6 +85,31 @@ def read_labels(options: TableOptions) -> SeparateLabels:
         treatment=options.treatment,
         sample_weight=options.weight,
     )
+
+
+def table_source(options: TableOptions) -> TableSource:
+    """Stream two tables with a population column, or four named by population, from their files."""
+    outcomes = _named_files(options.outcomes, "--outcomes")
+    treatments = _named_files(options.treatments, "--treatments")
+    _check_layout(options, outcomes, treatments)
+    columns: dict[str, Any] = {
+        "outcome": options.outcome,
+        "treatment": options.treatment,
+        "sample_weight": options.weight,
+        "features": _split(options.features) or None,
+    }
+    if options.population is None:
+        source = TableSource.from_tables(outcomes, treatments, **columns)
+    else:
+        files = (next(iter(group.values())) for group in (outcomes, treatments))
+        source = TableSource.from_frames(*files, population=options.population, **columns)
+    ignored = _split(options.ignore)
+    if not ignored:
+        return source
+    names = source.feature_names
+    if unknown := [name for name in ignored if name not in names]:
+        raise TableError(f"--ignore names {unknown[0]!r}, which is no column of the first table.")
+    return replace(source, features=tuple(name for name in names if name not in ignored))
 
 
 def _check_layout(

@@ -145,9 +145,7 @@ def _tuned_model(D: Array, label: Array, weight: Array, rng: Rng) -> Any:
     return _logistic(INVERSE_RIDGES[int(np.argmin(loss))])
 
 
-def _path_losses(
-    D: Array, is_high: Array, weight: Array, train: IntArray, test: IntArray
-) -> Array:
+def _path_losses(D: Array, is_high: Array, weight: Array, train: IntArray, test: IntArray) -> Array:
     """Return the held-out loss for each penalty; a fit starts where the last one ended."""
     values = np.column_stack([np.ones(len(D)), D])
     nothing = np.empty((len(D), 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from unjoined.data._sources import as_source
 from unjoined.errors import InputError
 from unjoined.features import FourierBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.moments._census import take_census
-from unjoined.moments._pass import sum_source
+from unjoined.moments._checkpoint import sum_with_checkpoint
 from unjoined.moments._plan import PlannedSums, SumsPlan
 from unjoined.moments._sums_file import MIN_COUNT, check_min_count
 
@@ -102,7 +103,12 @@ def _coding(values: tuple[float, float] | None) -> OutcomeCoding:
 
 
 def aggregate_rows(
-    source: Any, plan: SumsPlan, *, min_count: int = MIN_COUNT, n_jobs: int | None = None
+    source: Any,
+    plan: SumsPlan,
+    *,
+    min_count: int = MIN_COUNT,
+    checkpoint: str | os.PathLike[str] | None = None,
+    n_jobs: int | None = None,
 ) -> PlannedSums:
     """Add up one party's rows by an agreed plan.
 
@@ -114,6 +120,10 @@ def aggregate_rows(
         As agreed.
     min_count : int, default=10
         Fewest rows that a sum may be over.
+    checkpoint : path, optional
+        A file that is written about every million rows of the second pass and left where it is.
+        If it exists, the pass goes on from there, to the same bits. Keep it to yourself: it is
+        written whatever ``min_count`` says.
     n_jobs : int or None, default=None
         Threads; the result does not depend on it.
 
@@ -139,6 +149,6 @@ def aggregate_rows(
             f"the plan is for the features {plan.feature_names or plan.n_features}, the rows have "
             f"{census.feature_names or census.n_features}. Pass the plan's features, in its order."
         )
-    found = sum_source(rows, plan, census, n_jobs=n_jobs)
+    found = sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=n_jobs)
     check_min_count(found, check_count("min_count", min_count))
     return found

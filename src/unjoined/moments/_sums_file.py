@@ -26,7 +26,14 @@ from unjoined.moments._plan_file import plan_from_parts, plan_parts
 from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._sums import MomentSums
 
-__all__ = ["check_min_count", "merge_sums", "plan_digest", "read_sums", "write_sums"]
+__all__ = [
+    "check_min_count",
+    "merge_sums",
+    "plan_digest",
+    "read_finished_sums",
+    "read_sums",
+    "write_sums",
+]
 
 MAGIC, VERSION = "unjoined-sums", 1
 MIN_COUNT = 10
@@ -145,6 +152,17 @@ def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | Non
     at = header["position"]
     position = None if at is None else Position(at[0], int(at[1]))
     return PlannedSums(plan, GroupedSums(plan.size, cells), policy), position
+
+
+def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
+    """Read a file of sums, refusing the checkpoint of a pass that has not come to its end."""
+    found, position = read_sums(path)
+    if position is not None:
+        raise TableError(
+            f"{str(path)!r} is the checkpoint of a pass that stopped after {position.n_rows:,} "
+            "rows. Run the same command again to finish it, and use the file it writes."
+        )
+    return found
 
 
 def _arrays(listed: list[Any], raw: bytes) -> dict[str, Array]:
