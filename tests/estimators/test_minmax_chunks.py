@@ -22,9 +22,9 @@ from unjoined import (
     save_model,
 )
 from unjoined.data._sources import ArraySource
-from unjoined.estimators import _minmax_chunks as chunks
+from unjoined.estimators._minmax_chunks import strength_from_sums
 from unjoined.evaluate import strength_of
-from unjoined.moments import label_rows
+from unjoined.moments import _checkpoint, label_rows
 from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._sums_file import read_sums, write_sums
 
@@ -108,7 +108,7 @@ def test_strength_from_sums_uses_as_many_functions_as_rows_carry(n):
         at = rows.at("treatment", k)
         part = PolicySums.of_rows(rows.X[at], rows.label[at], rows.weight[at], k)
         total = total.merge(part)
-    found, expected = chunks.strength_from_sums(total), strength_of(rows)
+    found, expected = strength_from_sums(total), strength_of(rows)
     assert found.degrees == expected.degrees
     assert_allclose(found.f_statistic, expected.f_statistic, rtol=1e-8)
 
@@ -158,8 +158,8 @@ def test_a_failed_fit_leaves_no_half_of_another(fitted):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(chunks, "BATCH_ROWS", 256)
-    monkeypatch.setattr(chunks, "CHECKPOINT_BATCHES", 2)
+    monkeypatch.setattr(_checkpoint, "BATCH_ROWS", 256)
+    monkeypatch.setattr(_checkpoint, "CHECKPOINT_BATCHES", 2)
 
 
 class Breaks:

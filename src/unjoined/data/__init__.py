@@ -4,6 +4,7 @@ from unjoined.data._chunks import Chunk, ChunkSource
 from unjoined.data._criteo import criteo_impressions, fetch_criteo
 from unjoined.data._criteo_formats import Impression
 from unjoined.data._criteo_uplift import fetch_criteo_uplift
+from unjoined.data._dask import DaskSource, in_memory
 from unjoined.data._download import data_folder
 from unjoined.data._email import fetch_email
 from unjoined.data._files import read_table, replace_file, write_table
@@ -22,6 +23,7 @@ __all__ = [
     "CellSummary",
     "Chunk",
     "ChunkSource",
+    "DaskSource",
     "Impression",
     "IterableSource",
     "JointLabels",
@@ -38,6 +40,7 @@ __all__ = [
     "fetch_criteo_uplift",
     "fetch_email",
     "fetch_jobs",
+    "in_memory",
     "paper_problem",
     "read_table",
     "replace_file",

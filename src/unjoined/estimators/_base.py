@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unjoined._typing import Array, ArrayLike, MatrixLike
 from unjoined._validation import check_finite_features, check_numeric_columns
+from unjoined.data._dask import in_memory, is_dask, predict_lazily
 from unjoined.evaluate import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
 from unjoined.moments import LabelledRows, label_rows, target_rows
 
@@ -109,12 +110,14 @@ class UpliftEstimator(BaseEstimator, ABC):
         Parameters
         ----------
         X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
+            Features, with the columns seen in ``fit``. A Dask array or DataFrame is not
+            computed: what comes back is lazy too.
 
         Returns
         -------
         array of shape (n,)
             Uplift in the units of the outcome; for a 0/1 outcome, probability points. Finite.
+            A Dask array or Series for a Dask collection.
 
         Warns
         -----
@@ -122,6 +125,10 @@ class UpliftEstimator(BaseEstimator, ABC):
             The estimator divides, and kept the ratio from exploding at some rows; the message
             says at how many.
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            lazy: Array = predict_lazily(self, X)  # stands in for an array, as Dask has no types
+            return lazy
         return self._predict_rows(self._check_features(X, reset=False))
 
     @abstractmethod
@@ -145,7 +152,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         Parameters
         ----------
         X, y, kind, population, sample_weight
-            Held-out rows, as in ``fit``.
+            Held-out rows, as in ``fit``. Dask collections are computed to memory.
 
         Returns
         -------
@@ -156,6 +163,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         --------
         unjoined.weighted_risk : the definition.
         """
+        X, y, kind, population, sample_weight = in_memory(X, y, kind, population, sample_weight)
         return -weighted_risk(
             self.predict(X),
             X,

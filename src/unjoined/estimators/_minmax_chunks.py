@@ -12,8 +12,9 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import check_count
+from unjoined.data._dask import DaskSource, as_dask_source
 from unjoined.data._sources import as_source
-from unjoined.errors import InputError, TableError
+from unjoined.errors import InputError
 from unjoined.estimators._minmax_problem import check_loss
 from unjoined.estimators._minmax_select import (
     MinMaxSearch,
@@ -29,17 +30,16 @@ from unjoined.features import Basis, Scaling, auto_centers, draw_basis
 from unjoined.moments import LabelledRows
 from unjoined.moments._census import Census, take_census
 from unjoined.moments._center import N_FOLDS, Centring, _cross_fit
-from unjoined.moments._pass import Position, sum_source
+from unjoined.moments._checkpoint import sum_with_checkpoint
+from unjoined.moments._dask_pass import dask_census, dask_sums
 from unjoined.moments._plan import PlannedSums, SumsPlan
 from unjoined.moments._policy_sums import PolicySums
-from unjoined.moments._sums_file import plan_digest, read_sums, write_sums
 from unjoined.solve import SquaredLoss, solve_minmax
 from unjoined.solve._select import RIDGES_F, RIDGES_G, choose_ridges, score_folds
 
 __all__ = ["ChunkFitting", "plan_chunks", "strength_from_sums"]
 
 SAMPLE_ROWS = 10_000  # of each cell
-BATCH_ROWS, CHECKPOINT_BATCHES = 65_536, 16  # a checkpoint about every million rows
 
 
 class ChunkFitting:
@@ -61,8 +61,8 @@ class ChunkFitting:
         Parameters
         ----------
         source : ChunkSource, mapping or callable
-            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, or a
-            function that returns an iterable of chunks.
+            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, a
+            function that returns an iterable of chunks, or a `DaskSource`.
         sample_rows : int, default=10000
             Distinct rows of each of the four tables that are kept from the first pass.
         checkpoint : path, optional
@@ -153,29 +153,15 @@ class ChunkFitting:
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
     ) -> tuple[PlannedSums, MinMaxSearch | None]:
         _check_chunkable(self)
+        size = check_count("sample_rows", sample_rows)
+        if (parts := as_dask_source(source)) is not None:
+            return _collect_partitions(self, parts, size, checkpoint)
         rows = as_source(source)
-        census = take_census(rows, sample_rows=check_count("sample_rows", sample_rows))
+        census = take_census(rows, sample_rows=size)
         census.check_complete()
         plan, report = plan_chunks(self, census)
         n_jobs = self.n_jobs  # type: ignore[attr-defined]
-        if checkpoint is None:
-            return sum_source(rows, plan, census, n_jobs=n_jobs), report
-        started = _resume(checkpoint, plan)
-
-        def save(found: PlannedSums, position: Position) -> None:
-            if position.n_rows // BATCH_ROWS % CHECKPOINT_BATCHES == 0:
-                write_sums(found, checkpoint, position=position)
-
-        found = sum_source(
-            rows,
-            plan,
-            census,
-            n_jobs=n_jobs,
-            start=started,
-            after_batch=save,
-            batch_rows=BATCH_ROWS,
-        )
-        return found, report
+        return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=n_jobs), report
 
     def _fit_sums(self, found: PlannedSums, report: MinMaxSearch | None) -> None:
         model: Any = self  # the attributes are those of MinMaxUplift
@@ -221,24 +207,18 @@ def _check_chunkable(model: Any) -> None:
         )
 
 
-def _resume(
-    checkpoint: str | os.PathLike[str], plan: SumsPlan
-) -> tuple[PlannedSums, Position] | None:
-    """Return what a checkpoint has, if there is one and it belongs to this plan."""
-    expected = plan_digest(plan)  # without a file too: refuse now what no file can hold
-    if not Path(checkpoint).exists():
-        return None
-    found, position = read_sums(checkpoint)
-    if position is None:
-        raise TableError(
-            f"{str(checkpoint)!r} is a finished file of sums, not a checkpoint. Name another file."
+def _collect_partitions(
+    model: Any, source: DaskSource, sample_rows: int, checkpoint: Any
+) -> tuple[PlannedSums, MinMaxSearch | None]:
+    if checkpoint is not None:
+        raise InputError(
+            "a checkpoint is for rows that are read in order; Dask computes lost partitions again "
+            "by itself. Leave checkpoint out."
         )
-    if plan_digest(found.plan) != expected:
-        raise TableError(
-            f"the checkpoint {str(checkpoint)!r} belongs to other rows, parameters or another "
-            "random_state (which must be an integer). Delete it to start anew."
-        )
-    return PlannedSums(plan, found.sums, found.policy), position
+    census = dask_census(source, sample_rows=sample_rows)
+    census.check_complete()
+    plan, report = plan_chunks(model, census)
+    return dask_sums(source, plan, census), report
 
 
 def plan_chunks(model: Any, census: Census) -> tuple[SumsPlan, MinMaxSearch | None]:

@@ -12,6 +12,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_option, check_weight
 from unjoined.data import CellKFold
+from unjoined.data._dask import is_dask
 from unjoined.data._frames import column_names
 from unjoined.errors import InputError
 from unjoined.estimators._base import UpliftEstimator
@@ -302,6 +303,8 @@ class UpliftSearchCV(UpliftEstimator):
         array of shape (n,)
             Uplift in the units of the outcome.
         """
+        if is_dask(X):
+            return super().predict(X)
         matrix = self._check_features(X, reset=False)
         return self._predict_rows(matrix if column_names(X) is None else X)
 

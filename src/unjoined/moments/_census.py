@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from unjoined.errors import LabelError, TableError
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._sketch import RowSketch
 
-__all__ = ["Census", "take_census"]
+__all__ = ["Census", "census_of_chunk", "take_census"]
 
 MOST_VALUES = 3  # more distinct values than two make an outcome real
 
@@ -63,6 +64,38 @@ class Census:
                         f"population needs an {OUTCOME} table and a {TREATMENT} table."
                     )
 
+    def merge(self, other: Census, *, place: str = "one of the parts") -> Census:
+        """Return the census of the rows of both; neither argument changes.
+
+        Parameters
+        ----------
+        other : Census
+            Of further rows, with samples of the same size.
+        place : str
+            What messages call them.
+
+        Raises
+        ------
+        TableError, LabelError
+            The number of features differs, or treatments are coded by more than two values.
+        """
+        if other.n_features != self.n_features:
+            raise TableError(
+                f"{place} has {other.n_features} features, the rows before it have "
+                f"{self.n_features}. All chunks need the same features, in the same order."
+            )
+        cells = dict(self.cells)
+        for key, sketch in other.cells.items():
+            cells[key] = cells[key].merge(sketch) if key in cells else sketch
+        return Census(
+            self.n_features,
+            self.feature_names,
+            _sorted_names(cells),
+            _some_values(self.outcomes, other.outcomes),
+            _codes(self.codes, other.codes, place),
+            cells,
+        )
+
     def treatment(self, label: Array) -> Array:
         """Return treatment labels as -1/+1."""
         return 2.0 * label - 1.0 if np.isin(self.codes, (0.0, 1.0)).all() else label
@@ -74,7 +107,11 @@ class Census:
         kinds, populations = [], []
         for kind in (OUTCOME, TREATMENT):
             for k, name in enumerate(self.names):
-                X, label, weight, group = self.cells[kind, name].sample(n_groups)
+                cell = self.cells[kind, name]
+                # Rounded, as the last digits depend on the order in which weights were added, and
+                # fits to the sample would magnify that.
+                cell = replace(cell, total_weight=float(f"{cell.total_weight:.9g}"))
+                X, label, weight, group = cell.sample(n_groups)
                 inner = coding.encode(label) if kind == OUTCOME else self.treatment(label)
                 parts.append((X, inner, weight, group))
                 kinds.append(np.full(len(label), kind))
@@ -109,37 +146,41 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
         A chunk is malformed, the number of features changes, there are no rows, or treatments
         are not coded by two values.
     """
-    cells: dict[tuple[str, Any], RowSketch] = {}
-    outcomes, codes = np.empty(0), np.empty(0)
-    d: int | None = None
+    total: Census | None = None
     for chunk in source:
-        d = _width(chunk, d)
-        used = (chunk.weight > 0.0) & (chunk.kind != TARGET)
-        outcomes = _some_values(outcomes, chunk.label[used & (chunk.kind == OUTCOME)])
-        codes = _codes(codes, chunk, chunk.label[used & (chunk.kind == TREATMENT)])
-        for kind in (OUTCOME, TREATMENT):
-            for name in np.unique(chunk.population[used & (chunk.kind == kind)]).tolist():
-                at = np.flatnonzero(used & (chunk.kind == kind) & (chunk.population == name))
-                part = RowSketch.of_rows(
-                    chunk.X[at], chunk.label[at], chunk.weight[at], sample_rows
-                )
-                known = cells.get((kind, name), RowSketch.zero(sample_rows, d))
-                cells[kind, name] = known.merge(part)
-    if d is None or not cells:
+        part = census_of_chunk(chunk, sample_rows=sample_rows)
+        total = part if total is None else total.merge(part, place=_place(chunk))
+    if total is None or not total.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
     names = source.feature_names
-    found = sorted({name for _, name in cells}, key=lambda name: (type(name).__name__, name))
-    return Census(d, None if names is None else tuple(names), tuple(found), outcomes, codes, cells)
+    return replace(total, feature_names=None if names is None else tuple(names))
 
 
-def _width(chunk: Chunk, d: int | None) -> int:
-    found = int(chunk.X.shape[1])
-    if d is not None and found != d:
-        raise TableError(
-            f"{chunk.origin} has {found} features, the rows before it have {d}. All chunks need "
-            "the same features, in the same order."
-        )
-    return found
+def census_of_chunk(chunk: Chunk, *, sample_rows: int) -> Census:
+    """Return the census of one chunk, which may have no rows: then it has no cells."""
+    used = (chunk.weight > 0.0) & (chunk.kind != TARGET)
+    cells = {}
+    for kind in (OUTCOME, TREATMENT):
+        for name in np.unique(chunk.population[used & (chunk.kind == kind)]).tolist():
+            at = np.flatnonzero(used & (chunk.kind == kind) & (chunk.population == name))
+            rows = chunk.X[at], chunk.label[at], chunk.weight[at]
+            cells[kind, name] = RowSketch.of_rows(*rows, sample_rows)
+    return Census(
+        int(chunk.X.shape[1]),
+        None,
+        _sorted_names(cells),
+        _some_values(np.empty(0), chunk.label[used & (chunk.kind == OUTCOME)]),
+        _codes(np.empty(0), chunk.label[used & (chunk.kind == TREATMENT)], _place(chunk)),
+        cells,
+    )
+
+
+def _place(chunk: Chunk) -> str:
+    return f"{chunk.origin}, from row {chunk.first_row:,} on"
+
+
+def _sorted_names(cells: Mapping[tuple[str, Any], RowSketch]) -> tuple[Any, ...]:
+    return tuple(sorted({name for _, name in cells}, key=lambda name: (type(name).__name__, name)))
 
 
 def _some_values(known: Array, values: Array) -> Array:
@@ -150,10 +191,10 @@ def _some_values(known: Array, values: Array) -> Array:
     return distinct[[0, 1, -1]]
 
 
-def _codes(known: Array, chunk: Chunk, values: Array) -> Array:
+def _codes(known: Array, values: Array, place: str) -> Array:
     codes = np.unique(np.concatenate([known, values]))
     try:
         check_codes(codes)
     except LabelError as error:
-        raise LabelError(f"{chunk.origin}, from row {chunk.first_row:,} on: {error}") from error
+        raise LabelError(f"{place}: {error}") from error
     return codes
