@@ -19,7 +19,6 @@ from unjoined import (
     weighted_risk,
 )
 from unjoined.data import CellKFold
-from unjoined.estimators import _minmax_select as select
 from unjoined.estimators._minmax_select import MinMaxSearch, some_rows
 from unjoined.solve._select import RIDGES_F, RIDGES_G
 
@@ -314,6 +313,6 @@ def test_some_rows_are_rows_without_repeats():
 
 
 def test_held_out_values_do_not_depend_on_chunks(data, fitted, monkeypatch):
-    monkeypatch.setattr(select, "PREDICT_ROWS", 7)
+    monkeypatch.setattr("unjoined.moments._combine.PIECE_ROWS", 7)
     small = MinMaxUplift(random_state=0).fit(**data)
     assert_allclose(small.search_.risk, fitted.search_.risk, rtol=1e-9)

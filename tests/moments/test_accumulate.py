@@ -1,6 +1,6 @@
 """One pass over rows: the same sums whatever the threads, groups and order."""
 
-import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
-from unjoined.features import GaussianBasis, LinearBasis
+from unjoined.features import GaussianBasis, LinearBasis, Scaling
+from unjoined.features._basis import ScaledBasis
 from unjoined.moments import MomentSums, accumulate, label_rows, stable_groups
-from unjoined.moments._accumulate import CHUNK_ROWS, n_threads
+from unjoined.moments import _accumulate as module
+from unjoined.moments._accumulate import CHUNK_ROWS, chunk_rows
 
 FIELDS = ("n_rows", "weight", "label_cross", "label_basis", "gram")
 CELLS = [(kind, k) for kind in ("outcome", "treatment") for k in (0, 1)]
@@ -153,22 +155,61 @@ def test_the_rows_are_not_changed():
         assert_array_equal(getattr(rows, name), values)
 
 
-@pytest.mark.parametrize("affinity", [True, False])
-def test_threads_are_counted_as_scikit_learn_counts_jobs(monkeypatch, affinity):
-    """Cores are those this process may use, where the system tells."""
-    if affinity:
-        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
-    else:
-        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-        monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    asked = [None, 1, 5, -1, -2, -3, -4, -100]
-    assert [n_threads(n) for n in asked] == [1, 1, 5, 3, 2, 1, 1, 1]
+@pytest.mark.parametrize("labels", ["as they are", "centred"])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_sums_do_not_depend_on_blocks_pieces_and_chunks(monkeypatch, labels, n_jobs):
+    """Cut at 7, 50 and 300 rows, so that every kind of seam occurs, also in a scaled basis."""
+    rows = draw(150)
+    if labels == "centred":
+        rows = replace(rows, label=rows.label - 0.3 * np.tanh(rows.X[:, 0]))
+    groups = np.arange(len(rows.X)) % 3
+    scaled = ScaledBasis(BASIS, Scaling.identity(2))
+    whole = accumulate(BASIS, 6, rows, groups=groups)
+    monkeypatch.setattr(module, "BLOCK_ROWS", 300)
+    monkeypatch.setattr(module, "PIECE_ROWS", 50)
+    monkeypatch.setattr(module, "chunk_rows", lambda p: 7)
+    cut = accumulate(scaled, 6, rows, groups=groups, n_jobs=n_jobs)
+    assert set(cut.cells) == set(whole.cells)
+    for key, cell in whole.cells.items():
+        assert_close(cut.cells[key], cell)
+        at = rows.at(key.kind, key.population)
+        assert_close(cell, textbook(rows, at[groups[at] == key.group], key.kind))
 
 
-def test_a_machine_that_does_not_count_its_cores_has_one(monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert n_threads(-1) == 1
+def test_rows_of_a_third_population_keep_to_themselves():
+    """The first two have the sums they have without it."""
+    rows = draw()
+    third = np.arange(len(rows.X)) % 5 == 0
+    three = replace(rows, population=np.where(third, 2, rows.population))
+    sums, without = accumulate(BASIS, 6, three), accumulate(BASIS, 6, rows.take(~third))
+    for kind, k in CELLS:
+        assert_close(sums.total(kind, k), without.total(kind, k))
+        assert_close(sums.total(kind, 2), textbook(three, three.at(kind, 2), kind))
+
+
+def test_no_rows_have_no_sums():
+    assert not accumulate(BASIS, 6, draw().take(np.arange(0))).cells
+
+
+def test_a_basis_may_keep_the_array_it_returns():
+    """Rows are scaled in place, in an array of the pass, never in the basis' own."""
+    kept = {}
+
+    def basis(X):
+        if len(X) not in kept:
+            kept[len(X)] = np.tile([1.0, 2.0], (len(X), 1))
+        return kept[len(X)]
+
+    rows = draw()
+    sums = accumulate(basis, 2, rows)
+    total = sums.total("treatment", 0)
+    assert_allclose(total.gram, np.outer([1.0, 2.0], [1.0, 2.0]) * total.weight, rtol=1e-12)
+    for array in kept.values():
+        assert_array_equal(array, np.tile([1.0, 2.0], (len(array), 1)))
+
+
+def test_chunks_keep_to_a_size_in_memory_within_limits():
+    assert [chunk_rows(p) for p in (1, 100, 300, 10_000)] == [CHUNK_ROWS, 1024, 341, 256]
 
 
 def test_no_threads_are_refused():

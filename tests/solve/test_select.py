@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
 from unjoined.moments import MinMaxSystem
@@ -38,6 +38,14 @@ def test_score_is_the_most_a_critic_can_object_on_the_held_out_sums():
 
                 best = -minimize(objection, np.zeros(5), tol=1e-12).fun
                 assert found.score[j, g, f] == pytest.approx(best, rel=1e-5)
+
+
+def test_scores_do_not_depend_on_threads_to_the_bit():
+    folds = [(make_system(2 * j, 30, 30), make_system(2 * j + 1, 30, 30)) for j in range(3)]
+    options = {"ridges_f": RIDGES_F, "ridges_g": RIDGES_G}
+    one, two = (score_folds(folds, folds[0][0].C, **options, n_jobs=n) for n in (None, 2))
+    assert_array_equal(two.score, one.score)
+    assert_array_equal(two.alpha, one.alpha)
 
 
 def test_score_is_zero_for_an_uplift_the_held_out_rows_agree_with():

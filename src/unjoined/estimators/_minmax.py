@@ -21,15 +21,15 @@ from unjoined.estimators._minmax_problem import (
 )
 from unjoined.estimators._minmax_select import MinMaxSearch, Spaces, candidates, search, some_rows
 from unjoined.features import BASES, Basis, Scaling, draw_basis
+from unjoined.features._basis import ScaledBasis
 from unjoined.features._draw import auto_centers
 from unjoined.moments import LabelledRows, MinMaxSystem, ShiftReport, weigh_shift
 from unjoined.moments._center import center_rows, check_center, deal_folds
+from unjoined.moments._combine import combine
 from unjoined.solve import MinMaxSolution, SquaredLoss
 from unjoined.solve._select import RIDGES_F, RIDGES_G
 
 __all__ = ["MinMaxUplift"]
-
-PREDICT_ROWS = 65_536
 
 
 class MinMaxUplift(ChunkFitting, UpliftEstimator):
@@ -90,7 +90,8 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first.
     n_jobs : int or None, default=-1
-        Threads for the pass over the rows; -1 uses all cores. Results do not depend on it.
+        Threads for passes over rows, in predictions too; -1 uses all cores. Results do not
+        depend on it.
     random_state : int, RandomState or None, default=None
         Seed for the centres and the folds; the same seed gives the same bits.
 
@@ -232,8 +233,8 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
             system,
             rows,
             used.label,
-            lambda chunk: spaces.uplift(scaling(chunk)),
-            lambda chunk: spaces.critic(scaling(chunk)),
+            ScaledBasis(spaces.uplift, scaling),
+            ScaledBasis(spaces.critic, scaling),
             ridge_f,
             ridge_g,
             self.n_jobs,
@@ -355,10 +356,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         return self._combine(matrix, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
-        # Chunk by chunk, so that basis values of all rows are never in memory together.
-        starts = range(0, len(matrix), PREDICT_ROWS)
-        chunks = (matrix[start : start + PREDICT_ROWS] for start in starts)
-        return np.concatenate([basis(self.scaling_(chunk)) @ coef for chunk in chunks])
+        return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:
         for name, ridge in (("ridge_f", self.ridge_f), ("ridge_g", self.ridge_g)):

@@ -11,14 +11,15 @@ from sklearn.utils.random import sample_without_replacement
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.features import Basis, FourierBasis, GaussianBasis, Scaling, StackedBasis
+from unjoined.features._basis import ScaledBasis
 from unjoined.features._draw import has_width, rescaled
 from unjoined.moments import GroupedSums, LabelledRows, MinMaxSystem, accumulate, assemble
+from unjoined.moments._combine import combine
 from unjoined.solve._select import FoldScores, choose_ridges, score_folds
 
 __all__ = ["MinMaxSearch", "Spaces", "candidates", "search", "some_rows"]
 
 WIDTH_FACTORS = (0.5, 1.0, 2.0)  # of the median distance between rows
-PREDICT_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,8 @@ class Spaces:
         """Pass over the rows once."""
         same = self.critic is self.uplift
         both = self.uplift if same else StackedBasis(self.uplift, self.critic)
-        return accumulate(
-            lambda chunk: both(self.scaling(chunk)), both.size, rows, groups=groups, n_jobs=n_jobs
-        )
+        values = ScaledBasis(both, self.scaling)
+        return accumulate(values, both.size, rows, groups=groups, n_jobs=n_jobs)
 
     def system(self, sums: GroupedSums) -> MinMaxSystem:
         """Average the sums for A, b and C."""
@@ -133,13 +133,17 @@ def search(
         sums = spaces.sums(rows, groups=fold, n_jobs=n_jobs)
         systems.append(spaces.system(sums))
         scores = score_folds(
-            _folds(spaces, sums), systems[-1].C, ridges_f=ridges_f, ridges_g=ridges_g
+            _folds(spaces, sums),
+            systems[-1].C,
+            ridges_f=ridges_f,
+            ridges_g=ridges_g,
+            n_jobs=n_jobs,
         )
         choices.append(choose_ridges(scores.score))
         risks.append(
             np.full(len(scores.score), np.nan)
             if gap is None
-            else _risks(spaces, rows, fold, gap, scores, choices[-1].chosen)
+            else _risks(spaces, rows, fold, gap, scores, choices[-1].chosen, n_jobs)
         )
     risk = scale * np.array(risks)  # (n_w, n_folds)
     best = 0 if gap is None else int(np.argmin(risk.mean(axis=1)))
@@ -175,28 +179,24 @@ def _risks(
     gap: Array,
     scores: FoldScores,
     chosen: tuple[int, int],
+    n_jobs: int | None,
 ) -> Array:
     """Return the weighted risk of each fold's predictions, from coefficients without it.
 
     R(f) = E[w nu f^2] - 4 E[z nu f], as `unjoined.weighted_risk` has it, nu being the gap.
     """
+    values = ScaledBasis(spaces.uplift, spaces.scaling)
     risks = np.zeros(len(scores.score))
     for j, alpha in enumerate(scores.alpha[:, *chosen]):
         for k, sign in enumerate((1.0, -1.0)):
             for kind in (OUTCOME, TREATMENT):
                 at = rows.at(kind, k)
                 at = at[fold[at] == j]
-                f = _values(spaces, rows.X, at, alpha)
+                f = combine(values, alpha, rows.X, at=at, n_jobs=n_jobs)
                 term = f**2 if kind == TREATMENT else -4.0 * f
                 mean = np.average(rows.label[at] * gap[at] * term, weights=rows.weight[at])
                 risks[j] += sign / 2.0 * mean
     return risks
-
-
-def _values(spaces: Spaces, X: Array, at: IntArray, alpha: Array) -> Array:
-    starts = range(0, len(at), PREDICT_ROWS)
-    chunks = (X[at[start : start + PREDICT_ROWS]] for start in starts)
-    return np.concatenate([spaces.uplift(spaces.scaling(chunk)) @ alpha for chunk in chunks])
 
 
 def _width(basis: Basis) -> float:

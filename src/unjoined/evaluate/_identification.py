@@ -27,6 +27,7 @@ __all__ = [
 # Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
 # are unreliable whatever the nominal sample size.
 WEAK_F = 10.0
+CHUNK_ROWS = 16_384  # functions of all rows would take more memory than the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,18 @@ def strength_of(rows: LabelledRows) -> IdentificationStrength:
         return max(strengths, key=lambda strength: strength.f_statistic)
     at = rows.of_kind(TREATMENT)
     share = rows.share[at]
-    w = (rows.sign * rows.label)[at]
-    D = _design(rows.X[at], share)  # (n, q)
-    a = D.T @ (share * w)  # estimate of E[w d]
-    V = (D * (share**2)[:, None]).T @ D  # its covariance when the policies are equal, as w^2 = 1
-    G = (D * share[:, None]).T @ D
+    w = np.where(rows.population[at] == 0, 1.0, -1.0) * rows.label[at]
+    X = rows.X[at]
+    scaling = Scaling.of_rows(X, share)
+    q = _n_functions(*X.shape)
+    a, V, G = np.zeros(q), np.zeros((q, q)), np.zeros((q, q))
+    for start in range(0, len(at), CHUNK_ROWS):
+        chunk = slice(start, start + CHUNK_ROWS)
+        D = _design(X[chunk], scaling, q)
+        weighted = D * share[chunk]
+        a += weighted @ w[chunk]  # estimate of E[w d]
+        V += weighted @ weighted.T  # its covariance when the policies are equal, as w^2 = 1
+        G += weighted @ D.T
     return strength_of_averages(a, G, V)
 
 
@@ -133,16 +141,23 @@ def strength_of_averages(a: Array, G: Array, V: Array) -> IdentificationStrength
     )
 
 
-def _design(X: Array, share: Array) -> Array:
-    """Return a constant, the features and their squares, as far as the rows can carry them."""
-    n, d = X.shape
-    ones = np.ones((n, 1))
+def _n_functions(n: int, d: int) -> int:
+    """Return how many functions the rows can carry: ten rows to each."""
     if 10 * (1 + d) > n:
-        return ones
-    Z = Scaling.of_rows(X, share)(X)
-    if 10 * (1 + 2 * d) > n:
-        return np.hstack([ones, Z])
-    return np.hstack([ones, Z, Z**2])
+        return 1
+    return 1 + d if 10 * (1 + 2 * d) > n else 1 + 2 * d
+
+
+def _design(X: Array, scaling: Scaling, q: int) -> Array:
+    """Return the first ``q`` of a constant, the features and their squares, shape (q, n)."""
+    d = X.shape[1]
+    # By columns: operations on rows of ten numbers are several times as slow.
+    D = np.ones((1 + 2 * d, len(X)))
+    Z = D[1 : 1 + d]
+    np.subtract(X.T, scaling.mean[:, None], out=Z)
+    Z /= scaling.scale[:, None]
+    np.multiply(Z, Z, out=D[1 + d :])
+    return D[:q]
 
 
 def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> None:

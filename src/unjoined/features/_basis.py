@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from unjoined._typing import Array
+from unjoined.features._scaling import Scaling
 
-__all__ = ["Basis", "FourierBasis", "GaussianBasis", "LinearBasis", "StackedBasis"]
+__all__ = [
+    "Basis",
+    "Filler",
+    "FourierBasis",
+    "GaussianBasis",
+    "LinearBasis",
+    "ScaledBasis",
+    "StackedBasis",
+    "filler",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Filler:
+    """A basis in two steps: what is cheap for many rows at once, then values of a few at a time.
+
+    Few calls for each chunk matter where threads share Python's lock.
+    """
+
+    width: int  # w
+    prepare: Callable[[Array, Array], None]  # of rows (m, d), columns (w, m) to be overwritten
+    write: Callable[[Array, Array], None]  # of columns (w, m), values (m, p) to be overwritten
+
+    def __call__(self, X: Array, p: int) -> Array:
+        """Return the values at rows (n, d), a new array of shape (n, p)."""
+        columns, values = np.empty((self.width, len(X))), np.empty((len(X), p))
+        self.prepare(X, columns)
+        self.write(columns, values)
+        return values
 
 
 @runtime_checkable
@@ -69,18 +99,7 @@ class GaussianBasis:
 
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p), each between 0 and 1."""
-        # |x - c|^2 = |x|^2 - 2 x.c + |c|^2 turns the distances into one matrix product. It
-        # cancels digits when rows lie far from the origin, so the origin is moved among the
-        # centres first.
-        origin = self.centers.mean(axis=0)
-        rows = (X - origin) / self.width
-        centers = (self.centers - origin) / self.width
-        exponent = rows @ (2.0 * centers.T)  # (n, p); everything below happens in place
-        exponent -= np.einsum("ij,ij->i", rows, rows)[:, None]
-        exponent -= np.einsum("ij,ij->i", centers, centers)
-        np.minimum(exponent, 0.0, out=exponent)  # rounding must not make a distance negative
-        values: Array = np.exp(exponent, out=exponent)
-        return values
+        return _gaussian_filler(self, Scaling.identity(self.n_features))(X, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +190,132 @@ class StackedBasis:
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p)."""
         return np.hstack([self.first(X), self.second(X)])
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledBasis:
+    """A basis on features as they came: scaling and basis in one, for many chunks of rows.
+
+    Whatever does not depend on the rows is computed once, and scaling is part of the product
+    that gives the distances, so that a chunk costs little more than its exponentials.
+
+    Parameters
+    ----------
+    basis : Basis
+        Functions of scaled features.
+    scaling : Scaling
+        Subtracted from and divided out of the features.
+
+    Examples
+    --------
+    >>> scaling = Scaling(np.array([1.0]), np.array([2.0]))
+    >>> ScaledBasis(LinearBasis(1), scaling)(np.array([[5.0]]))
+    array([[1., 2.]])
+    """
+
+    basis: Basis
+    scaling: Scaling
+    filler: Filler = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Prepare what all chunks share."""
+        object.__setattr__(self, "filler", _scaled_filler(self.basis, self.scaling))
+
+    @property
+    def size(self) -> int:
+        """Number of functions p."""
+        return self.basis.size
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns d."""
+        return self.basis.n_features
+
+    def __call__(self, X: Array) -> Array:
+        """Map features as they came (n, d) to basis values (n, p)."""
+        return self.filler(X, self.size)
+
+
+def filler(basis: Callable[[Array], Array], d: int) -> Filler:
+    """Return what writes the values of any basis of ``d`` features into arrays of the caller."""
+    if isinstance(basis, ScaledBasis):
+        return basis.filler
+
+    def write(columns: Array, out: Array) -> None:
+        out[...] = basis(np.ascontiguousarray(columns.T))
+
+    return Filler(d, _transpose, write)
+
+
+def _transpose(X: Array, columns: Array) -> None:
+    columns[...] = X.T
+
+
+def _scaled_filler(basis: Basis, scaling: Scaling) -> Filler:
+    if isinstance(basis, GaussianBasis):
+        return _gaussian_filler(basis, scaling)
+    if isinstance(basis, LinearBasis):
+        return _linear_filler(basis, scaling)
+    if isinstance(basis, StackedBasis):
+        first, second = (_scaled_filler(part, scaling) for part in (basis.first, basis.second))
+        return _stacked_filler(first, second, basis.first.size)
+    return filler(lambda X: basis(scaling(X)), basis.n_features)
+
+
+def _linear_filler(basis: LinearBasis, scaling: Scaling) -> Filler:
+    mean, scale = scaling.mean[:, None], scaling.scale[:, None]
+
+    def prepare(X: Array, columns: Array) -> None:
+        np.subtract(X.T, mean, out=columns)
+        columns /= scale
+
+    def write(columns: Array, out: Array) -> None:
+        out[:, 0] = 1.0
+        out[:, 1:] = columns.T
+
+    return Filler(basis.n_features, prepare, write)
+
+
+def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
+    w = first.width
+
+    def prepare(X: Array, columns: Array) -> None:
+        first.prepare(X, columns[:w])
+        second.prepare(X, columns[w:])
+
+    def write(columns: Array, out: Array) -> None:
+        first.write(columns[:w], out[:, :p])
+        second.write(columns[w:], out[:, p:])
+
+    return Filler(w + second.width, prepare, write)
+
+
+def _gaussian_filler(basis: GaussianBasis, scaling: Scaling) -> Filler:
+    # |x - c|^2 = |x|^2 - 2 x.c + |c|^2 turns the distances into one matrix product, of the rows
+    # (x, |x|^2, 1). It cancels digits when rows lie far from the origin, so the origin is moved
+    # among the centres first.
+    d = basis.n_features
+    origin = basis.centers.mean(axis=0)
+    centers = (basis.centers - origin) / basis.width
+    square = np.einsum("ij,ij->i", centers, centers)
+    # Rounding must not make a distance negative: the squares count more by what the product of
+    # d + 2 terms can be off, which is less trouble than looking at every value.
+    more = 1.0 + 2.0 * (d + 2) * float(np.finfo(np.float64).eps)
+    product = np.vstack([2.0 * centers.T, np.full(basis.size, -more), -more * square])
+    shift = (scaling.mean + origin * scaling.scale)[:, None]
+    factor = 1.0 / (scaling.scale * basis.width)[:, None]
+
+    def prepare(X: Array, columns: Array) -> None:
+        # By columns: operations on rows of ten numbers are several times as slow.
+        x = columns[:d]
+        np.subtract(X.T, shift, out=x)
+        x *= factor
+        # A distance beyond the range of numbers would meet zeros in the product.
+        np.minimum(np.einsum("ij,ij->j", x, x), 1e300, out=columns[d])
+        columns[d + 1] = 1.0
+
+    def write(columns: Array, out: Array) -> None:
+        np.matmul(columns.T, product, out=out)
+        np.exp(out, out=out)
+
+    return Filler(d + 2, prepare, write)

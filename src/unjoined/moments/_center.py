@@ -8,7 +8,6 @@ min-max problem: A and b keep their expectations and lose variance.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +15,14 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.linalg import eigh, pinvh
 from sklearn.base import is_classifier
-from threadpoolctl import threadpool_limits
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.errors import InputError
 from unjoined.features import Basis, Scaling, draw_basis, fit_weighted, seeded_clone
-from unjoined.moments._accumulate import CHUNK_ROWS, accumulate, n_threads
+from unjoined.features._basis import ScaledBasis
+from unjoined.moments._accumulate import CHUNK_ROWS, accumulate
+from unjoined.moments._combine import combine
 from unjoined.moments._grouped import GroupedSums
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._sums import MomentSums
@@ -69,7 +69,12 @@ class SmoothMeans:
 
     def __call__(self, Z: Array) -> Array:
         """Return the means at scaled features (n, d), one column per cell, shape (n, 4)."""
-        return np.clip(self.basis(Z) @ self.coef + self.offset, self.low, self.high)
+        return self.bounded(self.basis(Z) @ self.coef)
+
+    def bounded(self, products: Array) -> Array:
+        """Return the means from products of basis values and coefficients, in place."""
+        products += self.offset
+        return np.clip(products, self.low, self.high, out=products)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +108,7 @@ class Centring:
 
     def parts(self, X: Array) -> tuple[Array, Array, Array]:
         """Return m(x), q(x) and the policy gap e_1(x) - e_2(x), shape (n,) each."""
-        mean = self.means(self.scaling(X))
-        m = (mean[:, 0] + mean[:, 1]) / 2.0
-        q = (mean[:, 2] + mean[:, 3]) / 2.0
-        return m, q, (mean[:, 2] - mean[:, 3]) / 2.0
+        return _parts(self.means(self.scaling(X)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,13 @@ class CenteredRows:
 
     rows: LabelledRows
     gap: Array  # (n,) e_1(x) - e_2(x), from models that did not see the row
+
+
+def _parts(mean: Array) -> tuple[Array, Array, Array]:
+    """Return m, q and the policy gap from the means of the four cells (n, 4)."""
+    m = (mean[:, 0] + mean[:, 1]) / 2.0
+    q = (mean[:, 2] + mean[:, 3]) / 2.0
+    return m, q, (mean[:, 2] - mean[:, 3]) / 2.0
 
 
 def check_center(center: Any) -> None:
@@ -268,9 +277,7 @@ def _smooth_means(
     offset = np.array([_mean(rows, kind) for kind, _ in CELLS])
     label = rows.label - np.where(rows.kind == OUTCOME, offset[0], offset[2])
     shifted = replace(rows, label=label)
-    sums = accumulate(
-        lambda chunk: basis(scaling(chunk)), basis.size, shifted, groups=fold, n_jobs=n_jobs
-    )
+    sums = accumulate(ScaledBasis(basis, scaling), basis.size, shifted, groups=fold, n_jobs=n_jobs)
     reach = np.array([1.0 if rows.coding.is_binary else np.inf] * 2 + [1.0] * 2)
     found: list[Callable[[Array], Array]] = []
     n_folds = int(fold.max()) + 1
@@ -355,11 +362,7 @@ def _by_chunks(
     # Models have their own ways with threads and chunks; a single chunk needs neither.
     if len(at) <= CHUNK_ROWS or not isinstance(centring.means, SmoothMeans):
         return centring.parts(X[at])
-    starts = range(0, len(at), CHUNK_ROWS)
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(n_threads(n_jobs)) as pool,
-    ):
-        parts = list(pool.map(lambda i: centring.parts(X[at[i : i + CHUNK_ROWS]]), starts))
-    m, q, gap = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return m, q, gap
+    means = centring.means
+    values = ScaledBasis(means.basis, centring.scaling)
+    raw = combine(values, means.coef, X, at=None if len(at) == len(X) else at, n_jobs=n_jobs)
+    return _parts(means.bounded(raw))

@@ -3,20 +3,104 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from unjoined._typing import Array
+from unjoined.moments._rank_k import add_gram, mirrored
 
-__all__ = ["MomentSums"]
+__all__ = ["MomentSums", "Roots", "RunningSums"]
 
 
-def _weighted_gram(phi: Array, weight: Array) -> Array:
-    """Return sum_i weight_i phi_i phi_i^T for non-negative weights, by one symmetric update."""
-    # numpy hands a product of a matrix with its own transpose to BLAS syrk, which does half of
-    # the multiplications; scaling the rows by the square root keeps it such a product.
-    scaled = phi if np.all(weight == 1.0) else phi * np.sqrt(weight)[:, None]
-    return scaled.T @ scaled
+class Roots(NamedTuple):
+    """What the rows of a run are scaled by, for all of its chunks at once."""
+
+    weight: float  # sum of weights
+    label: Array  # (m,) labels times weights
+    scale: Array | None  # (m, 1) square roots of weights; None if these are ones
+    cross: Array | None  # (m, 1) square roots of the labels' sizes; None if these are ones
+
+    @classmethod
+    def of_rows(cls, label: Array, weight: Array, *, cross: bool) -> Roots:
+        """Return the roots of labels of one sign; without ``cross`` labels are not looked at."""
+        size = np.abs(label) if cross else np.ones(0)
+        return cls(
+            float(weight.sum()),
+            weight * label,
+            None if np.all(weight == 1.0) else np.sqrt(weight)[:, None],
+            None if np.all(size == 1.0) else np.sqrt(size)[:, None],
+        )
+
+
+@dataclass(slots=True)
+class RunningSums:
+    """Sums that rows are added to in place; of the matrices, the upper triangles hold.
+
+    The only object here that changes. It belongs to one thread, and ends as `MomentSums`.
+    """
+
+    n_rows: int
+    weight: float
+    label_cross: Array  # (p, p) in Fortran order
+    label_basis: Array  # (p,)
+    gram: Array  # (p, p) in Fortran order
+
+    @classmethod
+    def zero(cls, p: int) -> RunningSums:
+        """Return the sums of no rows."""
+        cross, gram = (np.zeros((p, p), order="F") for _ in range(2))
+        return cls(0, 0.0, cross, np.zeros(p), gram)
+
+    def add(self, phi: Array, label: Array, scale: Array | None, cross: Array | None) -> None:
+        """Add rows with basis values ``phi`` (m, p), which are overwritten.
+
+        Parameters
+        ----------
+        phi : array of shape (m, p)
+            Basis values, in C order.
+        label : array of shape (m,)
+            Labels times weights.
+        scale : array of shape (m, 1) or None
+            Square roots of weights, None if these are ones.
+        cross : array of shape (m, 1) or None
+            Square roots of the labels' sizes, the labels being of one sign; None if they are
+            not needed for ``label_cross``, or are all of size one: see `absorb`.
+        """
+        self.n_rows += len(phi)
+        self.label_basis += label @ phi
+        # Scaling rows by square roots keeps each update a product of a matrix with its own
+        # transpose, which takes half of the multiplications; scaling in place saves a copy.
+        if scale is not None:
+            phi *= scale
+        add_gram(phi, self.gram)
+        if cross is not None:
+            phi *= cross
+            add_gram(phi, self.label_cross)
+
+    def absorb(self, other: RunningSums, *, sign: float, unit: bool) -> None:
+        """Add the sums of a run of labels of one sign, 0 for labels without a cross product.
+
+        Of labels that are all -1 or all +1, ``unit``, the cross product is that of the basis
+        values but for the sign: every row was multiplied once.
+        """
+        self.n_rows += other.n_rows
+        self.weight += other.weight
+        self.label_basis += other.label_basis
+        self.gram += other.gram
+        if sign:
+            part = other.gram if unit else other.label_cross
+            (np.add if sign > 0.0 else np.subtract)(self.label_cross, part, out=self.label_cross)
+
+    def frozen(self) -> MomentSums:
+        """Return the sums with both triangles."""
+        return MomentSums(
+            self.n_rows,
+            self.weight,
+            mirrored(self.label_cross),
+            self.label_basis,
+            mirrored(self.gram),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +139,16 @@ class MomentSums:
         ``label_cross = S+ - S-`` and ``gram = S+ + S-``: every row is multiplied once, at a
         quarter of the cost of two general products. Other labels take a second update.
         """
-        weighted = weight * label
-        label_basis = phi.T @ weighted
-        if not cross:
-            gram = _weighted_gram(phi, weight)
-            return cls(len(phi), float(weight.sum()), np.zeros_like(gram), label_basis, gram)
+        total = RunningSums.zero(phi.shape[1])
         positive = label > 0.0
-        # A chunk of one sign, the usual case, is used as it is: indexing would copy it.
-        whole = positive.all()
-        plus = phi if whole else phi[positive]
-        minus = phi[:0] if whole else phi[~positive]
-        s_plus = _weighted_gram(plus, weighted[positive])
-        s_minus = _weighted_gram(minus, -weighted[~positive])
-        unit = np.all(np.abs(label) == 1.0)
-        gram = s_plus + s_minus if unit else _weighted_gram(phi, weight)
-        return cls(len(phi), float(weight.sum()), s_plus - s_minus, label_basis, gram)
+        runs = ((positive, 1.0), (~positive, -1.0)) if cross else ((np.full(len(phi), True), 0.0),)
+        for at, sign in runs:
+            roots = Roots.of_rows(label[at], weight[at], cross=cross)
+            run = RunningSums.zero(phi.shape[1])
+            run.add(np.ascontiguousarray(phi[at]), roots.label, roots.scale, roots.cross)
+            run.weight = roots.weight
+            total.absorb(run, sign=sign, unit=roots.cross is None)
+        return total.frozen()
 
     def merge(self, other: MomentSums) -> MomentSums:
         """Return the sums over the rows of both; neither argument changes."""

@@ -1,0 +1,295 @@
+"""How near the sums, a fit and predictions come to the arithmetic they cannot do without.
+
+Run: python benchmarks/moments.py [ROWS [SECTION ...]]; two million rows, 100 Gaussian centres
+and 10 features take about a minute on two free cores. Sections: sums, centred, predict, ridges,
+precision; all if none is named.
+
+The limit is the same number of rows through one matrix product for the distances, one
+exponential and the symmetric rank-k updates of the formulas, one for each row and, with centred
+labels, a second one for each treatment row. Its rows lie in memory as the product wants them,
+nothing is sorted, scaled or checked, and its chunk is the best of three sizes. It runs on all
+cores, threads over chunks, BLAS on one thread inside, buffers allocated once and aligned.
+Centring subtracts two functions of the features that are combinations of Gaussians themselves;
+"with means" adds their product and exponential to the limit, since centring cannot do without.
+
+Aims: the sums and a whole fit at most 1.3 times the limit; ridges chosen among 15 x 15 by five
+folds at most 1.3 times a fit with given ridges, at half of the rows. The parts of a fit are
+printed, so that it can be seen which of them are beyond the aim.
+
+Single precision: distances and exponentials in float32, sums in float64, are timed too, with
+the error of the sums. It would have to gain a factor of 1.2 to be offered.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import unjoined.estimators._base as base_module
+import unjoined.estimators._minmax as minmax_module
+from unjoined import MinMaxUplift
+from unjoined.estimators._minmax_problem import MinMaxProblem
+from unjoined.estimators._minmax_select import Spaces
+from unjoined.features import GaussianBasis, Scaling
+from unjoined.features._basis import ScaledBasis
+from unjoined.moments import accumulate, label_rows
+from unjoined.moments._center import center_rows, deal_folds
+from unjoined.moments._rank_k import add_gram
+from unjoined.moments._threads import Scratch, n_threads, over_pieces
+from unjoined.solve._select import RIDGES_G
+
+ROWS, FEATURES, CENTERS, WIDTH = 2_000_000, 10, 100, 6.0
+MEANS = 119  # Gaussians of the centring functions, from a sample of 20,000 rows
+REPEATS, PIECE = 3, 16_384
+CHUNKS = (512, 1024, 2048)
+SETTINGS: dict[str, Any] = {
+    "basis": "gaussian",
+    "n_centers": CENTERS,
+    "width": WIDTH,
+    "ridge_f": 1e-3,
+    "ridge_g": 1e-3,
+    "random_state": 0,
+}
+
+
+def draw(n: int) -> dict[str, Any]:
+    """Return ``n`` rows of four tables, mixed."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, FEATURES))
+    outcome, population = rng.random(n) < 0.5, rng.integers(0, 2, n)
+    y = np.where(outcome, X[:, 0] + rng.standard_normal(n), rng.random(n) < 0.3 + 0.4 * population)
+    kind = np.where(outcome, "outcome", "treatment")
+    return {"X": X, "y": y.astype(float), "kind": kind, "population": population}
+
+
+@cache
+def stored_rows(n: int, dtype: Any = np.float64) -> Any:
+    """Return rows as the product of the limit takes them: features, their square, one."""
+    return np.random.default_rng(0).random((n, FEATURES + 2), dtype=dtype)
+
+
+def limit(
+    n: int, *, updates: float, p: int = CENTERS, dtype: Any = np.float64, chunk: int = 1024
+) -> None:
+    """Do the arithmetic of ``n`` rows: product, exponential and ``updates`` updates for each.
+
+    ``updates=1.5`` updates every second chunk twice. With 0 the values are combined instead, as
+    a prediction does.
+    """
+    rows = stored_rows(n, dtype)
+    rng = np.random.default_rng(0)
+    product = (-0.1 * rng.random((FEATURES + 2, p))).astype(dtype)
+    coef, scratch = rng.standard_normal(p), Scratch()
+
+    def piece(start: int) -> None:
+        double = scratch.array("values", chunk, p)
+        values = double if dtype == np.float64 else np.empty((chunk, p), dtype=dtype)
+        total = np.zeros((p, p), order="F")
+        for i, first in enumerate(range(start, min(start + PIECE, n), chunk)):
+            part = rows[first : first + chunk]
+            np.matmul(part, product, out=values[: len(part)])
+            np.exp(values, out=values)
+            if double is not values:
+                np.copyto(double, values)
+            if updates == 0.0:
+                double @ coef
+                continue
+            for _ in range(2 if updates > 1.0 and i % 2 else 1):
+                add_gram(double, total)
+
+    for _ in over_pieces(piece, range(0, n, PIECE), -1):
+        pass
+
+
+def seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:
+    """Return the shortest of some runs, the one least disturbed."""
+    taken = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def in_turn(*works: Callable[[], object]) -> list[float]:
+    """Return the shortest time of each, taking turns, so that a busy machine slows all."""
+    taken = [[seconds(work, 1) for work in works] for _ in range(REPEATS)]
+    return [min(times) for times in zip(*taken, strict=True)]
+
+
+def best_chunk(n: int, **options: Any) -> int:
+    """Return the chunk that suits the limit best, by a part of the rows."""
+    some = min(n, 20 * PIECE)
+    stored_rows(some)
+    return min(CHUNKS, key=lambda chunk: seconds(partial(limit, some, chunk=chunk, **options)))
+
+
+def best_limit(n: int, **options: Any) -> float:
+    """Return the time of the limit with the chunk that suits it best."""
+    stored_rows(n, options.get("dtype", np.float64))  # drawn before the clock starts
+    return min(seconds(partial(limit, n, chunk=chunk, **options), 2) for chunk in CHUNKS)
+
+
+@contextmanager
+def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, float]]:
+    """Time calls of some functions, by the part of a fit they belong to."""
+    taken = dict.fromkeys(parts, 0.0)
+    before = []
+
+    def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*args, **options)
+            finally:
+                taken[part] += time.perf_counter() - start
+
+        return call
+
+    for part, places in parts.items():
+        for owner, name in places:
+            function = getattr(owner, name)
+            before.append((owner, name, owner.__dict__[name]))
+            setattr(owner, name, timed(part, function))
+    try:
+        yield taken
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)
+
+
+PARTS: dict[str, list[tuple[Any, str]]] = {
+    "checks": [
+        (base_module.UpliftEstimator, "_check_features"),
+        (base_module, "label_rows"),
+        (base_module, "target_rows"),
+    ],
+    "identification": [(base_module, "strength_of")],
+    "choice of centres": [(MinMaxUplift, "_draw_spaces")],
+    "folds, centring": [(MinMaxUplift, "_hold_out")],
+    "sums": [(Spaces, "sums")],
+    "solution": [(MinMaxProblem, "closed_form")],
+}
+
+
+def timed_fit(data: dict[str, Any], **settings: Any) -> tuple[float, dict[str, float]]:
+    """Return the time of a fit, and of its parts, of the quickest of some runs."""
+    found = []
+    for _ in range(REPEATS):
+        with stopwatch(PARTS) as parts:
+            start = time.perf_counter()
+            MinMaxUplift(**{**SETTINGS, **settings}).fit(**data)
+            total = time.perf_counter() - start
+        found.append((total, {**parts, "scaling and the rest": total - sum(parts.values())}))
+    return min(found, key=lambda pair: pair[0])
+
+
+def line(name: str, taken: float, n: int, against: float | None = None) -> None:
+    """Print one measurement."""
+    ratio = "" if against is None else f"  {taken / against:5.2f} times the limit"
+    print(f"  {name:40} {taken:7.3f} s {n / taken / 1e6:7.2f} million rows/s{ratio}", flush=True)
+
+
+def compare_sums(data: dict[str, Any], *, centred: bool) -> None:
+    """Print the limit, the sums and the fit."""
+    n = len(data["y"])
+    print(f"{n:,} rows, {CENTERS} centres, {FEATURES} features, {'' if centred else 'not '}centred")
+    rows = label_rows(**data)
+    scaling = Scaling.of_rows(rows.X, rows.weight)
+    basis = ScaledBasis(GaussianBasis(scaling(rows.X[:CENTERS]), WIDTH), scaling)
+    if centred:
+        rng = np.random.RandomState(0)
+        rows = center_rows(rows, deal_folds(rows, rng), rng, n_jobs=-1).rows
+    updates = 1.5 if centred else 1.0
+    chunk = best_chunk(n, updates=updates)
+    stored_rows(n)  # drawn before the clock starts
+    lowest, sums = in_turn(
+        partial(limit, n, updates=updates, chunk=chunk),
+        partial(accumulate, basis, CENTERS, rows, n_jobs=-1),
+    )
+    line("limit", lowest, n, lowest)
+    line("sums", sums, n, lowest)
+    if centred:
+        with_means = lowest + best_limit(n, updates=0.0, p=MEANS)
+        line("limit with means", with_means, n, lowest)
+    total, parts = timed_fit(data, center=centred)
+    line("fit", total, n, lowest)
+    if centred:
+        print(f"  {'':40} {total / with_means:35.2f} times the limit with means")
+    for name, taken in parts.items():
+        print(f"    {name:38} {taken:7.3f} s {100 * taken / total:6.0f} % of the fit")
+
+
+def compare_precision(n: int) -> None:
+    """Print what single precision of the basis values would gain, and its error."""
+    double, single = (best_limit(n, updates=1.0, dtype=t) for t in (np.float64, np.float32))
+    rng = np.random.default_rng(1)
+    X, centers = rng.standard_normal((4096, FEATURES)), rng.standard_normal((CENTERS, FEATURES))
+    phi = GaussianBasis(centers, WIDTH)(X)
+    x, c = (a.astype(np.float32) for a in (X, centers))
+    near = 2 * x @ c.T - (x * x).sum(1)[:, None] - (c * c).sum(1)
+    rough = np.exp(near / np.float32(WIDTH**2)).astype(np.float64)
+    error = np.abs(rough.T @ rough - phi.T @ phi).max() / np.abs(phi.T @ phi).max()
+    verdict = "worth it" if double > 1.2 * single else "not worth it"
+    print(
+        f"float32 values, float64 sums: {double / single:.2f} times as fast, largest error of the "
+        f"sums {error:.0e} of the largest; {verdict}"
+    )
+
+
+def compare_ridges(n: int) -> None:
+    """Print what choosing ridges costs."""
+    data = draw(n)
+    print(f"{n:,} rows, ridges given and chosen by five folds, not centred")
+    fixed, _ = timed_fit(data, center=False)
+    line("given", fixed, n)
+    auto: dict[str, Any] = {"ridge_f": "auto", "ridge_g": "auto", "center": False}
+    for grid in (RIDGES_G, np.logspace(-4.0, -1.0, 15)):
+        with patch.object(minmax_module, "RIDGES_G", grid):
+            taken, _ = timed_fit(data, **auto)
+        line(f"chosen, 15 x {len(grid)}", taken, n)
+        print(f"  {'':40} {taken / fixed:35.2f} times a fit with given ridges")
+
+
+def compare_predictions(data: dict[str, Any]) -> None:
+    """Print the throughput of predictions."""
+    n, model = len(data["y"]), MinMaxUplift(**SETTINGS, center=False)
+    few = {name: column[:40_000] for name, column in data.items()}
+    model.fit(**few)
+    print(f"predictions at {n:,} rows")
+    chunk = best_chunk(n, updates=0.0)
+    stored_rows(n)
+    lowest, taken = in_turn(
+        partial(limit, n, updates=0.0, chunk=chunk), partial(model.predict, data["X"])
+    )
+    line("limit, without updates", lowest, n, lowest)
+    line("predict", taken, n, lowest)
+    one = model.set_params(n_jobs=1)
+    line("predict, one thread", seconds(lambda: one.predict(data["X"]), 1), n)
+
+
+SECTIONS: dict[str, Callable[[int], None]] = {
+    "sums": lambda n: compare_sums(draw(n), centred=False),
+    "centred": lambda n: compare_sums(draw(n), centred=True),
+    "predict": lambda n: compare_predictions(draw(n)),
+    "ridges": lambda n: compare_ridges(n // 2),
+    "precision": compare_precision,
+}
+
+
+def main(n: int, sections: list[str]) -> None:
+    """Print the sections asked for."""
+    start = time.perf_counter()
+    print(f"{n_threads(-1)} threads; shortest of {REPEATS} runs")
+    for section in sections:
+        SECTIONS[section](n)
+    print(f"took {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS, sys.argv[2:] or list(SECTIONS))

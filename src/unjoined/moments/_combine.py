@@ -1,0 +1,62 @@
+"""Combinations of basis functions at many rows: chunk by chunk, on all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from unjoined._typing import Array, IntArray
+from unjoined.features._basis import filler
+from unjoined.moments._accumulate import PIECE_ROWS, chunk_rows
+from unjoined.moments._threads import Scratch, over_pieces
+
+__all__ = ["combine"]
+
+
+def combine(
+    basis: Callable[[Array], Array],
+    coef: Array,
+    X: Array,
+    *,
+    at: IntArray | None = None,
+    n_jobs: int | None = None,
+) -> Array:
+    """Return combinations of basis functions at every row, shape (n,) or (n, r).
+
+    Parameters
+    ----------
+    basis : callable
+        Maps features (m, d) to basis values (m, p). A `ScaledBasis` is the fastest.
+    coef : array of shape (p,) or (p, r)
+        Coefficients of one combination, or of several.
+    X : array of shape (n, d)
+        Features.
+    at : array of int, optional
+        Positions of the rows that are wanted, if not all.
+    n_jobs : int or None, default=None
+        Threads. The result does not depend on it, to the bit.
+
+    Notes
+    -----
+    Costs O(n p d) time. Basis values of one megabyte for each thread are in memory, never
+    those of all rows.
+    """
+    p, writer, scratch = len(coef), filler(basis, X.shape[1]), Scratch()
+    n = len(X) if at is None else len(at)
+    found, size = np.empty((n, *coef.shape[1:])), chunk_rows(p)
+
+    def piece(start: int) -> None:
+        stop = min(start + PIECE_ROWS, n)
+        values = scratch.array("values", min(size, stop - start), p)
+        columns = scratch.array("columns", writer.width, stop - start)
+        writer.prepare(X[start:stop] if at is None else X[at[start:stop]], columns)
+        for first in range(start, stop, size):
+            last = min(first + size, stop)
+            phi = values[: last - first]
+            writer.write(columns[:, first - start : last - start], phi)
+            np.matmul(phi, coef, out=found[first:last])
+
+    for _ in over_pieces(piece, range(0, n, PIECE_ROWS), n_jobs):
+        pass
+    return found
