@@ -316,3 +316,20 @@ def test_held_out_values_do_not_depend_on_chunks(data, fitted, monkeypatch):
     monkeypatch.setattr("unjoined.moments._combine.PIECE_ROWS", 7)
     small = MinMaxUplift(random_state=0).fit(**data)
     assert_allclose(small.search_.risk, fitted.search_.risk, rtol=1e-9)
+
+
+def test_with_many_rows_some_settle_the_width_and_all_the_ridges(data, monkeypatch):
+    from unjoined.estimators import _minmax_select as select
+
+    everything = MinMaxUplift(random_state=0).fit(**data)
+    monkeypatch.setattr(select, "WIDTH_ROWS", 90)  # of 200 in each table
+    model = MinMaxUplift(random_state=0).fit(**data)
+    best = model.search_.chosen[0]
+    # Same centres and folds: whichever width wins, its ridges are those all rows choose for it.
+    assert_allclose(model.search_.widths, everything.search_.widths)
+    assert_allclose(model.search_.score[best], everything.search_.score[best])
+    others = [j for j in range(3) if j != best]
+    assert not np.allclose(model.search_.score[others], everything.search_.score[others])
+    given = MinMaxUplift(width=model.search_.width, random_state=0).fit(**data)
+    assert (model.ridge_f_, model.ridge_g_) == (given.ridge_f_, given.ridge_g_)
+    assert_allclose(model.coef_, given.coef_, rtol=1e-6)

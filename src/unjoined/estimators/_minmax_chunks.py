@@ -328,24 +328,26 @@ def _choose_ridges(
         return report
     ridges_f, ridges_g = _grids(model)
     C = spaces.system(found.sums).C
-    scores = score_folds(_folds(spaces, found.sums), C, ridges_f=ridges_f, ridges_g=ridges_g)
+    scores = score_folds(
+        _folds(spaces, found.sums),
+        C,
+        ridges_f=ridges_f,
+        ridges_g=ridges_g,
+        n_jobs=model.n_jobs,
+    )
     choice = choose_ridges(scores.score)
     scale = found.plan.coding.scale**2
-    if report is None:
-        return MinMaxSearch(
-            widths=np.array([_width(spaces.uplift)]),
-            ridges_f=ridges_f,
-            ridges_g=ridges_g,
-            score=scale * choice.mean[None],
-            standard_error=scale * choice.standard_error[None],
-            risk=np.array([np.nan]),
-            risk_standard_error=np.array([np.nan]),
-            chosen=(0, *choice.chosen),
-        )
-    best = report.chosen[0]
-    score, error = report.score.copy(), report.standard_error.copy()
-    score[best], error[best] = scale * choice.mean, scale * choice.standard_error
-    return replace(report, score=score, standard_error=error, chosen=(best, *choice.chosen))
+    final = MinMaxSearch(
+        widths=np.array([_width(spaces.uplift)]),
+        ridges_f=ridges_f,
+        ridges_g=ridges_g,
+        score=scale * choice.mean[None],
+        standard_error=scale * choice.standard_error[None],
+        risk=np.array([np.nan]),
+        risk_standard_error=np.array([np.nan]),
+        chosen=(0, *choice.chosen),
+    )
+    return final if report is None else report.with_ridges_of(final)
 
 
 def strength_from_sums(policy: PolicySums) -> IdentificationStrength:

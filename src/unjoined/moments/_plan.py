@@ -12,6 +12,7 @@ from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.errors import InputError
 from unjoined.features import Basis, Scaling, StackedBasis
+from unjoined.features._basis import ScaledBasis
 from unjoined.moments._center import Centring, _by_chunks
 from unjoined.moments._grouped import GroupedSums
 from unjoined.moments._policy_sums import PolicySums
@@ -67,7 +68,7 @@ class SumsPlan:
     def values(self) -> Callable[[Array], Array]:
         """Maps features as they came (n, d) to basis values (n, size)."""
         both = self.basis if self.critic is self.basis else StackedBasis(self.basis, self.critic)
-        return lambda X: both(self.scaling(X))
+        return ScaledBasis(both, self.scaling)
 
     def centred(
         self, X: Array, label: Array, kind: Any, group: IntArray, *, n_jobs: int | None
