@@ -23,6 +23,7 @@ from unjoined._validation._labels import (
     check_population,
     check_treatment,
     check_weight,
+    is_kind,
 )
 from unjoined._validation._parameters import (
     check_count,
@@ -76,4 +77,5 @@ __all__ = [
     "check_vector",
     "check_weight",
     "check_word_or",
+    "is_kind",
 ]

@@ -85,7 +85,7 @@ class UpliftEstimator(BaseEstimator, ABC):
             sample_weight=sample_weight,
             several=self._takes_several,
         )
-        strength = strength_of(rows)
+        strength = strength_of(rows, n_jobs=getattr(self, "n_jobs", None))
         warn_if_weak(strength, stacklevel=3)
         self._fit_rows(rows, target_rows(matrix, kind, sample_weight))
         self.populations_ = rows.names

@@ -15,6 +15,7 @@ from unjoined.data._frames import feature_matrix
 from unjoined.errors import WeakIdentificationWarning
 from unjoined.features import Scaling
 from unjoined.moments import LabelledRows, label_rows
+from unjoined.moments._threads import over_pieces
 
 __all__ = [
     "IdentificationStrength",
@@ -28,6 +29,7 @@ __all__ = [
 # are unreliable whatever the nominal sample size.
 WEAK_F = 10.0
 CHUNK_ROWS = 16_384  # functions of all rows would take more memory than the rows
+SCALING_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +94,30 @@ def identification_strength(
     return strength_of(rows)
 
 
-def strength_of(rows: LabelledRows) -> IdentificationStrength:
+def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> IdentificationStrength:
     """Measure the strength from checked rows; of several populations, that of the best pair."""
     if len(rows.names) > 2:
         pairs = combinations(range(len(rows.names)), 2)
-        strengths = [strength_of(rows.pair(*pair)) for pair in pairs]
+        strengths = [strength_of(rows.pair(*pair), n_jobs=n_jobs) for pair in pairs]
         return max(strengths, key=lambda strength: strength.f_statistic)
     at = rows.of_kind(TREATMENT)
     share = rows.share[at]
     w = np.where(rows.population[at] == 0, 1.0, -1.0) * rows.label[at]
-    X = rows.X[at]
-    scaling = Scaling.of_rows(X, share)
-    q = _n_functions(*X.shape)
-    a, V, G = np.zeros(q), np.zeros((q, q)), np.zeros((q, q))
-    for start in range(0, len(at), CHUNK_ROWS):
+    q = _n_functions(len(at), rows.X.shape[1])
+    # The functions span the same whatever features are scaled by; some rows do to keep digits.
+    some = at[:: max(len(at) // SCALING_ROWS, 1)]
+    scaling = Scaling.of_rows(rows.X[some], np.ones(len(some)))
+
+    def averages(start: int) -> tuple[Array, Array, Array]:
         chunk = slice(start, start + CHUNK_ROWS)
-        D = _design(X[chunk], scaling, q)
+        D = _design(rows.X[at[chunk]], scaling, q)
         weighted = D * share[chunk]
-        a += weighted @ w[chunk]  # estimate of E[w d]
-        V += weighted @ weighted.T  # its covariance when the policies are equal, as w^2 = 1
-        G += weighted @ D.T
+        # Estimates of E[w d] and, when the policies are equal, as w^2 = 1, of its covariance.
+        return weighted @ w[chunk], weighted @ weighted.T, weighted @ D.T
+
+    a, V, G = np.zeros(q), np.zeros((q, q)), np.zeros((q, q))
+    for part in over_pieces(averages, range(0, len(at), CHUNK_ROWS), n_jobs):
+        a, V, G = a + part[0], V + part[1], G + part[2]
     return strength_of_averages(a, G, V)
 
 

@@ -7,10 +7,9 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unjoined._typing import Array, BoolArray, IntArray
-from unjoined._validation import OUTCOME, TREATMENT
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT, is_kind
 from unjoined.features._basis import Filler, filler
 from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
 from unjoined.moments._rows import LabelledRows
@@ -99,7 +98,7 @@ def accumulate(
 def _pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: int) -> list[Piece]:
     """Sort the rows of one block by cell, group and, for treatments, the sign of the label."""
     block = slice(start, stop)
-    treatment, population = _is_treatment(rows.kind[block]), rows.population[block]
+    treatment, population = is_kind(rows.kind[block], TREATMENT), rows.population[block]
     group = None if groups is None else groups[block]
     n_groups = 1 if group is None else int(group.max()) + 1
     n_populations = int(population.max()) + 1
@@ -126,12 +125,6 @@ def _pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: int) 
             for i in range(first, last, PIECE_ROWS)
         )
     return pieces
-
-
-def _is_treatment(kind: NDArray[np.str_]) -> BoolArray:
-    # Checked rows are "outcome" or "treatment": the first letter tells, at a third of the time.
-    letters = np.ascontiguousarray(kind).view(np.uint32).reshape(len(kind), -1)
-    return np.asarray(letters[:, 0] == ord(TREATMENT[0]))
 
 
 def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:
