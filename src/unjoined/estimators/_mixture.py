@@ -37,10 +37,11 @@ from unjoined.estimators._mixture_search import OutcomeRows, deal_folds
 from unjoined.estimators._policies import PolicyFit, fit_policies
 from unjoined.features import Basis, Scaling
 from unjoined.moments import LabelledRows, ShiftReport, weigh_shift
+from unjoined.moments._threads import over_pieces
 
 __all__ = ["MixtureUplift"]
 
-PREDICT_ROWS = 65_536
+PREDICT_ROWS = 16_384
 
 
 class MixtureUplift(UpliftEstimator):
@@ -316,8 +317,12 @@ class MixtureUplift(UpliftEstimator):
 
     def _means(self, matrix: Array) -> tuple[Array, Array]:
         # Chunk by chunk, so that basis values of all rows are never in memory together.
-        starts = range(0, len(matrix), PREDICT_ROWS)
-        parts = [self._chunk_means(matrix[start : start + PREDICT_ROWS]) for start in starts]
+        chunks = [
+            matrix[start : start + PREDICT_ROWS] for start in range(0, len(matrix), PREDICT_ROWS)
+        ]
+        # Models of the user's have their own ways with threads.
+        n_jobs = 1 if isinstance(self.fit_, EMFit) else self.n_jobs
+        parts = list(over_pieces(self._chunk_means, chunks, n_jobs))
         scale, offset = float(self.outcome_scaling_.scale[0]), float(self.outcome_scaling_.mean[0])
         treated, untreated = (np.concatenate(part) for part in zip(*parts, strict=True))
         return offset + scale * treated, offset + scale * untreated
