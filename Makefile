@@ -12,7 +12,7 @@ help:
 	@echo "make test       lint, types, import contract, tests and doctests"
 	@echo "make test-slow  the tests marked slow as well"
 	@echo "make benchmark  every script in benchmarks/ but the next one"
-	@echo "make accuracy   every estimator against the truth, about 80 minutes on two cores"
+	@echo "make accuracy   every estimator against the truth, about 90 minutes on two cores"
 	@echo "make figures    the pictures of the documentation, anew"
 	@echo "make format     format the code"
 

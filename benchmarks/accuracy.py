@@ -5,7 +5,7 @@ Run: python benchmarks/accuracy.py [--trials 20] [--sizes 500,2000,10000] [--job
 
 Writes FOLDER/accuracy-trials.jsonl, one line for each method and draw, as they finish: started
 again, it goes on where it stopped. Then it prints the tables, says which of the targets are met,
-and writes FOLDER/accuracy.json, means and standard errors. The whole run takes about 80 minutes
+and writes FOLDER/accuracy.json, means and standard errors. The whole run takes about 90 minutes
 on two cores; most of it is the 4 x 10,000 rows.
 
 Rules and defaults were settled on the problems marked so, and on nothing else; "reported" are the

@@ -18,7 +18,7 @@ from unjoined.experiments import DEFAULT, JOINT, METHODS, PAPER
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "accuracy.json"
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.45"
-SHOWN = 500  # rows of a table in the detailed table and the picture
+SHOWN = 2000  # rows of a table in the detailed table and the picture
 BEST = "best of the paper"
 
 Row = dict[str, Any]
