@@ -1,5 +1,7 @@
 """Base and effect: right derivatives, first-order conditions, and the answers of other solvers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -412,6 +414,24 @@ def test_full_steps_that_overshoot_are_shortened():
     fit = engine_of("bernoulli").fit(rows, np.full(6, 1e-3), start, p_base=3)
     exact = engine_of("bernoulli").fit(rows, np.full(6, 1e-3), np.zeros(6), p_base=3)
     assert_allclose(fit.objective[-1], exact.objective[-1], atol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "mean", "huber"])
+@pytest.mark.parametrize("size", [1e-14, 0.05, 20.0])
+def test_a_fit_nearby_changes_the_way_but_not_the_end(family, size):
+    """Curvatures that are far too small, too small and too large all end at the minimum."""
+    rows, _ = draw(300, family="bernoulli" if family == "bernoulli" else "mean")
+    penalty = np.full(6, 1e-9)  # none that would tame a curvature near 0
+    engine = engine_of(family)
+    expected = engine.fit(rows, penalty, np.zeros(6), p_base=3)
+    near = engine.fit(rows, 1e6 * penalty, np.zeros(6), p_base=3)
+    again = engine.fit(rows, penalty, near, p_base=3)
+    bad = engine.fit(rows, penalty, replace(near, curvature=size * np.eye(6)), p_base=3)
+    for found in (again, bad):
+        assert found.converged
+        assert np.all(np.diff(found.objective) <= 0.0)
+        # Steps end when the next gains less than 1e-14; at worst a few dozen like it would follow.
+        assert_allclose(found.objective[-1], expected.objective[-1], rtol=0.0, atol=1e-12)
 
 
 def test_the_spread_of_a_normal_outcome_stays_above_its_floor():
