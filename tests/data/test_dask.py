@@ -123,7 +123,9 @@ def test_nothing_is_computed_before_a_fit_asks():
         raise AssertionError
 
     X = da.from_array(DATA["X"], 60).map_blocks(fails, dtype=float, meta=np.empty((0, 0)))
-    DaskSource.from_arrays(**(DATA | {"X": X}))
+    source = DaskSource.from_arrays(**(DATA | {"X": X}))
+    with pytest.raises(AssertionError):  # raised by the first block that is computed
+        next(iter(source))
 
 
 def partitions(*frames):
