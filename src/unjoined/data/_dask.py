@@ -97,17 +97,15 @@ class DaskSource:
         TableError
             A table is no Dask DataFrame, lacks a column, or there is none.
         """
-        tables = [
-            _Table(table, kind, label, str(name))
-            for kind, group, label in (
-                (OUTCOME, outcomes, outcome),
-                (TREATMENT, treatments, treatment),
-            )
-            for name, table in group.items()
-        ]
-        wanted = None if features is None else tuple(features)
-        reader = TableSource((), None, sample_weight, wanted, CHUNK_ROWS, None, None)
-        return _of_tables(tables, reader, client, progress)
+        given = TableSource.from_tables(
+            outcomes,
+            treatments,
+            outcome=outcome,
+            treatment=treatment,
+            sample_weight=sample_weight,
+            features=features,
+        )
+        return _of_tables(given, client, progress)
 
     @classmethod
     def from_frames(
@@ -134,13 +132,13 @@ class DaskSource:
         sample_weight, features, client, progress
             As in `from_tables`.
         """
-        tables = [
+        tables = (
             _Table(outcomes, OUTCOME, outcome, None),
             _Table(treatments, TREATMENT, treatment, None),
-        ]
+        )
         wanted = None if features is None else tuple(features)
-        reader = TableSource((), population, sample_weight, wanted, CHUNK_ROWS, None, None)
-        return _of_tables(tables, reader, client, progress)
+        given = TableSource(tables, population, sample_weight, wanted, CHUNK_ROWS, None, None)
+        return _of_tables(given, client, progress)
 
     @classmethod
     def from_arrays(
@@ -205,10 +203,9 @@ class DaskSource:
                 yield part.compute() if client is None else client.compute(part).result()
 
 
-def _of_tables(
-    tables: list[_Table], reader: TableSource, client: Any, progress: bool
-) -> DaskSource:
+def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
     delayed = import_extra("dask", extra="dask").delayed
+    tables, reader = given.tables, replace(given, tables=())  # which goes with every task
     if not tables:
         raise TableError("no table was given. Pass a Dask DataFrame for each kind and population.")
     names: list[str] | None = None if reader.features is None else list(reader.features)
