@@ -31,14 +31,14 @@ from unittest.mock import patch
 import numpy as np
 
 import unjoined.estimators._base as base_module
-import unjoined.estimators._minmax as minmax_module
+import unjoined.estimators._minmax_chunks as chunks_module
+import unjoined.estimators._minmax_plan as plan_module
 from unjoined import MinMaxUplift
-from unjoined.estimators._minmax_problem import MinMaxProblem
-from unjoined.estimators._minmax_select import Spaces
 from unjoined.features import GaussianBasis, Scaling
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments import accumulate, label_rows
 from unjoined.moments._center import center_rows, deal_folds
+from unjoined.moments._plan import SumsPlan
 from unjoined.moments._rank_k import add_gram
 from unjoined.moments._threads import Scratch, n_threads, over_pieces
 from unjoined.solve._select import RIDGES_G
@@ -164,16 +164,10 @@ def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, flo
 
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
-    "checks": [
-        (base_module.UpliftEstimator, "_check_features"),
-        (base_module, "label_rows"),
-        (base_module, "target_rows"),
-    ],
-    "identification": [(base_module, "strength_of")],
-    "choice of centres": [(MinMaxUplift, "_draw_spaces")],
-    "folds, centring": [(MinMaxUplift, "_hold_out")],
-    "sums": [(Spaces, "sums")],
-    "solution": [(MinMaxProblem, "closed_form")],
+    "checks": [(base_module.UpliftEstimator, "_check_features"), (base_module, "label_rows")],
+    "sample, centres, means": [(chunks_module, "plan_rows")],
+    "the pass": [(SumsPlan, "sums")],
+    "ridges, solution": [(chunks_module.ChunkFitting, "_fit_sums")],
 }
 
 
@@ -185,7 +179,7 @@ def timed_fit(data: dict[str, Any], **settings: Any) -> tuple[float, dict[str, f
             start = time.perf_counter()
             MinMaxUplift(**{**SETTINGS, **settings}).fit(**data)
             total = time.perf_counter() - start
-        found.append((total, {**parts, "scaling and the rest": total - sum(parts.values())}))
+        found.append((total, {**parts, "the rest": total - sum(parts.values())}))
     return min(found, key=lambda pair: pair[0])
 
 
@@ -250,7 +244,7 @@ def compare_ridges(n: int) -> None:
     line("given", fixed, n)
     auto: dict[str, Any] = {"ridge_f": "auto", "ridge_g": "auto", "center": False}
     for grid in (RIDGES_G, np.logspace(-4.0, -1.0, 15)):
-        with patch.object(minmax_module, "RIDGES_G", grid):
+        with patch.object(plan_module, "RIDGES_G", grid):
             taken, _ = timed_fit(data, **auto)
         line(f"chosen, 15 x {len(grid)}", taken, n)
         print(f"  {'':40} {taken / fixed:35.2f} times a fit with given ridges")

@@ -22,10 +22,7 @@ from unjoined import (
     save_model,
 )
 from unjoined.data._sources import ArraySource
-from unjoined.estimators._minmax_chunks import strength_from_sums
-from unjoined.evaluate import strength_of
-from unjoined.moments import _checkpoint, label_rows
-from unjoined.moments._policy_sums import PolicySums
+from unjoined.moments import _checkpoint
 from unjoined.moments._sums_file import read_sums, write_sums
 
 PROBLEM = paper_problem(b=5.0)
@@ -98,19 +95,6 @@ def test_identification_is_that_of_all_rows(fitted):
     expected = identification_strength(**DATA)
     for name in ("mean_gap", "rms_gap", "f_statistic", "degrees"):
         assert_allclose(getattr(fitted.identification_, name), getattr(expected, name), rtol=1e-8)
-
-
-@pytest.mark.parametrize("n", [4, 10, 400])
-def test_strength_from_sums_uses_as_many_functions_as_rows_carry(n):
-    rows = label_rows(**PROBLEM.draw(n, random_state=0))
-    total = PolicySums.zero(2)
-    for k in (0, 1):
-        at = rows.at("treatment", k)
-        part = PolicySums.of_rows(rows.X[at], rows.label[at], rows.weight[at], k)
-        total = total.merge(part)
-    found, expected = strength_from_sums(total), strength_of(rows)
-    assert found.degrees == expected.degrees
-    assert_allclose(found.f_statistic, expected.f_statistic, rtol=1e-8)
 
 
 def test_equal_policies_are_warned_of():

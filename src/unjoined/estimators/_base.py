@@ -76,6 +76,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         # parts of two fits.
         if hasattr(self, "identification_"):
             del self.identification_
+        n_jobs = getattr(self, "n_jobs", None)
         matrix = self._check_features(X, reset=True)
         rows = label_rows(
             matrix,
@@ -84,10 +85,14 @@ class UpliftEstimator(BaseEstimator, ABC):
             population=population,
             sample_weight=sample_weight,
             several=self._takes_several,
+            n_jobs=n_jobs,
         )
-        strength = strength_of(rows, n_jobs=getattr(self, "n_jobs", None))
+        # Target rows have no labels, so that they are among those that are left out.
+        target = None if rows.X is matrix else target_rows(matrix, kind, sample_weight)
+        strength = self._fit_rows(rows, target)
+        if strength is None:
+            strength = strength_of(rows, n_jobs=n_jobs)
         warn_if_weak(strength, stacklevel=3)
-        self._fit_rows(rows, target_rows(matrix, kind, sample_weight))
         self.populations_ = rows.names
         self.identification_ = strength
         return self
@@ -101,8 +106,13 @@ class UpliftEstimator(BaseEstimator, ABC):
         """Refuse parameters that are wrong whatever the rows."""
 
     @abstractmethod
-    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
-        """Learn from checked rows, and from the features and weights of target rows if any."""
+    def _fit_rows(
+        self, rows: LabelledRows, target: tuple[Array, Array] | None
+    ) -> IdentificationStrength | None:
+        """Learn from checked rows, and from the features and weights of target rows if any.
+
+        Returns how different the policies are, if that was found on the way.
+        """
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the estimated uplift at each row.

@@ -20,11 +20,12 @@ from unjoined.estimators._minmax_problem import (
     check_loss,
 )
 from unjoined.estimators._minmax_select import MinMaxSearch, Spaces, candidates, search, some_rows
+from unjoined.evaluate import IdentificationStrength
 from unjoined.features import BASES, Basis, Scaling, draw_basis
 from unjoined.features._basis import ScaledBasis
 from unjoined.features._draw import auto_centers
 from unjoined.moments import LabelledRows, MinMaxSystem, ShiftReport, weigh_shift
-from unjoined.moments._center import center_rows, check_center, deal_folds
+from unjoined.moments._center import CROSS_FIT_ROWS, center_rows, check_center, deal_folds
 from unjoined.moments._combine import combine
 from unjoined.solve import MinMaxSolution, SquaredLoss
 from unjoined.solve._select import RIDGES_F, RIDGES_G
@@ -212,9 +213,16 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
+    def _fit_rows(
+        self, rows: LabelledRows, target: tuple[Array, Array] | None
+    ) -> IdentificationStrength | None:
         rng = check_random_state(self.random_state)
         rows, shift_report = self._weigh(rows, target, rng)
+        sums_suffice = isinstance(check_loss(self.loss), SquaredLoss) and self.bounds is None
+        if len(rows.X) > CROSS_FIT_ROWS and sums_suffice:
+            strength = self._fit_in_one_pass(rows, rng)
+            self.shift_ = shift_report
+            return strength if self.shift is None else None  # weights are not the rows' own
         scaling = (
             Scaling.of_rows(rows.X, rows.weight)
             if self.standardize
@@ -247,6 +255,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         self.coef_ = rows.coding.scale * solution.alpha
         self.critic_coef_ = rows.coding.scale * solution.beta
         self.singular_values_ = solution.singular_values
+        return None
 
     def _weigh(
         self,

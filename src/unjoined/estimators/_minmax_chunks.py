@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, IntArray
+from unjoined._typing import IntArray
 from unjoined._validation import check_count
 from unjoined.data._dask import DaskSource, as_dask_source
 from unjoined.data._sources import as_source
 from unjoined.errors import InputError
-from unjoined.estimators._minmax_problem import check_loss
-from unjoined.estimators._minmax_select import (
-    MinMaxSearch,
-    Spaces,
-    _folds,
-    _width,
-    candidates,
-    search,
-    some_rows,
+from unjoined.estimators._minmax_plan import (
+    SAMPLE_ROWS,
+    is_centred,
+    plan_rows,
+    plan_sums,
+    ridge_grids,
 )
-from unjoined.evaluate import IdentificationStrength, strength_of_averages, warn_if_weak
-from unjoined.features import Basis, Scaling, auto_centers, draw_basis
+from unjoined.estimators._minmax_problem import check_loss
+from unjoined.estimators._minmax_select import MinMaxSearch, Spaces, _folds, _width
+from unjoined.evaluate import IdentificationStrength, strength_of_sums, warn_if_weak
 from unjoined.moments import LabelledRows
 from unjoined.moments._census import Census, take_census
-from unjoined.moments._center import N_FOLDS, Centring, _cross_fit
+from unjoined.moments._center import N_FOLDS
 from unjoined.moments._checkpoint import sum_with_checkpoint
 from unjoined.moments._dask_pass import dask_census, dask_sums
 from unjoined.moments._plan import PlannedSums, SumsPlan
-from unjoined.moments._policy_sums import PolicySums
 from unjoined.solve import SquaredLoss, solve_minmax
-from unjoined.solve._select import RIDGES_F, RIDGES_G, choose_ridges, score_folds
+from unjoined.solve._select import choose_ridges, score_folds
 
-__all__ = ["ChunkFitting", "plan_chunks", "strength_from_sums"]
-
-SAMPLE_ROWS = 10_000  # of each cell
+__all__ = ["ChunkFitting", "plan_chunks"]
 
 
 class ChunkFitting:
@@ -95,7 +89,7 @@ class ChunkFitting:
         drawn from the sample, and groups go by the rows' content.
         """
         found, report = self._collect(source, sample_rows, checkpoint)
-        self._fit_sums(found, report)
+        warn_if_weak(self._fit_sums(found, report), stacklevel=3)
         if checkpoint is not None:
             Path(checkpoint).unlink(missing_ok=True)
         return self
@@ -146,7 +140,7 @@ class ChunkFitting:
         Costs O(p^3), whatever the number of rows.
         """
         _check_chunkable(self)
-        self._fit_sums(sums, None)
+        warn_if_weak(self._fit_sums(sums, None), stacklevel=3)
         return self
 
     def _collect(
@@ -163,7 +157,16 @@ class ChunkFitting:
         n_jobs = self.n_jobs  # type: ignore[attr-defined]
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=n_jobs), report
 
-    def _fit_sums(self, found: PlannedSums, report: MinMaxSearch | None) -> None:
+    def _fit_in_one_pass(
+        self, rows: LabelledRows, rng: np.random.RandomState
+    ) -> IdentificationStrength:
+        """Fit as ``fit_chunks`` does: by a sample, and one pass over rows in memory."""
+        plan, group, report = plan_rows(self, rows, rng)
+        n_jobs = self.n_jobs  # type: ignore[attr-defined]
+        sums, policy = plan.sums(rows, group, n_jobs=n_jobs)
+        return self._fit_sums(PlannedSums(plan, sums, policy), report)
+
+    def _fit_sums(self, found: PlannedSums, report: MinMaxSearch | None) -> IdentificationStrength:
         model: Any = self  # the attributes are those of MinMaxUplift
         if hasattr(model, "identification_"):
             del model.identification_
@@ -175,8 +178,7 @@ class ChunkFitting:
         model.ridge_f_ = float(model.ridge_f) if report is None else report.ridge_f
         model.ridge_g_ = float(model.ridge_g) if report is None else report.ridge_g
         solution = solve_minmax(system, ridge_f=model.ridge_f_, ridge_g=model.ridge_g_)
-        strength = strength_from_sums(found.policy)
-        warn_if_weak(strength, stacklevel=4)
+        strength = strength_of_sums(found.policy)
         model.bounds_ = model.loss_ = model.shift_ = None
         model.basis_, model.critic_basis_ = plan.basis, plan.critic
         model.search_, model.scaling_ = report, plan.scaling
@@ -190,6 +192,7 @@ class ChunkFitting:
             del model.feature_names_in_
         model.populations_ = list(plan.populations)
         model.identification_ = strength
+        return strength
 
 
 def _check_chunkable(model: Any) -> None:
@@ -229,73 +232,20 @@ def plan_chunks(model: Any, census: Census) -> tuple[SumsPlan, MinMaxSearch | No
     SumsPlan, MinMaxSearch or None
         The search is that over widths on the sample, if there was one.
     """
-    rng = check_random_state(model.random_state)
-    centred = not isinstance(model.center, bool) or model.center
     rows, group = census.sample(N_FOLDS)
-    d = census.n_features
-    scaling = Scaling.of_rows(rows.X, rows.weight) if model.standardize else Scaling.identity(d)
-    tried = candidates(
-        _draw_spaces(model, scaling, rows.X, census.n_rows, rng),
-        model.width if isinstance(model.basis, str) else "median",
-        critic=model.critic_width is None and isinstance(model.critic_basis, str),
-    )
-    parts: list[tuple[Centring, IntArray]] = []
-    if centred or len(tried) > 1:
+    many_widths = model.width == "auto" and model.basis in ("smooth", "gaussian", "fourier")
+    if is_centred(model) or many_widths:
         _check_groups(rows, group)
-        regressor = None if isinstance(model.center, bool) else model.center
-        parts = _cross_fit(rows, group, rng, regressor, model.n_jobs)
-    centring = tuple(part for part, _ in parts) if centred else ()
-    plan = SumsPlan(
+    return plan_sums(
+        model,
+        rows,
+        group,
+        check_random_state(model.random_state),
+        n_rows=census.n_rows,
         feature_names=census.feature_names,
-        populations=(census.names[0], census.names[1]),
-        coding=census.coding,
-        scaling=scaling,
-        basis=tried[0].uplift,
-        critic=tried[0].critic,
-        centring=centring,
         n_groups=N_FOLDS,
+        centring_folds=group,
     )
-    if len(tried) == 1:
-        return plan, None
-    return _search_width(model, plan, tried, rows, group, parts)
-
-
-def _search_width(
-    model: Any,
-    plan: SumsPlan,
-    tried: list[Spaces],
-    rows: LabelledRows,
-    group: IntArray,
-    parts: list[tuple[Centring, IntArray]],
-) -> tuple[SumsPlan, MinMaxSearch]:
-    """Choose among widths on the sample, with policy gaps from models without the row's group."""
-    gap = np.empty(len(rows.label))
-    for part, at in parts:
-        gap[at] = part.parts(rows.X[at])[2]
-    label = plan.centred(rows.X, rows.label, rows.kind, group, n_jobs=model.n_jobs)
-    used = replace(rows, label=label)
-    f, g = _grids(model)
-    options = {"ridges_f": f, "ridges_g": g, "n_jobs": model.n_jobs}
-    spaces, _, report = search(tried, used, group, gap, **options)
-    return replace(plan, basis=spaces.uplift, critic=spaces.critic), report
-
-
-def _draw_spaces(
-    model: Any, scaling: Scaling, X: Array, n_rows: int, rng: np.random.RandomState
-) -> Spaces:
-    """Draw the bases from the sample; the number of centres goes by all rows."""
-    sample = scaling(some_rows(X, model.n_centers, rng))
-
-    def draw(basis: str | Basis, width: float | str) -> Basis:
-        smooth = isinstance(basis, str) and basis == "smooth" and model.n_centers == "auto"
-        n_centers = min(auto_centers(n_rows), len(sample)) if smooth else model.n_centers
-        return draw_basis(basis, sample, n_centers=n_centers, width=width, rng=rng)
-
-    basis = draw(model.basis, model.width)
-    if model.critic_basis is None:
-        return Spaces(scaling, basis, basis)
-    width = model.width if model.critic_width is None else model.critic_width
-    return Spaces(scaling, basis, draw(model.critic_basis, width))
 
 
 def _check_groups(rows: LabelledRows, group: IntArray) -> None:
@@ -312,21 +262,13 @@ def _check_groups(rows: LabelledRows, group: IntArray) -> None:
                 )
 
 
-def _grids(model: Any) -> tuple[Array, Array]:
-    f, g = (
-        grid if isinstance(ridge, str) else np.array([float(ridge)])
-        for ridge, grid in ((model.ridge_f, RIDGES_F), (model.ridge_g, RIDGES_G))
-    )
-    return f, g
-
-
 def _choose_ridges(
     model: Any, found: PlannedSums, spaces: Spaces, report: MinMaxSearch | None
 ) -> MinMaxSearch | None:
     """Choose ridges by the sums of all rows, and put that in the place of the sample's choice."""
     if not model._chooses_ridges:
         return report
-    ridges_f, ridges_g = _grids(model)
+    ridges_f, ridges_g = ridge_grids(model)
     C = spaces.system(found.sums).C
     scores = score_folds(
         _folds(spaces, found.sums),
@@ -348,16 +290,3 @@ def _choose_ridges(
         chosen=(0, *choice.chosen),
     )
     return final if report is None else report.with_ridges_of(final)
-
-
-def strength_from_sums(policy: PolicySums) -> IdentificationStrength:
-    """Measure how different the two policies are, as `identification_strength` does, from sums."""
-    sign = np.array([1.0, -1.0])
-    half = 1.0 / (2.0 * policy.weight)  # each population counts half, whatever its size
-    a = (sign * half) @ policy.label
-    G = np.tensordot(half, policy.gram, axes=1)
-    V = np.tensordot(half**2, policy.square, axes=1)
-    d, n = (len(a) - 1) // 2, int(policy.n_rows.sum())
-    # As many functions as the rows can carry: ten rows to each.
-    q = 1 if 10 * (1 + d) > n else 1 + d if 10 * (1 + 2 * d) > n else 1 + 2 * d
-    return strength_of_averages(a[:q], G[:q, :q], V[:q, :q])

@@ -19,7 +19,7 @@ from unjoined.evaluate._identification import (
     IdentificationStrength,
     identification_strength,
     strength_of,
-    strength_of_averages,
+    strength_of_sums,
     warn_if_weak,
 )
 from unjoined.evaluate._rules import budget_rule, optimal_rule, top_share_rule, treatment_rank
@@ -65,7 +65,7 @@ __all__ = [
     "sklift_uplift_at_k",
     "sklift_uplift_auc",
     "strength_of",
-    "strength_of_averages",
+    "strength_of_sums",
     "top_share_rule",
     "treat_all",
     "treatment_rank",

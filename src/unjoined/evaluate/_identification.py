@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 
 import numpy as np
 from scipy.linalg import eigh
 
-from unjoined._typing import Array, ArrayLike, MatrixLike
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
 from unjoined._validation import TREATMENT
 from unjoined.data._frames import feature_matrix
 from unjoined.errors import WeakIdentificationWarning
 from unjoined.features import Scaling
 from unjoined.moments import LabelledRows, label_rows
+from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._threads import over_pieces
 
 __all__ = [
     "IdentificationStrength",
     "identification_strength",
     "strength_of",
-    "strength_of_averages",
+    "strength_of_sums",
     "warn_if_weak",
 ]
 
 # Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
 # are unreliable whatever the nominal sample size.
 WEAK_F = 10.0
-CHUNK_ROWS = 16_384  # functions of all rows would take more memory than the rows
+PIECE_ROWS = 16_384  # rows that one thread takes at a time
 SCALING_ROWS = 20_000
 
 
@@ -100,28 +102,37 @@ def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> Identificat
         pairs = combinations(range(len(rows.names)), 2)
         strengths = [strength_of(rows.pair(*pair), n_jobs=n_jobs) for pair in pairs]
         return max(strengths, key=lambda strength: strength.f_statistic)
-    at = rows.of_kind(TREATMENT)
-    share = rows.share[at]
-    w = np.where(rows.population[at] == 0, 1.0, -1.0) * rows.label[at]
-    q = _n_functions(len(at), rows.X.shape[1])
+    cells = [rows.at(TREATMENT, k) for k in (0, 1)]
     # The functions span the same whatever features are scaled by; some rows do to keep digits.
-    some = at[:: max(len(at) // SCALING_ROWS, 1)]
+    some = np.concatenate([at[:: max(len(at) // SCALING_ROWS, 1)] for at in cells])
     scaling = Scaling.of_rows(rows.X[some], np.ones(len(some)))
+    pieces = [
+        (k, at[start : start + PIECE_ROWS])
+        for k, at in enumerate(cells)
+        for start in range(0, len(at), PIECE_ROWS)
+    ]
 
-    def averages(start: int) -> tuple[Array, Array, Array]:
-        chunk = slice(start, start + CHUNK_ROWS)
-        D = _design(rows.X[at[chunk]], scaling, q)
-        weighted = D * share[chunk]
-        # Estimates of E[w d] and, when the policies are equal, as w^2 = 1, of its covariance.
-        return weighted @ w[chunk], weighted @ weighted.T, weighted @ D.T
+    def sums(piece: tuple[int, IntArray]) -> PolicySums:
+        k, at = piece
+        return PolicySums.of_rows(rows.X[at], scaling, rows.label[at], rows.weight[at], k)
 
-    a, V, G = np.zeros(q), np.zeros((q, q)), np.zeros((q, q))
-    for part in over_pieces(averages, range(0, len(at), CHUNK_ROWS), n_jobs):
-        a, V, G = a + part[0], V + part[1], G + part[2]
-    return strength_of_averages(a, G, V)
+    parts = over_pieces(sums, pieces, n_jobs)
+    return strength_of_sums(reduce(PolicySums.merge, parts))
 
 
-def strength_of_averages(a: Array, G: Array, V: Array) -> IdentificationStrength:
+def strength_of_sums(policy: PolicySums) -> IdentificationStrength:
+    """Measure the strength from sums over the treatment rows of two populations."""
+    sign = np.array([1.0, -1.0])
+    half = 1.0 / (2.0 * policy.weight)  # each population counts half, whatever its size
+    # Estimates of E[w d] and, when the policies are equal, as w^2 = 1, of its covariance.
+    a = (sign * half) @ policy.label
+    G = np.tensordot(half, policy.gram, axes=1)
+    V = np.tensordot(half**2, policy.square, axes=1)
+    q = _n_functions(int(policy.n_rows.sum()), (len(a) - 1) // 2)
+    return _strength(a[:q], G[:q, :q], V[:q, :q])
+
+
+def _strength(a: Array, G: Array, V: Array) -> IdentificationStrength:
     """Measure the strength from averages over treatment rows, of functions d that start with 1.
 
     Parameters
@@ -152,18 +163,6 @@ def _n_functions(n: int, d: int) -> int:
     if 10 * (1 + d) > n:
         return 1
     return 1 + d if 10 * (1 + 2 * d) > n else 1 + 2 * d
-
-
-def _design(X: Array, scaling: Scaling, q: int) -> Array:
-    """Return the first ``q`` of a constant, the features and their squares, shape (q, n)."""
-    d = X.shape[1]
-    # By columns: operations on rows of ten numbers are several times as slow.
-    D = np.ones((1 + 2 * d, len(X)))
-    Z = D[1 : 1 + d]
-    np.subtract(X.T, scaling.mean[:, None], out=Z)
-    Z /= scaling.scale[:, None]
-    np.multiply(Z, Z, out=D[1 + d :])
-    return D[:q]
 
 
 def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "ScaledBasis",
     "StackedBasis",
     "filler",
+    "same_basis",
 ]
 
 
@@ -236,6 +237,19 @@ class ScaledBasis:
         return self.filler(X, self.size)
 
 
+def same_basis(a: Basis, b: Basis) -> bool:
+    """Whether two bases are equal: the same object, or the same kind with the same numbers."""
+    if a is b:
+        return True
+    if isinstance(a, StackedBasis) and isinstance(b, StackedBasis):
+        return same_basis(a.first, b.first) and same_basis(a.second, b.second)
+    if isinstance(a, GaussianBasis) and isinstance(b, GaussianBasis):
+        return a.width == b.width and np.array_equal(a.centers, b.centers)
+    if isinstance(a, FourierBasis) and isinstance(b, FourierBasis):
+        return np.array_equal(a.frequencies, b.frequencies) and np.array_equal(a.phases, b.phases)
+    return isinstance(a, LinearBasis) and a == b
+
+
 def filler(basis: Callable[[Array], Array], d: int) -> Filler:
     """Return what writes the values of any basis of ``d`` features into arrays of the caller."""
     if isinstance(basis, ScaledBasis):
@@ -257,6 +271,8 @@ def _scaled_filler(basis: Basis, scaling: Scaling) -> Filler:
     if isinstance(basis, LinearBasis):
         return _linear_filler(basis, scaling)
     if isinstance(basis, StackedBasis):
+        if isinstance(basis.first, LinearBasis) and isinstance(basis.second, GaussianBasis):
+            return _gaussian_filler(basis.second, scaling, linear=True)
         first, second = (_scaled_filler(part, scaling) for part in (basis.first, basis.second))
         return _stacked_filler(first, second, basis.first.size)
     return filler(lambda X: basis(scaling(X)), basis.n_features)
@@ -290,7 +306,7 @@ def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
     return Filler(w + second.width, prepare, write)
 
 
-def _gaussian_filler(basis: GaussianBasis, scaling: Scaling) -> Filler:
+def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = False) -> Filler:
     # |x - c|^2 = |x|^2 - 2 x.c + |c|^2 turns the distances into one matrix product, of the rows
     # (x, |x|^2, 1). It cancels digits when rows lie far from the origin, so the origin is moved
     # among the centres first.
@@ -302,6 +318,11 @@ def _gaussian_filler(basis: GaussianBasis, scaling: Scaling) -> Filler:
     # d + 2 terms can be off, which is less trouble than looking at every value.
     more = 1.0 + 2.0 * (d + 2) * float(np.finfo(np.float64).eps)
     product = np.vstack([2.0 * centers.T, np.full(basis.size, -more), -more * square])
+    first = 0
+    if linear:  # a constant and the scaled features are combinations of the same rows
+        first = 1 + d
+        affine = np.vstack([basis.width * np.eye(d), np.zeros(d), origin])
+        product = np.hstack([np.eye(d + 2)[:, [d + 1]], affine, product])
     shift = (scaling.mean + origin * scaling.scale)[:, None]
     factor = 1.0 / (scaling.scale * basis.width)[:, None]
 
@@ -316,6 +337,7 @@ def _gaussian_filler(basis: GaussianBasis, scaling: Scaling) -> Filler:
 
     def write(columns: Array, out: Array) -> None:
         np.matmul(columns.T, product, out=out)
-        np.exp(out, out=out)
+        gaussians = out[:, first:]
+        np.exp(gaussians, out=gaussians)
 
     return Filler(d + 2, prepare, write)

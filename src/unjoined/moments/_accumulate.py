@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import reduce
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -10,13 +12,16 @@ import numpy as np
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, is_kind
+from unjoined.features import Scaling
 from unjoined.features._basis import Filler, filler
+from unjoined.moments._cell_means import CellMeans
 from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
+from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._sums import Roots, RunningSums
 from unjoined.moments._threads import Scratch, n_threads, over_pieces
 
-__all__ = ["CHUNK_ROWS", "accumulate", "chunk_rows", "n_threads"]
+__all__ = ["CHUNK_ROWS", "accumulate", "accumulate_policies", "chunk_rows", "n_threads"]
 
 # A few thousand rows of a hundred basis values are a few megabytes: large enough for BLAS to
 # run at speed, small enough to stay in the cache between the exponentials and the update.
@@ -77,22 +82,83 @@ def accumulate(
     """
     if groups is None and n_groups > 1:
         groups = stable_groups(rows.X, rows.label, n_groups)
-    writer, scratch = filler(basis, rows.X.shape[1]), Scratch()
+    return _sum_up(filler(basis, rows.X.shape[1]), p, rows, groups, n_jobs)[0]
+
+
+def accumulate_policies(
+    basis: Callable[[Array], Array],
+    p: int,
+    rows: LabelledRows,
+    scaling: Scaling,
+    *,
+    groups: IntArray | None = None,
+    means: Mapping[CellKey, CellMeans] | None = None,
+    centred: Array | None = None,
+    n_jobs: int | None = None,
+) -> tuple[GroupedSums, PolicySums]:
+    """Return the sums of ``rows`` and, from the same pass, those that tell the policies apart.
+
+    Parameters
+    ----------
+    basis, p, rows, groups, n_jobs
+        As in `accumulate`, ``rows`` of two populations.
+    scaling : Scaling
+        Of the features in the sums of policies.
+    means : mapping, optional
+        What is subtracted from the labels of every cell and group, from the basis values that
+        the pass computes anyway. Means of treatments must lie between -1 and +1.
+    centred : array of shape (n,), optional
+        Labels as they enter ``GroupedSums``, if something was subtracted before. The policies
+        are told apart by the labels themselves.
+    """
+    d = rows.X.shape[1]
+    used = rows if centred is None else replace(rows, label=centred)
+    policies = _Policies(rows.label, scaling)
+    sums, parts = _sum_up(filler(basis, d), p, used, groups, n_jobs, means, policies)
+    return sums, reduce(PolicySums.merge, parts, PolicySums.zero(d))
+
+
+class _Policies(NamedTuple):
+    """What the sums of policies take beside the rows."""
+
+    label: Array  # (n,) treatments as -1/+1
+    scaling: Scaling
+
+
+def _sum_up(
+    writer: Filler,
+    p: int,
+    rows: LabelledRows,
+    groups: IntArray | None,
+    n_jobs: int | None,
+    means: Mapping[CellKey, CellMeans] | None = None,
+    policies: _Policies | None = None,
+) -> tuple[GroupedSums, list[PolicySums]]:
+    scratch = Scratch()
 
     def block_pieces(start: int) -> list[Piece]:
         return _pieces(rows, groups, start, min(start + BLOCK_ROWS, len(rows.X)))
 
-    def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool]:
-        sums, unit = _sum_piece(writer, p, rows, piece, scratch)
-        return piece, sums, unit
+    def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:
+        X, at = _rows_at(rows.X, piece.at, scratch), piece.at
+        mean = None if means is None else means[piece.key]
+        sums, unit = _sum_piece(writer, p, rows, piece, X, mean, scratch)
+        policy = None
+        if policies is not None and piece.sign:
+            k, label = piece.key.population, policies.label[at]
+            policy = PolicySums.of_rows(X, policies.scaling, label, rows.weight[at], k)
+        return piece, sums, unit, policy
 
     blocks = range(0, len(rows.X), BLOCK_ROWS)
     pieces = list(chain.from_iterable(over_pieces(block_pieces, blocks, n_jobs)))
     totals: dict[CellKey, RunningSums] = {}
-    for piece, sums, unit in over_pieces(sums_of, pieces, n_jobs):
+    found = []
+    for piece, sums, unit, policy in over_pieces(sums_of, pieces, n_jobs):
         total = totals.setdefault(piece.key, RunningSums.zero(p))
         total.absorb(sums, sign=piece.sign, unit=unit)
-    return GroupedSums(p, {key: totals[key].frozen() for key in sorted(totals)})
+        if policy is not None:
+            found.append(policy)
+    return GroupedSums(p, {key: totals[key].frozen() for key in sorted(totals)}), found
 
 
 def _pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: int) -> list[Piece]:
@@ -136,21 +202,30 @@ def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:
 
 
 def _sum_piece(
-    filler: Filler, p: int, rows: LabelledRows, piece: Piece, scratch: Scratch
+    filler: Filler,
+    p: int,
+    rows: LabelledRows,
+    piece: Piece,
+    X: Array,
+    mean: CellMeans | None,
+    scratch: Scratch,
 ) -> tuple[RunningSums, bool]:
     """Return the sums of one piece, and whether its labels are all of size one."""
-    at, n, size = piece.at, len(piece.at), chunk_rows(p)
-    roots = Roots.of_rows(rows.label[at], rows.weight[at], cross=piece.sign != 0.0)
+    n, size, cross = len(X), chunk_rows(p), piece.sign != 0.0
+    label, weight = rows.label[piece.at], rows.weight[piece.at]
+    roots = Roots.of_rows(label, weight, cross=cross and mean is None)
     columns = scratch.array("columns", filler.width, n)
-    filler.prepare(_rows_at(rows.X, at, scratch), columns)
+    filler.prepare(X, columns)
     sums = RunningSums.zero(p)
     sums.weight = roots.weight
     values = scratch.array("values", min(size, n), p)
+    linear = None if mean is None else mean.linear(X)
     for start in range(0, n, size):
         chunk = slice(start, min(start + size, n))
         phi = values[: chunk.stop - start]
         filler.write(columns[:, chunk], phi)
-        scale = None if roots.scale is None else roots.scale[chunk]
-        cross = None if roots.cross is None else roots.cross[chunk]
-        sums.add(phi, roots.label[chunk], scale, cross)
-    return sums, roots.cross is None
+        now = roots.cut(chunk)
+        if mean is not None and linear is not None:
+            now = now.centred(label[chunk] - mean(phi, linear[chunk]), weight[chunk], cross=cross)
+        sums.add(phi, now.label, now.scale, now.cross)
+    return sums, mean is None and roots.cross is None

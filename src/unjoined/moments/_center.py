@@ -34,9 +34,11 @@ __all__ = [
     "SmoothMeans",
     "center_rows",
     "check_center",
+    "cross_fit_centring",
     "deal_folds",
     "fit_centring",
     "smooth_coef",
+    "subtract_means",
 ]
 
 N_FOLDS = 5
@@ -202,18 +204,26 @@ def center_rows(
     -----
     The default costs O(n p^2 + 20 p^3) time for p basis functions, a given model 20 fits.
     """
-    label, gap = rows.label.copy(), np.empty(len(rows.label))
-    outcome = rows.kind == OUTCOME
     seen = _cut_down(rows) if robust else rows
     if len(rows.X) > CROSS_FIT_ROWS:
         centring = fit_centring(_sample(seen, rng), rng, model=model, n_jobs=n_jobs)
-        parts: list[tuple[Centring, IntArray]] = [(centring, np.arange(len(label)))]
+        parts: list[tuple[Centring, IntArray]] = [(centring, np.arange(len(rows.X)))]
     else:
-        parts = _cross_fit(seen, fold, rng, model, n_jobs)
+        parts = cross_fit_centring(seen, fold, rng, model=model, n_jobs=n_jobs)
+    label, gap = subtract_means(rows, parts, n_jobs=n_jobs)
+    return CenteredRows(replace(rows, label=label), gap)
+
+
+def subtract_means(
+    rows: LabelledRows, parts: list[tuple[Centring, IntArray]], *, n_jobs: int | None = None
+) -> tuple[Array, Array]:
+    """Return centred labels and the policy gap, each pair (m, q) at its rows."""
+    label, gap = rows.label.copy(), np.empty(len(rows.label))
+    outcome = rows.kind == OUTCOME
     for centring, at in parts:
         m, q, gap[at] = _by_chunks(centring, rows.X, at, n_jobs)
         label[at] -= np.where(outcome[at], m, q)
-    return CenteredRows(replace(rows, label=label), gap)
+    return label, gap
 
 
 def _cut_down(rows: LabelledRows) -> LabelledRows:
@@ -232,18 +242,29 @@ def fit_centring(
 ) -> Centring:
     """Fit one pair (m, q) to all of ``rows``, to be held fixed for rows that come later."""
     everything = np.zeros(len(rows.label), dtype=np.int64)
-    ((centring, _),) = _cross_fit(rows, everything, rng, model, n_jobs)
+    ((centring, _),) = cross_fit_centring(rows, everything, rng, model=model, n_jobs=n_jobs)
     return centring
 
 
-def _cross_fit(
-    rows: LabelledRows, fold: IntArray, rng: Rng, model: Any, n_jobs: int | None
+def cross_fit_centring(
+    rows: LabelledRows,
+    fold: IntArray,
+    rng: Rng,
+    *,
+    model: Any = None,
+    space: ScaledBasis | None = None,
+    n_jobs: int | None = None,
 ) -> list[tuple[Centring, IntArray]]:
-    """Return for each fold the pair fitted without it, and its rows; with one fold, on all."""
-    scaling = Scaling.of_rows(rows.X, rows.share)
+    """Return for each fold the pair fitted without it, and its rows; with one fold, on all.
+
+    Without a ``model`` the means are on ``space``, linear functions first, or on a smooth basis
+    drawn from the rows.
+    """
+    scaling = Scaling.of_rows(rows.X, rows.share) if space is None else space.scaling
     held = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
+    basis = None if space is None else space.basis
     means = (
-        _smooth_means(rows, scaling, fold, rng, n_jobs)
+        _smooth_means(rows, basis, scaling, fold, rng, n_jobs)
         if model is None
         else _model_means(rows, scaling(rows.X), fold, rng, model)
     )
@@ -267,12 +288,18 @@ def _model_means(
 
 
 def _smooth_means(
-    rows: LabelledRows, scaling: Scaling, fold: IntArray, rng: Rng, n_jobs: int | None
+    rows: LabelledRows,
+    basis: Basis | None,
+    scaling: Scaling,
+    fold: IntArray,
+    rng: Rng,
+    n_jobs: int | None,
 ) -> list[Callable[[Array], Array]]:
-    sample = rows.X
-    if len(sample) > SAMPLE_ROWS:
-        sample = sample[rng.choice(len(sample), SAMPLE_ROWS, replace=False)]
-    basis = draw_basis("smooth", scaling(sample), n_centers="auto", width="median", rng=rng)
+    if basis is None:
+        sample = rows.X
+        if len(sample) > SAMPLE_ROWS:
+            sample = sample[rng.choice(len(sample), SAMPLE_ROWS, replace=False)]
+        basis = draw_basis("smooth", scaling(sample), n_centers="auto", width="median", rng=rng)
     # The mean is taken off first: sums of squares of labels far from 0 would cancel.
     offset = np.array([_mean(rows, kind) for kind, _ in CELLS])
     label = rows.label - np.where(rows.kind == OUTCOME, offset[0], offset[2])

@@ -202,10 +202,10 @@ def _sums_of_copies(
     kind, group = np.full(n, key.kind), np.full(n, key.group)
     policy = PolicySums.zero(plan.n_features)
     if not is_outcome:
-        Z, where = plan.scaling(X), key.population
-        policy = PolicySums.of_rows(Z, label, times * weight, where)
+        where, scaling = key.population, plan.scaling
+        policy = PolicySums.of_rows(X, scaling, label, times * weight, where)
         # Sums of squared weights are linear in the number of copies, not quadratic.
-        square = PolicySums.of_rows(Z, label, np.sqrt(times) * weight, where).square
+        square = PolicySums.of_rows(X, scaling, label, np.sqrt(times) * weight, where).square
         n_rows = np.where(np.arange(2) == where, times.sum(), 0)
         policy = replace(policy, n_rows=n_rows, square=square)
     centred = plan.centred(X, label, kind, group, n_jobs=1)

@@ -12,7 +12,6 @@ from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TARGET, TREATMENT
 from unjoined.data._chunks import CHUNK_ROWS, Chunk, ChunkSource
 from unjoined.errors import LabelError, TableError
-from unjoined.moments._accumulate import accumulate
 from unjoined.moments._census import Census
 from unjoined.moments._grouped import GroupedSums
 from unjoined.moments._plan import PlannedSums, SumsPlan
@@ -183,16 +182,5 @@ def _encoded(raw: Array, kind: str, plan: SumsPlan, census: Census, origin: str)
 
 
 def _add(total: PlannedSums, rows: LabelledRows, group: Any, n_jobs: int | None) -> PlannedSums:
-    plan, policy = total.plan, total.policy
-    for k in (0, 1):
-        at = rows.at(TREATMENT, k)
-        if len(at):
-            Z = plan.scaling(rows.X[at])
-            part = PolicySums.of_rows(Z, rows.label[at], rows.weight[at], k)
-            policy = policy.merge(part)
-    label = plan.centred(rows.X, rows.label, rows.kind, group, n_jobs=n_jobs)
-    centred = LabelledRows(
-        rows.X, label, rows.kind, rows.population, rows.weight, rows.names, rows.coding
-    )
-    sums = accumulate(plan.values, plan.size, centred, groups=group, n_jobs=n_jobs)
-    return PlannedSums(plan, total.sums.merge(sums), policy)
+    sums, policy = total.plan.sums(rows, group, n_jobs=n_jobs)
+    return PlannedSums(total.plan, total.sums.merge(sums), total.policy.merge(policy))

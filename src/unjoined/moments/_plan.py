@@ -13,9 +13,13 @@ from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.errors import InputError
 from unjoined.features import Basis, Scaling, StackedBasis
 from unjoined.features._basis import ScaledBasis
+from unjoined.moments._accumulate import accumulate_policies
+from unjoined.moments._cell_means import CellMeans
 from unjoined.moments._center import Centring, _by_chunks
-from unjoined.moments._grouped import GroupedSums
+from unjoined.moments._grouped import CellKey, GroupedSums
 from unjoined.moments._policy_sums import PolicySums
+from unjoined.moments._rows import LabelledRows
+from unjoined.moments._shared_means import shared_means
 
 __all__ = ["PlannedSums", "SumsPlan"]
 
@@ -70,13 +74,49 @@ class SumsPlan:
         both = self.basis if self.critic is self.basis else StackedBasis(self.basis, self.critic)
         return ScaledBasis(both, self.scaling)
 
+    def sums(
+        self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None
+    ) -> tuple[GroupedSums, PolicySums]:
+        """Add up checked rows with labels not yet centred; ``group`` is None if all are one.
+
+        Centring on the basis of the sums is part of their pass; any other comes before it.
+        """
+        means, centred = self._means(), None
+        if self.centring and means is None:
+            centred = self.centred(rows.X, rows.label, rows.kind, group, n_jobs=n_jobs)
+        return accumulate_policies(
+            self.values,
+            self.size,
+            rows,
+            self.scaling,
+            groups=group,
+            means=means,
+            centred=centred,
+            n_jobs=n_jobs,
+        )
+
+    def _means(self) -> dict[CellKey, CellMeans] | None:
+        """Return what the pass subtracts from labels by itself, if it can."""
+        if not self.centring or self.critic is not self.basis:
+            return None
+        found = {}
+        for group in range(self.n_groups):
+            centring = self.centring[group if len(self.centring) > 1 else 0]
+            means = shared_means(centring, self.basis, self.scaling)
+            if means is None:
+                return None
+            cells = {CellKey(kind, k, group): means[kind] for kind in means for k in (0, 1)}
+            found.update(cells)
+        return found
+
     def centred(
-        self, X: Array, label: Array, kind: Any, group: IntArray, *, n_jobs: int | None
+        self, X: Array, label: Array, kind: Any, group: IntArray | None, *, n_jobs: int | None
     ) -> Array:
         """Return labels less what the features predict of them, a new array."""
         found = label.copy()
         for j, centring in enumerate(self.centring):
-            at = np.flatnonzero(group == j) if len(self.centring) > 1 else np.arange(len(label))
+            several = len(self.centring) > 1
+            at = np.flatnonzero(group == j) if several else np.arange(len(label))
             if len(at):
                 m, q, _ = _by_chunks(centring, X, at, n_jobs)
                 found[at] -= np.where(kind[at] == OUTCOME, m, q)

@@ -7,13 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from unjoined._typing import Array, IntArray
+from unjoined.features import Scaling
 
-__all__ = ["PolicySums", "policy_design"]
+__all__ = ["PolicySums"]
 
 
-def policy_design(Z: Array) -> Array:
-    """Return a constant, the scaled features and their squares, shape (n, 2 d + 1)."""
-    return np.hstack([np.ones((len(Z), 1)), Z, Z**2])
+CHUNK_ROWS = 4096  # of some twenty functions, which stay in the cache
+
+
+def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
+    """Write a constant, the scaled features and their squares, shape (2 d + 1, n)."""
+    d = X.shape[1]
+    # By columns: operations on rows of ten numbers are several times as slow.
+    D[0], Z = 1.0, D[1 : 1 + d]
+    np.subtract(X.T, scaling.mean[:, None], out=Z)
+    Z /= scaling.scale[:, None]
+    np.multiply(Z, Z, out=D[1 + d :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +48,28 @@ class PolicySums:
         )
 
     @classmethod
-    def of_rows(cls, Z: Array, label: Array, weight: Array, population: int) -> PolicySums:
-        """Return the sums of treatment rows of one population, at scaled features ``Z``."""
-        total = cls.zero(Z.shape[1])
-        D = policy_design(Z)
-        weighted = D * weight[:, None]
-        total.n_rows[population] = len(Z)
+    def of_rows(
+        cls, X: Array, scaling: Scaling, label: Array, weight: Array, population: int
+    ) -> PolicySums:
+        """Return the sums of treatment rows of one population, with features (n, d)."""
+        d = X.shape[1]
+        total = cls.zero(d)
+        total.n_rows[population] = len(X)
         total.weight[population] = weight.sum()
-        total.label[population] = weighted.T @ label
-        total.gram[population] = weighted.T @ D
-        total.square[population] = weighted.T @ weighted
+        unit = bool(np.all(weight == 1.0))
+        held = np.empty((1 + 2 * d) * min(len(X), CHUNK_ROWS))
+        for start in range(0, len(X), CHUNK_ROWS):
+            chunk = slice(start, min(start + CHUNK_ROWS, len(X)))
+            size = chunk.stop - start
+            D = held[: (1 + 2 * d) * size].reshape(-1, size)
+            _write_design(X[chunk], scaling, D)
+            # Rows of weight one, as most are, take one product for both matrices. Unlike the
+            # operator, dot leaves Python's lock to other threads for small results too.
+            weighted = D if unit else D * weight[chunk]
+            total.label[population] += np.dot(weighted, label[chunk])
+            gram = np.dot(weighted, D.T)
+            total.gram[population] += gram
+            total.square[population] += gram if unit else np.dot(weighted, weighted.T)
         return total
 
     def merge(self, other: PolicySums) -> PolicySums:

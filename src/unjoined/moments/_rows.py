@@ -22,6 +22,7 @@ from unjoined._validation import (
     check_weight,
     is_kind,
 )
+from unjoined.moments._label_scan import scan_labels
 
 __all__ = ["LabelledRows", "label_rows", "target_rows"]
 
@@ -91,6 +92,7 @@ def label_rows(
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
     several: bool = False,
+    n_jobs: int | None = None,
 ) -> LabelledRows:
     """Check labels and return the rows that carry one, in the inner coding.
 
@@ -98,6 +100,10 @@ def label_rows(
     and rows of weight 0 are left out: neither has a say in what the labels tell.
     """
     n = len(X)
+    clean = None if sample_weight is not None else scan_labels(y, kind, population, n, n_jobs)
+    if clean is not None:
+        label, index, names, coding = clean
+        return LabelledRows(X, label, np.asarray(kind), index, np.ones(n), names, coding)
     kinds = check_kind(kind, n)
     labels = check_labels(y, kinds)
     populations = check_population(population, kinds)

@@ -32,6 +32,21 @@ class Roots(NamedTuple):
             None if np.all(size == 1.0) else np.sqrt(size)[:, None],
         )
 
+    def cut(self, rows: slice) -> Roots:
+        """Return those of some of the rows; the sum of weights stays that of all."""
+        scale = None if self.scale is None else self.scale[rows]
+        cross = None if self.cross is None else self.cross[rows]
+        return Roots(self.weight, self.label[rows], scale, cross)
+
+    def centred(self, label: Array, weight: Array, *, cross: bool) -> Roots:
+        """Return these with other labels, of one sign or 0."""
+        return Roots(
+            self.weight,
+            label if self.scale is None else weight * label,
+            self.scale,
+            np.sqrt(np.abs(label))[:, None] if cross else None,
+        )
+
 
 @dataclass(slots=True)
 class RunningSums:
@@ -68,7 +83,8 @@ class RunningSums:
             not needed for ``label_cross``, or are all of size one: see `absorb`.
         """
         self.n_rows += len(phi)
-        self.label_basis += label @ phi
+        # Unlike the operator, dot leaves Python's lock to other threads for small results too.
+        self.label_basis += np.dot(label, phi)
         # Scaling rows by square roots keeps each update a product of a matrix with its own
         # transpose, which takes half of the multiplications; scaling in place saves a copy.
         if scale is not None:

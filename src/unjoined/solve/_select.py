@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor, cho_solve
 from unjoined._typing import Array
 from unjoined.moments import MinMaxSystem
 from unjoined.moments._threads import over_pieces
-from unjoined.solve._closed_form import whiten
+from unjoined.solve._closed_form import whitened_regression
 
 __all__ = ["RIDGES_F", "RIDGES_G", "FoldScores", "RidgeChoice", "choose_ridges", "score_folds"]
 
@@ -83,11 +83,13 @@ def score_folds(
 
     def score(task: tuple[MinMaxSystem, MinMaxSystem, float]) -> tuple[Array, Array]:
         rest, held, ridge_g = task
-        whitened = whiten(rest, ridge_g)
+        M, c = whitened_regression(rest, ridge_g)
+        # Half of the digits of the smallest singular values are lost in M^T M, far below what
+        # decides between ridges, and numpy's decomposition lets other threads work meanwhile.
+        values, vectors = np.linalg.eigh(M.T @ M)
         # All of ridges_f in one product; the critics that answer are not needed here.
-        s = whitened.s
-        shrunk = s / (s**2 + f[:, None]) * (whitened.U.T @ whitened.c)  # (n_f, p)
-        alpha = shrunk @ whitened.Vt
+        shrunk = (vectors.T @ (M.T @ c)) / (np.maximum(values, 0.0) + f[:, None])  # (n_f, p)
+        alpha = shrunk @ vectors.T
         objection = (alpha @ held.A - 2.0 * held.b).T  # (p_g, n_f)
         return np.sum(objection * cho_solve(factor, objection), axis=0), alpha
 

@@ -1,0 +1,230 @@
+"""What `MinMaxUplift` settles by a sample of the rows before it passes over all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import TREATMENT, is_kind
+from unjoined.estimators._minmax_select import MinMaxSearch, Spaces, candidates, search, some_rows
+from unjoined.features import Basis, Scaling, auto_centers, draw_basis
+from unjoined.features._basis import ScaledBasis
+from unjoined.moments import LabelledRows
+from unjoined.moments._center import (
+    N_FOLDS,
+    Centring,
+    cross_fit_centring,
+    deal_folds,
+    subtract_means,
+)
+from unjoined.moments._plan import SumsPlan
+from unjoined.moments._shared_means import means_basis
+from unjoined.moments._threads import over_pieces
+from unjoined.solve._select import RIDGES_F, RIDGES_G
+
+__all__ = ["is_centred", "plan_rows", "plan_sums", "ridge_grids"]
+
+SAMPLE_ROWS = 10_000  # of each cell
+FEW_ROWS = 1000  # in a cell: dealt evenly, since by chance a fold might get none of them
+
+
+def is_centred(model: Any) -> bool:
+    """Whether what features predict of the labels is subtracted."""
+    return not isinstance(model.center, bool) or model.center
+
+
+def ridge_grids(model: Any) -> tuple[Array, Array]:
+    """Return the ridges to choose among, of the uplift and of the critic."""
+    f, g = (
+        grid if isinstance(ridge, str) else np.array([float(ridge)])
+        for ridge, grid in ((model.ridge_f, RIDGES_F), (model.ridge_g, RIDGES_G))
+    )
+    return f, g
+
+
+def plan_rows(
+    model: Any, rows: LabelledRows, rng: np.random.RandomState
+) -> tuple[SumsPlan, IntArray | None, MinMaxSearch | None]:
+    """Fix basis, scaling and centring by a sample of many rows in memory.
+
+    Returns
+    -------
+    SumsPlan, array of shape (n,) or None, MinMaxSearch or None
+        The groups, if ridges are to be chosen by them, and the search over widths, if any.
+    """
+    cells = _cells(rows, model.n_jobs)
+    sample = _sample(rows, cells, rng)
+    group = _deal(cells, len(rows.X), rng) if model._chooses_ridges else None
+    names = getattr(model, "feature_names_in_", None)
+    plan, report = plan_sums(
+        model,
+        sample,
+        deal_folds(sample, rng),
+        rng,
+        n_rows=len(rows.X),
+        feature_names=None if names is None else tuple(names.tolist()),
+        n_groups=1 if group is None else N_FOLDS,
+        # The sample's own rows, which the means have seen, are too few to matter.
+        centring_folds=np.zeros(len(sample.X), dtype=np.int64),
+    )
+    return plan, group, report
+
+
+def _cells(rows: LabelledRows, n_jobs: int | None) -> list[IntArray]:
+    """Return the positions of the rows of each of the four cells."""
+    code = is_kind(rows.kind, TREATMENT).view(np.uint8) * np.uint8(2)
+    code += rows.population.astype(np.uint8)
+    return list(over_pieces(lambda c: np.flatnonzero(code == c), range(4), n_jobs))
+
+
+def _sample(rows: LabelledRows, cells: list[IntArray], rng: np.random.RandomState) -> LabelledRows:
+    """Return at most 10,000 rows of each cell, with the weight of all of them."""
+    chosen, more = [], []
+    for at in cells:
+        most = min(len(at), SAMPLE_ROWS)
+        # One row out of each of as many strips: distinct, in order, and soon done.
+        some = (np.arange(most) + rng.random_sample(most)) * (len(at) / most)
+        chosen.append(at[np.minimum(some.astype(np.int64), len(at) - 1)])
+        more.append(np.full(most, len(at) / most))
+    sample = rows.take(np.concatenate(chosen))
+    return replace(sample, weight=sample.weight * np.concatenate(more))
+
+
+def _deal(cells: list[IntArray], n: int, rng: np.random.RandomState) -> IntArray:
+    """Deal rows into folds by chance, and the rows of small cells evenly."""
+    fold: Any = rng.randint(N_FOLDS, size=n, dtype=np.uint8)
+    for at in cells:
+        if len(at) < FEW_ROWS:
+            fold[at] = rng.permutation(np.resize(np.arange(N_FOLDS), len(at)))
+    return fold  # type: ignore[no-any-return]
+
+
+def plan_sums(
+    model: Any,
+    rows: LabelledRows,
+    fold: IntArray,
+    rng: np.random.RandomState,
+    *,
+    n_rows: int,
+    feature_names: tuple[str, ...] | None,
+    n_groups: int,
+    centring_folds: IntArray,
+) -> tuple[SumsPlan, MinMaxSearch | None]:
+    """Fix basis, scaling and centring by a sample.
+
+    Parameters
+    ----------
+    model : MinMaxUplift
+        Its parameters.
+    rows : LabelledRows
+        The sample, of all four cells.
+    fold : array of shape (n,)
+        Rows of the sample that are held out together when widths are compared.
+    rng : RandomState
+        Draws the centres.
+    n_rows : int
+        Of which the sample is one; the number of centres goes by them.
+    feature_names : tuple of str or None
+        For the plan.
+    n_groups : int
+        Groups that all rows are dealt into.
+    centring_folds : array of shape (n,)
+        Each group of these gets centring functions fitted without it; one group, to all.
+    """
+    d = rows.X.shape[1]
+    scaling = Scaling.of_rows(rows.X, rows.weight) if model.standardize else Scaling.identity(d)
+    tried = candidates(
+        _draw_spaces(model, scaling, rows.X, n_rows, rng),
+        model.width if isinstance(model.basis, str) else "median",
+        critic=model.critic_width is None and isinstance(model.critic_basis, str),
+    )
+    middle, report = tried[len(tried) // 2], None
+    parts: list[tuple[Centring, IntArray]] = []
+    if is_centred(model) or len(tried) > 1:
+        parts = _centre(model, middle, rows, centring_folds, rng)
+    plan = SumsPlan(
+        feature_names=feature_names,
+        populations=(rows.names[0], rows.names[1]),
+        coding=rows.coding,
+        scaling=scaling,
+        basis=middle.uplift,
+        critic=middle.critic,
+        centring=tuple(part for part, _ in parts) if is_centred(model) else (),
+        n_groups=n_groups,
+    )
+    if len(tried) > 1:
+        spaces, report = _search_width(model, tried, rows, fold, parts)
+        if spaces is not middle:
+            plan = replace(plan, basis=spaces.uplift, critic=spaces.critic)
+            if is_centred(model) and _means_space(model, spaces) is not None:
+                parts = _centre(model, spaces, rows, centring_folds, rng)
+                plan = replace(plan, centring=tuple(part for part, _ in parts))
+    return plan, report
+
+
+def _means_space(model: Any, spaces: Spaces) -> ScaledBasis | None:
+    """Return the functions to centre on, if they can be those of the sums."""
+    if spaces.critic is not spaces.uplift or not isinstance(model.center, bool):
+        return None
+    basis = means_basis(spaces.uplift)
+    return None if basis is None else ScaledBasis(basis, spaces.scaling)
+
+
+def _centre(
+    model: Any,
+    spaces: Spaces,
+    rows: LabelledRows,
+    fold: IntArray,
+    rng: np.random.RandomState,
+) -> list[tuple[Centring, IntArray]]:
+    return cross_fit_centring(
+        rows,
+        fold,
+        rng,
+        model=None if isinstance(model.center, bool) else model.center,
+        space=_means_space(model, spaces),
+        n_jobs=model.n_jobs,
+    )
+
+
+def _search_width(
+    model: Any,
+    tried: list[Spaces],
+    rows: LabelledRows,
+    fold: IntArray,
+    parts: list[tuple[Centring, IntArray]],
+) -> tuple[Spaces, MinMaxSearch]:
+    """Choose among widths on the sample, by policy gaps at its rows."""
+    label, gap = subtract_means(rows, parts, n_jobs=model.n_jobs)
+    f, g = ridge_grids(model)
+    spaces, _, report = search(
+        tried,
+        replace(rows, label=label) if is_centred(model) else rows,
+        fold,
+        gap,
+        ridges_f=f,
+        ridges_g=g,
+        n_jobs=model.n_jobs,
+    )
+    return spaces, report
+
+
+def _draw_spaces(
+    model: Any, scaling: Scaling, X: Array, n_rows: int, rng: np.random.RandomState
+) -> Spaces:
+    """Draw the bases from the sample; the number of centres goes by all rows."""
+    sample = scaling(some_rows(X, model.n_centers, rng))
+
+    def draw(basis: str | Basis, width: float | str) -> Basis:
+        smooth = isinstance(basis, str) and basis == "smooth" and model.n_centers == "auto"
+        n_centers = min(auto_centers(n_rows), len(sample)) if smooth else model.n_centers
+        return draw_basis(basis, sample, n_centers=n_centers, width=width, rng=rng)
+
+    basis = draw(model.basis, model.width)
+    if model.critic_basis is None:
+        return Spaces(scaling, basis, basis)
+    width = model.width if model.critic_width is None else model.critic_width
+    return Spaces(scaling, basis, draw(model.critic_basis, width))
