@@ -1,0 +1,113 @@
+"""The quick look at labels: what the checks find, or nothing."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from unjoined.moments import _label_scan, label_rows
+from unjoined.moments._label_scan import scan_labels
+
+QUICK = settings(max_examples=60, deadline=None)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def draw(seed, *, binary=False, codes=(0.0, 1.0), names=("A", "B")):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(20, 60))
+    kind = np.where(np.arange(n) % 2, "outcome", "treatment")
+    population = np.asarray(names)[np.arange(n) // 2 % 2]
+    outcome = rng.choice([3.0, 7.0], n) if binary else rng.standard_normal(n)
+    outcome[:4] = [3.0, 7.0, 7.0, 3.0]  # at least two values
+    y = np.where(kind == "outcome", outcome, rng.choice(codes, n))
+    order = rng.permutation(n)
+    return {"y": y[order], "kind": kind[order], "population": population[order]}
+
+
+def scan(fields, n_jobs=None):
+    return scan_labels(fields["y"], fields["kind"], fields["population"], len(fields["y"]), n_jobs)
+
+
+@QUICK
+@given(
+    SEEDS,
+    st.booleans(),
+    st.sampled_from([(0.0, 1.0), (-1.0, 1.0)]),
+    st.sampled_from([("A", "B"), (2, 1)]),
+    st.sampled_from([1, 7, 1000]),
+)
+def test_it_finds_what_the_checks_find(seed, binary, codes, names, block):
+    fields = draw(seed, binary=binary, codes=codes, names=names)
+    X = np.zeros((len(fields["y"]), 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_label_scan, "BLOCK_ROWS", block)
+        patch.setattr(_label_scan, "FIRST_ROWS", len(X))
+        found = scan(fields, n_jobs=2)
+    # Lists are no plain columns, so that these rows go through the checks.
+    checked = label_rows(
+        X, fields["y"].tolist(), kind=fields["kind"], population=fields["population"]
+    )
+    assert found is not None
+    assert_array_equal(found.label, checked.label)
+    assert_array_equal(found.population, checked.population)
+    assert found.names == checked.names
+    assert found.coding == checked.coding
+
+
+def put(name, value, where=slice(5, 6)):
+    def change(fields):
+        column = fields[name].astype(object) if isinstance(value, str) else fields[name].copy()
+        column[where] = value
+        fields[name] = column.astype(str) if isinstance(value, str) else column
+
+    return change
+
+
+def other(name, make):
+    def change(fields):
+        fields[name] = make(fields[name])
+
+    return change
+
+
+UNUSUAL = {
+    "a target row": put("kind", "target"),
+    "a kind nobody knows": put("kind", "outcomes"),
+    "a third population": put("population", "C"),
+    "one population": put("population", "A", slice(None)),
+    "an empty cell": lambda f: put("kind", "outcome", f["population"] == "B")(f),
+    "a missing label": put("y", np.nan),
+    "an infinite label": put("y", np.inf),
+    "a third treatment": lambda f: put("y", 2.0, np.flatnonzero(f["kind"] == "treatment")[:1])(f),
+    "mixed codes": lambda f: put("y", -1.0, np.flatnonzero(f["kind"] == "treatment")[:1])(f),
+    "a constant outcome": lambda f: put("y", 3.0, f["kind"] == "outcome")(f),
+    "a list": other("y", list),
+    "labels as text": other("y", lambda y: y.astype(str)),
+    "objects": other("population", lambda p: p.astype(object)),
+    "fewer rows": other("kind", lambda k: k[:-1]),
+    "a matrix": other("y", lambda y: y[:, None]),
+}
+
+
+@pytest.mark.parametrize("what", UNUSUAL)
+@pytest.mark.parametrize("block", [4, 1000])
+def test_it_leaves_the_unusual_to_the_checks(what, block, monkeypatch):
+    monkeypatch.setattr(_label_scan, "BLOCK_ROWS", block)
+    fields = draw(3)
+    # Both codes occur, so that a treatment of -1 among them is one too many.
+    fields["y"][np.flatnonzero(fields["kind"] == "treatment")] = np.resize([0.0, 1.0], 1)[0]
+    fields["y"][np.flatnonzero(fields["kind"] == "treatment")[::2]] = 1.0
+    assert scan(fields) is not None
+    UNUSUAL[what](fields)
+    n = len(fields["y"])
+    assert scan_labels(fields["y"], fields["kind"], fields["population"], n) is None
+
+
+def test_treatments_that_never_vary_take_the_coding_the_checks_give_them():
+    """All ones could be either coding, and mean the same in both."""
+    for code, expected in ((1.0, 1.0), (0.0, -1.0), (-1.0, -1.0)):
+        fields = draw(0)
+        treatment = fields["kind"] == "treatment"
+        fields["y"][treatment] = code
+        assert_array_equal(scan(fields).label[treatment], expected)
