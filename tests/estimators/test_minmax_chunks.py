@@ -12,6 +12,7 @@ from sklearn.linear_model import LinearRegression
 
 from unjoined import (
     InputError,
+    LabelError,
     LinearBasis,
     MinMaxUplift,
     TableError,
@@ -211,3 +212,12 @@ def test_tables_too_small_for_groups_are_refused():
         MinMaxUplift().fit_chunks(few)
     with pytest.raises(InputError, match="sample_rows must be a whole number"):
         MinMaxUplift().fit_chunks(DATA, sample_rows=0)
+
+
+def test_three_populations_are_refused_with_a_way_out():
+    population = np.asarray(DATA["population"]).astype(object)
+    population[:40] = "third"
+    with pytest.raises(LabelError, match=r"the source has 3.*Choose two of them, or fit Mixture"):
+        MinMaxUplift(**QUICK).fit_chunks({**DATA, "population": population.astype(str)})
+    with pytest.raises(LabelError, match=r"the source has 1.*cannot be identified from one"):
+        MinMaxUplift(**QUICK).fit_chunks({**DATA, "population": np.full(1600, "only")})

@@ -157,6 +157,5 @@ def test_a_small_table_among_large_ones_is_dealt_evenly_over_the_folds():
 
 
 def test_bounds_and_other_losses_keep_to_the_rows():
-    pytest.importorskip("cvxpy")
     model = MinMaxUplift(**FIXED, bounds=(-1.0, 1.0)).fit(**DATA)
     assert model.bounds_ is not None

@@ -12,6 +12,7 @@ from unjoined._validation import check_count, check_option, check_positive
 from unjoined.errors import InputError
 from unjoined.estimators._base import UpliftEstimator
 from unjoined.estimators._minmax_chunks import ChunkFitting
+from unjoined.estimators._minmax_plan import draw_spaces, is_centred, ridge_grids
 from unjoined.estimators._minmax_problem import (
     BoundsReport,
     LossReport,
@@ -19,16 +20,14 @@ from unjoined.estimators._minmax_problem import (
     check_bounds,
     check_loss,
 )
-from unjoined.estimators._minmax_select import MinMaxSearch, Spaces, candidates, search, some_rows
+from unjoined.estimators._minmax_select import MinMaxSearch, Spaces, candidates, search
 from unjoined.evaluate import IdentificationStrength
-from unjoined.features import BASES, Basis, Scaling, draw_basis
+from unjoined.features import BASES, Basis, Scaling
 from unjoined.features._basis import ScaledBasis
-from unjoined.features._draw import auto_centers
 from unjoined.moments import LabelledRows, MinMaxSystem, ShiftReport, weigh_shift
 from unjoined.moments._center import CROSS_FIT_ROWS, center_rows, check_center, deal_folds
 from unjoined.moments._combine import combine
 from unjoined.solve import MinMaxSolution, SquaredLoss
-from unjoined.solve._select import RIDGES_F, RIDGES_G
 
 __all__ = ["MinMaxUplift"]
 
@@ -138,10 +137,13 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
 
     Rows are dealt into five folds, table by table. Centring takes the average over the two
     populations of the conditional means of the outcome, and of the treatment, at each row from
-    models that did not see its fold; above 100,000 rows, from models fitted once to a sample of
-    20,000. Ridges are compared by what the best critic on the rows of a fold can object to the
-    uplift fitted without them, and the middle of all pairs within one standard error of the best
-    is taken; widths are compared by `weighted_risk`.
+    models that did not see its fold. Ridges are compared by what the best critic on the rows of a
+    fold can object to the uplift fitted without them, and the middle of all pairs within one
+    standard error of the best is taken; widths are compared by `weighted_risk`.
+
+    Above 100,000 rows, for the squared loss without bounds, scaling, centres, width and means are
+    settled by 10,000 rows of each table, the means on the basis of the fit and its linear
+    functions, and one pass over all rows does the rest.
 
     Treatment is recoded to -1/+1 and an outcome of two values to -1/+1 as in the paper, whichever
     coding they come in, so that the same ridge means the same penalty; predictions are converted
@@ -229,7 +231,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
             else Scaling.identity(rows.X.shape[1])
         )
         tried = candidates(
-            self._draw_spaces(scaling, rows.X, rng),
+            draw_spaces(self, scaling, rows.X, len(rows.X), rng),
             self.width if isinstance(self.basis, str) else "median",  # a given one stays as it is
             critic=self.critic_width is None and isinstance(self.critic_basis, str),
         )
@@ -277,29 +279,11 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
             stacklevel=5,
         )
 
-    def _draw_spaces(self, scaling: Scaling, X: Array, rng: np.random.RandomState) -> Spaces:
-        """Return the functions of the uplift and of the critic, usually the same object."""
-        sample = scaling(some_rows(X, self.n_centers, rng))
-
-        def draw(basis: str | Basis, width: float | str) -> Basis:
-            smooth = isinstance(basis, str) and basis == "smooth"
-            # The number of centres goes by all rows, though only some are looked at.
-            n_centers = auto_centers(len(X)) if smooth and self.n_centers == "auto" else None
-            return draw_basis(
-                basis, sample, n_centers=n_centers or self.n_centers, width=width, rng=rng
-            )
-
-        basis = draw(self.basis, self.width)
-        if self.critic_basis is None:
-            return Spaces(scaling, basis, basis)
-        width = self.width if self.critic_width is None else self.critic_width
-        return Spaces(scaling, basis, draw(self.critic_basis, width))
-
     def _hold_out(
         self, rows: LabelledRows, rng: np.random.RandomState, *, n_widths: int
     ) -> tuple[LabelledRows, Array | None, IntArray | None]:
         """Return rows labelled as asked, the policy gap at each and its fold, as far as needed."""
-        centred = not isinstance(self.center, bool) or self.center
+        centred = is_centred(self)
         if not (centred or n_widths > 1 or self._chooses_ridges):
             return rows, None, None
         fold = deal_folds(rows, rng)
@@ -321,13 +305,8 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         if fold is None or not (len(tried) > 1 or self._chooses_ridges):
             sums = tried[0].sums(rows, groups=None, n_jobs=self.n_jobs)
             return tried[0], tried[0].system(sums), None
-        grids = [
-            grid if isinstance(ridge, str) else np.array([float(ridge)])
-            for ridge, grid in ((self.ridge_f, RIDGES_F), (self.ridge_g, RIDGES_G))
-        ]
-        return search(
-            tried, rows, fold, gap, ridges_f=grids[0], ridges_g=grids[1], n_jobs=self.n_jobs
-        )
+        f, g = ridge_grids(self)
+        return search(tried, rows, fold, gap, ridges_f=f, ridges_g=g, n_jobs=self.n_jobs)
 
     def _solve(
         self, problem: MinMaxProblem

@@ -25,7 +25,7 @@ from unjoined.moments._shared_means import means_basis
 from unjoined.moments._threads import over_pieces
 from unjoined.solve._select import RIDGES_F, RIDGES_G
 
-__all__ = ["is_centred", "plan_rows", "plan_sums", "ridge_grids"]
+__all__ = ["draw_spaces", "is_centred", "plan_rows", "plan_sums", "ridge_grids"]
 
 SAMPLE_ROWS = 10_000  # of each cell
 FEW_ROWS = 1000  # in a cell: dealt evenly, since by chance a fold might get none of them
@@ -137,7 +137,7 @@ def plan_sums(
     d = rows.X.shape[1]
     scaling = Scaling.of_rows(rows.X, rows.weight) if model.standardize else Scaling.identity(d)
     tried = candidates(
-        _draw_spaces(model, scaling, rows.X, n_rows, rng),
+        draw_spaces(model, scaling, rows.X, n_rows, rng),
         model.width if isinstance(model.basis, str) else "median",
         critic=model.critic_width is None and isinstance(model.critic_basis, str),
     )
@@ -212,10 +212,10 @@ def _search_width(
     return spaces, report
 
 
-def _draw_spaces(
+def draw_spaces(
     model: Any, scaling: Scaling, X: Array, n_rows: int, rng: np.random.RandomState
 ) -> Spaces:
-    """Draw the bases from the sample; the number of centres goes by all rows."""
+    """Draw the bases from rows ``X``; the number of centres goes by ``n_rows``."""
     sample = scaling(some_rows(X, model.n_centers, rng))
 
     def draw(basis: str | Basis, width: float | str) -> Basis:

@@ -54,7 +54,13 @@ class Census:
             raise LabelError(
                 "two populations with different treatment policies are needed, the source has "
                 f"{len(self.names)}{': ' if self.names else ''}"
-                f"{', '.join(map(repr, self.names[:5]))}."
+                f"{', '.join(map(repr, self.names[:5]))}. "
+                + (
+                    "Choose two of them, or fit MixtureUplift, which takes any number, to rows in "
+                    "memory."
+                    if self.names[2:]
+                    else "Uplift cannot be identified from one."
+                )
             )
         for name in self.names:
             for kind in (OUTCOME, TREATMENT):
