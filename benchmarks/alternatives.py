@@ -1,14 +1,16 @@
 """Time and accuracy at 4 x 250,000 rows, beside what one would do instead in scikit-learn.
 
-Run: python benchmarks/alternatives.py [--rows 250000] [--methods NAME,...]
+Run: python benchmarks/alternatives.py [--rows 250000] [--methods "NAME; NAME"]
 
 Same rows, same run, one method after the other, with all cores where a method can use them. Prints
-seconds of ``fit``, how many times longer that is than each of our two closed-form fits, and the
-area under the uplift curve as a share of the oracle's at 20,000 fresh points (0 is a random order,
-1 the true one). Targets, for the closed form on linear functions against four logistic regressions
-(as many functions, nothing tuned) and for the smooth default against the same with their penalties
-chosen, as the default chooses its own: at least 3 times faster than FourLogistic, 20 times faster
-than FourNNC, and more accurate. Writes benchmarks/results/alternatives.json.
+seconds of ``fit`` (the shortest of three for those below ten seconds) and the area under the uplift
+curve as a share of the oracle's at 20,000 fresh points (0 is a random order, 1 the true one). Aims:
+at least 3 times faster than FourLogistic and 20 times faster than FourNNC, and more accurate than
+both; for the closed form on linear functions (those of FourLogistic, and nothing chosen, as there),
+on 100 centres, and for the default with its 200. Writes benchmarks/results/alternatives.json.
+
+The problem bends: its base with one feature, its effect with another. Otherwise it is kind to all,
+with many rows, policies that differ everywhere, and an effect of three features.
 """
 
 import argparse
@@ -34,7 +36,8 @@ from unjoined import (
 )
 from unjoined.experiments import oracle_share
 
-SMOOTH, LINEAR = "MinMaxUplift", "MinMaxUplift, linear"
+SMOOTH, SMALL, LINEAR = "MinMaxUplift", "MinMaxUplift, 100 centres", "MinMaxUplift, linear"
+REPEATS, QUICK = 3, 10.0  # seconds
 
 
 def tuned() -> LogisticRegressionCV:
@@ -46,6 +49,7 @@ def tuned() -> LogisticRegressionCV:
 
 METHODS = {
     SMOOTH: lambda: MinMaxUplift(random_state=0),
+    SMALL: lambda: MinMaxUplift(n_centers=100, random_state=0),
     LINEAR: lambda: MinMaxUplift(basis="linear", center=False, ridge_f=1e-6, ridge_g=1e-6),
     "FourLogistic": lambda: FourLogistic(random_state=0),
     "FourLogistic, tuned": lambda: PlugInUplift(outcome_model=tuned(), treatment_model=tuned()),
@@ -55,13 +59,8 @@ METHODS = {
     "MixtureUplift": lambda: MixtureUplift(random_state=0),
     "Uplift": lambda: Uplift(random_state=0),
 }
-# Method, rival, how many times faster the method has to be.
-TARGETS = (
-    (LINEAR, "FourLogistic", 3.0),
-    (SMOOTH, "FourLogistic, tuned", 3.0),
-    (SMOOTH, "FourLogistic", 3.0),
-    (SMOOTH, "FourNNC", 20.0),
-)
+# Rival, and how many times faster a fit of ours is to be.
+TARGETS = {"FourLogistic": 3.0, "FourLogistic, tuned": 3.0, "FourNNC": 20.0}
 
 
 def problem() -> SimulatedProblem:
@@ -83,34 +82,43 @@ def problem() -> SimulatedProblem:
     )
 
 
+def timed(name, data):
+    """Return a fitted model and the seconds that took."""
+    taken = []
+    while len(taken) < REPEATS and (not taken or taken[0] < QUICK):
+        start = time.perf_counter()
+        model = METHODS[name]().fit(**data)
+        taken.append(time.perf_counter() - start)
+    return model, min(taken)
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=250_000, help="rows of each table")
-    parser.add_argument("--methods", default=",".join(METHODS).replace(", ", "; "))
+    parser.add_argument("--methods", default="; ".join(METHODS))
     args = parser.parse_args()
-    names = [name.replace("; ", ", ") for name in args.methods.split(",")]
+    names = args.methods.split("; ")
     data = problem().draw(args.rows, random_state=0)
     test = problem().draw_joint(20_000, random_state=1)
     warnings.simplefilter("ignore")
     found = {}
     for name in names:
-        start = time.perf_counter()
-        model = METHODS[name]().fit(**data)
-        seconds = time.perf_counter() - start
+        model, seconds = timed(name, data)
         found[name] = {
             "seconds": round(seconds, 3),
             "share": round(oracle_share(model.predict(test.X), test.uplift), 4),
         }
         print(f"{name:24} {seconds:9.2f} s   share of the oracle {found[name]['share']:.3f}")
     print()
-    for ours, rival, times in TARGETS:
-        if ours in found and rival in found:
-            ratio = found[rival]["seconds"] / found[ours]["seconds"]
-            better = found[ours]["share"] > found[rival]["share"]
-            met = "met   " if ratio >= times and better else "MISSED"
-            words = "more accurate" if better else "NOT more accurate"
-            print(f"{met}  {ours}: {ratio:.1f} times faster than {rival} ({times:g}), {words}")
+    for ours in (SMOOTH, SMALL, LINEAR):
+        for rival, times in TARGETS.items():
+            if ours in found and rival in found:
+                ratio = found[rival]["seconds"] / found[ours]["seconds"]
+                better = found[ours]["share"] > found[rival]["share"]
+                met = "met   " if ratio >= times and better else "MISSED"
+                words = "more accurate" if better else "NOT more accurate"
+                print(f"{met}  {ours}: {ratio:.1f} times as fast as {rival} ({times:g}), {words}")
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
     summary = {"rows": 4 * args.rows, "methods": found}

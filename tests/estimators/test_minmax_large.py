@@ -78,6 +78,17 @@ def test_what_is_linear_in_the_features_is_centred_away(basis):
     assert_allclose(fits[1], fits[0], atol=1e-8 * np.abs(fits[0]).max())
 
 
+def test_what_bends_is_centred_away_though_the_uplift_is_linear():
+    """Centred on linear functions alone, a bend in the means would stay, and tilt the uplift."""
+    outcome = DATA.kind == "outcome"
+    bent = np.where(outcome, DATA.y + 0.05 * DATA.X[:, 0] ** 2, DATA.y)
+    model = MinMaxUplift(**FIXED, basis="linear")
+    plain, moved = (model.fit(**{**DATA, "y": y}).predict(NEW) for y in (DATA.y, bent))
+    uncentred = MinMaxUplift(**FIXED, basis="linear", center=False)
+    left, without = (uncentred.fit(**{**DATA, "y": y}).predict(NEW) for y in (DATA.y, bent))
+    assert np.abs(moved - plain).max() < 0.2 * np.abs(without - left).max()
+
+
 def test_threads_change_nothing():
     one, two = (
         MinMaxUplift(n_centers=15, random_state=0, n_jobs=n).fit(**DATA).predict(NEW)

@@ -39,7 +39,7 @@ def plan_of(rows, name, n_folds):
     scaling = Scaling.of_rows(rows.X, rows.weight)
     basis = draw_basis(name, scaling(rows.X), n_centers=12, width=1.5, rng=rng)
     fold = deal_folds(rows, rng, n_folds) if n_folds > 1 else np.zeros(len(rows.X), dtype=int)
-    space = ScaledBasis(means_basis(basis), scaling)
+    space = ScaledBasis(means_basis(basis) or basis, scaling)
     parts = cross_fit_centring(rows, fold, rng, space=space)
     centring = tuple(part for part, _ in parts)
     names = tuple(rows.names)
@@ -115,6 +115,7 @@ def test_unknown_functions_are_not_centred_on():
         def __call__(self, X):
             return np.sin(X[:, :1])
 
+    assert means_basis(LinearBasis(2)) is None
     assert means_basis(Sine()) is None
     assert means_basis(StackedBasis(Sine(), LinearBasis(2))) is None
 

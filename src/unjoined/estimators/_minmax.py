@@ -141,9 +141,8 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     fold can object to the uplift fitted without them, and the middle of all pairs within one
     standard error of the best is taken; widths are compared by `weighted_risk`.
 
-    Above 100,000 rows, for the squared loss without bounds, scaling, centres, width and means are
-    settled by 10,000 rows of each table, the means on the basis of the fit and its linear
-    functions, and one pass over all rows does the rest.
+    Above 100,000 rows, for the squared loss without bounds, scaling, centres and width are settled
+    by 10,000 rows of each table and the means by 5,000, once; one pass over all rows does the rest.
 
     Treatment is recoded to -1/+1 and an outcome of two values to -1/+1 as in the paper, whichever
     coding they come in, so that the same ridge means the same penalty; predictions are converted

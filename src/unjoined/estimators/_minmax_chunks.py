@@ -16,6 +16,7 @@ from unjoined.data._sources import as_source
 from unjoined.errors import InputError
 from unjoined.estimators._minmax_plan import (
     SAMPLE_ROWS,
+    fit_means,
     is_centred,
     plan_rows,
     plan_sums,
@@ -236,15 +237,16 @@ def plan_chunks(model: Any, census: Census) -> tuple[SumsPlan, MinMaxSearch | No
     many_widths = model.width == "auto" and model.basis in ("smooth", "gaussian", "fourier")
     if is_centred(model) or many_widths:
         _check_groups(rows, group)
+    rng = check_random_state(model.random_state)
     return plan_sums(
         model,
         rows,
         group,
-        check_random_state(model.random_state),
+        rng,
         n_rows=census.n_rows,
         feature_names=census.feature_names,
         n_groups=N_FOLDS,
-        centring_folds=group,
+        centre=lambda spaces: fit_means(model, spaces, rows, group, rng),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from unjoined.moments._shared_means import means_basis
 from unjoined.moments._threads import over_pieces
 from unjoined.solve._select import RIDGES_F, RIDGES_G
 
-__all__ = ["draw_spaces", "is_centred", "plan_rows", "plan_sums", "ridge_grids"]
+__all__ = ["draw_spaces", "fit_means", "is_centred", "plan_rows", "plan_sums", "ridge_grids"]
 
 SAMPLE_ROWS = 10_000  # of each cell
 FEW_ROWS = 1000  # in a cell: dealt evenly, since by chance a fold might get none of them
@@ -59,6 +60,15 @@ def plan_rows(
     sample = _sample(rows, cells, rng)
     group = _deal(cells, len(rows.X), rng) if model._chooses_ridges else None
     names = getattr(model, "feature_names_in_", None)
+    # Rows that the means have seen are too few to matter: half of the sample is enough for them.
+    seen = sample.take(np.arange(0, len(sample.X), 2))
+
+    def centre(spaces: Spaces) -> list[tuple[Centring, IntArray]]:
+        ((centring, _),) = fit_means(
+            model, spaces, seen, np.zeros(len(seen.X), dtype=np.int64), rng
+        )
+        return [(centring, np.arange(len(sample.X)))]
+
     plan, report = plan_sums(
         model,
         sample,
@@ -67,8 +77,7 @@ def plan_rows(
         n_rows=len(rows.X),
         feature_names=None if names is None else tuple(names.tolist()),
         n_groups=1 if group is None else N_FOLDS,
-        # The sample's own rows, which the means have seen, are too few to matter.
-        centring_folds=np.zeros(len(sample.X), dtype=np.int64),
+        centre=centre,
     )
     return plan, group, report
 
@@ -111,7 +120,7 @@ def plan_sums(
     n_rows: int,
     feature_names: tuple[str, ...] | None,
     n_groups: int,
-    centring_folds: IntArray,
+    centre: Callable[[Spaces], list[tuple[Centring, IntArray]]],
 ) -> tuple[SumsPlan, MinMaxSearch | None]:
     """Fix basis, scaling and centring by a sample.
 
@@ -131,8 +140,9 @@ def plan_sums(
         For the plan.
     n_groups : int
         Groups that all rows are dealt into.
-    centring_folds : array of shape (n,)
-        Each group of these gets centring functions fitted without it; one group, to all.
+    centre : callable
+        Fits what is subtracted from the labels: pairs (m, q), and the rows of the sample that
+        each is for.
     """
     d = rows.X.shape[1]
     scaling = Scaling.of_rows(rows.X, rows.weight) if model.standardize else Scaling.identity(d)
@@ -144,7 +154,7 @@ def plan_sums(
     middle, report = tried[len(tried) // 2], None
     parts: list[tuple[Centring, IntArray]] = []
     if is_centred(model) or len(tried) > 1:
-        parts = _centre(model, middle, rows, centring_folds, rng)
+        parts = centre(middle)
     plan = SumsPlan(
         feature_names=feature_names,
         populations=(rows.names[0], rows.names[1]),
@@ -160,7 +170,7 @@ def plan_sums(
         if spaces is not middle:
             plan = replace(plan, basis=spaces.uplift, critic=spaces.critic)
             if is_centred(model) and _means_space(model, spaces) is not None:
-                parts = _centre(model, spaces, rows, centring_folds, rng)
+                parts = centre(spaces)
                 plan = replace(plan, centring=tuple(part for part, _ in parts))
     return plan, report
 
@@ -173,13 +183,14 @@ def _means_space(model: Any, spaces: Spaces) -> ScaledBasis | None:
     return None if basis is None else ScaledBasis(basis, spaces.scaling)
 
 
-def _centre(
+def fit_means(
     model: Any,
     spaces: Spaces,
     rows: LabelledRows,
     fold: IntArray,
     rng: np.random.RandomState,
 ) -> list[tuple[Centring, IntArray]]:
+    """Fit what is subtracted from labels: for each fold without it, or with one fold to all."""
     return cross_fit_centring(
         rows,
         fold,

@@ -23,11 +23,11 @@ __all__ = ["means_basis", "shared_means"]
 def means_basis(basis: Basis) -> Basis | None:
     """Return the functions on which labels are centred along with the sums on ``basis``.
 
-    A constant and the features come first, as `smooth_coef` wants them. None for a basis of
-    unknown kind, which need not be fit to predict labels.
+    A constant and the features come first, as `smooth_coef` wants them. None for a basis that
+    need not be fit to predict labels: linear functions, which leave what bends in the labels'
+    means (where features are distributed differently, that biases the uplift), and those of
+    unknown kind.
     """
-    if isinstance(basis, LinearBasis):
-        return basis
     if isinstance(basis, StackedBasis):
         return basis if isinstance(basis.first, LinearBasis) else None
     if isinstance(basis, GaussianBasis | FourierBasis):
