@@ -8,7 +8,7 @@ from typing import Any
 
 from unjoined.experiments._study_methods import OURS, WIDTHS
 
-__all__ = ["WELL", "check_claims", "lost_comparisons", "plus_minus"]
+__all__ = ["WELL", "check_claims", "lost_by_ours", "lost_comparisons", "plus_minus"]
 
 WELL = 0.8  # of the oracle's area above random: what we call "relatively well"
 DROP = 0.1  # of it: what we call a decline
@@ -60,20 +60,35 @@ def lost_comparisons(block: Block) -> list[str]:
 
     Clearly is by more than two standard errors, trial by trial, against the better width.
     """
-    points = (
-        [(f"b = {point['b']:.4g}", point["methods"]) for point in block["by_b"]]
-        if "by_b" in block
-        else [("", block["methods"])]
-    )
-    lost = []
     score = "share" if "by_b" in block else "auuc"
-    for place, methods in points:
-        ours = max(WIDTHS, key=lambda name, m=methods: m[name][score])  # type: ignore[misc]
-        for name in _baselines(methods):
-            if _is_clear(methods[name]["minus"][ours]):
-                gain = plus_minus(*methods[name]["minus"][ours])
-                lost.append(f"{place + ', ' if place else ''}{name}: {gain} above {ours}")
+    lost = []
+    for place, methods in _points(block):
+        best = max(WIDTHS, key=lambda name, m=methods: m[name][score])  # type: ignore[misc]
+        lost += _ahead(place, methods, _baselines(methods), best)
     return lost
+
+
+def lost_by_ours(block: Block) -> list[str]:
+    """Return where a method of the paper beats the library's default, clearly."""
+    lost = []
+    for place, methods in _points(block):
+        lost += _ahead(place, methods, [name for name in methods if name != OURS], OURS)
+    return lost
+
+
+def _points(block: Block) -> list[tuple[str, Block]]:
+    """Return the places of a study that are compared, with the numbers of all methods."""
+    if "by_b" not in block:
+        return [("", block["methods"])]
+    return [(f"b = {point['b']:.4g}, ", point["methods"]) for point in block["by_b"]]
+
+
+def _ahead(place: str, methods: Block, rivals: Iterable[str], ours: str) -> list[str]:
+    return [
+        f"{place}{name}: {plus_minus(*methods[name]['minus'][ours])} above {ours}"
+        for name in rivals
+        if _is_clear(methods[name]["minus"][ours])
+    ]
 
 
 def plus_minus(value: float, error: float | None) -> str:
