@@ -9,15 +9,13 @@ exponential and the symmetric rank-k updates of the formulas, one for each row a
 labels, a second one for each treatment row. Its rows lie in memory as the product wants them,
 nothing is sorted, scaled or checked, and its chunk is the best of three sizes. It runs on all
 cores, threads over chunks, BLAS on one thread inside, buffers allocated once and aligned.
-Centring subtracts two functions of the features that are combinations of Gaussians themselves;
-"with means" adds their product and exponential to the limit, since centring cannot do without.
 
 Aims: the sums and a whole fit at most 1.3 times the limit; ridges chosen among 15 x 15 by five
 folds at most 1.3 times a fit with given ridges, at half of the rows. The parts of a fit are
 printed, so that it can be seen which of them are beyond the aim.
 
-Single precision: distances and exponentials in float32, sums in float64, are timed too, with
-the error of the sums. It would have to gain a factor of 1.2 to be offered.
+Single precision: a fit with ``precision="single"`` is timed beside one in double, with what that
+changes in the sums and in the predictions.
 """
 
 import sys
@@ -37,6 +35,7 @@ from unjoined import MinMaxUplift
 from unjoined.features import GaussianBasis, Scaling
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments import accumulate, label_rows
+from unjoined.moments._accumulate import accumulate_policies
 from unjoined.moments._center import center_rows, deal_folds
 from unjoined.moments._plan import SumsPlan
 from unjoined.moments._rank_k import add_gram
@@ -44,7 +43,6 @@ from unjoined.moments._threads import Scratch, n_threads, over_pieces
 from unjoined.solve._select import RIDGES_G
 
 ROWS, FEATURES, CENTERS, WIDTH = 2_000_000, 10, 100, 6.0
-MEANS = 119  # Gaussians of the centring functions, from a sample of 20,000 rows
 REPEATS, PIECE = 3, 16_384
 CHUNKS = (512, 1024, 2048)
 SETTINGS: dict[str, Any] = {
@@ -129,12 +127,6 @@ def best_chunk(n: int, **options: Any) -> int:
     return min(CHUNKS, key=lambda chunk: seconds(partial(limit, some, chunk=chunk, **options)))
 
 
-def best_limit(n: int, **options: Any) -> float:
-    """Return the time of the limit with the chunk that suits it best."""
-    stored_rows(n, options.get("dtype", np.float64))  # drawn before the clock starts
-    return min(seconds(partial(limit, n, chunk=chunk, **options), 2) for chunk in CHUNKS)
-
-
 @contextmanager
 def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, float]]:
     """Time calls of some functions, by the part of a fit they belong to."""
@@ -208,32 +200,41 @@ def compare_sums(data: dict[str, Any], *, centred: bool) -> None:
     )
     line("limit", lowest, n, lowest)
     line("sums", sums, n, lowest)
-    if centred:
-        with_means = lowest + best_limit(n, updates=0.0, p=MEANS)
-        line("limit with means", with_means, n, lowest)
     total, parts = timed_fit(data, center=centred)
     line("fit", total, n, lowest)
-    if centred:
-        print(f"  {'':40} {total / with_means:35.2f} times the limit with means")
     for name, taken in parts.items():
         print(f"    {name:38} {taken:7.3f} s {100 * taken / total:6.0f} % of the fit")
 
 
 def compare_precision(n: int) -> None:
-    """Print what single precision of the basis values would gain, and its error."""
-    double, single = (best_limit(n, updates=1.0, dtype=t) for t in (np.float64, np.float32))
-    rng = np.random.default_rng(1)
-    X, centers = rng.standard_normal((4096, FEATURES)), rng.standard_normal((CENTERS, FEATURES))
-    phi = GaussianBasis(centers, WIDTH)(X)
-    x, c = (a.astype(np.float32) for a in (X, centers))
-    near = 2 * x @ c.T - (x * x).sum(1)[:, None] - (c * c).sum(1)
-    rough = np.exp(near / np.float32(WIDTH**2)).astype(np.float64)
-    error = np.abs(rough.T @ rough - phi.T @ phi).max() / np.abs(phi.T @ phi).max()
-    verdict = "worth it" if double > 1.2 * single else "not worth it"
-    print(
-        f"float32 values, float64 sums: {double / single:.2f} times as fast, largest error of the "
-        f"sums {error:.0e} of the largest; {verdict}"
+    """Print what single precision gains, and how far it is off."""
+    data = draw(n)
+    few = data["X"][:20_000]
+    print(f"{n:,} rows, basis values and products over chunks in single precision")
+    for centred in (False, True):
+        fits = {
+            precision: MinMaxUplift(**SETTINGS, center=centred, precision=precision)
+            for precision in ("double", "single")
+        }
+        double, single = in_turn(*(partial(model.fit, **data) for model in fits.values()))
+        exact, found = (model.predict(few) for model in fits.values())
+        off = np.abs(found - exact).max() / exact.std()
+        print(
+            f"  fit, {'' if centred else 'not '}centred: {double / single:.2f} times as fast, "
+            f"predictions off by {off:.0e} of their spread at most"
+        )
+    rows = label_rows(**data)
+    scaling = Scaling.of_rows(rows.X[:20_000], rows.weight[:20_000])
+    basis = ScaledBasis(GaussianBasis(scaling(rows.X[:CENTERS]), WIDTH), scaling)
+    exact, found = (
+        accumulate_policies(basis, CENTERS, rows, scaling, single=single, n_jobs=-1)[0]
+        for single in (False, True)
     )
+    off = max(
+        float(np.abs(found.cells[key].gram - cell.gram).max() / np.abs(cell.gram).max())
+        for key, cell in exact.cells.items()
+    )
+    print(f"  largest error of the sums: {off:.0e} of the largest sum")
 
 
 def compare_ridges(n: int) -> None:

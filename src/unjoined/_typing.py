@@ -7,10 +7,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Array", "ArrayLike", "BoolArray", "Frame", "IntArray", "MatrixLike", "RandomState"]
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "BoolArray",
+    "Frame",
+    "IntArray",
+    "MatrixLike",
+    "RandomState",
+    "SingleArray",
+]
 
 Array: TypeAlias = NDArray[np.float64]
 """Float64 array; the docstring gives its shape."""
+
+SingleArray: TypeAlias = NDArray[np.float32]
+"""Float32 array, where `MinMaxUplift` is asked for single precision."""
 
 IntArray: TypeAlias = NDArray[np.int64]
 

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression
 
 from unjoined import (
+    InputError,
     MinMaxUplift,
     WeakIdentificationWarning,
     campaign_problem,
@@ -165,6 +166,23 @@ def test_a_small_table_among_large_ones_is_dealt_evenly_over_the_folds():
     for seed in range(8):
         data = PROBLEM.draw(sizes, random_state=seed)
         MinMaxUplift(n_centers=10, width="median", random_state=seed).fit(**data)
+
+
+@pytest.mark.parametrize("basis", ["smooth", "gaussian", "fourier"])
+def test_single_precision_changes_predictions_far_less_than_their_noise(basis):
+    """Noise by what another draw of the same size predicts."""
+    double, single = (
+        MinMaxUplift(**FIXED, basis=basis, precision=p).fit(**DATA).predict(NEW)
+        for p in ("double", "single")
+    )
+    again = PROBLEM.draw(1500, random_state=7)
+    other = MinMaxUplift(**FIXED, basis=basis).fit(**again).predict(NEW)
+    assert 0.0 < np.abs(single - double).max() < 1e-3 * np.abs(other - double).max()
+
+
+def test_precision_is_one_of_two():
+    with pytest.raises(InputError, match="precision"):
+        MinMaxUplift(precision="half").fit(**DATA)
 
 
 def test_bounds_and_other_losses_keep_to_the_rows():

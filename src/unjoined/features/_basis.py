@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,6 +23,8 @@ __all__ = [
     "same_basis",
 ]
 
+LARGE = 1e9  # standard deviations; its square is well within single precision
+
 
 @dataclass(frozen=True, slots=True)
 class Filler:
@@ -33,7 +35,9 @@ class Filler:
 
     width: int  # w
     prepare: Callable[[Array, Array], None]  # of rows (m, d), columns (w, m) to be overwritten
-    write: Callable[[Array, Array], None]  # of columns (w, m), values (m, p) to be overwritten
+    write: Callable[[Any, Any], None]  # of columns (w, m), values (m, p) to be overwritten
+    # Brings columns into the range of single precision, where ``write`` takes that as well.
+    narrow: Callable[[Array], None] | None = None
 
     def __call__(self, X: Array, p: int) -> Array:
         """Return the values at rows (n, d), a new array of shape (n, p)."""
@@ -289,7 +293,12 @@ def _linear_filler(basis: LinearBasis, scaling: Scaling) -> Filler:
         out[:, 0] = 1.0
         out[:, 1:] = columns.T
 
-    return Filler(basis.n_features, prepare, write)
+    return Filler(basis.n_features, prepare, write, _narrow)
+
+
+def _narrow(columns: Array) -> None:
+    if np.abs(columns).max(initial=0.0) > LARGE:  # rare, and a look is quicker than a change
+        np.clip(columns, -LARGE, LARGE, out=columns)
 
 
 def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
@@ -303,7 +312,12 @@ def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
         first.write(columns[:w], out[:, :p])
         second.write(columns[w:], out[:, p:])
 
-    return Filler(w + second.width, prepare, write)
+    def narrow(columns: Array) -> None:
+        first.narrow(columns[:w])  # type: ignore[misc]
+        second.narrow(columns[w:])  # type: ignore[misc]
+
+    both = first.narrow is not None and second.narrow is not None
+    return Filler(w + second.width, prepare, write, narrow if both else None)
 
 
 def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = False) -> Filler:
@@ -316,13 +330,17 @@ def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = F
     square = np.einsum("ij,ij->i", centers, centers)
     # Rounding must not make a distance negative: the squares count more by what the product of
     # d + 2 terms can be off, which is less trouble than looking at every value.
-    more = 1.0 + 2.0 * (d + 2) * float(np.finfo(np.float64).eps)
-    product = np.vstack([2.0 * centers.T, np.full(basis.size, -more), -more * square])
-    first = 0
-    if linear:  # a constant and the scaled features are combinations of the same rows
-        first = 1 + d
-        affine = np.vstack([basis.width * np.eye(d), np.zeros(d), origin])
-        product = np.hstack([np.eye(d + 2)[:, [d + 1]], affine, product])
+    first = 1 + d if linear else 0
+
+    def product_in(dtype: Any) -> Any:
+        more = 1.0 + 2.0 * (d + 2) * float(np.finfo(dtype).eps)
+        found = np.vstack([2.0 * centers.T, np.full(basis.size, -more), -more * square])
+        if linear:  # a constant and the scaled features are combinations of the same rows
+            affine = np.vstack([basis.width * np.eye(d), np.zeros(d), origin])
+            found = np.hstack([np.eye(d + 2)[:, [d + 1]], affine, found])
+        return found.astype(dtype)
+
+    product, single = product_in(np.float64), product_in(np.float32)
     shift = (scaling.mean + origin * scaling.scale)[:, None]
     factor = 1.0 / (scaling.scale * basis.width)[:, None]
 
@@ -335,9 +353,15 @@ def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = F
         np.minimum(np.einsum("ij,ij->j", x, x), 1e300, out=columns[d])
         columns[d + 1] = 1.0
 
-    def write(columns: Array, out: Array) -> None:
-        np.matmul(columns.T, product, out=out)
+    def write(columns: Any, out: Any) -> None:
+        np.matmul(columns.T, single if out.dtype == np.float32 else product, out=out)
         gaussians = out[:, first:]
         np.exp(gaussians, out=gaussians)
 
-    return Filler(d + 2, prepare, write)
+    def narrow(columns: Array) -> None:
+        # Farther than LARGE from all centres is as far as can be: the square stays the largest.
+        if columns[d].max(initial=0.0) > LARGE**2:
+            np.clip(columns[:d], -LARGE, LARGE, out=columns[:d])
+            np.minimum(columns[d], LARGE**2, out=columns[d])
+
+    return Filler(d + 2, prepare, write, narrow)

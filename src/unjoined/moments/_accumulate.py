@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,6 +94,7 @@ def accumulate_policies(
     groups: IntArray | None = None,
     means: Mapping[CellKey, CellMeans] | None = None,
     centred: Array | None = None,
+    single: bool = False,
     n_jobs: int | None = None,
 ) -> tuple[GroupedSums, PolicySums]:
     """Return the sums of ``rows`` and, from the same pass, those that tell the policies apart.
@@ -110,11 +111,16 @@ def accumulate_policies(
     centred : array of shape (n,), optional
         Labels as they enter ``GroupedSums``, if something was subtracted before. The policies
         are told apart by the labels themselves.
+    single : bool, default=False
+        Whether basis values, and their products over the rows of a chunk, are in single
+        precision; sums over chunks are in double.
     """
     d = rows.X.shape[1]
     used = rows if centred is None else replace(rows, label=centred)
     policies = _Policies(rows.label, scaling)
-    sums, parts = _sum_up(filler(basis, d), p, used, groups, n_jobs, means, policies)
+    sums, parts = _sum_up(
+        filler(basis, d), p, used, groups, n_jobs, means=means, policies=policies, single=single
+    )
     return sums, reduce(PolicySums.merge, parts, PolicySums.zero(d))
 
 
@@ -131,8 +137,10 @@ def _sum_up(
     rows: LabelledRows,
     groups: IntArray | None,
     n_jobs: int | None,
+    *,
     means: Mapping[CellKey, CellMeans] | None = None,
     policies: _Policies | None = None,
+    single: bool = False,
 ) -> tuple[GroupedSums, list[PolicySums]]:
     scratch = Scratch()
 
@@ -142,7 +150,8 @@ def _sum_up(
     def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:
         X, at = _rows_at(rows.X, piece.at, scratch), piece.at
         mean = None if means is None else means[piece.key]
-        sums, unit = _sum_piece(writer, p, rows, piece, X, mean, scratch)
+        values = _Values(writer, p, X, scratch, single=single)
+        sums, unit = _sum_piece(values, rows, piece, X, mean)
         policy = None
         if policies is not None and piece.sign:
             k, label = piece.key.population, policies.label[at]
@@ -201,30 +210,51 @@ def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:
     return np.take(X, at, axis=0, out=found, mode="clip")  # other modes copy twice
 
 
+class _Values:
+    """Basis values of the rows of a piece, a chunk at a time, written over again and again."""
+
+    def __init__(self, filler: Filler, p: int, X: Array, scratch: Scratch, *, single: bool) -> None:
+        n, w = len(X), filler.width
+        self.p, self.size, self.write = p, min(chunk_rows(p), n), filler.write
+        self.columns: Any = scratch.array("columns", w, n)
+        filler.prepare(X, self.columns)
+        self.single = scratch.single("single", self.size, p) if single else None
+        self.double = None
+        if single and filler.narrow is not None:
+            filler.narrow(self.columns)
+            narrow = scratch.single("narrow", w, n)
+            np.copyto(narrow, self.columns, casting="same_kind")
+            self.columns = narrow
+        else:
+            self.double = scratch.array("values", self.size, p)
+
+    def at(self, chunk: slice) -> Any:
+        """Return the values at some rows, of single or double precision as was asked for."""
+        m = chunk.stop - chunk.start
+        if self.double is None:
+            phi: Any = self.single
+            self.write(self.columns[:, chunk], phi[:m])
+            return phi[:m]
+        self.write(self.columns[:, chunk], self.double[:m])
+        if self.single is None:
+            return self.double[:m]
+        np.copyto(self.single[:m], self.double[:m], casting="same_kind")
+        return self.single[:m]
+
+
 def _sum_piece(
-    filler: Filler,
-    p: int,
-    rows: LabelledRows,
-    piece: Piece,
-    X: Array,
-    mean: CellMeans | None,
-    scratch: Scratch,
+    values: _Values, rows: LabelledRows, piece: Piece, X: Array, mean: CellMeans | None
 ) -> tuple[RunningSums, bool]:
     """Return the sums of one piece, and whether its labels are all of size one."""
-    n, size, cross = len(X), chunk_rows(p), piece.sign != 0.0
+    n, cross = len(X), piece.sign != 0.0
     label, weight = rows.label[piece.at], rows.weight[piece.at]
     roots = Roots.of_rows(label, weight, cross=cross and mean is None)
-    columns = scratch.array("columns", filler.width, n)
-    filler.prepare(X, columns)
-    sums = RunningSums.zero(p)
+    sums = RunningSums.zero(values.p)
     sums.weight = roots.weight
-    values = scratch.array("values", min(size, n), p)
     linear = None if mean is None else mean.linear(X)
-    for start in range(0, n, size):
-        chunk = slice(start, min(start + size, n))
-        phi = values[: chunk.stop - start]
-        filler.write(columns[:, chunk], phi)
-        now = roots.cut(chunk)
+    for start in range(0, n, values.size):
+        chunk = slice(start, min(start + values.size, n))
+        phi, now = values.at(chunk), roots.cut(chunk)
         if mean is not None and linear is not None:
             now = now.centred(label[chunk] - mean(phi, linear[chunk]), weight[chunk], cross=cross)
         sums.add(phi, now.label, now.scale, now.cross)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unjoined._typing import Array
+from unjoined._typing import Array, SingleArray
 
 __all__ = ["CellMeans"]
 
@@ -38,9 +38,11 @@ class CellMeans:
         found += self.offset
         return found
 
-    def __call__(self, phi: Array, linear: Array) -> Array:
+    def __call__(self, phi: Array | SingleArray, linear: Array) -> Array:
         """Return the mean at rows with basis values (m, p) and a linear part, shape (m,)."""
-        found: Array = phi @ self.coef
+        found: Array = (phi @ self.coef.astype(phi.dtype, copy=False)).astype(
+            np.float64, copy=False
+        )
         found += linear
         if self.bound < np.inf:
             np.minimum(found, self.bound, out=found)

@@ -36,7 +36,7 @@ def plan_parts(plan: SumsPlan) -> tuple[dict[str, Any], dict[str, Array]]:
     for name in plan.populations:
         if not isinstance(name, str | int | float | bool):
             raise InputError(f"populations need names of text or numbers in a file, got {name!r}.")
-    parts = {
+    parts: dict[str, Any] = {
         "feature_names": None if plan.feature_names is None else list(plan.feature_names),
         "populations": list(plan.populations),
         "coding": [plan.coding.offset, plan.coding.scale, plan.coding.is_binary],
@@ -49,6 +49,8 @@ def plan_parts(plan: SumsPlan) -> tuple[dict[str, Any], dict[str, Array]]:
             for j, centring in enumerate(plan.centring)
         ],
     }
+    if plan.single:  # double is not mentioned: files were written before there was a choice
+        parts["precision"] = "single"
     return parts, arrays
 
 
@@ -69,6 +71,7 @@ def plan_from_parts(parts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Su
             _get_centring(part, f"centring{j}", arrays) for j, part in enumerate(parts["centring"])
         ),
         n_groups=parts["n_groups"],
+        single=parts.get("precision") == "single",
     )
 
 

@@ -9,58 +9,68 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cython_blas
 
-from unjoined._typing import Array
+from unjoined._typing import Array, SingleArray
 
 __all__ = ["add_gram", "mirrored"]
 
-# What scipy calls the arguments of BLAS dsyrk; a build with other integers would differ.
-_NUMBER = "__pyx_t_5scipy_6linalg_11cython_blas_d"
-SIGNATURE = (
-    f"void (char *, char *, int *, int *, {_NUMBER} *, {_NUMBER} *, int *, {_NUMBER} *, "
-    f"{_NUMBER} *, int *)"
-)
-_ONE = ctypes.c_double(1.0)
+
+def _signature(letter: str) -> str:
+    # What scipy calls the arguments of BLAS syrk; a build with other integers would differ.
+    number = f"__pyx_t_5scipy_6linalg_11cython_blas_{letter}"
+    return (
+        f"void (char *, char *, int *, int *, {number} *, {number} *, int *, {number} *, "
+        f"{number} *, int *)"
+    )
 
 
-def find_dsyrk(api: Mapping[str, Any], signature: str = SIGNATURE) -> Callable[..., None] | None:
-    """Return BLAS dsyrk out of the functions scipy offers to compiled code, or None.
+def find_syrk(
+    api: Mapping[str, Any], letter: str, signature: str | None = None
+) -> Callable[..., None] | None:
+    """Return BLAS dsyrk ("d") or ssyrk ("s") out of what scipy offers to compiled code, or None.
 
     Called this way it leaves Python's lock to other threads, which
     ``scipy.linalg.blas.dsyrk`` does not, and updates one triangle in place, which numpy's
     product of a matrix with its own transpose does not: a tenth of the time of the update.
     """
-    capsule, python = api.get("dsyrk"), ctypes.pythonapi
+    capsule, python = api.get(f"{letter}syrk"), ctypes.pythonapi
+    known = (signature or _signature(letter)).encode()
     python.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    if capsule is None or not python.PyCapsule_IsValid(capsule, signature.encode()):
+    if capsule is None or not python.PyCapsule_IsValid(capsule, known):
         return None
     python.PyCapsule_GetPointer.restype = ctypes.c_void_p
     python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    address = python.PyCapsule_GetPointer(capsule, signature.encode())
+    address = python.PyCapsule_GetPointer(capsule, known)
     text, pointer = ctypes.c_char_p, ctypes.c_void_p
     return ctypes.CFUNCTYPE(None, text, text, *[pointer] * 8)(address)
 
 
-_dsyrk = find_dsyrk(cython_blas.__pyx_capi__)
+_dsyrk, _ssyrk = (find_syrk(cython_blas.__pyx_capi__, letter) for letter in "ds")
+_ONE, _ONE_SINGLE, _ZERO_SINGLE = ctypes.c_double(1.0), ctypes.c_float(1.0), ctypes.c_float(0.0)
 
 
-def add_gram(phi: Array, total: Array) -> None:
+def add_gram(phi: Array | SingleArray, total: Array) -> None:
     """Add phi^T phi to the upper triangle of ``total``; the lower one is left to chance.
 
     Parameters
     ----------
     phi : array of shape (m, p)
-        In C order.
+        In C order. In single precision the product is too, and is then added in double.
     total : array of shape (p, p)
         In Fortran order; changed in place.
     """
-    if _dsyrk is None:
-        total += phi.T @ phi
-        return
     m, p = phi.shape
     size, rows = ctypes.byref(ctypes.c_int(p)), ctypes.byref(ctypes.c_int(m))
-    alpha = ctypes.byref(_ONE)
     # C order read as Fortran order is the transpose, of p rows and m columns.
-    _dsyrk(b"U", b"N", size, rows, alpha, phi.ctypes.data, size, alpha, total.ctypes.data, size)
+    if phi.dtype == np.float64 and _dsyrk is not None:
+        one = ctypes.byref(_ONE)
+        _dsyrk(b"U", b"N", size, rows, one, phi.ctypes.data, size, one, total.ctypes.data, size)
+    elif phi.dtype == np.float32 and _ssyrk is not None:
+        part = np.zeros((p, p), dtype=np.float32, order="F")
+        one, zero = ctypes.byref(_ONE_SINGLE), ctypes.byref(_ZERO_SINGLE)
+        _ssyrk(b"U", b"N", size, rows, one, phi.ctypes.data, size, zero, part.ctypes.data, size)
+        total += part
+    else:
+        total += phi.T @ phi
 
 
 def mirrored(total: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unjoined._typing import Array
+from unjoined._typing import Array, SingleArray
 from unjoined.moments._rank_k import add_gram, mirrored
 
 __all__ = ["MomentSums", "Roots", "RunningSums"]
@@ -67,13 +67,16 @@ class RunningSums:
         cross, gram = (np.zeros((p, p), order="F") for _ in range(2))
         return cls(0, 0.0, cross, np.zeros(p), gram)
 
-    def add(self, phi: Array, label: Array, scale: Array | None, cross: Array | None) -> None:
+    def add(
+        self, phi: Array | SingleArray, label: Array, scale: Array | None, cross: Array | None
+    ) -> None:
         """Add rows with basis values ``phi`` (m, p), which are overwritten.
 
         Parameters
         ----------
         phi : array of shape (m, p)
-            Basis values, in C order.
+            Basis values, in C order. In single precision products over the rows are too, and are
+            added up in double.
         label : array of shape (m,)
             Labels times weights.
         scale : array of shape (m, 1) or None
@@ -84,14 +87,14 @@ class RunningSums:
         """
         self.n_rows += len(phi)
         # Unlike the operator, dot leaves Python's lock to other threads for small results too.
-        self.label_basis += np.dot(label, phi)
+        self.label_basis += np.dot(label.astype(phi.dtype, copy=False), phi)
         # Scaling rows by square roots keeps each update a product of a matrix with its own
         # transpose, which takes half of the multiplications; scaling in place saves a copy.
         if scale is not None:
-            phi *= scale
+            phi *= scale.astype(phi.dtype, copy=False)
         add_gram(phi, self.gram)
         if cross is not None:
-            phi *= cross
+            phi *= cross.astype(phi.dtype, copy=False)
             add_gram(phi, self.label_cross)
 
     def absorb(self, other: RunningSums, *, sign: float, unit: bool) -> None:
