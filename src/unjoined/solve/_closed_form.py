@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve_triangular, svd
+from scipy.linalg import LinAlgError, cholesky, solve_triangular, svd
 
 from unjoined._typing import Array
 from unjoined.errors import InputError
@@ -20,8 +19,8 @@ __all__ = [
     "objective",
     "ridge_path",
     "solve_minmax",
+    "too_collinear",
     "whiten",
-    "whitened_regression",
 ]
 
 
@@ -67,8 +66,15 @@ class Whitened:
 
 def whiten(system: MinMaxSystem, ridge_g: float) -> Whitened:
     """Factorise the problem for one ``ridge_g``; every ``ridge_f`` is cheap afterwards."""
-    L = _factor(system, ridge_g)
-    M, c = _regression(system, L)
+    # With L L^T = C + ridge_g I the inner maximum is a squared norm, so the rest is one ridge
+    # regression of c on M. Neither C^-1 nor M^T M is formed: nearly collinear basis functions
+    # would lose half of the digits there.
+    try:
+        L = cholesky(system.C + ridge_g * np.eye(len(system.b)), lower=True)
+    except LinAlgError as error:
+        raise too_collinear(ridge_g) from error
+    M = solve_triangular(L, system.A.T, lower=True)  # (p_g, p_f)
+    c = solve_triangular(L, 2.0 * system.b, lower=True)  # (p_g,)
     try:
         U, s, Vt = svd(M, full_matrices=False)
     except LinAlgError:
@@ -78,28 +84,12 @@ def whiten(system: MinMaxSystem, ridge_g: float) -> Whitened:
     return Whitened(L, c, U, s, Vt)
 
 
-def whitened_regression(system: MinMaxSystem, ridge_g: float) -> tuple[Array, Array]:
-    """Return M (p_g, p_f) and c (p_g,): alpha is the ridge regression of c on M."""
-    return _regression(system, _factor(system, ridge_g))
-
-
-def _factor(system: MinMaxSystem, ridge_g: float) -> Array:
-    # With L L^T = C + ridge_g I the inner maximum is a squared norm, so the rest is one ridge
-    # regression of c on M. C^-1 is never formed: nearly collinear basis functions would lose half
-    # of the digits there.
-    try:
-        return cast(Array, np.linalg.cholesky(system.C + ridge_g * np.eye(len(system.b))))
-    except LinAlgError as error:
-        raise InputError(
-            f"ridge_g={ridge_g:g} is too small for a basis this nearly collinear: the matrix "
-            "C + ridge_g I is not positive definite in double precision. Raise ridge_g."
-        ) from error
-
-
-def _regression(system: MinMaxSystem, L: Array) -> tuple[Array, Array]:
-    M = solve_triangular(L, system.A.T, lower=True)
-    c = solve_triangular(L, 2.0 * system.b, lower=True)
-    return M, c
+def too_collinear(ridge_g: float) -> InputError:
+    """Return the error for a matrix C + ridge_g I that has no factors."""
+    return InputError(
+        f"ridge_g={ridge_g:g} is too small for a basis this nearly collinear: the matrix "
+        "C + ridge_g I is not positive definite in double precision. Raise ridge_g."
+    )
 
 
 def solve_minmax(system: MinMaxSystem, *, ridge_f: float, ridge_g: float) -> MinMaxSolution:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from unjoined._typing import Array
 from unjoined.moments import MinMaxSystem
 from unjoined.moments._threads import over_pieces
-from unjoined.solve._closed_form import whitened_regression
+from unjoined.solve._closed_form import too_collinear
 
 __all__ = ["RIDGES_F", "RIDGES_G", "FoldScores", "RidgeChoice", "choose_ridges", "score_folds"]
 
@@ -79,24 +78,64 @@ def score_folds(
     Costs O(n_folds n_g p^3), one factorisation per fold and ``ridge_g``.
     """
     f, g = np.asarray(ridges_f, dtype=np.float64), np.asarray(ridges_g, dtype=np.float64)
-    factor = cho_factor(C + CRITIC_RIDGE * np.eye(len(C)))
+    judge = _inverse_root(C, CRITIC_RIDGE)
+    rotated = list(over_pieces(_Rotated.of_system, [rest for rest, _ in folds], n_jobs))
 
-    def score(task: tuple[MinMaxSystem, MinMaxSystem, float]) -> tuple[Array, Array]:
+    def score(task: tuple[_Rotated, MinMaxSystem, float]) -> tuple[Array, Array]:
         rest, held, ridge_g = task
-        M, c = whitened_regression(rest, ridge_g)
+        M, c = rest.regression(ridge_g)
         # Half of the digits of the smallest singular values are lost in M^T M, far below what
         # decides between ridges, and numpy's decomposition lets other threads work meanwhile.
         values, vectors = np.linalg.eigh(M.T @ M)
         # All of ridges_f in one product; the critics that answer are not needed here.
         shrunk = (vectors.T @ (M.T @ c)) / (np.maximum(values, 0.0) + f[:, None])  # (n_f, p)
         alpha = shrunk @ vectors.T
-        objection = (alpha @ held.A - 2.0 * held.b).T  # (p_g, n_f)
-        return np.sum(objection * cho_solve(factor, objection), axis=0), alpha
+        objection = judge @ (alpha @ held.A - 2.0 * held.b).T  # (p_g, n_f)
+        return np.sum(objection**2, axis=0), alpha
 
-    tasks = [(rest, held, float(ridge_g)) for rest, held in folds for ridge_g in g]
+    tasks = [
+        (rest, held, float(ridge_g))
+        for rest, (_, held) in zip(rotated, folds, strict=True)
+        for ridge_g in g
+    ]
     scores, alphas = zip(*over_pieces(score, tasks, n_jobs), strict=True)
     shape = (len(folds), len(g), len(f))
     return FoldScores(f, g, np.array(scores).reshape(shape), np.array(alphas).reshape(*shape, -1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rotated:
+    """A problem in the directions of C, in which every ``ridge_g`` is a division."""
+
+    values: Array  # (p_g,) eigenvalues of C
+    A: Array  # (p_g, p_f) Q^T A^T
+    b: Array  # (p_g,) Q^T 2b
+
+    @classmethod
+    def of_system(cls, system: MinMaxSystem) -> _Rotated:
+        values, Q = np.linalg.eigh(system.C)
+        return cls(values, Q.T @ system.A.T, Q.T @ (2.0 * system.b))
+
+    def regression(self, ridge_g: float) -> tuple[Array, Array]:
+        """Return M (p_g, p_f) and c (p_g,): alpha is the ridge regression of c on M."""
+        root = _roots(self.values, ridge_g)
+        return self.A / root[:, None], self.b / root
+
+
+def _inverse_root(C: Array, ridge: float) -> Array:
+    """Return R with R^T R = (C + ridge I)^-1."""
+    values, Q = np.linalg.eigh(C)
+    root: Array = Q.T / _roots(values, ridge)[:, None]
+    return root
+
+
+def _roots(values: Array, ridge: float) -> Array:
+    shifted = values + ridge
+    # Eigenvalues of C below 0 are rounding; a ridge no larger than that drowns in it.
+    if shifted.min() <= 0.0:
+        raise too_collinear(ridge)
+    root: Array = np.sqrt(shifted)
+    return root
 
 
 def choose_ridges(score: Array) -> RidgeChoice:
