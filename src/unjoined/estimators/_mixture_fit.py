@@ -50,8 +50,9 @@ __all__ = [
 
 BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 FAMILIES = (BERNOULLI, GAUSSIAN, MEAN)
-# Choosing among settings takes no more rows than this; the settings chosen are fitted to all.
-SEARCH_ROWS = 8_000
+# Choosing among settings takes this many rows, or a tenth if that is more, up to a limit; the
+# settings chosen are fitted to all.
+SEARCH_ROWS, MOST_SEARCH_ROWS = 8_000, 40_000
 IN_MEMORY_ROWS = 50_000  # up to here basis values are kept, beyond they are computed in each pass
 SEARCH_TOL = 1e-5  # nats per row: a tenth of a nat in all, settings differ by several
 EM_SEARCH_TOL = 1e-5
@@ -150,12 +151,19 @@ def fit_mixture(
     rng : RandomState
         Source of randomness.
     """
-    sample = _sample(rows, rng)
+    most = max(SEARCH_ROWS, min(len(rows.y) // 10, MOST_SEARCH_ROWS))
+    sample = _sample(rows, most, rng)
     search, best, threshold = _search(sample, pool, family, walk, _intercept(rows, family), n_jobs)
     weights = weigh_settings(search, best, average=average)
+    if len(rows.y) > IN_MEMORY_ROWS:
+        weights = _one_of_each(weights)
     # Random starts for the best setting alone: the others only lend it their weight.
     starts = [_starts(s, search, n_starts if s == best else 1, rng) for s in weights]
-    fits = _finish(weights, starts, search, _engine(family, FINAL_TOL, threshold), rows)
+    # Of many rows some find the minimum nearly, and its curvature, so that a few gradients of all
+    # rows are enough to get there.
+    stages = [_sample(rows, IN_MEMORY_ROWS, rng)]
+    stages += [] if stages[0] is rows else [rows]
+    fits = _finish(weights, starts, search, _engine(family, FINAL_TOL, threshold), stages)
     spread = np.nan
     if family == MEAN:
         error = search.residuals(best)
@@ -182,6 +190,18 @@ def fit_mixture(
         sum(not fit.converged for fit, _ in fits),
         fits[0][1],
     )
+
+
+def _one_of_each(weights: dict[Setting, float]) -> dict[Setting, float]:
+    """Return the heaviest setting of each pair of functions with the weight of all of them.
+
+    They differ in their ridges, which hardly matter with very many rows.
+    """
+    kept: dict[tuple[int, int], tuple[Setting, float]] = {}
+    for setting, weight in sorted(weights.items(), key=lambda item: -item[1]):
+        first, total = kept.get((setting.base, setting.effect), (setting, 0.0))
+        kept[setting.base, setting.effect] = first, total + weight
+    return dict(kept.values())
 
 
 def _intercept(rows: OutcomeRows, family: str) -> float:
@@ -219,13 +239,13 @@ def _finish(
     starts: list[list[Array]],
     search: MixtureSearch,
     engine: Engine,
-    rows: OutcomeRows,
+    stages: list[OutcomeRows],
 ) -> list[tuple[BaseEffectFit, int]]:
     """Fit the settings kept to all rows; each with the number of the start that won."""
-    shrink = len(search.rows.y) / len(rows.y)
+    shrink = len(search.rows.y) / len(stages[-1].y)
 
     def finish(task: tuple[Setting, list[Array]]) -> tuple[BaseEffectFit, int]:
-        return _fit_all(task[0].shrink(shrink), search, engine, rows, task[1])
+        return _fit_all(task[0].shrink(shrink), search, engine, stages, task[1])
 
     with (
         threadpool_limits(limits=1, user_api="blas"),
@@ -242,12 +262,12 @@ def _engine(family: str, tol: float, threshold: float = np.inf) -> Any:
     return GaussianMixture(tol=tol)
 
 
-def _sample(rows: OutcomeRows, rng: Rng) -> OutcomeRows:
-    """Return the rows that choose: all, or some of many."""
+def _sample(rows: OutcomeRows, most: int, rng: Rng) -> OutcomeRows:
+    """Return all rows, or some if there are more."""
     n = len(rows.y)
-    if n <= SEARCH_ROWS:
+    if n <= most:
         return rows
-    at = np.sort(rng.permutation(n)[:SEARCH_ROWS])
+    at = np.sort(rng.permutation(n)[:most])
     return OutcomeRows(rows.Z[at], rows.y[at], rows.exposure[at], rows.weight[at], rows.fold[at])
 
 
@@ -264,19 +284,34 @@ def _starts(setting: Setting, search: MixtureSearch, n_starts: int, rng: Rng) ->
 
 
 def _fit_all(
-    setting: Setting, search: MixtureSearch, engine: Engine, rows: OutcomeRows, starts: list[Array]
+    setting: Setting,
+    search: MixtureSearch,
+    engine: Engine,
+    stages: list[OutcomeRows],
+    starts: list[Array],
 ) -> tuple[BaseEffectFit, int]:
-    """Fit a setting to all rows from each start and return the best, and which it was."""
+    """Fit a setting from each start, go on with the best, and return it and which it was."""
     base, effect = search.bases[setting.base], search.effects[setting.effect]
     penalty = penalty_of(setting, search.bases[0].size, base.size, effect.size)
-    part = BaseEffectRows(base, effect, rows.Z, rows.y, rows.exposure, rows.weight)
-    if len(rows.y) <= IN_MEMORY_ROWS:
+
+    def fit_to(some: OutcomeRows, start: Array | BaseEffectFit) -> BaseEffectFit:
+        held = len(some.y) <= IN_MEMORY_ROWS
         part = BaseEffectRows(
-            base(rows.Z), effect(rows.Z), rows.Z, rows.y, rows.exposure, rows.weight
+            base(some.Z) if held else base,
+            effect(some.Z) if held else effect,
+            some.Z,
+            some.y,
+            some.exposure,
+            some.weight,
         )
-    fits = [engine.fit(part, penalty, start, p_base=base.size) for start in starts]
+        return engine.fit(part, penalty, start, p_base=base.size)
+
+    fits = [fit_to(stages[0], start) for start in starts]
     best = min(range(len(fits)), key=lambda k: float(fits[k].objective[-1]))
-    return fits[best], best
+    found = fits[best]
+    for rows in stages[1:]:
+        found = fit_to(rows, found)
+    return found, best
 
 
 def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
