@@ -320,27 +320,33 @@ def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
     return Filler(w + second.width, prepare, write, narrow if both else None)
 
 
-def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = False) -> Filler:
-    # |x - c|^2 = |x|^2 - 2 x.c + |c|^2 turns the distances into one matrix product, of the rows
-    # (x, |x|^2, 1). It cancels digits when rows lie far from the origin, so the origin is moved
-    # among the centres first.
+def _distance_product(basis: GaussianBasis, origin: Array, *, linear: bool, dtype: Any) -> Any:
+    """Return what rows (x, |x|^2, 1) are multiplied by to give exponents, after linear functions.
+
+    |x - c|^2 = |x|^2 - 2 x.c + |c|^2 turns the distances into one matrix product. It cancels
+    digits when rows lie far from the origin, so the origin is moved among the centres first.
+    """
     d = basis.n_features
-    origin = basis.centers.mean(axis=0)
     centers = (basis.centers - origin) / basis.width
     square = np.einsum("ij,ij->i", centers, centers)
     # Rounding must not make a distance negative: the squares count more by what the product of
     # d + 2 terms can be off, which is less trouble than looking at every value.
+    more = 1.0 + 2.0 * (d + 2) * float(np.finfo(dtype).eps)
+    found = np.vstack([2.0 * centers.T, np.full(basis.size, -more), -more * square])
+    if linear:  # a constant and the scaled features are combinations of the same rows
+        affine = np.vstack([basis.width * np.eye(d), np.zeros(d), origin])
+        found = np.hstack([np.eye(d + 2)[:, [d + 1]], affine, found])
+    return found.astype(dtype)
+
+
+def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = False) -> Filler:
+    d = basis.n_features
     first = 1 + d if linear else 0
-
-    def product_in(dtype: Any) -> Any:
-        more = 1.0 + 2.0 * (d + 2) * float(np.finfo(dtype).eps)
-        found = np.vstack([2.0 * centers.T, np.full(basis.size, -more), -more * square])
-        if linear:  # a constant and the scaled features are combinations of the same rows
-            affine = np.vstack([basis.width * np.eye(d), np.zeros(d), origin])
-            found = np.hstack([np.eye(d + 2)[:, [d + 1]], affine, found])
-        return found.astype(dtype)
-
-    product, single = product_in(np.float64), product_in(np.float32)
+    origin = basis.centers.mean(axis=0)
+    product, single = (
+        _distance_product(basis, origin, linear=linear, dtype=dtype)
+        for dtype in (np.float64, np.float32)
+    )
     shift = (scaling.mean + origin * scaling.scale)[:, None]
     factor = 1.0 / (scaling.scale * basis.width)[:, None]
 
