@@ -15,7 +15,6 @@ from unjoined.features import Basis, Scaling, auto_centers, draw_basis
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments import LabelledRows
 from unjoined.moments._center import (
-    N_FOLDS,
     Centring,
     cross_fit_centring,
     deal_folds,
@@ -57,29 +56,37 @@ def plan_rows(
         The groups, if ridges are to be chosen by them, and the search over widths, if any.
     """
     cells = _cells(rows, model.n_jobs)
-    sample = _sample(rows, cells, rng)
-    group = _deal(cells, len(rows.X), rng) if model._chooses_ridges else None
+    sample = _sample(rows, cells, SAMPLE_ROWS, rng)
+    fold = _fold(model, sample, rng)
+    n_groups = int(fold.max()) + 1 if model._chooses_ridges else 1
+    group = _deal(cells, len(rows.X), n_groups, rng) if model._chooses_ridges else None
     names = getattr(model, "feature_names_in_", None)
-    # Rows that the means have seen are too few to matter: half of the sample is enough for them.
-    seen = sample.take(np.arange(0, len(sample.X), 2))
 
     def centre(spaces: Spaces) -> list[tuple[Centring, IntArray]]:
-        ((centring, _),) = fit_means(
-            model, spaces, seen, np.zeros(len(seen.X), dtype=np.int64), rng
-        )
+        # Rows that the means have seen are too few to matter.
+        seen = _sample(rows, cells, SAMPLE_ROWS // 2, rng)
+        everything = np.zeros(len(seen.X), dtype=np.int64)
+        ((centring, _),) = fit_means(model, spaces, seen, everything, rng)
         return [(centring, np.arange(len(sample.X)))]
 
     plan, report = plan_sums(
         model,
         sample,
-        deal_folds(sample, rng),
+        fold,
         rng,
         n_rows=len(rows.X),
         feature_names=None if names is None else tuple(names.tolist()),
-        n_groups=1 if group is None else N_FOLDS,
+        n_groups=n_groups,
         centre=centre,
     )
     return plan, group, report
+
+
+def _fold(model: Any, sample: LabelledRows, rng: np.random.RandomState) -> IntArray:
+    """Return the folds of the sample, or zeros if nothing is held out."""
+    if is_centred(model) or model._chooses_ridges or model.width == "auto":
+        return deal_folds(sample, rng)
+    return np.zeros(len(sample.X), dtype=np.int64)
 
 
 def _cells(rows: LabelledRows, n_jobs: int | None) -> list[IntArray]:
@@ -89,26 +96,28 @@ def _cells(rows: LabelledRows, n_jobs: int | None) -> list[IntArray]:
     return list(over_pieces(lambda c: np.flatnonzero(code == c), range(4), n_jobs))
 
 
-def _sample(rows: LabelledRows, cells: list[IntArray], rng: np.random.RandomState) -> LabelledRows:
-    """Return at most 10,000 rows of each cell, with the weight of all of them."""
+def _sample(
+    rows: LabelledRows, cells: list[IntArray], most: int, rng: np.random.RandomState
+) -> LabelledRows:
+    """Return at most ``most`` rows of each cell, with the weight of all of them."""
     chosen, more = [], []
     for at in cells:
-        most = min(len(at), SAMPLE_ROWS)
+        n = min(len(at), most)
         # One row out of each of as many strips: distinct, in order, and soon done.
-        some = (np.arange(most) + rng.random_sample(most)) * (len(at) / most)
+        some = (np.arange(n) + rng.random_sample(n)) * (len(at) / n)
         chosen.append(at[np.minimum(some.astype(np.int64), len(at) - 1)])
-        more.append(np.full(most, len(at) / most))
+        more.append(np.full(n, len(at) / n))
     sample = rows.take(np.concatenate(chosen))
     return replace(sample, weight=sample.weight * np.concatenate(more))
 
 
-def _deal(cells: list[IntArray], n: int, rng: np.random.RandomState) -> IntArray:
-    """Deal rows into folds by chance, and the rows of small cells evenly."""
-    fold: Any = rng.randint(N_FOLDS, size=n, dtype=np.uint8)
+def _deal(cells: list[IntArray], n: int, n_groups: int, rng: np.random.RandomState) -> IntArray:
+    """Deal ``n`` rows into groups by chance, and the rows of small cells evenly."""
+    group: Any = rng.randint(n_groups, size=n, dtype=np.uint8)
     for at in cells:
         if len(at) < FEW_ROWS:
-            fold[at] = rng.permutation(np.resize(np.arange(N_FOLDS), len(at)))
-    return fold  # type: ignore[no-any-return]
+            group[at] = rng.permutation(np.resize(np.arange(n_groups), len(at)))
+    return group  # type: ignore[no-any-return]
 
 
 def plan_sums(
