@@ -71,7 +71,7 @@ def score_folds(
     ridges_f, ridges_g : sequences of float
         Candidates.
     n_jobs : int or None, default=None
-        Threads over folds and ``ridges_g``. The result does not depend on it.
+        Threads over folds. The result does not depend on it.
 
     Notes
     -----
@@ -79,47 +79,33 @@ def score_folds(
     """
     f, g = np.asarray(ridges_f, dtype=np.float64), np.asarray(ridges_g, dtype=np.float64)
     judge = _inverse_root(C, CRITIC_RIDGE)
-    rotated = list(over_pieces(_Rotated.of_system, [rest for rest, _ in folds], n_jobs))
 
-    def score(task: tuple[_Rotated, MinMaxSystem, float]) -> tuple[Array, Array]:
-        rest, held, ridge_g = task
-        M, c = rest.regression(ridge_g)
+    def score(fold: tuple[MinMaxSystem, MinMaxSystem]) -> tuple[Array, Array]:
+        rest, held = fold
+        M, c = _regressions(rest, g)
         # Half of the digits of the smallest singular values are lost in M^T M, far below what
-        # decides between ridges, and numpy's decomposition lets other threads work meanwhile.
-        values, vectors = np.linalg.eigh(M.T @ M)
+        # decides between ridges, and numpy decomposes all of them without holding up threads.
+        values, vectors = np.linalg.eigh(M.swapaxes(1, 2) @ M)  # (n_g, p), (n_g, p, p)
+        pull = vectors.swapaxes(1, 2) @ (M.swapaxes(1, 2) @ c[..., None])  # (n_g, p, 1)
         # All of ridges_f in one product; the critics that answer are not needed here.
-        shrunk = (vectors.T @ (M.T @ c)) / (np.maximum(values, 0.0) + f[:, None])  # (n_f, p)
-        alpha = shrunk @ vectors.T
-        objection = judge @ (alpha @ held.A - 2.0 * held.b).T  # (p_g, n_f)
-        return np.sum(objection**2, axis=0), alpha
+        shrunk = pull / (np.maximum(values, 0.0)[..., None] + f)  # (n_g, p, n_f)
+        alpha = vectors @ shrunk
+        objection = judge @ (held.A.T @ alpha - 2.0 * held.b[:, None])  # (n_g, p_g, n_f)
+        return np.sum(objection**2, axis=1), alpha.swapaxes(1, 2)
 
-    tasks = [
-        (rest, held, float(ridge_g))
-        for rest, (_, held) in zip(rotated, folds, strict=True)
-        for ridge_g in g
-    ]
-    scores, alphas = zip(*over_pieces(score, tasks, n_jobs), strict=True)
-    shape = (len(folds), len(g), len(f))
-    return FoldScores(f, g, np.array(scores).reshape(shape), np.array(alphas).reshape(*shape, -1))
+    scores, alphas = zip(*over_pieces(score, folds, n_jobs), strict=True)
+    return FoldScores(f, g, np.array(scores), np.array(alphas))
 
 
-@dataclass(frozen=True, slots=True)
-class _Rotated:
-    """A problem in the directions of C, in which every ``ridge_g`` is a division."""
+def _regressions(system: MinMaxSystem, ridges_g: Array) -> tuple[Array, Array]:
+    """Return M (n_g, p_g, p_f) and c (n_g, p_g): alpha is the ridge regression of c on M.
 
-    values: Array  # (p_g,) eigenvalues of C
-    A: Array  # (p_g, p_f) Q^T A^T
-    b: Array  # (p_g,) Q^T 2b
-
-    @classmethod
-    def of_system(cls, system: MinMaxSystem) -> _Rotated:
-        values, Q = np.linalg.eigh(system.C)
-        return cls(values, Q.T @ system.A.T, Q.T @ (2.0 * system.b))
-
-    def regression(self, ridge_g: float) -> tuple[Array, Array]:
-        """Return M (p_g, p_f) and c (p_g,): alpha is the ridge regression of c on M."""
-        root = _roots(self.values, ridge_g)
-        return self.A / root[:, None], self.b / root
+    In the directions of C every ``ridge_g`` is a division.
+    """
+    values, Q = np.linalg.eigh(system.C)
+    roots = np.array([_roots(values, float(ridge)) for ridge in ridges_g])  # (n_g, p_g)
+    A, b = Q.T @ system.A.T, Q.T @ (2.0 * system.b)
+    return A / roots[..., None], b / roots
 
 
 def _inverse_root(C: Array, ridge: float) -> Array:
