@@ -79,6 +79,8 @@ UNUSUAL = {
     "an empty cell": lambda f: put("kind", "outcome", f["population"] == "B")(f),
     "a missing label": put("y", np.nan),
     "an infinite label": put("y", np.inf),
+    "infinite labels of both signs": put("y", [np.inf, -np.inf], slice(5, 7)),
+    "labels whose sum is beyond all numbers": put("y", 1.7e308, slice(5, 8)),
     "a third treatment": lambda f: put("y", 2.0, np.flatnonzero(f["kind"] == "treatment")[:1])(f),
     "mixed codes": lambda f: put("y", -1.0, np.flatnonzero(f["kind"] == "treatment")[:1])(f),
     "a constant outcome": lambda f: put("y", 3.0, f["kind"] == "outcome")(f),

@@ -115,7 +115,9 @@ def _look(
     treatment = ~outcome
     if not (outcome | (kind == TREATMENT)).all() or not (second | (population == first_name)).all():
         return None
-    if not np.isfinite(y.sum(dtype=np.float64)):
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum may overflow, or be inf - inf
+        total = y.sum(dtype=np.float64)
+    if not np.isfinite(total):
         return None
     outcomes, codes = y[outcome], y[treatment]
     zeros, ones = codes == 0, codes == 1
