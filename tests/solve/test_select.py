@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
+from unjoined.errors import InputError
 from unjoined.moments import MinMaxSystem
 from unjoined.solve import solve_minmax
 from unjoined.solve._select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_folds
@@ -93,3 +94,12 @@ def test_grids_run_from_no_shrinkage_to_nothing_left():
     assert (RIDGES_F[0], RIDGES_F[-1]) == (pytest.approx(1e-6), pytest.approx(10.0))
     assert (np.diff(np.log(RIDGES_F)) > 0).all()
     assert (np.diff(np.log(RIDGES_G)) > 0).all()
+
+
+def test_a_ridge_that_drowns_in_rounding_is_refused():
+    """Nearly collinear functions of great size: rounding makes an eigenvalue of C negative."""
+    C = np.diag([1e12, -1e-4])
+    system = MinMaxSystem(np.eye(2), np.ones(2), C)
+    whole = MinMaxSystem(np.eye(2), np.ones(2), np.eye(2))
+    with pytest.raises(InputError, match="ridge_g=1e-06 is too small"):
+        score_folds([(system, whole)] * 2, whole.C, ridges_f=[1.0], ridges_g=[1e-6])
