@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import TREATMENT, is_kind
 from unjoined.estimators._minmax_select import MinMaxSearch, Spaces, candidates, search, some_rows
 from unjoined.features import Basis, Scaling, auto_centers, draw_basis
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments import LabelledRows
+from unjoined.moments._cell_sample import cell_positions, take_sample
 from unjoined.moments._center import (
     Centring,
     cross_fit_centring,
@@ -22,7 +22,6 @@ from unjoined.moments._center import (
 )
 from unjoined.moments._plan import SumsPlan
 from unjoined.moments._shared_means import means_basis
-from unjoined.moments._threads import over_pieces
 from unjoined.solve._select import RIDGES_F, RIDGES_G
 
 __all__ = ["draw_spaces", "fit_means", "is_centred", "plan_rows", "plan_sums", "ridge_grids"]
@@ -55,8 +54,8 @@ def plan_rows(
     SumsPlan, array of shape (n,) or None, MinMaxSearch or None
         The groups, if ridges are to be chosen by them, and the search over widths, if any.
     """
-    cells = _cells(rows, model.n_jobs)
-    sample = _sample(rows, cells, SAMPLE_ROWS, rng)
+    cells = cell_positions(rows, n_jobs=model.n_jobs)
+    sample = take_sample(rows, cells, SAMPLE_ROWS, rng)
     fold = _fold(model, sample, rng)
     n_groups = int(fold.max()) + 1 if model._chooses_ridges else 1
     group = _deal(cells, len(rows.X), n_groups, rng) if model._chooses_ridges else None
@@ -64,7 +63,7 @@ def plan_rows(
 
     def centre(spaces: Spaces) -> list[tuple[Centring, IntArray]]:
         # Rows that the means have seen are too few to matter.
-        seen = _sample(rows, cells, SAMPLE_ROWS // 2, rng)
+        seen = take_sample(rows, cells, SAMPLE_ROWS // 2, rng)
         everything = np.zeros(len(seen.X), dtype=np.int64)
         ((centring, _),) = fit_means(model, spaces, seen, everything, rng)
         return [(centring, np.arange(len(sample.X)))]
@@ -87,28 +86,6 @@ def _fold(model: Any, sample: LabelledRows, rng: np.random.RandomState) -> IntAr
     if is_centred(model) or model._chooses_ridges or model.width == "auto":
         return deal_folds(sample, rng)
     return np.zeros(len(sample.X), dtype=np.int64)
-
-
-def _cells(rows: LabelledRows, n_jobs: int | None) -> list[IntArray]:
-    """Return the positions of the rows of each of the four cells."""
-    code = is_kind(rows.kind, TREATMENT).view(np.uint8) * np.uint8(2)
-    code += rows.population.astype(np.uint8)
-    return list(over_pieces(lambda c: np.flatnonzero(code == c), range(4), n_jobs))
-
-
-def _sample(
-    rows: LabelledRows, cells: list[IntArray], most: int, rng: np.random.RandomState
-) -> LabelledRows:
-    """Return at most ``most`` rows of each cell, with the weight of all of them."""
-    chosen, more = [], []
-    for at in cells:
-        n = min(len(at), most)
-        # One row out of each of as many strips: distinct, in order, and soon done.
-        some = (np.arange(n) + rng.random_sample(n)) * (len(at) / n)
-        chosen.append(at[np.minimum(some.astype(np.int64), len(at) - 1)])
-        more.append(np.full(n, len(at) / n))
-    sample = rows.take(np.concatenate(chosen))
-    return replace(sample, weight=sample.weight * np.concatenate(more))
 
 
 def _deal(cells: list[IntArray], n: int, n_groups: int, rng: np.random.RandomState) -> IntArray:

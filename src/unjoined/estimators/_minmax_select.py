@@ -15,6 +15,7 @@ from unjoined.features import Basis, FourierBasis, GaussianBasis, Scaling, Stack
 from unjoined.features._basis import ScaledBasis
 from unjoined.features._draw import has_width, rescaled
 from unjoined.moments import GroupedSums, LabelledRows, MinMaxSystem, accumulate, assemble
+from unjoined.moments._cell_sample import cell_positions, sample_cells
 from unjoined.moments._combine import combine
 from unjoined.solve._select import FoldScores, choose_ridges, score_folds
 
@@ -22,7 +23,6 @@ __all__ = ["MinMaxSearch", "Spaces", "candidates", "search", "some_rows"]
 
 WIDTH_FACTORS = (0.5, 1.0, 2.0)  # of the median distance between rows
 WIDTH_ROWS = 10_000  # of each cell that settle the width, where there are many more
-CELLS = ((OUTCOME, 0), (OUTCOME, 1), (TREATMENT, 0), (TREATMENT, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def search(
     than 80,000 rows the width is chosen by 10,000 of each cell, which settle one number, and
     there is one pass over all.
     """
-    if len(tried) > 1 and len(rows.label) > 2 * len(CELLS) * WIDTH_ROWS:
+    if len(tried) > 1 and len(rows.label) > 8 * WIDTH_ROWS:
         return _search_in_two(
             tried, rows, fold, gap, ridges_f=ridges_f, ridges_g=ridges_g, n_jobs=n_jobs
         )
@@ -186,7 +186,7 @@ def _search_in_two(
 ) -> tuple[Spaces, MinMaxSystem, MinMaxSearch]:
     """Choose the width by some of the rows, then ridges by all."""
     rng = np.random.RandomState(0)  # which rows settle the width is no matter of the user's seed
-    some = np.sort(np.concatenate([rng.permutation(rows.at(*cell))[:WIDTH_ROWS] for cell in CELLS]))
+    some = np.sort(np.concatenate(sample_cells(cell_positions(rows), WIDTH_ROWS, rng)))
     few = None if gap is None else gap[some]
     spaces, _, report = search(tried, rows.take(some), fold[some], few, **options)
     _, system, final = search([spaces], rows, fold, None, **options)

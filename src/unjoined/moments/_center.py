@@ -22,6 +22,7 @@ from unjoined.errors import InputError
 from unjoined.features import Basis, Scaling, draw_basis, fit_weighted, seeded_clone
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments._accumulate import CHUNK_ROWS, accumulate
+from unjoined.moments._cell_sample import cell_positions, take_sample
 from unjoined.moments._combine import combine
 from unjoined.moments._grouped import GroupedSums
 from unjoined.moments._rows import LabelledRows
@@ -206,7 +207,8 @@ def center_rows(
     """
     seen = _cut_down(rows) if robust else rows
     if len(rows.X) > CROSS_FIT_ROWS:
-        centring = fit_centring(_sample(seen, rng), rng, model=model, n_jobs=n_jobs)
+        some = take_sample(seen, cell_positions(seen, n_jobs=n_jobs), SAMPLE_ROWS // 4, rng)
+        centring = fit_centring(some, rng, model=model, n_jobs=n_jobs)
         parts: list[tuple[Centring, IntArray]] = [(centring, np.arange(len(rows.X)))]
     else:
         parts = cross_fit_centring(seen, fold, rng, model=model, n_jobs=n_jobs)
@@ -370,16 +372,6 @@ def smooth_coef(sums: MomentSums, square: float, n_features: int) -> Array:
     best = len(score) - 1 - int(np.argmin(score[::-1]))
     c = vectors @ shrunk[best]
     return np.concatenate([inverse @ (v[:free] - G[:free, free:] @ c), c])
-
-
-def _sample(rows: LabelledRows, rng: Rng) -> LabelledRows:
-    """Return at most 20,000 rows, the same number from each cell as far as it goes."""
-    chosen = []
-    for kind, k in CELLS:
-        at = rows.at(kind, k)
-        most = min(len(at), SAMPLE_ROWS // 4)
-        chosen.append(np.sort(rng.choice(at, most, replace=False)))
-    return rows.take(np.concatenate(chosen))
 
 
 def _by_chunks(

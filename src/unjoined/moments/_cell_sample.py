@@ -1,0 +1,41 @@
+"""Some rows of each of the four tables, where there are more than a question needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.random import RandomState as Rng
+
+from unjoined._typing import IntArray
+from unjoined._validation import TREATMENT, is_kind
+from unjoined.moments._rows import LabelledRows
+from unjoined.moments._threads import over_pieces
+
+__all__ = ["cell_positions", "sample_cells", "take_sample"]
+
+
+def cell_positions(rows: LabelledRows, *, n_jobs: int | None = None) -> list[IntArray]:
+    """Return the positions of the rows of each of the four cells, outcomes first."""
+    code = is_kind(rows.kind, TREATMENT).view(np.uint8) * np.uint8(2)
+    code += rows.population.astype(np.uint8)
+    return list(over_pieces(lambda c: np.flatnonzero(code == c), range(4), n_jobs))
+
+
+def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
+    """Return the positions of at most ``most`` rows of each cell, in order."""
+    chosen = []
+    for at in cells:
+        n = min(len(at), most)
+        # One row out of each of as many strips: distinct, in order, and soon done.
+        some = (np.arange(n) + rng.random_sample(n)) * (len(at) / n)
+        chosen.append(at[np.minimum(some.astype(np.int64), len(at) - 1)])
+    return chosen
+
+
+def take_sample(rows: LabelledRows, cells: list[IntArray], most: int, rng: Rng) -> LabelledRows:
+    """Return at most ``most`` rows of each cell, with the weight of all of them."""
+    chosen = sample_cells(cells, most, rng)
+    more = [np.full(len(at), len(c) / len(at)) for at, c in zip(chosen, cells, strict=True)]
+    sample = rows.take(np.concatenate(chosen))
+    return replace(sample, weight=sample.weight * np.concatenate(more))
