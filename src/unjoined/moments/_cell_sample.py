@@ -27,9 +27,11 @@ def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
     chosen = []
     for at in cells:
         n = min(len(at), most)
-        # One row out of each of as many strips: distinct, in order, and soon done.
-        some = (np.arange(n) + rng.random_sample(n)) * (len(at) / n)
-        chosen.append(at[np.minimum(some.astype(np.int64), len(at) - 1)])
+        # One row out of each of as many strips: distinct, and soon done. Strips differ by a row
+        # in length, so that they start at random, or rows would not be equally likely.
+        edges = np.arange(n + 1) * len(at) // n
+        some = edges[:-1] + (rng.random_sample(n) * np.diff(edges)).astype(np.int64)
+        chosen.append(at[np.sort((some + rng.randint(len(at))) % len(at))])
     return chosen
 
 
