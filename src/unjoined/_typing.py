@@ -11,6 +11,7 @@ __all__ = [
     "Array",
     "ArrayLike",
     "BoolArray",
+    "CellArray",
     "Frame",
     "IntArray",
     "MatrixLike",
@@ -27,6 +28,9 @@ SingleArray: TypeAlias = NDArray[np.float32]
 IntArray: TypeAlias = NDArray[np.int64]
 
 BoolArray: TypeAlias = NDArray[np.bool_]
+
+CellArray: TypeAlias = NDArray[np.uint8]
+"""The cell of each row, of two populations: 2 for treatments and 1 for the second, added up."""
 
 Frame: TypeAlias = Any
 """A data frame that narwhals reads: pandas, polars or pyarrow."""

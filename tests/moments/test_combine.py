@@ -8,13 +8,14 @@ from unjoined import MinMaxUplift, paper_problem
 from unjoined.features import GaussianBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments import _combine as module
-from unjoined.moments._accumulate import PIECE_ROWS
 from unjoined.moments._combine import combine
+from unjoined.moments._pieces import PIECE_ROWS
 
-GAUSSIANS = GaussianBasis(np.random.default_rng(0).standard_normal((7, 2)), 2.0)
+GAUSSIANS = GaussianBasis(np.random.default_rng(0).standard_normal((19, 2)), 2.0)
 BASIS = StackedBasis(LinearBasis(2), GAUSSIANS)
 SCALING = Scaling(np.array([1.0, 2.0]), np.array([3.0, 0.5]))
-COEF = np.linspace(-1.0, 1.0, 10)
+COEF = np.linspace(-1.0, 1.0, 22)
+pytestmark = pytest.mark.usefixtures("arithmetic")
 
 
 def draw(n):
@@ -36,11 +37,17 @@ def test_the_result_is_the_product_of_values_and_coefficients(monkeypatch, n, sc
 
 def test_several_combinations_are_found_together():
     X, basis = draw(50), ScaledBasis(BASIS, SCALING)
-    several = np.column_stack([COEF, COEF**2, np.ones(10)])
+    several = np.column_stack([COEF, COEF**2, np.ones(22)])
     found = combine(basis, several, X)
     assert found.shape == (50, 3)
     for column, coef in zip(found.T, several.T, strict=True):
         assert_allclose(column, combine(basis, coef, X), rtol=0, atol=1e-12)
+
+
+def test_many_combinations_are_found_together_too():
+    X, basis = draw(50), ScaledBasis(BASIS, SCALING)
+    many = np.random.default_rng(0).standard_normal((22, module.FEW + 1))
+    assert_allclose(combine(basis, many, X), BASIS(SCALING(X)) @ many, rtol=0, atol=1e-12)
 
 
 def test_the_result_does_not_depend_on_threads_to_the_bit():

@@ -14,6 +14,7 @@ from unjoined._validation import check_finite_features, check_numeric_columns
 from unjoined.data._dask import in_memory, is_dask, predict_lazily
 from unjoined.evaluate import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
 from unjoined.moments import LabelledRows, label_rows, target_rows
+from unjoined.moments._finite import all_finite
 
 __all__ = ["UpliftEstimator"]
 
@@ -191,6 +192,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         matrix: Array = validate_data(
             self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
         )
-        names = getattr(self, "feature_names_in_", None)
-        check_finite_features(matrix, None if names is None else names.tolist())
+        if not all_finite(matrix, n_jobs=getattr(self, "n_jobs", None)):
+            names = getattr(self, "feature_names_in_", None)
+            check_finite_features(matrix, None if names is None else names.tolist())
         return matrix

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from unjoined._compiled import GaussianKernel, gaussian_kernel
 from unjoined._typing import Array
 from unjoined.features._scaling import Scaling
 
@@ -38,10 +39,15 @@ class Filler:
     write: Callable[[Any, Any], None]  # of columns (w, m), values (m, p) to be overwritten
     # Brings columns into the range of single precision, where ``write`` takes that as well.
     narrow: Callable[[Array], None] | None = None
+    kernel: GaussianKernel | None = None  # does all of it at once, where there is one
 
     def __call__(self, X: Array, p: int) -> Array:
         """Return the values at rows (n, d), a new array of shape (n, p)."""
-        columns, values = np.empty((self.width, len(X))), np.empty((len(X), p))
+        values = np.empty((len(X), p))
+        if self.kernel is not None:
+            self.kernel.values(np.ascontiguousarray(X, dtype=np.float64), values)
+            return values
+        columns = np.empty((self.width, len(X)))
         self.prepare(X, columns)
         self.write(columns, values)
         return values
@@ -370,4 +376,7 @@ def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = F
             np.clip(columns[:d], -LARGE, LARGE, out=columns[:d])
             np.minimum(columns[d], LARGE**2, out=columns[d])
 
-    return Filler(d + 2, prepare, write, narrow)
+    kernel = gaussian_kernel(
+        shift[:, 0], factor[:, 0], product[:, first:], (basis.width, origin) if linear else None
+    )
+    return Filler(d + 2, prepare, write, narrow, kernel)

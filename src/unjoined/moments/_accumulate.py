@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TREATMENT, is_kind
 from unjoined.features import Scaling
 from unjoined.features._basis import Filler, filler
 from unjoined.moments._cell_means import CellMeans
+from unjoined.moments._compiled_sums import compiled_sums
 from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
+from unjoined.moments._pieces import Piece, block_pieces, block_rows
 from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._sums import Roots, RunningSums
@@ -27,18 +28,6 @@ __all__ = ["CHUNK_ROWS", "accumulate", "accumulate_policies", "chunk_rows", "n_t
 # run at speed, small enough to stay in the cache between the exponentials and the update.
 CHUNK_ROWS = 4096
 CHUNK_VALUES = 102_400  # 0.8 megabytes: with room to spare in the cache a core has to itself
-# Rows of one cell, group and sign that are summed up by one thread. One set of sums is merged
-# for each, which costs as much as a few dozen rows.
-PIECE_ROWS = 16_384
-BLOCK_ROWS = 2**18  # rows that are sorted into cells together
-
-
-class Piece(NamedTuple):
-    """Some rows of one cell and group; of treatment rows, with labels of one sign."""
-
-    key: CellKey
-    sign: float  # of the labels; 0 for outcome rows, which need no cross product
-    at: IntArray  # (m,) ascending
 
 
 def chunk_rows(p: int) -> int:
@@ -142,12 +131,20 @@ def _sum_up(
     policies: _Policies | None = None,
     single: bool = False,
 ) -> tuple[GroupedSums, list[PolicySums]]:
-    scratch = Scratch()
-
-    def block_pieces(start: int) -> list[Piece]:
-        return _pieces(rows, groups, start, min(start + BLOCK_ROWS, len(rows.X)))
+    n, scratch = len(rows.X), Scratch()
+    n_groups = 1 if groups is None else int(groups.max(initial=0)) + 1
+    compiled = compiled_sums(
+        None if single else writer.kernel,
+        rows,
+        means=means,
+        treatment=rows.label if policies is None else policies.label,
+        scaling=None if policies is None else policies.scaling,
+        chunk=chunk_rows(p),
+    )
 
     def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:
+        if compiled is not None:
+            return piece, *compiled(piece, scratch)
         X, at = _rows_at(rows.X, piece.at, scratch), piece.at
         mean = None if means is None else means[piece.key]
         values = _Values(writer, p, X, scratch, single=single)
@@ -158,8 +155,12 @@ def _sum_up(
             policy = PolicySums.of_rows(X, policies.scaling, label, rows.weight[at], k)
         return piece, sums, unit, policy
 
-    blocks = range(0, len(rows.X), BLOCK_ROWS)
-    pieces = list(chain.from_iterable(over_pieces(block_pieces, blocks, n_jobs)))
+    size = block_rows(n_groups)
+
+    def sort_block(start: int) -> list[Piece]:
+        return block_pieces(rows, groups, start, min(start + size, n))
+
+    pieces = list(chain.from_iterable(over_pieces(sort_block, range(0, n, size), n_jobs)))
     totals: dict[CellKey, RunningSums] = {}
     found = []
     for piece, sums, unit, policy in over_pieces(sums_of, pieces, n_jobs):
@@ -168,38 +169,6 @@ def _sum_up(
         if policy is not None:
             found.append(policy)
     return GroupedSums(p, {key: totals[key].frozen() for key in sorted(totals)}), found
-
-
-def _pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: int) -> list[Piece]:
-    """Sort the rows of one block by cell, group and, for treatments, the sign of the label."""
-    block = slice(start, stop)
-    treatment, population = is_kind(rows.kind[block], TREATMENT), rows.population[block]
-    group = None if groups is None else groups[block]
-    n_groups = 1 if group is None else int(group.max()) + 1
-    n_populations = int(population.max()) + 1
-    cells = n_populations * n_groups  # of either kind
-    # Few different small numbers: numpy sorts them by counting, in one go.
-    small = np.min_scalar_type(4 * cells)
-    code = treatment.astype(small)
-    code *= n_populations
-    code += population.astype(small)
-    if group is not None:
-        code *= n_groups
-        code += group.astype(small)
-    code *= 2
-    code += (treatment & (rows.label[block] > 0.0)).astype(small)
-    order = np.argsort(code, kind="stable")
-    ends = np.cumsum(np.bincount(code, minlength=4 * cells))
-    pieces: list[Piece] = []
-    for c, (first, last) in enumerate(pairwise((0, *ends.tolist()))):
-        kind, sign = (TREATMENT, 2.0 * (c % 2) - 1.0) if c >= 2 * cells else (OUTCOME, 0.0)
-        cell = c // 2 % cells
-        key = CellKey(kind, cell // n_groups, cell % n_groups)
-        pieces.extend(
-            Piece(key, sign, start + order[i : min(i + PIECE_ROWS, last)])
-            for i in range(first, last, PIECE_ROWS)
-        )
-    return pieces
 
 
 def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import IntArray
-from unjoined._validation import TREATMENT, is_kind
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._threads import over_pieces
 
@@ -17,9 +16,8 @@ __all__ = ["cell_positions", "sample_cells", "take_sample"]
 
 def cell_positions(rows: LabelledRows, *, n_jobs: int | None = None) -> list[IntArray]:
     """Return the positions of the rows of each of the four cells, outcomes first."""
-    code = is_kind(rows.kind, TREATMENT).view(np.uint8) * np.uint8(2)
-    code += rows.population.astype(np.uint8)
-    return list(over_pieces(lambda c: np.flatnonzero(code == c), range(4), n_jobs))
+    cell = rows.cells()
+    return list(over_pieces(lambda c: np.flatnonzero(cell == c), range(4), n_jobs))
 
 
 def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:

@@ -8,10 +8,13 @@ import numpy as np
 
 from unjoined._typing import Array, IntArray
 from unjoined.features._basis import filler
-from unjoined.moments._accumulate import PIECE_ROWS, chunk_rows
+from unjoined.moments._accumulate import chunk_rows
+from unjoined.moments._pieces import PIECE_ROWS
 from unjoined.moments._threads import Scratch, over_pieces
 
 __all__ = ["combine"]
+
+FEW = 8  # combinations; a product with more of them is left to BLAS
 
 
 def combine(
@@ -46,8 +49,15 @@ def combine(
     n = len(X) if at is None else len(at)
     found, size = np.empty((n, *coef.shape[1:])), chunk_rows(p)
 
+    transpose = np.ascontiguousarray(np.atleast_2d(coef.T))
+    kernel = writer.kernel if X.flags.c_contiguous and len(transpose) <= FEW else None
+
     def piece(start: int) -> None:
         stop = min(start + PIECE_ROWS, n)
+        if kernel is not None:
+            some, where = (X[start:stop], None) if at is None else (X, at[start:stop])
+            kernel.combine(some, where, transpose, found[start:stop])
+            return
         values = scratch.array("values", min(size, stop - start), p)
         columns = scratch.array("columns", writer.width, stop - start)
         writer.prepare(X[start:stop] if at is None else X[at[start:stop]], columns)

@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unjoined._typing import Array, IntArray
+from unjoined._compiled import ScannedLabels, label_kernel
+from unjoined._typing import Array, CellArray, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.moments._threads import over_pieces
 
 __all__ = ["CleanLabels", "scan_labels"]
 
 BLOCK_ROWS = 65_536
-FIRST_ROWS = 1000  # these usually show both populations
+SOME_ROWS = 1000  # from first to last: these usually show both populations
 
 
 class CleanLabels(NamedTuple):
@@ -26,16 +27,9 @@ class CleanLabels(NamedTuple):
 
     label: Array  # (n,)
     population: IntArray  # (n,) 0 or 1
+    cell: CellArray  # (n,)
     names: list[Any]
     coding: OutcomeCoding
-
-
-class _Block(NamedTuple):
-    """What one block of rows holds."""
-
-    cells: frozenset[int]  # 2 kinds by 2 populations that have rows
-    outcomes: tuple[float, ...]  # least and greatest, and one between if there is one
-    codes: frozenset[float]  # of treatments
 
 
 def scan_labels(
@@ -52,42 +46,52 @@ def scan_labels(
     """
     if not _plain(y, kind, population, n):
         return None
-    names = np.unique(population[:FIRST_ROWS])
+    names = np.unique(population[:: max(n // SOME_ROWS, 1)])
     if len(names) != 2:
         return None
-    starts = range(0, len(y), BLOCK_ROWS)
-    is_outcome, index = np.empty(len(y), dtype=bool), np.empty(len(y), dtype=np.int64)
+    number, cell = np.asarray(y, dtype=np.float64), np.empty(n, dtype=np.uint8)
+    both = (names[0], names[1])
+    kernel = label_kernel(number, kind, population, (OUTCOME, TREATMENT), both)
 
-    def look(start: int) -> _Block | None:
-        block = slice(start, start + BLOCK_ROWS)
-        outcome, second = kind[block] == OUTCOME, population[block] == names[1]
-        is_outcome[block], index[block] = outcome, second
-        return _look(y[block], kind[block], population[block], outcome, second, names[0])
+    def look(start: int) -> ScannedLabels | None:
+        stop = min(start + BLOCK_ROWS, n)
+        if kernel is not None:
+            return kernel(start, stop, cell)
+        block = slice(start, stop)
+        return _look(number[block], kind[block], population[block], both, cell[block])
 
+    starts = range(0, n, BLOCK_ROWS)
     found = list(over_pieces(look, starts, n_jobs))
     blocks = [block for block in found if block is not None]
     if len(blocks) < len(found) or len(frozenset().union(*(b.cells for b in blocks))) < 4:
         return None
-    outcomes = np.unique([value for block in blocks for value in block.outcomes])
+    coding = _coding([value for block in blocks for value in block.outcomes])
     codes = frozenset().union(*(block.codes for block in blocks))
-    zero_one = codes <= {0.0, 1.0}
-    if len(outcomes) < 2 or not (zero_one or codes <= {-1.0, 1.0}):
+    if coding is None or not (codes <= {0.0, 1.0} or codes <= {-1.0, 1.0}):
         return None
-    low, high = float(outcomes[0]), float(outcomes[-1])
-    coding = OutcomeCoding(0.0, 1.0, is_binary=False)
-    if len(outcomes) == 2:
-        coding = OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
-    label = np.empty(len(y))
+    label, index = np.empty(n), np.empty(n, dtype=np.int64)
 
     def encode(start: int) -> None:
         block = slice(start, start + BLOCK_ROWS)
-        raw = np.asarray(y[block], dtype=np.float64)
-        treatment = 2.0 * raw - 1.0 if zero_one else raw
-        label[block] = np.where(is_outcome[block], coding.encode(raw), treatment)
+        raw, of_cell = number[block], cell[block]
+        index[block] = of_cell & 1
+        treatment = np.where(raw > 0.0, 1.0, -1.0)  # in either coding
+        label[block] = np.where(of_cell < 2, coding.encode(raw), treatment)
 
     for _ in over_pieces(encode, starts, n_jobs):
         pass
-    return CleanLabels(label, index, names.tolist(), coding)
+    return CleanLabels(label, index, cell, names.tolist(), coding)
+
+
+def _coding(outcomes: list[float]) -> OutcomeCoding | None:
+    """Return the coding of outcomes of which some are known, more than two if there are more."""
+    values = np.unique(outcomes)
+    if len(values) < 2:
+        return None
+    if len(values) > 2:
+        return OutcomeCoding(0.0, 1.0, is_binary=False)
+    low, high = values.tolist()
+    return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
 
 
 def _plain(y: Any, kind: Any, population: Any, n: int) -> bool:
@@ -104,32 +108,25 @@ def _plain(y: Any, kind: Any, population: Any, n: int) -> bool:
 
 
 def _look(
-    y: NDArray[Any],
-    kind: NDArray[np.str_],
-    population: NDArray[Any],
-    outcome: NDArray[np.bool_],
-    second: NDArray[np.bool_],
-    first_name: Any,
-) -> _Block | None:
-    """Return what a block holds, or None if it holds anything else than it should."""
+    y: Array, kind: NDArray[np.str_], population: NDArray[Any], names: Any, cell: CellArray
+) -> ScannedLabels | None:
+    """Return what a block holds and write its cells, or None if a row is unusual."""
+    outcome, second = kind == OUTCOME, population == names[1]
     treatment = ~outcome
-    if not (outcome | (kind == TREATMENT)).all() or not (second | (population == first_name)).all():
+    if not (outcome | (kind == TREATMENT)).all() or not (second | (population == names[0])).all():
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # a sum may overflow, or be inf - inf
-        total = y.sum(dtype=np.float64)
+        total = y.sum()
     if not np.isfinite(total):
         return None
     outcomes, codes = y[outcome], y[treatment]
     zeros, ones = codes == 0, codes == 1
     if not (zeros | ones).all() and not (ones | (codes == -1)).all():
         return None
-    cells = {
-        2 * i + k
-        for i, rows in enumerate((outcome, treatment))
-        for k, there in enumerate((rows & ~second, rows & second))
-        if there.any()
-    }
-    return _Block(frozenset(cells), _some(outcomes), frozenset(_distinct(codes, zeros, ones)))
+    np.multiply(treatment, 2, out=cell, casting="unsafe")
+    cell += second
+    cells = frozenset(np.flatnonzero(np.bincount(cell)).tolist())
+    return ScannedLabels(cells, _some(outcomes), frozenset(_distinct(codes, zeros, ones)))
 
 
 def _distinct(codes: NDArray[Any], zeros: Any, ones: Any) -> set[float]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cython_blas
 
-from unjoined._typing import Array, SingleArray
+from unjoined._typing import Array, BoolArray, SingleArray
 
-__all__ = ["add_gram", "mirrored"]
+__all__ = ["add_gram", "dsyrk_address", "mirrored"]
 
 
 def _signature(letter: str) -> str:
@@ -48,6 +49,12 @@ _dsyrk, _ssyrk = (find_syrk(cython_blas.__pyx_capi__, letter) for letter in "ds"
 _ONE, _ONE_SINGLE, _ZERO_SINGLE = ctypes.c_double(1.0), ctypes.c_float(1.0), ctypes.c_float(0.0)
 
 
+def dsyrk_address() -> int | None:
+    """Return where compiled code finds BLAS dsyrk, or None if scipy does not offer it."""
+    function: Any = _dsyrk
+    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+
 def add_gram(phi: Array | SingleArray, total: Array) -> None:
     """Add phi^T phi to the upper triangle of ``total``; the lower one is left to chance.
 
@@ -75,5 +82,9 @@ def add_gram(phi: Array | SingleArray, total: Array) -> None:
 
 def mirrored(total: Array) -> Array:
     """Return the symmetric matrix with the upper triangle of ``total``, in C order."""
-    upper = np.triu(total)
-    return np.ascontiguousarray(upper + np.triu(total, 1).T)
+    return np.where(_upper(len(total)), total, total.T)
+
+
+@lru_cache(maxsize=8)
+def _upper(p: int) -> BoolArray:
+    return np.tri(p, dtype=bool).T

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array, ArrayLike, BoolArray, IntArray
+from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, IntArray
 from unjoined._validation import (
     OUTCOME,
     TARGET,
@@ -38,6 +38,7 @@ class LabelledRows:
     weight: Array  # (n,) > 0
     names: list[Any]  # of the populations
     coding: OutcomeCoding
+    cell: CellArray | None = None  # (n,) kind and population in one, where both are at hand
 
     def at(self, kind: str, population: int) -> IntArray:
         """Return the positions of the rows of one cell."""
@@ -70,7 +71,8 @@ class LabelledRows:
         """Return the rows of two of several populations, as populations 0 and 1."""
         both = self.take((self.population == first) | (self.population == second))
         population = np.where(both.population == first, 0, 1)
-        return replace(both, population=population, names=[self.names[first], self.names[second]])
+        names = [self.names[first], self.names[second]]
+        return replace(both, population=population, names=names, cell=None)
 
     def take(self, at: IntArray | BoolArray) -> LabelledRows:
         """Return the rows at some positions, in that order, or those that are marked."""
@@ -81,7 +83,14 @@ class LabelledRows:
             kind=self.kind[at],
             population=self.population[at],
             weight=self.weight[at],
+            cell=None if self.cell is None else self.cell[at],
         )
+
+    def cells(self) -> CellArray:
+        """Return the cell of each row, of two populations."""
+        if self.cell is not None:
+            return self.cell
+        return is_kind(self.kind, TREATMENT) * np.uint8(2) + self.population.astype(np.uint8)
 
 
 def label_rows(
@@ -102,8 +111,8 @@ def label_rows(
     n = len(X)
     clean = None if sample_weight is not None else scan_labels(y, kind, population, n, n_jobs)
     if clean is not None:
-        label, index, names, coding = clean
-        return LabelledRows(X, label, np.asarray(kind), index, np.ones(n), names, coding)
+        label, index, cell, names, coding = clean
+        return LabelledRows(X, label, np.asarray(kind), index, np.ones(n), names, coding, cell)
     kinds = check_kind(kind, n)
     labels = check_labels(y, kinds)
     populations = check_population(population, kinds)

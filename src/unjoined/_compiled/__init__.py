@@ -1,0 +1,28 @@
+"""Compiled arithmetic of rows, for processors with AVX2; elsewhere numpy does the same.
+
+`gaussian_kernel` and `label_kernel` return None where the library was not built, or the processor
+is another one, or ``UNJOINED_COMPILED=0`` is set: whoever calls them goes on in numpy, and comes
+to the same result but for rounding.
+"""
+
+from unjoined._compiled._gaussians import (
+    GaussianKernel,
+    MeanArrays,
+    PolicyArrays,
+    RowArrays,
+    SumArrays,
+    gaussian_kernel,
+)
+from unjoined._compiled._labels import LabelKernel, ScannedLabels, label_kernel
+
+__all__ = [
+    "GaussianKernel",
+    "LabelKernel",
+    "MeanArrays",
+    "PolicyArrays",
+    "RowArrays",
+    "ScannedLabels",
+    "SumArrays",
+    "gaussian_kernel",
+    "label_kernel",
+]

@@ -1,0 +1,170 @@
+"""The compiled library: found, loaded, and its structures as kernels.c declares them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from numpy.typing import NDArray
+
+__all__ = [
+    "Basis",
+    "LabelBlock",
+    "Labels",
+    "Library",
+    "Means",
+    "Policies",
+    "Rows",
+    "Sums",
+    "address",
+    "library",
+]
+
+
+class Rows(Structure):
+    """Rows of a table, or those at some positions."""
+
+    _fields_ = (
+        ("X", c_void_p),
+        ("at", c_void_p),
+        ("n", c_int64),
+        ("label", c_void_p),
+        ("weight", c_void_p),
+    )
+
+
+class Basis(Structure):
+    """Gaussian functions, and linear ones before them."""
+
+    _fields_ = (
+        ("d", c_int32),
+        ("p", c_int32),
+        ("n_gaussians", c_int32),
+        ("width", c_double),
+        ("shift", c_void_p),
+        ("factor", c_void_p),
+        ("product", c_void_p),
+        ("origin", c_void_p),
+    )
+
+
+class Means(Structure):
+    """What is subtracted from labels."""
+
+    _fields_ = (
+        ("r", c_int32),
+        ("bound", c_double),
+        ("coef", c_void_p),
+        ("slope", c_void_p),
+        ("offset", c_void_p),
+    )
+
+
+class Sums(Structure):
+    """Where sums are added to."""
+
+    _fields_ = (
+        ("unit", c_int32),
+        ("weight", c_double),
+        ("label_basis", c_void_p),
+        ("gram", c_void_p),
+        ("label_cross", c_void_p),
+    )
+
+
+class Policies(Structure):
+    """Where sums that tell policies apart are added to."""
+
+    _fields_ = (
+        ("d", c_int32),
+        ("stride", c_int32),
+        ("shift", c_void_p),
+        ("factor", c_void_p),
+        ("treatment", c_void_p),
+        ("gram", c_void_p),
+        ("square", c_void_p),
+    )
+
+
+class Labels(Structure):
+    """Columns of labels, and the words and numbers they may hold."""
+
+    _fields_ = (
+        ("y", c_void_p),
+        ("kind", c_void_p),
+        ("population", c_void_p),
+        ("kind_size", c_int64),
+        ("population_size", c_int64),
+        ("outcome", c_void_p),
+        ("treatment", c_void_p),
+        ("first", c_void_p),
+        ("second", c_void_p),
+    )
+
+
+class LabelBlock(Structure):
+    """What some rows were found to hold."""
+
+    _fields_ = (
+        ("cells", c_int32),
+        ("codes", c_int32),
+        ("n_values", c_int32),
+        ("values", c_double * 3),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The loaded functions, and what they ask of arrays."""
+
+    level: int
+    values: Any
+    combine: Any
+    add_up: Any
+    scan: Any
+    max_features: int
+    min_gaussians: int
+    rows: int  # basis values of so many are computed together
+    design_rows: int
+    design_lanes: int
+
+
+@cache
+def library() -> Library | None:
+    """Return the library, or None if there is none for this machine."""
+    spec = find_spec("unjoined._compiled._kernels")
+    if os.environ.get("UNJOINED_COMPILED") == "0" or spec is None or spec.origin is None:
+        return None
+    loaded = ctypes.CDLL(spec.origin)
+    level = int(loaded.unjoined_level())
+    if level == 0:
+        return None
+    rows, basis = POINTER(Rows), POINTER(Basis)
+    names = ("values", "combine", "add_up", "scan")
+    values, combine, add_up, scan = (getattr(loaded, f"unjoined_{name}") for name in names)
+    values.argtypes = [c_int32, rows, basis, c_void_p]
+    combine.argtypes = [c_int32, rows, basis, c_void_p, c_int32, c_void_p, c_void_p]
+    add_up.argtypes = [
+        *(c_int32, rows, basis, POINTER(Means), c_void_p, c_int64),
+        *(c_void_p, c_void_p, c_void_p, POINTER(Sums), POINTER(Policies)),
+    ]
+    for function in (values, combine, add_up):
+        function.restype = None
+    scan.argtypes = [POINTER(Labels), c_int64, c_int64, c_void_p, POINTER(LabelBlock)]
+    limits = ("max_features", "min_gaussians", "rows", "design_rows", "design_lanes")
+    numbers = {name: int(getattr(loaded, f"unjoined_{name}")()) for name in limits}
+    return Library(level, values, combine, add_up, scan, **numbers)
+
+
+def address(array: NDArray[Any] | None) -> int | None:
+    """Return where the numbers of an array lie, without gaps; whoever asks keeps the array."""
+    if array is None:
+        return None
+    if not array.flags.forc:
+        raise ValueError("compiled arithmetic takes arrays whose numbers lie side by side.")
+    return int(array.ctypes.data)

@@ -1,0 +1,290 @@
+/* What rows cost, written once and compiled for several processors. kernels.c includes this file
+   with TARGET, an attribute of functions, LANES, how many numbers are computed together, and
+   NAME(f), what f is called for that processor. */
+
+#define lanes NAME(lanes_type)
+#define whole_lanes NAME(whole_lanes_type)
+
+typedef double lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+typedef int64_t whole_lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+
+TARGET INLINE lanes NAME(load)(const double *from) { return *(const lanes *)from; }
+
+TARGET INLINE void NAME(store)(lanes values, double *to) { *(lanes *)to = values; }
+
+/* exp(x) for x <= 0, to two units in the last place; 0 where the result would be denormal.
+
+   x = n log 2 + r with n whole and |r| <= log(2) / 2. Adding 1.5 * 2^52 rounds to whole numbers
+   and leaves n in the lowest bits, from where it is moved to the exponent. */
+TARGET INLINE lanes NAME(exp_lanes)(lanes x) {
+    const lanes shifted = x * 1.4426950408889634 + 6755399441055744.0;
+    const lanes n = shifted - 6755399441055744.0;
+    /* log 2 in two parts, the first of which has few enough digits for exact products */
+    lanes r = x - n * 6.93147180369123816490e-01;
+    r = r - n * 1.90821492927058770002e-10;
+    lanes sum = r * (1.0 / 479001600.0) + (1.0 / 39916800.0);
+    sum = sum * r + (1.0 / 3628800.0);
+    sum = sum * r + (1.0 / 362880.0);
+    sum = sum * r + (1.0 / 40320.0);
+    sum = sum * r + (1.0 / 5040.0);
+    sum = sum * r + (1.0 / 720.0);
+    sum = sum * r + (1.0 / 120.0);
+    sum = sum * r + (1.0 / 24.0);
+    sum = sum * r + (1.0 / 6.0);
+    sum = sum * r + 0.5;
+    sum = sum * (r * r) + r;
+    sum = sum + 1.0;
+    const whole_lanes power = ((whole_lanes)shifted + 1023) << 52;
+    const whole_lanes keep = (whole_lanes)(x > -708.0);
+    return (lanes)((whole_lanes)(sum * (lanes)power) & keep);
+}
+
+/* Write the products of R rows of n numbers, stride apart, with a vector. */
+TARGET INLINE void NAME(dot)(
+    const double *rows, const double *vector, int R, int n, int64_t stride, double *out
+) {
+    lanes sums[ROWS];
+    int l = LANES;
+    for (int i = 0; i < R; i++) sums[i] = NAME(load)(rows + i * stride) * NAME(load)(vector);
+    for (; l + LANES <= n; l += LANES)
+        for (int i = 0; i < R; i++)
+            sums[i] += NAME(load)(rows + i * stride + l) * NAME(load)(vector + l);
+    for (int i = 0; i < R; i++) {
+        /* Halves are added to halves: all rows wait together for few additions. */
+        double part[LANES];
+        NAME(store)(sums[i], part);
+        for (int half = LANES / 2; half; half /= 2)
+            for (int k = 0; k < half; k++) part[k] += part[k + half];
+        out[i] = part[0];
+        for (int k = l; k < n; k++) out[i] += rows[i * stride + k] * vector[k];
+    }
+}
+
+TARGET INLINE void NAME(scale)(double *row, double by, int n) {
+    int l = 0;
+    for (; l + LANES <= n; l += LANES) NAME(store)(NAME(load)(row + l) * by, row + l);
+    for (; l < n; l++) row[l] *= by;
+}
+
+/* Add R rows of n numbers, stride apart and times one number each, to a total. */
+TARGET INLINE void NAME(add_scaled)(
+    const double *rows, const double *by, int R, int n, int64_t stride, double *total
+) {
+    int l = 0;
+    for (; l + LANES <= n; l += LANES) {
+        lanes sum = NAME(load)(total + l);
+        for (int i = 0; i < R; i++) sum += by[i] * NAME(load)(rows + i * stride + l);
+        NAME(store)(sum, total + l);
+    }
+    for (; l < n; l++)
+        for (int i = 0; i < R; i++) total[l] += by[i] * rows[i * stride + l];
+}
+
+/* Write V vectors of Gaussians, from l on, of R prepared rows; out is the place of the first. */
+TARGET INLINE void NAME(tile)(
+    const struct basis *b, const double *z, int R, int V, int l, double *out
+) {
+    const int w = b->d + 2, g = b->n_gaussians;
+    const double *product = b->product + l;
+    lanes exponents[ROWS][2];
+    for (int i = 0; i < R; i++)
+        for (int v = 0; v < V; v++)
+            exponents[i][v] = NAME(load)(product + (int64_t)(w - 1) * g + v * LANES);
+    for (int j = 0; j < w - 1; j++)
+        for (int v = 0; v < V; v++) {
+            const lanes factors = NAME(load)(product + (int64_t)j * g + v * LANES);
+            for (int i = 0; i < R; i++) exponents[i][v] += z[i * w + j] * factors;
+        }
+    for (int i = 0; i < R; i++)
+        for (int v = 0; v < V; v++) {
+            double *to = out + (int64_t)i * b->p + l + v * LANES;
+            NAME(store)(NAME(exp_lanes)(exponents[i][v]), to);
+        }
+}
+
+/* Write all basis values of R rows from start on, (R, p). */
+TARGET INLINE void NAME(row_values)(
+    const struct rows *rows, const struct basis *b, int64_t start, int R, double *out
+) {
+    const int d = b->d, w = d + 2, g = b->n_gaussians;
+    double z[ROWS * (MAX_FEATURES + 2)]; /* scaled features, |z|^2, and room for the constant */
+    for (int i = 0; i < R; i++) {
+        const double *x = rows->X + d * POSITION(rows, start + i);
+        double *scaled = z + i * w, square = 0.0;
+        for (int j = 0; j < d; j++) {
+            scaled[j] = (x[j] - b->shift[j]) * b->factor[j];
+            square += scaled[j] * scaled[j];
+        }
+        /* A distance beyond the range of numbers would meet zeros in the product. */
+        scaled[d] = square < 1e300 ? square : 1e300;
+        if (b->p > g) {
+            double *linear = out + (int64_t)i * b->p;
+            linear[0] = 1.0;
+            for (int j = 0; j < d; j++) linear[1 + j] = scaled[j] * b->width + b->origin[j];
+        }
+    }
+    double *gaussians = out + (b->p - g);
+    int l = 0;
+    for (; l + 2 * LANES <= g; l += 2 * LANES) NAME(tile)(b, z, R, 2, l, gaussians);
+    /* The last ones, some of them a second time, which is cheaper than one by one. */
+    if (l + LANES < g) NAME(tile)(b, z, R, 2, g - 2 * LANES, gaussians);
+    else if (l < g) NAME(tile)(b, z, R, 1, g - LANES, gaussians);
+}
+
+/* Subtract from the labels of R rows the average over the populations of their mean. */
+TARGET INLINE void NAME(subtract_means)(
+    const struct rows *rows, const struct basis *b, const struct means *m, int64_t start, int R,
+    const double *phi, double *label
+) {
+    double mean[ROWS];
+    for (int c = 0; c < m->r; c++) {
+        NAME(dot)(phi, m->coef + (int64_t)c * b->p, R, b->p, b->p, mean);
+        for (int i = 0; i < R; i++) {
+            double value = mean[i] + m->offset[c];
+            if (m->slope) {
+                const double *x = rows->X + b->d * POSITION(rows, start + i);
+                for (int j = 0; j < b->d; j++) value += x[j] * m->slope[c * b->d + j];
+            }
+            value = value < m->bound ? value : m->bound;
+            label[i] -= (value > -m->bound ? value : -m->bound) / m->r;
+        }
+    }
+}
+
+/* Write basis values and labels of R rows, and add to the sums that are vectors. */
+TARGET INLINE void NAME(add_rows)(
+    const struct rows *rows, const struct basis *b, const struct means *m, int64_t start, int R,
+    double *phi, double *label, struct sums *sums
+) {
+    double part[ROWS];
+    NAME(row_values)(rows, b, start, R, phi);
+    for (int i = 0; i < R; i++) label[i] = rows->label[POSITION(rows, start + i)];
+    if (m) NAME(subtract_means)(rows, b, m, start, R, phi, label);
+    for (int i = 0; i < R; i++) {
+        const double weight = rows->weight ? rows->weight[POSITION(rows, start + i)] : 1.0;
+        part[i] = weight * label[i];
+        sums->weight += weight;
+    }
+    NAME(add_scaled)(phi, part, R, b->p, b->p, sums->label_basis);
+}
+
+/* Add the rows from start to stop; phi and label are room for their values. */
+TARGET INLINE void NAME(add_chunk)(
+    const struct rows *rows, const struct basis *b, const struct means *m, syrk_type *syrk,
+    int64_t start, int64_t stop, double *phi, double *label, struct sums *sums
+) {
+    const double one = 1.0;
+    const int p = b->p, n = (int)(stop - start);
+    int64_t i = 0;
+    for (; i + ROWS <= n; i += ROWS)
+        NAME(add_rows)(rows, b, m, start + i, ROWS, phi + i * p, label + i, sums);
+    for (; i < n; i++) NAME(add_rows)(rows, b, m, start + i, 1, phi + i * p, label + i, sums);
+    /* Rows scaled by square roots keep each update a product of a matrix with its own transpose,
+       which takes half of the multiplications. */
+    if (rows->weight)
+        for (i = 0; i < n; i++)
+            NAME(scale)(phi + i * p, sqrt(rows->weight[POSITION(rows, start + i)]), p);
+    syrk("U", "N", &p, &n, &one, phi, &p, &one, sums->gram, &p);
+    if (sums->label_cross && !sums->unit) {
+        for (i = 0; i < n; i++) NAME(scale)(phi + i * p, sqrt(fabs(label[i])), p);
+        syrk("U", "N", &p, &n, &one, phi, &p, &one, sums->label_cross, &p);
+    }
+}
+
+/* Add left^T right to LANES by LANES numbers of a matrix, from row a and column b on. */
+TARGET INLINE void NAME(add_square)(
+    const double *left, const double *right, int n, int a, int b, int stride, double *total
+) {
+    lanes sums[LANES];
+    for (int i = 0; i < LANES; i++) sums[i] = NAME(load)(total + (a + i) * stride + b);
+    for (int k = 0; k < n; k++) {
+        const lanes values = NAME(load)(right + k * stride + b);
+        for (int i = 0; i < LANES; i++) sums[i] += left[k * stride + a + i] * values;
+    }
+    for (int i = 0; i < LANES; i++) NAME(store)(sums[i], total + (a + i) * stride + b);
+}
+
+/* Add treatment rows from start to stop to the sums that tell policies apart.
+
+   BLAS is slow with matrices as small as these. A row of the design, (n, stride), is a constant,
+   the scaled features, their squares, the treatment and zeros. With weights it is written twice,
+   as it is and times the weight. */
+TARGET INLINE void NAME(add_design)(
+    const struct rows *rows, const struct policies *s, int64_t start, int64_t stop, double *room
+) {
+    const int d = s->d, stride = s->stride, n = (int)(stop - start);
+    double *weighted = rows->weight ? room + (int64_t)n * stride : room;
+    double shift[MAX_FEATURES], factor[MAX_FEATURES];
+    memcpy(shift, s->shift, d * sizeof(double));
+    memcpy(factor, s->factor, d * sizeof(double));
+    for (int i = 0; i < n; i++) {
+        const int64_t at = POSITION(rows, start + i);
+        const double *restrict x = rows->X + d * at;
+        double *restrict D = room + (int64_t)i * stride;
+        D[0] = 1.0;
+        for (int j = 0; j < d; j++) {
+            const double scaled = (x[j] - shift[j]) * factor[j];
+            D[1 + j] = scaled;
+            D[1 + d + j] = scaled * scaled;
+        }
+        D[1 + 2 * d] = s->treatment[at];
+        for (int j = 2 + 2 * d; j < stride; j++) D[j] = 0.0;
+        if (rows->weight)
+            for (int j = 0; j < stride; j++) weighted[(int64_t)i * stride + j] = rows->weight[at] * D[j];
+    }
+    for (int a = 0; a < stride; a += LANES)
+        for (int b = a; b < stride; b += LANES) {
+            NAME(add_square)(weighted, room, n, a, b, stride, s->gram);
+            if (rows->weight) NAME(add_square)(weighted, weighted, n, a, b, stride, s->square);
+        }
+}
+
+TARGET static void NAME(values)(const struct rows *rows, const struct basis *b, double *out) {
+    int64_t i = 0;
+    for (; i + ROWS <= rows->n; i += ROWS) NAME(row_values)(rows, b, i, ROWS, out + i * b->p);
+    for (; i < rows->n; i++) NAME(row_values)(rows, b, i, 1, out + i * b->p);
+}
+
+TARGET INLINE void NAME(combine_rows)(
+    const struct rows *rows, const struct basis *b, const double *coef, int r, int64_t start,
+    int R, double *phi, double *out
+) {
+    double column[ROWS];
+    NAME(row_values)(rows, b, start, R, phi);
+    for (int c = 0; c < r; c++) {
+        NAME(dot)(phi, coef + (int64_t)c * b->p, R, b->p, b->p, column);
+        for (int i = 0; i < R; i++) out[i * r + c] = column[i];
+    }
+}
+
+TARGET static void NAME(combine)(
+    const struct rows *rows, const struct basis *b, const double *coef, int r, double *phi,
+    double *out
+) {
+    int64_t i = 0;
+    for (; i + ROWS <= rows->n; i += ROWS)
+        NAME(combine_rows)(rows, b, coef, r, i, ROWS, phi, out + i * r);
+    for (; i < rows->n; i++) NAME(combine_rows)(rows, b, coef, r, i, 1, phi, out + i * r);
+}
+
+TARGET static void NAME(add_up)(
+    const struct rows *rows, const struct basis *b, const struct means *m, syrk_type *syrk,
+    int64_t chunk, double *phi, double *label, double *design, struct sums *sums,
+    const struct policies *policies
+) {
+    sums->unit = m == NULL && sums->label_cross != NULL;
+    for (int64_t i = 0; sums->unit && i < rows->n; i++)
+        sums->unit = fabs(rows->label[POSITION(rows, i)]) == 1.0;
+    for (int64_t start = 0; start < rows->n; start += chunk) {
+        const int64_t stop = rows->n - start < chunk ? rows->n : start + chunk;
+        NAME(add_chunk)(rows, b, m, syrk, start, stop, phi, label, sums);
+        if (!policies) continue;
+        for (int64_t first = start; first < stop; first += DESIGN_ROWS) {
+            const int64_t last = stop - first < DESIGN_ROWS ? stop : first + DESIGN_ROWS;
+            NAME(add_design)(rows, policies, first, last, design);
+        }
+    }
+}
+
+#undef lanes
+#undef whole_lanes
