@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-SOURCES := pyproject.toml constraints.txt
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/kernels.*)
 
 .PHONY: help demo test test-slow lint format benchmark accuracy figures clean
 
@@ -62,4 +62,5 @@ format: $(VENV)/.test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) unjoined-demo .coverage .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build unjoined-demo .coverage .mypy_cache .pytest_cache .ruff_cache
+	rm -f src/unjoined/_compiled/*.so

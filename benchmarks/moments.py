@@ -2,7 +2,7 @@
 
 Run: python benchmarks/moments.py [ROWS [SECTION ...]]; two million rows, 100 Gaussian centres
 and 10 features take about a minute on two free cores. Sections: sums, centred, predict, ridges,
-precision; all if none is named.
+precision, compiled; all if none is named.
 
 The limit is the same number of rows through one matrix product for the distances, one
 exponential and the symmetric rank-k updates of the formulas, one for each row and, with centred
@@ -13,6 +13,8 @@ cores, threads over chunks, BLAS on one thread inside, buffers allocated once an
 Aims: the sums and a whole fit at most 1.3 times the limit; ridges chosen among 15 x 15 by five
 folds at most 1.3 times a fit with given ridges, at half of the rows. The parts of a fit are
 printed, so that it can be seen which of them are beyond the aim.
+
+Compiled: fits and predictions with compiled arithmetic and without, side by side.
 
 Single precision: a fit with ``precision="single"`` is timed beside one in double, with what that
 changes in the sums and in the predictions.
@@ -32,6 +34,7 @@ import unjoined.estimators._base as base_module
 import unjoined.estimators._minmax_chunks as chunks_module
 import unjoined.estimators._minmax_plan as plan_module
 from unjoined import MinMaxUplift
+from unjoined._compiled import _gaussians, _labels
 from unjoined.features import GaussianBasis, Scaling
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments import accumulate, label_rows
@@ -284,12 +287,54 @@ def compare_predictions(data: dict[str, Any]) -> None:
     line("predict, one thread", seconds(lambda: one.predict(data["X"]), 1), n)
 
 
+@contextmanager
+def in_numpy() -> Iterator[None]:
+    """Do without compiled arithmetic."""
+    with (
+        patch.object(_gaussians, "library", lambda: None),
+        patch.object(_labels, "library", lambda: None),
+    ):
+        yield
+
+
+def compare_compiled(n: int) -> None:
+    """Print what compiled arithmetic gains."""
+    data = draw(n)
+    print(f"{n:,} rows, with compiled arithmetic and in numpy")
+
+    def fit(**settings: Any) -> MinMaxUplift:
+        return MinMaxUplift(**SETTINGS, **settings).fit(**data)
+
+    def fit_in_numpy(**settings: Any) -> MinMaxUplift:
+        with in_numpy():
+            return fit(**settings)
+
+    def predict_in_numpy() -> None:
+        with in_numpy():
+            model.predict(data["X"])
+
+    model, other = fit(), fit_in_numpy()
+    few = data["X"][:20_000]
+    exact, found = other.predict(few), model.predict(few)
+    works: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        "fit": (partial(fit, center=False), partial(fit_in_numpy, center=False)),
+        "fit, centred": (fit, fit_in_numpy),
+        "predict": (partial(model.predict, data["X"]), predict_in_numpy),
+    }
+    for name, pair in works.items():
+        quick, slow = in_turn(*pair)
+        print(f"  {name:20} {quick:7.3f} s, in numpy {slow:7.3f} s: {slow / quick:.2f} times as fast")
+    off = np.abs(found - exact).max() / exact.std()
+    print(f"  predictions differ by {off:.0e} of their spread at most")
+
+
 SECTIONS: dict[str, Callable[[int], None]] = {
     "sums": lambda n: compare_sums(draw(n), centred=False),
     "centred": lambda n: compare_sums(draw(n), centred=True),
     "predict": lambda n: compare_predictions(draw(n)),
     "ridges": lambda n: compare_ridges(n // 2),
     "precision": lambda n: compare_precision(n // 2),
+    "compiled": compare_compiled,
 }
 
 

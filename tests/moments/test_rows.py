@@ -42,6 +42,18 @@ def test_labels_are_in_the_coding_of_the_paper():
     assert_array_equal(rows.sign, np.where(fields["population"] == "A", 1.0, -1.0))
 
 
+@QUICK
+@given(SEEDS, st.booleans())
+def test_cells_are_kinds_and_populations_in_one_also_of_some_rows(seed, weighted):
+    """Rows without weights bring their cells along, others work them out."""
+    rows = label_rows(**draw(seed, weighted=weighted))
+    assert (rows.cell is None) == weighted
+    some = rows.take(np.random.default_rng(seed).permutation(len(rows.X))[:9])
+    for found in (rows, some, some.pair(1, 0)):
+        expected = 2 * (found.kind == "treatment") + found.population
+        assert_array_equal(found.cells(), expected)
+
+
 def test_outcomes_of_two_values_become_minus_and_plus_one():
     fields = draw(0)
     outcome = fields["kind"] == "outcome"
