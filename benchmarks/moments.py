@@ -323,7 +323,9 @@ def compare_compiled(n: int) -> None:
     }
     for name, pair in works.items():
         quick, slow = in_turn(*pair)
-        print(f"  {name:20} {quick:7.3f} s, in numpy {slow:7.3f} s: {slow / quick:.2f} times as fast")
+        print(
+            f"  {name:20} {quick:7.3f} s, in numpy {slow:7.3f} s: {slow / quick:.2f} times as fast"
+        )
     off = np.abs(found - exact).max() / exact.std()
     print(f"  predictions differ by {off:.0e} of their spread at most")
 

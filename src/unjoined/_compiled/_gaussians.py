@@ -48,23 +48,23 @@ class MeanArrays(NamedTuple):
 
 
 class PolicyArrays(NamedTuple):
-    """Sums that tell policies apart, added to; of the matrices blocks of the upper triangle."""
+    """Sums that tell policies apart, added to; of the matrices the lower triangle."""
 
     shift: Array  # (d,) subtracted from the features
     factor: Array  # (d,) by which they are multiplied then
     treatment: Array  # (n,) of all rows
-    # (s, s) in C order, s being `GaussianKernel.stride`; after the 2 d + 1 functions of the
-    # design comes the treatment, then zeros.
+    # (s, s) in C order, s being `GaussianKernel.design_stride`; after the 2 d + 1 functions of
+    # the design comes the treatment, then zeros.
     gram: Array
     square: Array  # the same with weights squared; not touched if they are ones
 
 
 class SumArrays(NamedTuple):
-    """Sums added to; of the matrices the upper triangle."""
+    """Sums added to; of the matrices the lower triangle."""
 
     label_basis: Array  # (p,)
-    gram: Array  # (p, p) in Fortran order
-    label_cross: Array | None  # (p, p) in Fortran order; None if not wanted
+    gram: Array  # (s, s) in C order, s being `GaussianKernel.stride`; zeros beyond p
+    label_cross: Array | None  # (s, s) in C order; None if not wanted
 
 
 class GaussianKernel:
@@ -95,7 +95,8 @@ class GaussianKernel:
         # The arrays are kept: the structure holds their addresses only.
         self._arrays = [_plain(array) for array in (shift, factor, product, origin)]
         self.p = g + (0 if linear is None else 1 + d)
-        self.stride = -(-(2 * d + 2) // functions.design_lanes) * functions.design_lanes
+        self.stride = _stride(self.p, functions.stride_lanes)
+        self.design_stride = _stride(2 * d + 2, functions.stride_lanes)
         addresses = [address(array) for array in self._arrays]
         self._basis = Basis(d, self.p, g, width, *addresses)
         self._library = functions
@@ -128,10 +129,10 @@ class GaussianKernel:
             *(address(coef), len(coef), address(phi), address(out)),
         )
 
-    def room(self, chunk: int) -> int:
-        """Return how many numbers `add_up` writes over for chunks of so many rows."""
-        size: int = chunk * (self.p + 1) + 2 * self._library.design_rows * self.stride
-        return size
+    @property
+    def room(self) -> int:
+        """How many numbers `add_up` writes over."""
+        return 2 * self._library.block_rows * max(self.stride, self.design_stride)
 
     def add_up(
         self,
@@ -139,9 +140,6 @@ class GaussianKernel:
         means: MeanArrays | None,
         sums: SumArrays,
         policies: PolicyArrays | None,
-        *,
-        syrk: int,
-        chunk: int,
         room: Array,
     ) -> tuple[float, bool]:
         """Add rows to sums and, if wanted, to those of policies.
@@ -150,11 +148,7 @@ class GaussianKernel:
         ----------
         rows, means, sums, policies
             Arrays read and added to.
-        syrk : int
-            Address of BLAS dsyrk with arguments of 32 bits.
-        chunk : int
-            Rows whose basis values are in memory together.
-        room : array of shape (`room` (chunk),)
+        room : array of shape (`room`,)
             Written over.
 
         Returns
@@ -163,7 +157,6 @@ class GaussianKernel:
             The sum of weights; and whether labels were all -1 or +1 and nothing was subtracted,
             in which case ``label_cross`` was left alone, for it is ``gram`` but for the sign.
         """
-        parts = address(room[chunk * self.p :]), address(room[chunk * (self.p + 1) :])
         found = Sums(0, 0.0, *(address(array) for array in sums))
         given = Rows(
             *(address(rows.X), address(rows.at), len(rows.at)),
@@ -172,8 +165,7 @@ class GaussianKernel:
         self._library.add_up(
             self._library.level,
             *(byref(given), byref(self._basis), _mean_structure(means)),
-            *(syrk, chunk, address(room), *parts),
-            *(byref(found), _policy_structure(policies)),
+            *(self.stride, address(room), byref(found), _policy_structure(policies)),
         )
         return found.weight, bool(found.unit)
 
@@ -188,6 +180,15 @@ def gaussian_kernel(
     if len(shift) > found.max_features or product.shape[1] < found.min_gaussians:
         return None
     return GaussianKernel(found, shift, factor, product, linear)
+
+
+def _stride(columns: int, lanes: int) -> int:
+    """Return the length of a row in memory: whole vectors, and not a multiple of 4096 bytes.
+
+    Rows that far apart would share few places of the cache.
+    """
+    stride = -(-columns // lanes) * lanes
+    return stride if stride % 512 else stride + lanes
 
 
 def _plain(array: Any) -> Array:

@@ -130,8 +130,8 @@ class Library:
     max_features: int
     min_gaussians: int
     rows: int  # basis values of so many are computed together
-    design_rows: int
-    design_lanes: int
+    block_rows: int  # added up together
+    stride_lanes: int  # strides of matrices are multiples of this
 
 
 @cache
@@ -150,13 +150,13 @@ def library() -> Library | None:
     values.argtypes = [c_int32, rows, basis, c_void_p]
     combine.argtypes = [c_int32, rows, basis, c_void_p, c_int32, c_void_p, c_void_p]
     add_up.argtypes = [
-        *(c_int32, rows, basis, POINTER(Means), c_void_p, c_int64),
-        *(c_void_p, c_void_p, c_void_p, POINTER(Sums), POINTER(Policies)),
+        *(c_int32, rows, basis, POINTER(Means), c_int32, c_void_p),
+        *(POINTER(Sums), POINTER(Policies)),
     ]
     for function in (values, combine, add_up):
         function.restype = None
     scan.argtypes = [POINTER(Labels), c_int64, c_int64, c_void_p, POINTER(LabelBlock)]
-    limits = ("max_features", "min_gaussians", "rows", "design_rows", "design_lanes")
+    limits = ("max_features", "min_gaussians", "rows", "block_rows", "stride_lanes")
     numbers = {name: int(getattr(loaded, f"unjoined_{name}")()) for name in limits}
     return Library(level, values, combine, add_up, scan, **numbers)
 

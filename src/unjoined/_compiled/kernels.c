@@ -1,9 +1,9 @@
 /* Gaussian basis values and sums of their products, without Python's lock.
 
    The arithmetic of the numpy code of features and moments, in one go over rows that stay in the
-   nearest cache: gather, scale, distances, exponentials, means, labels. The symmetric updates are
-   BLAS's, whose address is passed in. Arguments are not checked: the module beside this file is
-   the only caller. For x86-64 with AVX2; elsewhere numpy does it all. */
+   cache: gather, scale, distances, exponentials, means, labels, symmetric updates. Arguments are
+   not checked: the modules beside this file are the only callers. For x86-64 with AVX2; elsewhere
+   numpy does it all. */
 
 #if !defined(__x86_64__)
 #error "numpy does the arithmetic of rows on this processor"
@@ -19,12 +19,8 @@ enum { AVX2 = 1, AVX512 = 2 }; /* levels */
 #define ROWS 4           /* computed together: their sums fit in the registers */
 #define MAX_FEATURES 64
 #define MIN_GAUSSIANS 16 /* two vectors of the widest kind */
-#define DESIGN_ROWS 128  /* of the policies, which stay in the nearest cache */
-#define DESIGN_LANES 8   /* the stride of a design is a multiple of this */
-
-typedef void syrk_type(
-    const char *, const char *, const int *, const int *, const double *, const double *,
-    const int *, const double *, double *, const int *);
+#define BLOCK_ROWS 96    /* added up together: their values stay in the cache */
+#define STRIDE_LANES 8   /* strides are multiples of this, whatever the processor */
 
 struct rows {
     const double *X;      /* (all, d), in C order */
@@ -57,16 +53,16 @@ struct sums {
     int32_t unit; /* whether labels were all -1 or +1, so that label_cross was left alone */
     double weight;
     double *label_basis; /* (p,) */
-    double *gram;        /* (p, p), one triangle */
-    double *label_cross; /* (p, p), one triangle, or NULL if it is not wanted */
+    double *gram;        /* (stride, stride), blocks of the lower triangle */
+    double *label_cross; /* (stride, stride), the same, or NULL if it is not wanted */
 };
 
 struct policies {
     int32_t d;
-    int32_t stride;                /* 2 d + 2 or a little more */
-    const double *shift, *factor;  /* (d,) as those of a basis */
-    const double *treatment;       /* (all,) */
-    double *gram, *square;         /* (stride, stride), by blocks of one triangle */
+    int32_t stride;               /* 2 d + 2 or a little more */
+    const double *shift, *factor; /* (d,) as those of a basis */
+    const double *treatment;      /* (all,) */
+    double *gram, *square;        /* (stride, stride), blocks of the lower triangle */
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -110,8 +106,8 @@ EXPORT int32_t unjoined_level(void) {
 EXPORT int32_t unjoined_max_features(void) { return MAX_FEATURES; }
 EXPORT int32_t unjoined_min_gaussians(void) { return MIN_GAUSSIANS; }
 EXPORT int32_t unjoined_rows(void) { return ROWS; }
-EXPORT int32_t unjoined_design_rows(void) { return DESIGN_ROWS; }
-EXPORT int32_t unjoined_design_lanes(void) { return DESIGN_LANES; }
+EXPORT int32_t unjoined_block_rows(void) { return BLOCK_ROWS; }
+EXPORT int32_t unjoined_stride_lanes(void) { return STRIDE_LANES; }
 
 /* Write the basis values of rows, (n, p). */
 EXPORT void unjoined_values(
@@ -131,14 +127,13 @@ EXPORT void unjoined_combine(
 
 /* Add rows to sums and, unless policies is NULL, to those that tell policies apart.
 
-   Room: phi for chunk times p numbers, label for chunk, design for twice DESIGN_ROWS times the
-   stride. */
+   The stride is p or a little more. Room is for twice BLOCK_ROWS times the larger of the stride
+   and that of policies. */
 EXPORT void unjoined_add_up(
     int32_t level, const struct rows *rows, const struct basis *basis, const struct means *means,
-    syrk_type *syrk, int64_t chunk, double *phi, double *label, double *design, struct sums *sums,
-    const struct policies *policies
+    int32_t stride, double *room, struct sums *sums, const struct policies *policies
 ) {
-    CALL(add_up, rows, basis, means, syrk, chunk, phi, label, design, sums, policies);
+    CALL(add_up, rows, basis, means, stride, room, sums, policies);
 }
 
 struct labels {

@@ -60,10 +60,48 @@ TARGET INLINE void NAME(dot)(
     }
 }
 
-TARGET INLINE void NAME(scale)(double *row, double by, int n) {
-    int l = 0;
-    for (; l + LANES <= n; l += LANES) NAME(store)(NAME(load)(row + l) * by, row + l);
-    for (; l < n; l++) row[l] *= by;
+/* Write n rows of stride numbers, each times a number of its own. */
+TARGET INLINE void NAME(scale_rows)(
+    const double *rows, const double *by, int n, int stride, double *out
+) {
+    for (int k = 0; k < n; k++)
+        for (int l = 0; l < stride; l += LANES)
+            NAME(store)(NAME(load)(rows + k * stride + l) * by[k], out + k * stride + l);
+}
+
+/* Add left^T right to LANES rows and V times LANES columns of a matrix. */
+TARGET INLINE void NAME(add_tile)(
+    const double *left, const double *right, int n, int stride, int V, double *total
+) {
+    lanes sums[LANES][3];
+    for (int i = 0; i < LANES; i++)
+        for (int v = 0; v < V; v++) sums[i][v] = NAME(load)(total + i * stride + v * LANES);
+    for (int k = 0; k < n; k++) {
+        lanes values[3];
+        for (int v = 0; v < V; v++) values[v] = NAME(load)(right + k * stride + v * LANES);
+        for (int i = 0; i < LANES; i++)
+            for (int v = 0; v < V; v++) sums[i][v] += left[k * stride + i] * values[v];
+    }
+    for (int i = 0; i < LANES; i++)
+        for (int v = 0; v < V; v++) NAME(store)(sums[i][v], total + i * stride + v * LANES);
+}
+
+/* Add left^T right, (stride, stride) and symmetric, to the lower triangle of a matrix.
+
+   Of few rows, which stay in the cache: three vectors of a line of sums are kept in registers
+   for as many lines as there are lanes. BLAS takes a quarter to two thirds more time for
+   matrices of 100 to 400 columns. */
+TARGET INLINE void NAME(add_gram)(
+    const double *left, const double *right, int n, int stride, double *total
+) {
+    for (int a = 0; a < stride; a += LANES) {
+        double *line = total + (int64_t)a * stride;
+        int b = 0;
+        for (; b + 2 * LANES <= a; b += 3 * LANES)
+            NAME(add_tile)(left + a, right + b, n, stride, 3, line + b);
+        if (b + LANES <= a) NAME(add_tile)(left + a, right + b, n, stride, 2, line + b);
+        else if (b <= a) NAME(add_tile)(left + a, right + b, n, stride, 1, line + b);
+    }
 }
 
 /* Add R rows of n numbers, stride apart and times one number each, to a total. */
@@ -82,7 +120,7 @@ TARGET INLINE void NAME(add_scaled)(
 
 /* Write V vectors of Gaussians, from l on, of R prepared rows; out is the place of the first. */
 TARGET INLINE void NAME(tile)(
-    const struct basis *b, const double *z, int R, int V, int l, double *out
+    const struct basis *b, const double *z, int R, int V, int l, int stride, double *out
 ) {
     const int w = b->d + 2, g = b->n_gaussians;
     const double *product = b->product + l;
@@ -97,14 +135,14 @@ TARGET INLINE void NAME(tile)(
         }
     for (int i = 0; i < R; i++)
         for (int v = 0; v < V; v++) {
-            double *to = out + (int64_t)i * b->p + l + v * LANES;
+            double *to = out + (int64_t)i * stride + l + v * LANES;
             NAME(store)(NAME(exp_lanes)(exponents[i][v]), to);
         }
 }
 
-/* Write all basis values of R rows from start on, (R, p). */
+/* Write all basis values of R rows from start on, rows of the result being stride apart. */
 TARGET INLINE void NAME(row_values)(
-    const struct rows *rows, const struct basis *b, int64_t start, int R, double *out
+    const struct rows *rows, const struct basis *b, int64_t start, int R, int stride, double *out
 ) {
     const int d = b->d, w = d + 2, g = b->n_gaussians;
     double z[ROWS * (MAX_FEATURES + 2)]; /* scaled features, |z|^2, and room for the constant */
@@ -118,27 +156,27 @@ TARGET INLINE void NAME(row_values)(
         /* A distance beyond the range of numbers would meet zeros in the product. */
         scaled[d] = square < 1e300 ? square : 1e300;
         if (b->p > g) {
-            double *linear = out + (int64_t)i * b->p;
+            double *linear = out + (int64_t)i * stride;
             linear[0] = 1.0;
             for (int j = 0; j < d; j++) linear[1 + j] = scaled[j] * b->width + b->origin[j];
         }
     }
     double *gaussians = out + (b->p - g);
     int l = 0;
-    for (; l + 2 * LANES <= g; l += 2 * LANES) NAME(tile)(b, z, R, 2, l, gaussians);
+    for (; l + 2 * LANES <= g; l += 2 * LANES) NAME(tile)(b, z, R, 2, l, stride, gaussians);
     /* The last ones, some of them a second time, which is cheaper than one by one. */
-    if (l + LANES < g) NAME(tile)(b, z, R, 2, g - 2 * LANES, gaussians);
-    else if (l < g) NAME(tile)(b, z, R, 1, g - LANES, gaussians);
+    if (l + LANES < g) NAME(tile)(b, z, R, 2, g - 2 * LANES, stride, gaussians);
+    else if (l < g) NAME(tile)(b, z, R, 1, g - LANES, stride, gaussians);
 }
 
 /* Subtract from the labels of R rows the average over the populations of their mean. */
 TARGET INLINE void NAME(subtract_means)(
     const struct rows *rows, const struct basis *b, const struct means *m, int64_t start, int R,
-    const double *phi, double *label
+    int stride, const double *phi, double *label
 ) {
     double mean[ROWS];
     for (int c = 0; c < m->r; c++) {
-        NAME(dot)(phi, m->coef + (int64_t)c * b->p, R, b->p, b->p, mean);
+        NAME(dot)(phi, m->coef + (int64_t)c * b->p, R, b->p, stride, mean);
         for (int i = 0; i < R; i++) {
             double value = mean[i] + m->offset[c];
             if (m->slope) {
@@ -151,70 +189,62 @@ TARGET INLINE void NAME(subtract_means)(
     }
 }
 
-/* Write basis values and labels of R rows, and add to the sums that are vectors. */
+/* Write basis values, labels and weights of R rows, and add to the sums that are no matrices. */
 TARGET INLINE void NAME(add_rows)(
     const struct rows *rows, const struct basis *b, const struct means *m, int64_t start, int R,
-    double *phi, double *label, struct sums *sums
+    int stride, double *phi, double *label, double *weight, struct sums *sums
 ) {
     double part[ROWS];
-    NAME(row_values)(rows, b, start, R, phi);
-    for (int i = 0; i < R; i++) label[i] = rows->label[POSITION(rows, start + i)];
-    if (m) NAME(subtract_means)(rows, b, m, start, R, phi, label);
+    NAME(row_values)(rows, b, start, R, stride, phi);
     for (int i = 0; i < R; i++) {
-        const double weight = rows->weight ? rows->weight[POSITION(rows, start + i)] : 1.0;
-        part[i] = weight * label[i];
-        sums->weight += weight;
+        const int64_t at = POSITION(rows, start + i);
+        for (int l = b->p; l < stride; l++) phi[(int64_t)i * stride + l] = 0.0;
+        label[i] = rows->label[at];
+        weight[i] = rows->weight ? rows->weight[at] : 1.0;
     }
-    NAME(add_scaled)(phi, part, R, b->p, b->p, sums->label_basis);
+    if (m) NAME(subtract_means)(rows, b, m, start, R, stride, phi, label);
+    for (int i = 0; i < R; i++) {
+        part[i] = weight[i] * label[i];
+        sums->weight += weight[i];
+    }
+    NAME(add_scaled)(phi, part, R, b->p, stride, sums->label_basis);
 }
 
-/* Add the rows from start to stop; phi and label are room for their values. */
-TARGET INLINE void NAME(add_chunk)(
-    const struct rows *rows, const struct basis *b, const struct means *m, syrk_type *syrk,
-    int64_t start, int64_t stop, double *phi, double *label, struct sums *sums
+/* Add n rows from start on, at most BLOCK_ROWS; room is for twice their values. */
+TARGET INLINE void NAME(add_block)(
+    const struct rows *rows, const struct basis *b, const struct means *m, int64_t start, int n,
+    int stride, double *room, struct sums *sums
 ) {
-    const double one = 1.0;
-    const int p = b->p, n = (int)(stop - start);
-    int64_t i = 0;
+    double label[BLOCK_ROWS], weight[BLOCK_ROWS];
+    double *phi = room, *scaled = room + BLOCK_ROWS * (int64_t)stride;
+    int i = 0;
     for (; i + ROWS <= n; i += ROWS)
-        NAME(add_rows)(rows, b, m, start + i, ROWS, phi + i * p, label + i, sums);
-    for (; i < n; i++) NAME(add_rows)(rows, b, m, start + i, 1, phi + i * p, label + i, sums);
-    /* Rows scaled by square roots keep each update a product of a matrix with its own transpose,
-       which takes half of the multiplications. */
-    if (rows->weight)
-        for (i = 0; i < n; i++)
-            NAME(scale)(phi + i * p, sqrt(rows->weight[POSITION(rows, start + i)]), p);
-    syrk("U", "N", &p, &n, &one, phi, &p, &one, sums->gram, &p);
+        NAME(add_rows)(
+            rows, b, m, start + i, ROWS, stride, phi + (int64_t)i * stride, label + i, weight + i,
+            sums);
+    for (; i < n; i++)
+        NAME(add_rows)(
+            rows, b, m, start + i, 1, stride, phi + (int64_t)i * stride, label + i, weight + i,
+            sums);
+    if (rows->weight) NAME(scale_rows)(phi, weight, n, stride, scaled);
+    NAME(add_gram)(rows->weight ? scaled : phi, phi, n, stride, sums->gram);
     if (sums->label_cross && !sums->unit) {
-        for (i = 0; i < n; i++) NAME(scale)(phi + i * p, sqrt(fabs(label[i])), p);
-        syrk("U", "N", &p, &n, &one, phi, &p, &one, sums->label_cross, &p);
+        for (i = 0; i < n; i++) label[i] = weight[i] * fabs(label[i]);
+        NAME(scale_rows)(phi, label, n, stride, scaled);
+        NAME(add_gram)(scaled, phi, n, stride, sums->label_cross);
     }
 }
 
-/* Add left^T right to LANES by LANES numbers of a matrix, from row a and column b on. */
-TARGET INLINE void NAME(add_square)(
-    const double *left, const double *right, int n, int a, int b, int stride, double *total
-) {
-    lanes sums[LANES];
-    for (int i = 0; i < LANES; i++) sums[i] = NAME(load)(total + (a + i) * stride + b);
-    for (int k = 0; k < n; k++) {
-        const lanes values = NAME(load)(right + k * stride + b);
-        for (int i = 0; i < LANES; i++) sums[i] += left[k * stride + a + i] * values;
-    }
-    for (int i = 0; i < LANES; i++) NAME(store)(sums[i], total + (a + i) * stride + b);
-}
+/* Add n treatment rows from start on to the sums that tell policies apart.
 
-/* Add treatment rows from start to stop to the sums that tell policies apart.
-
-   BLAS is slow with matrices as small as these. A row of the design, (n, stride), is a constant,
-   the scaled features, their squares, the treatment and zeros. With weights it is written twice,
-   as it is and times the weight. */
+   A row of the design is a constant, the scaled features, their squares, the treatment and
+   zeros. Room is for the design and the design times weights. */
 TARGET INLINE void NAME(add_design)(
-    const struct rows *rows, const struct policies *s, int64_t start, int64_t stop, double *room
+    const struct rows *rows, const struct policies *s, int64_t start, int n, double *room
 ) {
-    const int d = s->d, stride = s->stride, n = (int)(stop - start);
-    double *weighted = rows->weight ? room + (int64_t)n * stride : room;
-    double shift[MAX_FEATURES], factor[MAX_FEATURES];
+    const int d = s->d, stride = s->stride;
+    double weight[BLOCK_ROWS], shift[MAX_FEATURES], factor[MAX_FEATURES];
+    double *scaled = room + BLOCK_ROWS * (int64_t)stride;
     memcpy(shift, s->shift, d * sizeof(double));
     memcpy(factor, s->factor, d * sizeof(double));
     for (int i = 0; i < n; i++) {
@@ -223,26 +253,24 @@ TARGET INLINE void NAME(add_design)(
         double *restrict D = room + (int64_t)i * stride;
         D[0] = 1.0;
         for (int j = 0; j < d; j++) {
-            const double scaled = (x[j] - shift[j]) * factor[j];
-            D[1 + j] = scaled;
-            D[1 + d + j] = scaled * scaled;
+            const double z = (x[j] - shift[j]) * factor[j];
+            D[1 + j] = z;
+            D[1 + d + j] = z * z;
         }
         D[1 + 2 * d] = s->treatment[at];
         for (int j = 2 + 2 * d; j < stride; j++) D[j] = 0.0;
-        if (rows->weight)
-            for (int j = 0; j < stride; j++) weighted[(int64_t)i * stride + j] = rows->weight[at] * D[j];
+        if (rows->weight) weight[i] = rows->weight[at];
     }
-    for (int a = 0; a < stride; a += LANES)
-        for (int b = a; b < stride; b += LANES) {
-            NAME(add_square)(weighted, room, n, a, b, stride, s->gram);
-            if (rows->weight) NAME(add_square)(weighted, weighted, n, a, b, stride, s->square);
-        }
+    if (rows->weight) NAME(scale_rows)(room, weight, n, stride, scaled);
+    NAME(add_gram)(rows->weight ? scaled : room, room, n, stride, s->gram);
+    if (rows->weight) NAME(add_gram)(scaled, scaled, n, stride, s->square);
 }
 
 TARGET static void NAME(values)(const struct rows *rows, const struct basis *b, double *out) {
+    const int p = b->p;
     int64_t i = 0;
-    for (; i + ROWS <= rows->n; i += ROWS) NAME(row_values)(rows, b, i, ROWS, out + i * b->p);
-    for (; i < rows->n; i++) NAME(row_values)(rows, b, i, 1, out + i * b->p);
+    for (; i + ROWS <= rows->n; i += ROWS) NAME(row_values)(rows, b, i, ROWS, p, out + i * p);
+    for (; i < rows->n; i++) NAME(row_values)(rows, b, i, 1, p, out + i * p);
 }
 
 TARGET INLINE void NAME(combine_rows)(
@@ -250,7 +278,7 @@ TARGET INLINE void NAME(combine_rows)(
     int R, double *phi, double *out
 ) {
     double column[ROWS];
-    NAME(row_values)(rows, b, start, R, phi);
+    NAME(row_values)(rows, b, start, R, b->p, phi);
     for (int c = 0; c < r; c++) {
         NAME(dot)(phi, coef + (int64_t)c * b->p, R, b->p, b->p, column);
         for (int i = 0; i < R; i++) out[i * r + c] = column[i];
@@ -268,21 +296,17 @@ TARGET static void NAME(combine)(
 }
 
 TARGET static void NAME(add_up)(
-    const struct rows *rows, const struct basis *b, const struct means *m, syrk_type *syrk,
-    int64_t chunk, double *phi, double *label, double *design, struct sums *sums,
-    const struct policies *policies
+    const struct rows *rows, const struct basis *b, const struct means *m, int stride,
+    double *room, struct sums *sums, const struct policies *policies
 ) {
     sums->unit = m == NULL && sums->label_cross != NULL;
     for (int64_t i = 0; sums->unit && i < rows->n; i++)
         sums->unit = fabs(rows->label[POSITION(rows, i)]) == 1.0;
-    for (int64_t start = 0; start < rows->n; start += chunk) {
-        const int64_t stop = rows->n - start < chunk ? rows->n : start + chunk;
-        NAME(add_chunk)(rows, b, m, syrk, start, stop, phi, label, sums);
-        if (!policies) continue;
-        for (int64_t first = start; first < stop; first += DESIGN_ROWS) {
-            const int64_t last = stop - first < DESIGN_ROWS ? stop : first + DESIGN_ROWS;
-            NAME(add_design)(rows, policies, first, last, design);
-        }
+    for (int64_t start = 0; start < rows->n; start += BLOCK_ROWS) {
+        const int64_t left = rows->n - start;
+        const int n = left < BLOCK_ROWS ? (int)left : BLOCK_ROWS;
+        NAME(add_block)(rows, b, m, start, n, stride, room, sums);
+        if (policies) NAME(add_design)(rows, policies, start, n, room);
     }
 }
 

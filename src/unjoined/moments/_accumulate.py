@@ -139,7 +139,6 @@ def _sum_up(
         means=means,
         treatment=rows.label if policies is None else policies.label,
         scaling=None if policies is None else policies.scaling,
-        chunk=chunk_rows(p),
     )
 
     def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:

@@ -12,7 +12,7 @@ from scipy.linalg import cython_blas
 
 from unjoined._typing import Array, BoolArray, SingleArray
 
-__all__ = ["add_gram", "dsyrk_address", "mirrored"]
+__all__ = ["add_gram", "mirrored"]
 
 
 def _signature(letter: str) -> str:
@@ -47,12 +47,6 @@ def find_syrk(
 
 _dsyrk, _ssyrk = (find_syrk(cython_blas.__pyx_capi__, letter) for letter in "ds")
 _ONE, _ONE_SINGLE, _ZERO_SINGLE = ctypes.c_double(1.0), ctypes.c_float(1.0), ctypes.c_float(0.0)
-
-
-def dsyrk_address() -> int | None:
-    """Return where compiled code finds BLAS dsyrk, or None if scipy does not offer it."""
-    function: Any = _dsyrk
-    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
 def add_gram(phi: Array | SingleArray, total: Array) -> None:
