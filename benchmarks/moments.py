@@ -6,7 +6,7 @@ precision, compiled; all if none is named.
 
 The limit is the same number of rows through one matrix product for the distances, one
 exponential and the symmetric rank-k updates of the formulas, one for each row and, with centred
-labels, a second one for each treatment row. Its rows lie in memory as the product wants them,
+labels, a second one for each treatment row, all by numpy and BLAS. Its rows lie in memory as the product wants them,
 nothing is sorted, scaled or checked, and its chunk is the best of three sizes. It runs on all
 cores, threads over chunks, BLAS on one thread inside, buffers allocated once and aligned.
 
@@ -23,7 +23,7 @@ changes in the sums and in the predictions.
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
@@ -34,7 +34,7 @@ import unjoined.estimators._base as base_module
 import unjoined.estimators._minmax_chunks as chunks_module
 import unjoined.estimators._minmax_plan as plan_module
 from unjoined import MinMaxUplift
-from unjoined._compiled import _gaussians, _labels
+from unjoined._compiled import _gaussians, _labels, _ridges
 from unjoined.features import GaussianBasis, Scaling
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments import accumulate, label_rows
@@ -290,10 +290,9 @@ def compare_predictions(data: dict[str, Any]) -> None:
 @contextmanager
 def in_numpy() -> Iterator[None]:
     """Do without compiled arithmetic."""
-    with (
-        patch.object(_gaussians, "library", lambda: None),
-        patch.object(_labels, "library", lambda: None),
-    ):
+    with ExitStack() as stack:
+        for module in (_gaussians, _labels, _ridges):
+            stack.enter_context(patch.object(module, "library", lambda: None))
         yield
 
 

@@ -1,13 +1,21 @@
 """The compiled library is there, or numpy does its work."""
 
 import os
+import platform
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from unjoined._compiled import _gaussians, _labels, _library
+from unjoined._compiled import _gaussians, _labels, _library, _ridges
+
+KERNELS = Path(_library.__file__).parent / "kernels.c"
+COMPILER = shutil.which("cc")
+POSSIBLE = platform.machine() == "x86_64" and sys.platform != "win32" and COMPILER is not None
 
 FIT = """
 import numpy as np
@@ -17,6 +25,15 @@ from unjoined._compiled._library import library
 model = MinMaxUplift(n_centers=20, random_state=0).fit(**paper_problem().draw(300, random_state=0))
 print(library() is None, *model.predict(np.ones((3, 2)) * np.arange(3)[:, None]))
 """
+
+
+@pytest.mark.skipif(not POSSIBLE, reason="no compiler for this machine")
+def test_it_compiles_without_a_warning_and_was_built():
+    """An install goes on without it if it does not, and says nothing."""
+    command = [COMPILER, "-O2", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", str(KERNELS)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert _library.find_spec("unjoined._compiled._kernels") is not None
 
 
 @pytest.fixture
@@ -49,9 +66,12 @@ def test_it_is_loaded_otherwise(load):
 
 
 def test_without_it_there_are_no_kernels(monkeypatch):
-    for module in (_gaussians, _labels):
+    for module in (_gaussians, _labels, _ridges):
         monkeypatch.setattr(module, "library", lambda: None)
-    assert _gaussians.gaussian_kernel(None, None, None, None) is None
+    column = np.zeros(3)
+    assert _gaussians.gaussian_kernel(column, column, np.zeros((5, 20)), None) is None
+    assert _labels.label_kernel(column, column, column, ("a", "b"), (0, 1)) is None
+    assert _ridges.ridge_paths(np.eye(3)[None], column[None], np.ones(1)) is None
 
 
 def test_a_fit_without_it_is_the_same_but_for_rounding():

@@ -10,6 +10,8 @@ from unjoined.moments import MinMaxSystem
 from unjoined.solve import solve_minmax
 from unjoined.solve._select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_folds
 
+pytestmark = pytest.mark.usefixtures("arithmetic")
+
 
 def make_system(seed, p_f=4, p_g=5):
     rng = np.random.default_rng(seed)

@@ -1,8 +1,8 @@
 """Compiled arithmetic of rows, for processors with AVX2; elsewhere numpy does the same.
 
-`gaussian_kernel` and `label_kernel` return None where the library was not built, or the processor
-is another one, or ``UNJOINED_COMPILED=0`` is set: whoever calls them goes on in numpy, and comes
-to the same result but for rounding.
+`gaussian_kernel`, `label_kernel` and `ridge_paths` return None where the library was not built, or
+the processor is another one, or ``UNJOINED_COMPILED=0`` is set: whoever calls them goes on in
+numpy, and comes to the same result but for rounding.
 """
 
 from unjoined._compiled._gaussians import (
@@ -14,6 +14,7 @@ from unjoined._compiled._gaussians import (
     gaussian_kernel,
 )
 from unjoined._compiled._labels import LabelKernel, ScannedLabels, label_kernel
+from unjoined._compiled._ridges import ridge_paths
 
 __all__ = [
     "GaussianKernel",
@@ -25,4 +26,5 @@ __all__ = [
     "SumArrays",
     "gaussian_kernel",
     "label_kernel",
+    "ridge_paths",
 ]

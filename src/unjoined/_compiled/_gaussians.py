@@ -16,6 +16,7 @@ from unjoined._compiled._library import (
     Sums,
     address,
     library,
+    padded,
 )
 from unjoined._typing import Array, IntArray
 
@@ -95,8 +96,8 @@ class GaussianKernel:
         # The arrays are kept: the structure holds their addresses only.
         self._arrays = [_plain(array) for array in (shift, factor, product, origin)]
         self.p = g + (0 if linear is None else 1 + d)
-        self.stride = _stride(self.p, functions.stride_lanes)
-        self.design_stride = _stride(2 * d + 2, functions.stride_lanes)
+        self.stride = padded(self.p, functions.stride_lanes)
+        self.design_stride = padded(2 * d + 2, functions.stride_lanes)
         addresses = [address(array) for array in self._arrays]
         self._basis = Basis(d, self.p, g, width, *addresses)
         self._library = functions
@@ -180,15 +181,6 @@ def gaussian_kernel(
     if len(shift) > found.max_features or product.shape[1] < found.min_gaussians:
         return None
     return GaussianKernel(found, shift, factor, product, linear)
-
-
-def _stride(columns: int, lanes: int) -> int:
-    """Return the length of a row in memory: whole vectors, and not a multiple of 4096 bytes.
-
-    Rows that far apart would share few places of the cache.
-    """
-    stride = -(-columns // lanes) * lanes
-    return stride if stride % 512 else stride + lanes
 
 
 def _plain(array: Any) -> Array:

@@ -23,6 +23,7 @@ __all__ = [
     "Sums",
     "address",
     "library",
+    "padded",
 ]
 
 
@@ -127,6 +128,7 @@ class Library:
     combine: Any
     add_up: Any
     scan: Any
+    ridge_paths: Any
     max_features: int
     min_gaussians: int
     rows: int  # basis values of so many are computed together
@@ -145,20 +147,33 @@ def library() -> Library | None:
     if level == 0:
         return None
     rows, basis = POINTER(Rows), POINTER(Basis)
-    names = ("values", "combine", "add_up", "scan")
-    values, combine, add_up, scan = (getattr(loaded, f"unjoined_{name}") for name in names)
+    names = ("values", "combine", "add_up", "scan", "ridge_paths")
+    values, combine, add_up, scan, paths = (getattr(loaded, f"unjoined_{name}") for name in names)
     values.argtypes = [c_int32, rows, basis, c_void_p]
     combine.argtypes = [c_int32, rows, basis, c_void_p, c_int32, c_void_p, c_void_p]
     add_up.argtypes = [
         *(c_int32, rows, basis, POINTER(Means), c_int32, c_void_p),
         *(POINTER(Sums), POINTER(Policies)),
     ]
-    for function in (values, combine, add_up):
+    paths.argtypes = [
+        *(c_int32, c_int32, c_void_p, c_int32, c_int32, c_void_p),
+        *(c_void_p, c_int32, c_void_p, c_void_p),
+    ]
+    for function in (values, combine, add_up, paths):
         function.restype = None
     scan.argtypes = [POINTER(Labels), c_int64, c_int64, c_void_p, POINTER(LabelBlock)]
     limits = ("max_features", "min_gaussians", "rows", "block_rows", "stride_lanes")
     numbers = {name: int(getattr(loaded, f"unjoined_{name}")()) for name in limits}
-    return Library(level, values, combine, add_up, scan, **numbers)
+    return Library(level, values, combine, add_up, scan, paths, **numbers)
+
+
+def padded(columns: int, lanes: int) -> int:
+    """Return the length of a row in memory: whole vectors, and not a multiple of 4096 bytes.
+
+    Rows that far apart would share few places of the cache.
+    """
+    stride = -(-columns // lanes) * lanes
+    return stride if stride % 512 else stride + lanes
 
 
 def address(array: NDArray[Any] | None) -> int | None:

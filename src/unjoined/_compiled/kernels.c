@@ -136,6 +136,18 @@ EXPORT void unjoined_add_up(
     CALL(add_up, rows, basis, means, stride, room, sums, policies);
 }
 
+/* Solve (A + ridge I) x = right for n symmetric matrices and all ridges.
+
+   A, (n, stride, stride) and zero beyond p, and right, (n, stride), are overwritten; ridges are as
+   many as whole vectors of the widest kind; x is (n, p, n_ridges). Room is for p + 3 rows of A and
+   p rows of ridges. */
+EXPORT void unjoined_ridge_paths(
+    int32_t level, int32_t n, double *A, int32_t p, int32_t stride, double *right,
+    const double *ridges, int32_t n_ridges, double *room, double *x
+) {
+    CALL(ridge_paths, n, A, p, stride, right, ridges, n_ridges, room, x);
+}
+
 struct labels {
     const double *y;
     const char *kind, *population;    /* words or numbers, of so many bytes each: */

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from unjoined._compiled import ridge_paths
 from unjoined._typing import Array
 from unjoined.moments import MinMaxSystem
 from unjoined.moments._threads import over_pieces
@@ -90,12 +91,9 @@ def score_folds(
         rest, held, ridges = task
         M, c = rest.regressions(ridges)
         # Half of the digits of the smallest singular values are lost in M^T M, far below what
-        # decides between ridges, and numpy decomposes all of them without holding up threads.
-        values, vectors = np.linalg.eigh(M.swapaxes(1, 2) @ M)  # (n_g, p), (n_g, p, p)
-        pull = vectors.swapaxes(1, 2) @ (M.swapaxes(1, 2) @ c[..., None])  # (n_g, p, 1)
-        # All of ridges_f in one product; the critics that answer are not needed here.
-        shrunk = pull / (np.maximum(values, 0.0)[..., None] + f)  # (n_g, p, n_f)
-        alpha = vectors @ shrunk
+        # decides between ridges. The critics that answer are not needed here.
+        transpose = M.swapaxes(1, 2)
+        alpha = _ridge_paths(transpose @ M, (transpose @ c[..., None])[..., 0], f)
         objection = judge @ (held.A.T @ alpha - 2.0 * held.b[:, None])  # (n_g, p_g, n_f)
         return np.sum(objection**2, axis=1), alpha.swapaxes(1, 2)
 
@@ -125,6 +123,17 @@ class _Directions(NamedTuple):
         """Return M (n_g, p_g, p_f) and c (n_g, p_g): alpha is the ridge regression of c on M."""
         roots = np.array([_roots(self.values, float(ridge)) for ridge in ridges_g])  # (n_g, p_g)
         return self.A / roots[..., None], self.b / roots
+
+
+def _ridge_paths(G: Array, h: Array, ridges: Array) -> Array:
+    """Return the solutions of (G + f I) x = h, (n_g, p), for every ridge f, (n_g, p, n_f)."""
+    found = ridge_paths(G, h, ridges)
+    if found is not None:
+        return found
+    values, vectors = np.linalg.eigh(G)  # (n_g, p), (n_g, p, p)
+    pull = vectors.swapaxes(1, 2) @ h[..., None]  # (n_g, p, 1)
+    solutions: Array = vectors @ (pull / (np.maximum(values, 0.0)[..., None] + ridges))
+    return solutions
 
 
 def _inverse_root(C: Array, ridge: float) -> Array:

@@ -1,8 +1,8 @@
-"""Arithmetic of rows that is compiled, and the same in numpy."""
+"""Arithmetic that is compiled, and the same in numpy."""
 
 import pytest
 
-from unjoined._compiled import _gaussians, _labels
+from unjoined._compiled import _gaussians, _labels, _ridges
 from unjoined._compiled._library import library
 
 
@@ -13,6 +13,6 @@ def arithmetic(request):
         pytest.skip("there is no compiled arithmetic for this machine")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "numpy":
-            patch.setattr(_gaussians, "library", lambda: None)
-            patch.setattr(_labels, "library", lambda: None)
+            for module in (_gaussians, _labels, _ridges):
+                patch.setattr(module, "library", lambda: None)
         yield request.param
