@@ -1,14 +1,15 @@
 """How near the sums, a fit and predictions come to the arithmetic they cannot do without.
 
 Run: python benchmarks/moments.py [ROWS [SECTION ...]]; two million rows, 100 Gaussian centres
-and 10 features take about a minute on two free cores. Sections: sums, centred, predict, ridges,
+and 10 features take about two minutes on two free cores. Sections: sums, centred, predict, ridges,
 precision, compiled; all if none is named.
 
 The limit is the same number of rows through one matrix product for the distances, one
 exponential and the symmetric rank-k updates of the formulas, one for each row and, with centred
-labels, a second one for each treatment row, all by numpy and BLAS. Its rows lie in memory as the product wants them,
-nothing is sorted, scaled or checked, and its chunk is the best of three sizes. It runs on all
-cores, threads over chunks, BLAS on one thread inside, buffers allocated once and aligned.
+labels, a second one for each treatment row, all by numpy and BLAS. Its rows lie in memory as the
+product wants them, nothing is sorted, scaled or checked, and its chunk is the best of three sizes.
+It runs on all cores, threads over chunks, BLAS on one thread inside, buffers allocated once and
+aligned. Compiled code can be quicker than that: it keeps the sums of an update in registers.
 
 Aims: the sums and a whole fit at most 1.3 times the limit; ridges chosen among 15 x 15 by five
 folds at most 1.3 times a fit with given ridges, at half of the rows. The parts of a fit are
