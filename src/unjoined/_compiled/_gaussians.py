@@ -133,7 +133,8 @@ class GaussianKernel:
     @property
     def room(self) -> int:
         """How many numbers `add_up` writes over."""
-        return 2 * self._library.block_rows * max(self.stride, self.design_stride)
+        rows = 2 * self._library.block_rows + self._library.rows
+        return rows * max(self.stride, self.design_stride)
 
     def add_up(
         self,

@@ -19,7 +19,7 @@ enum { AVX2 = 1, AVX512 = 2 }; /* levels */
 #define ROWS 4           /* computed together: their sums fit in the registers */
 #define MAX_FEATURES 64
 #define MIN_GAUSSIANS 16 /* two vectors of the widest kind */
-#define BLOCK_ROWS 96    /* added up together: their values stay in the cache */
+#define BLOCK_ROWS 192   /* added up together: their values stay in the cache */
 #define STRIDE_LANES 8   /* strides are multiples of this, whatever the processor */
 
 struct rows {
@@ -127,8 +127,8 @@ EXPORT void unjoined_combine(
 
 /* Add rows to sums and, unless policies is NULL, to those that tell policies apart.
 
-   The stride is p or a little more. Room is for twice BLOCK_ROWS times the larger of the stride
-   and that of policies. */
+   The stride is p or a little more. Room is for twice BLOCK_ROWS, and ROWS, times the larger of
+   the stride and that of policies. */
 EXPORT void unjoined_add_up(
     int32_t level, const struct rows *rows, const struct basis *basis, const struct means *means,
     int32_t stride, double *room, struct sums *sums, const struct policies *policies

@@ -60,16 +60,31 @@ TARGET INLINE void NAME(dot)(
     }
 }
 
-/* Write n rows of stride numbers, each times a number of its own. */
-TARGET INLINE void NAME(scale_rows)(
-    const double *rows, const double *by, int n, int stride, double *out
+/* Write R rows, stride apart, into panels: LANES columns of BLOCK_ROWS rows, one after the other.
+
+   What a tile of sums takes from them lies together, however many columns there are. */
+TARGET INLINE void NAME(pack)(
+    const double *rows, int R, int stride, int start, double *panels
 ) {
-    for (int k = 0; k < n; k++)
-        for (int l = 0; l < stride; l += LANES)
-            NAME(store)(NAME(load)(rows + k * stride + l) * by[k], out + k * stride + l);
+    for (int l = 0; l < stride; l += LANES)
+        for (int i = 0; i < R; i++)
+            NAME(store)(
+                NAME(load)(rows + i * stride + l),
+                panels + (int64_t)l * BLOCK_ROWS + (start + i) * LANES);
 }
 
-/* Add left^T right to LANES rows and V times LANES columns of a matrix. */
+/* Write panels of n rows, each row times a number of its own. */
+TARGET INLINE void NAME(scale_panels)(
+    const double *panels, const double *by, int n, int stride, double *out
+) {
+    for (int l = 0; l < stride; l += LANES) {
+        const int64_t panel = (int64_t)l * BLOCK_ROWS;
+        for (int k = 0; k < n; k++)
+            NAME(store)(NAME(load)(panels + panel + k * LANES) * by[k], out + panel + k * LANES);
+    }
+}
+
+/* Add left^T right, of one panel and of V panels, to LANES rows of a matrix. */
 TARGET INLINE void NAME(add_tile)(
     const double *left, const double *right, int n, int stride, int V, double *total
 ) {
@@ -78,29 +93,30 @@ TARGET INLINE void NAME(add_tile)(
         for (int v = 0; v < V; v++) sums[i][v] = NAME(load)(total + i * stride + v * LANES);
     for (int k = 0; k < n; k++) {
         lanes values[3];
-        for (int v = 0; v < V; v++) values[v] = NAME(load)(right + k * stride + v * LANES);
+        for (int v = 0; v < V; v++)
+            values[v] = NAME(load)(right + (v * BLOCK_ROWS + k) * LANES);
         for (int i = 0; i < LANES; i++)
-            for (int v = 0; v < V; v++) sums[i][v] += left[k * stride + i] * values[v];
+            for (int v = 0; v < V; v++) sums[i][v] += left[k * LANES + i] * values[v];
     }
     for (int i = 0; i < LANES; i++)
         for (int v = 0; v < V; v++) NAME(store)(sums[i][v], total + i * stride + v * LANES);
 }
 
-/* Add left^T right, (stride, stride) and symmetric, to the lower triangle of a matrix.
-
-   Of few rows, which stay in the cache: three vectors of a line of sums are kept in registers
-   for as many lines as there are lanes. BLAS takes a quarter to two thirds more time for
-   matrices of 100 to 400 columns. */
+/* Add left^T right of panels of n rows, (stride, stride) and symmetric, to the lower triangle of
+   a matrix. Sums of three vectors by as many rows as a vector has lanes are kept in registers. */
 TARGET INLINE void NAME(add_gram)(
     const double *left, const double *right, int n, int stride, double *total
 ) {
     for (int a = 0; a < stride; a += LANES) {
+        const double *panel = left + (int64_t)a * BLOCK_ROWS;
         double *line = total + (int64_t)a * stride;
         int b = 0;
         for (; b + 2 * LANES <= a; b += 3 * LANES)
-            NAME(add_tile)(left + a, right + b, n, stride, 3, line + b);
-        if (b + LANES <= a) NAME(add_tile)(left + a, right + b, n, stride, 2, line + b);
-        else if (b <= a) NAME(add_tile)(left + a, right + b, n, stride, 1, line + b);
+            NAME(add_tile)(panel, right + (int64_t)b * BLOCK_ROWS, n, stride, 3, line + b);
+        if (b + LANES <= a)
+            NAME(add_tile)(panel, right + (int64_t)b * BLOCK_ROWS, n, stride, 2, line + b);
+        else if (b <= a)
+            NAME(add_tile)(panel, right + (int64_t)b * BLOCK_ROWS, n, stride, 1, line + b);
     }
 }
 
@@ -189,79 +205,81 @@ TARGET INLINE void NAME(subtract_means)(
     }
 }
 
-/* Write basis values, labels and weights of R rows, and add to the sums that are no matrices. */
+/* Write basis values, labels and weights of R rows, and add to the sums that are no matrices.
+
+   The first of these rows is number i of its block; phi is room for the rows. */
 TARGET INLINE void NAME(add_rows)(
-    const struct rows *rows, const struct basis *b, const struct means *m, int64_t start, int R,
-    int stride, double *phi, double *label, double *weight, struct sums *sums
+    const struct rows *rows, const struct basis *b, const struct means *m, int64_t start, int i,
+    int R, int stride, double *phi, double *panels, double *label, double *weight,
+    struct sums *sums
 ) {
     double part[ROWS];
-    NAME(row_values)(rows, b, start, R, stride, phi);
-    for (int i = 0; i < R; i++) {
-        const int64_t at = POSITION(rows, start + i);
-        for (int l = b->p; l < stride; l++) phi[(int64_t)i * stride + l] = 0.0;
-        label[i] = rows->label[at];
-        weight[i] = rows->weight ? rows->weight[at] : 1.0;
+    NAME(row_values)(rows, b, start + i, R, stride, phi);
+    for (int k = 0; k < R; k++) {
+        const int64_t at = POSITION(rows, start + i + k);
+        for (int l = b->p; l < stride; l++) phi[k * stride + l] = 0.0;
+        label[i + k] = rows->label[at];
+        weight[i + k] = rows->weight ? rows->weight[at] : 1.0;
     }
-    if (m) NAME(subtract_means)(rows, b, m, start, R, stride, phi, label);
-    for (int i = 0; i < R; i++) {
-        part[i] = weight[i] * label[i];
-        sums->weight += weight[i];
+    if (m) NAME(subtract_means)(rows, b, m, start + i, R, stride, phi, label + i);
+    for (int k = 0; k < R; k++) {
+        part[k] = weight[i + k] * label[i + k];
+        sums->weight += weight[i + k];
     }
     NAME(add_scaled)(phi, part, R, b->p, stride, sums->label_basis);
+    NAME(pack)(phi, R, stride, i, panels);
 }
 
-/* Add n rows from start on, at most BLOCK_ROWS; room is for twice their values. */
+/* Add n rows from start on, at most BLOCK_ROWS. */
 TARGET INLINE void NAME(add_block)(
     const struct rows *rows, const struct basis *b, const struct means *m, int64_t start, int n,
     int stride, double *room, struct sums *sums
 ) {
     double label[BLOCK_ROWS], weight[BLOCK_ROWS];
-    double *phi = room, *scaled = room + BLOCK_ROWS * (int64_t)stride;
+    double *panels = room, *scaled = panels + BLOCK_ROWS * (int64_t)stride;
+    double *phi = scaled + BLOCK_ROWS * (int64_t)stride;
     int i = 0;
     for (; i + ROWS <= n; i += ROWS)
-        NAME(add_rows)(
-            rows, b, m, start + i, ROWS, stride, phi + (int64_t)i * stride, label + i, weight + i,
-            sums);
+        NAME(add_rows)(rows, b, m, start, i, ROWS, stride, phi, panels, label, weight, sums);
     for (; i < n; i++)
-        NAME(add_rows)(
-            rows, b, m, start + i, 1, stride, phi + (int64_t)i * stride, label + i, weight + i,
-            sums);
-    if (rows->weight) NAME(scale_rows)(phi, weight, n, stride, scaled);
-    NAME(add_gram)(rows->weight ? scaled : phi, phi, n, stride, sums->gram);
+        NAME(add_rows)(rows, b, m, start, i, 1, stride, phi, panels, label, weight, sums);
+    if (rows->weight) NAME(scale_panels)(panels, weight, n, stride, scaled);
+    NAME(add_gram)(rows->weight ? scaled : panels, panels, n, stride, sums->gram);
     if (sums->label_cross && !sums->unit) {
         for (i = 0; i < n; i++) label[i] = weight[i] * fabs(label[i]);
-        NAME(scale_rows)(phi, label, n, stride, scaled);
-        NAME(add_gram)(scaled, phi, n, stride, sums->label_cross);
+        NAME(scale_panels)(panels, label, n, stride, scaled);
+        NAME(add_gram)(scaled, panels, n, stride, sums->label_cross);
     }
 }
 
-/* Add n treatment rows from start on to the sums that tell policies apart.
+/* Add n treatment rows from start on, at most BLOCK_ROWS, to the sums that tell policies apart.
 
    A row of the design is a constant, the scaled features, their squares, the treatment and
-   zeros. Room is for the design and the design times weights. */
+   zeros. */
 TARGET INLINE void NAME(add_design)(
     const struct rows *rows, const struct policies *s, int64_t start, int n, double *room
 ) {
     const int d = s->d, stride = s->stride;
     double weight[BLOCK_ROWS], shift[MAX_FEATURES], factor[MAX_FEATURES];
+    double D[2 * MAX_FEATURES + 2 + STRIDE_LANES];
     double *scaled = room + BLOCK_ROWS * (int64_t)stride;
     memcpy(shift, s->shift, d * sizeof(double));
     memcpy(factor, s->factor, d * sizeof(double));
+    for (int j = 2 + 2 * d; j < stride; j++) D[j] = 0.0;
+    D[0] = 1.0;
     for (int i = 0; i < n; i++) {
         const int64_t at = POSITION(rows, start + i);
-        const double *restrict x = rows->X + d * at;
-        double *restrict D = room + (int64_t)i * stride;
-        D[0] = 1.0;
+        const double *x = rows->X + d * at;
         for (int j = 0; j < d; j++) {
             const double z = (x[j] - shift[j]) * factor[j];
             D[1 + j] = z;
             D[1 + d + j] = z * z;
         }
         D[1 + 2 * d] = s->treatment[at];
-        for (int j = 2 + 2 * d; j < stride; j++) D[j] = 0.0;
         if (rows->weight) weight[i] = rows->weight[at];
+        NAME(pack)(D, 1, stride, i, room);
     }
-    if (rows->weight) NAME(scale_rows)(room, weight, n, stride, scaled);
+    if (rows->weight) NAME(scale_panels)(room, weight, n, stride, scaled);
     NAME(add_gram)(rows->weight ? scaled : room, room, n, stride, s->gram);
     if (rows->weight) NAME(add_gram)(scaled, scaled, n, stride, s->square);
 }
