@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/kernels.*)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
 .PHONY: help demo test test-slow lint format benchmark accuracy figures clean
 

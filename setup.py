@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 KERNELS = Extension(
     "unjoined._compiled._kernels",
     sources=["src/unjoined/_compiled/kernels.c"],
-    depends=["src/unjoined/_compiled/kernels.h"],
+    depends=["src/unjoined/_compiled/kernels.h", "src/unjoined/_compiled/ridges.h"],
     extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden"],
     optional=True,
 )

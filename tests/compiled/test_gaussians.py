@@ -1,5 +1,6 @@
 """Compiled basis values, combinations and sums: textbook formulas, whatever the processor."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -204,6 +205,16 @@ def test_a_row_beyond_the_range_of_numbers_has_no_values(level):
 
 
 @needs_library
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_not_a_number_stays_that(level):
+    kernel, _ = make(2, 17, level, 0, linear=True)
+    values = np.empty((2, kernel.p))
+    kernel.values(np.array([[0.0, np.nan], [0.0, 0.0]]), values)
+    assert np.isnan(values[0, 2:]).all()
+    assert np.isfinite(values[1]).all()
+
+
+@needs_library
 def test_too_few_functions_or_too_many_features_are_left_to_numpy():
     def kernel(d, g):
         return gaussian_kernel(np.zeros(d), np.ones(d), np.zeros((d + 2, g)), None)
@@ -218,6 +229,16 @@ def test_rows_of_many_functions_do_not_lie_a_whole_page_apart():
     kernel = gaussian_kernel(np.zeros(1), np.ones(1), np.zeros((3, 1024)), None)
     assert kernel.p == 1024
     assert kernel.stride == 1032
+
+
+@needs_library
+def test_a_copy_has_numbers_of_its_own():
+    kernel, textbook = make(3, 20, library().level, 0, linear=True)
+    other, X = deepcopy(kernel), np.random.default_rng(0).standard_normal((10, 3))
+    kernel._arrays[0][:] = np.nan
+    values = np.empty((10, other.p))
+    other.values(X, values)
+    assert_allclose(values, textbook(X), atol=1e-12)
 
 
 @needs_library

@@ -101,6 +101,11 @@ class GaussianKernel:
         addresses = [address(array) for array in self._arrays]
         self._basis = Basis(d, self.p, g, width, *addresses)
         self._library = functions
+        self._given = (shift, factor, product, linear)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and send what it was made from: addresses mean nothing elsewhere."""
+        return gaussian_kernel, self._given
 
     def values(self, X: Array, out: Array) -> None:
         """Write the values at rows (n, d) into ``out`` (n, p), both in C order."""
