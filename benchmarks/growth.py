@@ -21,7 +21,7 @@ from unjoined.moments import LabelledRows, accumulate, label_rows
 RESULTS = Path(__file__).parent / "results" / "growth.json"
 ROWS = (100_000, 300_000, 1_000_000, 3_000_000)
 CENTERS = (50, 100, 200, 400, 800)
-FEATURES, WIDTH, REPEATS = 10, 6.0, 3
+FEATURES, WIDTH, REPEATS = 10, 6.0, 7
 FIXED_CENTERS, FIXED_ROWS = 100, 300_000
 
 
