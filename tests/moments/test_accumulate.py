@@ -231,12 +231,18 @@ def test_even_parts_of_a_run_are_about_as_large_as_a_piece():
         assert pieces.PIECE_ROWS / 1.5 <= min(lengths) <= max(lengths) <= 1.5 * pieces.PIECE_ROWS
 
 
-@pytest.mark.parametrize("order", ["F", "strided"])
-def test_rows_may_lie_in_memory_as_they_like(order):
+@pytest.mark.parametrize("memory", ["F", "strided", "integer labels"])
+def test_rows_may_lie_in_memory_as_they_like(memory):
     rows = draw(100)
-    X = np.asfortranarray(rows.X) if order == "F" else np.repeat(rows.X, 2, axis=0)[::2]
-    assert not X.flags.c_contiguous
-    found, expected = (accumulate(basis(), P, r) for r in (replace(rows, X=X), rows))
+    X, label = rows.X, rows.label
+    if memory == "F":
+        X = np.asfortranarray(X)
+    elif memory == "strided":
+        X, label = (np.repeat(array, 2, axis=0)[::2] for array in (X, label))
+    else:
+        rows = replace(rows, label=np.round(label))
+        label = rows.label.astype(np.int64)
+    found, expected = (accumulate(basis(), P, r) for r in (replace(rows, X=X, label=label), rows))
     for key, cell in expected.cells.items():
         assert_close(found.cells[key], cell)
 

@@ -49,8 +49,9 @@ def combine(
     n = len(X) if at is None else len(at)
     found, size = np.empty((n, *coef.shape[1:])), chunk_rows(p)
 
-    transpose = np.ascontiguousarray(np.atleast_2d(coef.T))
-    kernel = writer.kernel if X.flags.c_contiguous and len(transpose) <= FEW else None
+    transpose = np.ascontiguousarray(np.atleast_2d(coef.T), dtype=np.float64)
+    as_needed = X.flags.c_contiguous and X.dtype == np.float64 and len(transpose) <= FEW
+    kernel = writer.kernel if as_needed else None
 
     def piece(start: int) -> None:
         stop = min(start + PIECE_ROWS, n)

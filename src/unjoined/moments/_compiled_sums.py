@@ -33,11 +33,10 @@ class CompiledSums:
         treatment: Array,
         scaling: Scaling | None,
     ) -> None:
-        weight = None if np.all(rows.weight == 1.0) else np.ascontiguousarray(rows.weight)
-        label = np.ascontiguousarray(rows.label)
-        self.kernel, self.X, self.label, self.weight = kernel, rows.X, label, weight
+        self.kernel, self.X, self.scaling = kernel, rows.X, scaling
+        self.label, self.treatment = _plain(rows.label), _plain(treatment)
+        self.weight = None if np.all(rows.weight == 1.0) else _plain(rows.weight)
         self.means = {key: _mean_arrays(mean) for key, mean in means.items()}
-        self.treatment, self.scaling = np.ascontiguousarray(treatment), scaling
 
     def __call__(
         self, piece: Piece, scratch: Scratch
@@ -45,18 +44,17 @@ class CompiledSums:
         """Return the sums of a piece, whether its labels are all of size one, those of policies."""
         p, s = self.kernel.p, self.kernel.stride
         policies = self._policy_arrays() if piece.sign else None
-        gram, cross = np.zeros((s, s)), np.zeros((s, s)) if piece.sign else None
-        label_basis = np.zeros(p)
+        label_basis, gram = np.zeros(p), np.zeros((s, s))
+        cross = np.zeros((s, s)) if piece.sign else gram  # of outcomes nobody looks at it
         weight, unit = self.kernel.add_up(
             RowArrays(self.X, piece.at, self.label, self.weight),
             self.means.get(piece.key),
-            SumArrays(label_basis, gram, cross),
+            SumArrays(label_basis, gram, cross if piece.sign else None),
             policies,
             scratch.array("room", self.kernel.room),
         )
         # The lower triangle in C order is the upper one in Fortran order.
-        upper = [(matrix if matrix is not None else gram).T[:p, :p] for matrix in (cross, gram)]
-        sums = RunningSums(len(piece.at), weight, upper[0], label_basis, upper[1])
+        sums = RunningSums(len(piece.at), weight, cross.T[:p, :p], label_basis, gram.T[:p, :p])
         return sums, unit, None if policies is None else self._policy_sums(policies, piece, weight)
 
     def _policy_arrays(self) -> PolicyArrays | None:
@@ -101,12 +99,15 @@ def compiled_sums(
     scaling : Scaling or None
         Of the features in those sums; None if they are not wanted.
     """
-    if kernel is None or not rows.X.flags.c_contiguous:
+    if kernel is None or not (rows.X.flags.c_contiguous and rows.X.dtype == np.float64):
         return None
     return CompiledSums(kernel, rows, means=means or {}, treatment=treatment, scaling=scaling)
 
 
 def _mean_arrays(mean: CellMeans) -> MeanArrays:
-    slope = None if mean.slope is None else np.ascontiguousarray(mean.slope.T)
-    coef, offset = np.ascontiguousarray(mean.coef.T), np.ascontiguousarray(mean.offset)
-    return MeanArrays(coef, slope, offset, mean.bound)
+    slope = None if mean.slope is None else _plain(mean.slope.T)
+    return MeanArrays(_plain(mean.coef.T), slope, _plain(mean.offset), mean.bound)
+
+
+def _plain(array: Array) -> Array:
+    return np.ascontiguousarray(array, dtype=np.float64)
