@@ -92,6 +92,15 @@ def test_sums_in_single_precision_are_off_by_its_rounding(name, weighted):
     assert_allclose(same.gram, policy.gram)  # policies are told apart in double precision
 
 
+def test_a_cell_without_its_mean_is_not_left_as_it_is():
+    rows = rows_of(campaign_problem(), 40)
+    plan, _ = plan_of(rows, "smooth", 1)
+    means = plan._means()
+    del means[CellKey("treatment", 1, 0)]
+    with pytest.raises(KeyError):
+        accumulate_policies(plan.values, plan.size, rows, plan.scaling, means=means)
+
+
 def test_a_mean_is_kept_between_the_labels():
     """Else a treatment less its mean could change its sign, which the sums sort by."""
     rows = rows_of(campaign_problem(), 40)

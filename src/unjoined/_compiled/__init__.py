@@ -14,6 +14,7 @@ from unjoined._compiled._gaussians import (
     gaussian_kernel,
 )
 from unjoined._compiled._labels import LabelKernel, ScannedLabels, label_kernel
+from unjoined._compiled._library import plain
 from unjoined._compiled._ridges import ridge_paths
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "SumArrays",
     "gaussian_kernel",
     "label_kernel",
+    "plain",
     "ridge_paths",
 ]

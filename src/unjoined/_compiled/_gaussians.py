@@ -17,6 +17,7 @@ from unjoined._compiled._library import (
     address,
     library,
     padded,
+    plain,
 )
 from unjoined._typing import Array, IntArray
 
@@ -94,7 +95,7 @@ class GaussianKernel:
         d, g = len(shift), product.shape[1]
         width, origin = linear or (1.0, np.zeros(d))
         # The arrays are kept: the structure holds their addresses only.
-        self._arrays = [_plain(array) for array in (shift, factor, product, origin)]
+        self._arrays = [plain(array) for array in (shift, factor, product, origin)]
         self.p = g + (0 if linear is None else 1 + d)
         self.stride = padded(self.p, functions.stride_lanes)
         self.design_stride = padded(2 * d + 2, functions.stride_lanes)
@@ -187,10 +188,6 @@ def gaussian_kernel(
     if len(shift) > found.max_features or product.shape[1] < found.min_gaussians:
         return None
     return GaussianKernel(found, shift, factor, product, linear)
-
-
-def _plain(array: Any) -> Array:
-    return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def _mean_structure(means: MeanArrays | None) -> Any:

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "address",
     "library",
     "padded",
+    "plain",
 ]
 
 
@@ -174,6 +176,11 @@ def padded(columns: int, lanes: int) -> int:
     """
     stride = -(-columns // lanes) * lanes
     return stride if stride % 512 else stride + lanes
+
+
+def plain(array: Any) -> NDArray[np.float64]:
+    """Return numbers as compiled code reads them, without a copy if they are that already."""
+    return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def address(array: NDArray[Any] | None) -> int | None:

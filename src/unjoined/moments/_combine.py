@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unjoined._compiled import plain
 from unjoined._typing import Array, IntArray
 from unjoined.features._basis import filler
 from unjoined.moments._accumulate import chunk_rows
@@ -48,8 +49,7 @@ def combine(
     p, writer, scratch = len(coef), filler(basis, X.shape[1]), Scratch()
     n = len(X) if at is None else len(at)
     found, size = np.empty((n, *coef.shape[1:])), chunk_rows(p)
-
-    transpose = np.ascontiguousarray(np.atleast_2d(coef.T), dtype=np.float64)
+    transpose = plain(np.atleast_2d(coef.T))
     as_needed = X.flags.c_contiguous and X.dtype == np.float64 and len(transpose) <= FEW
     kernel = writer.kernel if as_needed else None
 

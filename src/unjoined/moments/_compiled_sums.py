@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, MeanArrays, PolicyArrays, RowArrays, SumArrays
+from unjoined._compiled import (
+    GaussianKernel,
+    MeanArrays,
+    PolicyArrays,
+    RowArrays,
+    SumArrays,
+    plain,
+)
 from unjoined._typing import Array
 from unjoined.features import Scaling
 from unjoined.moments._cell_means import CellMeans
@@ -29,14 +36,16 @@ class CompiledSums:
         kernel: GaussianKernel,
         rows: LabelledRows,
         *,
-        means: Mapping[CellKey, CellMeans],
+        means: Mapping[CellKey, CellMeans] | None,
         treatment: Array,
         scaling: Scaling | None,
     ) -> None:
         self.kernel, self.X, self.scaling = kernel, rows.X, scaling
-        self.label, self.treatment = _plain(rows.label), _plain(treatment)
-        self.weight = None if np.all(rows.weight == 1.0) else _plain(rows.weight)
-        self.means = {key: _mean_arrays(mean) for key, mean in means.items()}
+        self.label, self.treatment = plain(rows.label), plain(treatment)
+        self.weight = None if np.all(rows.weight == 1.0) else plain(rows.weight)
+        self.means = None
+        if means is not None:
+            self.means = {key: _mean_arrays(mean) for key, mean in means.items()}
 
     def __call__(
         self, piece: Piece, scratch: Scratch
@@ -48,7 +57,7 @@ class CompiledSums:
         cross = np.zeros((s, s)) if piece.sign else gram  # of outcomes nobody looks at it
         weight, unit = self.kernel.add_up(
             RowArrays(self.X, piece.at, self.label, self.weight),
-            self.means.get(piece.key),
+            None if self.means is None else self.means[piece.key],
             SumArrays(label_basis, gram, cross if piece.sign else None),
             policies,
             scratch.array("room", self.kernel.room),
@@ -101,13 +110,9 @@ def compiled_sums(
     """
     if kernel is None or not (rows.X.flags.c_contiguous and rows.X.dtype == np.float64):
         return None
-    return CompiledSums(kernel, rows, means=means or {}, treatment=treatment, scaling=scaling)
+    return CompiledSums(kernel, rows, means=means, treatment=treatment, scaling=scaling)
 
 
 def _mean_arrays(mean: CellMeans) -> MeanArrays:
-    slope = None if mean.slope is None else _plain(mean.slope.T)
-    return MeanArrays(_plain(mean.coef.T), slope, _plain(mean.offset), mean.bound)
-
-
-def _plain(array: Array) -> Array:
-    return np.ascontiguousarray(array, dtype=np.float64)
+    slope = None if mean.slope is None else plain(mean.slope.T)
+    return MeanArrays(plain(mean.coef.T), slope, plain(mean.offset), mean.bound)
