@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow lint format benchmark accuracy figures clean
+.PHONY: help demo test test-slow lint format benchmark accuracy figures walk clean
 
 help:
 	@echo "make demo       the whole job on a simulated campaign, under two minutes"
@@ -14,6 +14,7 @@ help:
 	@echo "make benchmark  every script in benchmarks/ but the next one"
 	@echo "make accuracy   every estimator against the truth, about 90 minutes on two cores"
 	@echo "make figures    the pictures of the documentation, anew"
+	@echo "make walk       which files and functions the main commands enter"
 	@echo "make format     format the code"
 
 $(BIN)/python:
@@ -56,6 +57,9 @@ accuracy: $(VENV)/.test
 
 figures: $(VENV)/.test
 	@for script in docs/examples/*/*.py; do echo "== $$script"; $(BIN)/python $$script docs/images || exit 1; done
+
+walk: $(VENV)/.test
+	$(BIN)/python tools/walk.py
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,166 @@
+"""Print which files and functions of unjoined a run enters, in order.
+
+::
+
+    python tools/walk.py                          the walks that docs/architecture.md quotes
+    python tools/walk.py fit --outcomes a.csv ...     a command of the tool
+    python tools/walk.py --snippet "import unjoined"  some Python
+
+A function is listed once, where it is first entered, with the number of its calls. A change of
+package is counted where a newly entered function lies in another package than the one before.
+Importing a module does not count as entering it. All threads of this process are watched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import unjoined
+
+ROOT = Path(unjoined.__file__).parent
+CELLS = [(kind, name) for kind in ("outcome", "treatment") for name in ("north", "south")]
+
+
+class Walk:
+    """What a run entered: functions in the order of their first call, with counts."""
+
+    def __init__(self) -> None:
+        self.calls: dict[CodeType, int] = {}
+
+    def _see(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(f"{ROOT}{os.sep}"):
+            return
+        # Not bodies of modules and classes, lambdas or comprehensions.
+        if code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<"):
+            self.calls[code] = self.calls.get(code, 0) + 1
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Record every call until the block ends, on this thread and on those it starts."""
+        threading.setprofile(self._see)
+        sys.setprofile(self._see)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    @property
+    def steps(self) -> list[tuple[str, str, int]]:
+        """File, function and number of calls, in the order of the first call."""
+        return [
+            (Path(code.co_filename).relative_to(ROOT).as_posix(), code.co_qualname, count)
+            for code, count in self.calls.items()
+        ]
+
+    @property
+    def figures(self) -> str:
+        """Files entered, functions entered and changes of package, in words."""
+        files = [file for file, _, _ in self.steps]
+        packages = [file.rpartition("/")[0] for file in files]
+        changes = sum(a != b for a, b in itertools.pairwise(packages))
+        return f"{len(set(files))} files, {len(files)} functions, {changes} changes of package"
+
+
+def run_command(arguments: list[str]) -> None:
+    """Run a command of the tool, without leaving this process."""
+    from unjoined.cli import main
+
+    with contextlib.suppress(SystemExit):
+        main(arguments)
+
+
+def run_snippet(text: str) -> None:
+    """Run some Python."""
+    exec(compile(text, "<snippet>", "exec"), {"__name__": "__walk__"})  # noqa: S102 - the user's
+
+
+def standard_walks(folder: Path) -> dict[str, Callable[[], None]]:
+    """Return the walks that docs/architecture.md quotes, on small files in a folder."""
+    files = write_tables(folder)
+    options = [
+        word for (kind, name), file in files.items() for word in (f"--{kind}s", f"{name}={file}")
+    ]
+    options += ["--outcome", "bought", "--treatment", "mailed", "--model", f"{folder}/m.skops"]
+    draw = (
+        "from unjoined import *\n"
+        "from unjoined.data import *\n"
+        "data = campaign_problem().draw(500, random_state=0)\n"
+    )
+    tables = [
+        {n: str(f) for (k, n), f in files.items() if k == kind} for kind in ("outcome", "treatment")
+    ]
+    source = f"*{tables!r}, outcome='bought', treatment='mailed'"
+    return {
+        "unjoined fit on four CSV files": lambda: run_command(["fit", *options]),
+        "Uplift().fit": lambda: run_snippet(draw + "Uplift(random_state=0).fit(**data)"),
+        "MinMaxUplift().fit": lambda: run_snippet(
+            draw + "MinMaxUplift(random_state=0).fit(**data)"
+        ),
+        "MinMaxUplift().fit_chunks(TableSource)": lambda: run_snippet(
+            draw + f"MinMaxUplift(random_state=0).fit_chunks(TableSource.from_tables({source}))"
+        ),
+        "MinMaxUplift().fit_chunks(DaskSource)": lambda: run_snippet(
+            draw + "import dask.dataframe as dd\n"
+            f"tables = [{{n: dd.read_csv(f) for n, f in part.items()}} for part in {tables!r}]\n"
+            "source = DaskSource.from_tables(*tables, outcome='bought', treatment='mailed')\n"
+            "MinMaxUplift(random_state=0).fit_chunks(source)"
+        ),
+    }
+
+
+def write_tables(folder: Path) -> dict[tuple[str, str], Path]:
+    """Write four small CSV files of a simulated campaign."""
+    problem = unjoined.data.campaign_problem()
+    data = problem.draw(500, random_state=0)
+    files = {}
+    for kind, name in CELLS:
+        at = np.flatnonzero((data["kind"] == kind) & (data["population"] == name))
+        columns = dict(zip(problem.feature_names, data["X"][at].T, strict=True))
+        columns["bought" if kind == "outcome" else "mailed"] = data["y"][at]
+        files[kind, name] = unjoined.write_table(pa.table(columns), folder / f"{kind}_{name}.csv")
+    return files
+
+
+def show(walk: Walk) -> None:
+    """Print every step, then the figures."""
+    for file, function, count in walk.steps:
+        print(f"{count:>7} x  {file}: {function}")
+    print(walk.figures)
+
+
+def main(arguments: list[str]) -> None:
+    """Walk what was asked for."""
+    if arguments:
+        walk = Walk()
+        with walk.watching():
+            if arguments[0] == "--snippet":
+                run_snippet("\n".join(arguments[1:]))
+            else:
+                run_command(arguments)
+        show(walk)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for title, run in standard_walks(Path(folder)).items():
+            walk = Walk()
+            with walk.watching(), contextlib.redirect_stdout(None):
+                run()
+            print(f"{title}: {walk.figures}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
