@@ -66,7 +66,7 @@ def fetch_criteo(
         Whether to download the whole test-bed if it is not in the cache: 35 GB, hence not by
         default. We know no checksum of it; gzip's own is verified.
     progress : bool, default=True
-        Whether a download shows a bar (needs the package rich and a terminal).
+        Whether a download shows a bar, if stderr is a terminal.
 
     Returns
     -------

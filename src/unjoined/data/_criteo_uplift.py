@@ -61,7 +61,7 @@ def fetch_criteo_uplift(
         Whether to download the file (311 MB) if it is not in the cache, see `data_folder`. We
         know no checksum of it; gzip's own is verified.
     progress : bool, default=True
-        Whether a download shows a bar (needs the package rich and a terminal).
+        Whether a download shows a bar, if stderr is a terminal.
 
     Returns
     -------

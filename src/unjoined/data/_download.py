@@ -7,19 +7,13 @@ import hashlib
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
 from unjoined._optional import import_extra
 from unjoined.data._files import replace_file
 from unjoined.data._lines import is_gzip, open_bytes
-from unjoined.errors import MissingExtraError, TableError
+from unjoined.errors import TableError
 
 __all__ = ["Source", "data_folder", "locate"]
 
@@ -52,8 +46,7 @@ def data_folder() -> Path:
     """Return the folder where downloaded data sets are kept; it need not exist yet.
 
     The environment variable ``UNJOINED_DATA`` names it. Without that it is ``unjoined`` in the
-    user's cache folder: ``XDG_CACHE_HOME`` or ``~/.cache`` on Linux, ``~/Library/Caches`` on
-    macOS, ``%LOCALAPPDATA%`` on Windows.
+    user's cache folder, which the extra "datasets" knows for every platform.
 
     Examples
     --------
@@ -62,15 +55,7 @@ def data_folder() -> Path:
     """
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen).expanduser().absolute()
-    if sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    else:
-        root = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        if not root.is_absolute():  # the convention: a relative folder counts as not given
-            root = Path.home() / ".cache"
-    return root / "unjoined"
+    return Path(import_extra("pooch", extra="datasets").os_cache("unjoined"))
 
 
 def locate(
@@ -92,7 +77,7 @@ def locate(
     download : bool, default=True
         Whether to fetch the file if it is not in the cache.
     progress : bool, default=True
-        Whether a download shows a bar, if the package rich is installed and stderr is a terminal.
+        Whether a download shows a bar, if stderr is a terminal.
 
     Returns
     -------
@@ -117,7 +102,9 @@ def locate(
                 )
             return file
     if not download:
-        raise TableError(f"there is no {source.name!r} in {str(folder)!r}. {_by_hand(source)}")
+        raise TableError(
+            f"there is no {source.name!r} in {str(folder)!r}. {_by_hand(source, folder)}"
+        )
     return _fetch(source, folder, progress=progress)
 
 
@@ -130,107 +117,52 @@ def _own_copy(path: Path, source: Source) -> Path:
     if path.is_dir():
         raise TableError(
             f"there is no {' or '.join(map(repr, source.names))} in the folder {str(path)!r}. "
-            f"{_by_hand(source)}"
+            f"{_by_hand(source, path)}"
         )
     raise TableError(f"there is no file {str(path)!r}. Check path=, or leave it out to download.")
 
 
-def _by_hand(source: Source) -> str:
+def _by_hand(source: Source, folder: Path) -> str:
     """Tell a user how to get the file without this module."""
     places = " or ".join(source.addresses)
     return (
         f"Fetch {source.name!r} ({source.size}) by hand from {places} and put it in "
-        f"{str(data_folder())!r} ({VARIABLE} names another folder), or say where it is with path=."
+        f"{str(folder)!r} ({VARIABLE} names another folder), or say where it is with path=."
     )
 
 
 def _fetch(source: Source, folder: Path, *, progress: bool) -> Path:
     """Try the addresses in turn; the file appears in ``folder`` whole and verified, or not."""
-    target = folder / source.name
+    requests = import_extra("requests", extra="datasets")
+    download = import_extra("pooch", extra="datasets").HTTPDownloader(
+        progressbar=progress and sys.stderr.isatty(),
+        timeout=TIMEOUT,
+        headers={"User-Agent": "unjoined"},
+    )
     tried = []
     for address in source.addresses:
 
         def write(file: Path, address: str = address) -> None:
-            _receive(address, file, progress=progress)
+            try:
+                download(address, str(file), None)
+            except requests.RequestException as error:  # an OSError too, but not one of the disk
+                raise _DownloadError(str(error)) from error
             if wrong := _difference(file, source):
                 raise _DownloadError(f"what came is not the file expected: {wrong}")
 
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            return replace_file(target, write)
+            return replace_file(folder / source.name, write)
         except _DownloadError as error:
             tried.append(f"{address}: {error}")
         except (TableError, OSError) as error:  # the disk: another address would not help
             raise TableError(
                 f"{source.name!r} could not be kept in {str(folder)!r}: {error} Make room there. "
-                f"{_by_hand(source)}"
+                f"{_by_hand(source, folder)}"
             ) from error
     raise TableError(
-        f"{source.name!r} could not be downloaded. {'; '.join(tried)}. {_by_hand(source)}"
+        f"{source.name!r} could not be downloaded. {'; '.join(tried)}. {_by_hand(source, folder)}"
     )
-
-
-def _receive(address: str, file: Path, *, progress: bool) -> None:
-    """Copy what an address holds to ``file``; the network's failures are `_DownloadError`."""
-    with _answer(address) as response, file.open("wb") as out:
-        length = response.headers.get("Content-Length")
-        total = int(length) if length and length.isdigit() else None
-        received = 0
-        with _bar(address.rpartition("/")[2], total, wanted=progress) as advance:
-            while block := _next_block(response):
-                out.write(block)
-                received += len(block)
-                advance(len(block))
-    if total is not None and received < total:
-        raise _DownloadError(f"it broke off after {received:,} of {total:,} bytes")
-
-
-def _answer(address: str) -> Any:
-    request = Request(address, headers={"User-Agent": "unjoined"})  # noqa: S310 - our own list
-    try:
-        return urlopen(request, timeout=TIMEOUT)  # noqa: S310 - our own list
-    except HTTPError as error:
-        error.close()
-        raise _DownloadError(f"the server answered {error.code} {error.reason}") from error
-    except URLError as error:
-        raise _DownloadError(f"no connection ({error.reason})") from error
-    except (OSError, HTTPException) as error:
-        raise _DownloadError(f"no connection ({error!r})") from error
-
-
-def _next_block(response: IO[bytes]) -> bytes:
-    # Here alone, so that an OSError of the network is not taken for one of the disk.
-    try:
-        return response.read(BLOCK)
-    except (OSError, HTTPException) as error:
-        raise _DownloadError(f"the connection broke ({error!r})") from error
-
-
-@contextmanager
-def _bar(title: str, total: int | None, *, wanted: bool) -> Iterator[Callable[[int], None]]:
-    """Yield a function that is told the bytes received; draw a bar if that can be done."""
-    rich = _rich() if wanted and sys.stderr.isatty() else None
-    if rich is None:
-        yield lambda n: None
-        return
-    console = import_extra("rich.console", extra="cli").Console(stderr=True)
-    columns = (
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(),
-        rich.DownloadColumn(),
-        rich.TransferSpeedColumn(),
-        rich.TimeRemainingColumn(),
-    )
-    with rich.Progress(*columns, console=console) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda n: bar.advance(task, n)
-
-
-def _rich() -> Any:
-    try:
-        return import_extra("rich.progress", extra="cli")
-    except MissingExtraError:  # a bar is a comfort: its absence is not worth an error
-        return None
 
 
 def _difference(file: Path, source: Source) -> str:

@@ -98,7 +98,7 @@ def fetch_email(
     download : bool, default=True
         Whether to download the file if it is not in the cache, see `data_folder`.
     progress : bool, default=True
-        Whether a download shows a bar (needs the package rich and a terminal).
+        Whether a download shows a bar, if stderr is a terminal.
 
     Returns
     -------

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from unjoined._optional import import_extra
 from unjoined._typing import Array
 from unjoined._validation import check_option
 from unjoined.data._download import Source, locate
-from unjoined.data._lines import Lines, NumberTable
+from unjoined.data._lines import Lines, NumberTable, open_bytes
 from unjoined.data._public_data import PublicData
-from unjoined.data._stata import read_stata
 from unjoined.errors import TableError
 
 __all__ = ["fetch_jobs"]
@@ -62,7 +63,7 @@ def fetch_jobs(
     download : bool, default=True
         Whether to download the files if they are not in the cache, see `data_folder`.
     progress : bool, default=True
-        Whether a download shows a bar (needs the package rich and a terminal).
+        Whether a download shows a bar, if stderr is a terminal.
 
     Returns
     -------
@@ -140,13 +141,15 @@ def _read_text(path: Path) -> Array:
 
 
 def _read_dehejia_wahba(path: Path) -> Array:
-    columns = read_stata(path)
-    if missing := [name for name in STATA_COLUMNS if name not in columns]:
+    pandas = import_extra("pandas", extra="datasets")
+    try:
+        with open_bytes(path) as file:
+            frame = pandas.read_stata(file, columns=list(STATA_COLUMNS))
+        table: Array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (ValueError, EOFError, struct.error) as error:
         raise TableError(
-            f"{str(path)!r} is not the Dehejia-Wahba file: it has no column {missing[0]!r}. "
-            "Check path=."
-        )
-    table = np.column_stack([columns[name] for name in STATA_COLUMNS])
+            f"{str(path)!r} is not the Dehejia-Wahba file: {error}. Check path=, or fetch it again."
+        ) from error
     if not len(table) or not np.isfinite(table).all() or not np.isin(table[:, 0], (0, 1)).all():
         raise TableError(
             f"{str(path)!r} is not the Dehejia-Wahba file: expected rows without missing numbers "
