@@ -132,7 +132,8 @@ def write_tables(folder: Path) -> dict[tuple[str, str], Path]:
         at = np.flatnonzero((data["kind"] == kind) & (data["population"] == name))
         columns = dict(zip(problem.feature_names, data["X"][at].T, strict=True))
         columns["bought" if kind == "outcome" else "mailed"] = data["y"][at]
-        files[kind, name] = unjoined.data.write_table(pa.table(columns), folder / f"{kind}_{name}.csv")
+        file = folder / f"{kind}_{name}.csv"
+        files[kind, name] = unjoined.data.write_table(pa.table(columns), file)
     return files
 
 

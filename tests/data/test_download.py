@@ -121,7 +121,7 @@ def test_an_answer_that_is_no_http_is_a_failed_download(folder):
         thread = threading.Thread(target=answer, args=(listener,))
         thread.start()
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/good.csv"
-        with pytest.raises(TableError, match="could not be downloaded.*no HTTP"):
+        with pytest.raises(TableError, match=r"could not be downloaded.*no HTTP"):
             locate(source(address))
         thread.join()
     assert list(folder.iterdir()) == []
