@@ -5,6 +5,7 @@ most five values) and what to do. Code behind these checks trusts its arguments.
 """
 
 from unjoined._validation._features import (
+    NUMBER,
     check_columns,
     check_finite_features,
     check_numeric_columns,
@@ -47,6 +48,7 @@ from unjoined._validation._values import (
 
 __all__ = [
     "KINDS",
+    "NUMBER",
     "OUTCOME",
     "TARGET",
     "TREATMENT",

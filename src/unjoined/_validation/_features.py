@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -13,10 +14,21 @@ from unjoined._typing import Array, BoolArray, MatrixLike
 from unjoined._validation._message import shown
 from unjoined.errors import InputError, TableError
 
-__all__ = ["check_columns", "check_finite_features", "check_numeric_columns"]
+__all__ = ["NUMBER", "check_columns", "check_finite_features", "check_numeric_columns"]
+
+# A number as people write it. A zero in front, or nineteen digits and more, make it an id.
+_WHOLE = "(?:0|[1-9][0-9]*)"
+NUMBER = (
+    r"^[+-]?(?:(?:0|[1-9][0-9]{0,17})"
+    rf"|{_WHOLE}?\.[0-9]+|{_WHOLE}\."
+    rf"|(?:{_WHOLE}?\.[0-9]+|{_WHOLE}\.?)[eE][+-]?[0-9]+"
+    r"|(?i:nan|inf|infinity))$"
+)
 
 
-def check_numeric_columns(X: MatrixLike, *, table: str = "X", what: str = "features") -> None:
+def check_numeric_columns(
+    X: MatrixLike, *, table: str = "X", what: str = "features", first_row: int = 0
+) -> None:
     """Refuse a data frame with columns that hold no numbers; other objects pass."""
     if not nw.dependencies.is_into_dataframe(X):
         return
@@ -27,21 +39,22 @@ def check_numeric_columns(X: MatrixLike, *, table: str = "X", what: str = "featu
             if dtype == nw.Object and all(isinstance(v, Real) for v in values):
                 continue
             # One stray word turns a column of numbers into text: show the word, not the numbers.
-            text = [v for v in values if not _reads_as_number(v)] or values
+            text = {i: v for i, v in enumerate(values) if not _reads_as_number(v)}
+            text = text or dict(enumerate(values))
+            some = {repr(v): v for v in text.values()}.values()
             raise TableError(
                 f"{what} must be numbers, but column {name!r} of {table} holds "
-                f"{str(dtype).lower()} values such as {shown(dict.fromkeys(text))} in {len(text)} "
-                f"of {len(values)} rows. Leave the column out, or encode it first (say with "
+                f"{str(dtype).lower()} values such as {shown(some)} in {len(text)} of "
+                f"{len(values)} rows (first at row {first_row + min(text, default=0):,}, counting "
+                "from 0). Leave the column out, or turn it into numbers first (say with "
                 "scikit-learn's OneHotEncoder)."
             )
 
 
 def _reads_as_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+    if isinstance(value, str):
+        return re.match(NUMBER, value.strip()) is not None
+    return isinstance(value, Real)
 
 
 def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:

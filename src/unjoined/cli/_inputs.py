@@ -67,7 +67,9 @@ def read_labels(options: TableOptions) -> SeparateLabels:
     outcomes = _named_files(options.outcomes, "--outcomes")
     treatments = _named_files(options.treatments, "--treatments")
     _check_layout(options, outcomes, treatments)
-    tables = {path: read_table(path) for path in (*outcomes.values(), *treatments.values())}
+    names = () if options.population is None else (options.population,)  # north, 1 or 01: text
+    files = (*outcomes.values(), *treatments.values())
+    tables = {path: read_table(path, text=names) for path in files}
     tables = _chosen_features(tables, options)
     if options.population is not None:
         return SeparateLabels.from_frames(

@@ -107,7 +107,7 @@ def make_chunk(
     TableError, LabelError, InputError
         With ``origin``, and the row if there is one to blame.
     """
-    matrix = _features(X, names, origin)
+    matrix = _features(X, names, origin, first_row)
     n = len(matrix)
     try:
         kinds = check_kind(kind, n)
@@ -141,7 +141,7 @@ class _PlacedError(Exception):
         self.error = error
 
 
-def _features(X: MatrixLike, names: list[str] | None, origin: str) -> Array:
+def _features(X: MatrixLike, names: list[str] | None, origin: str, first_row: int) -> Array:
     """Return the features in the expected order, as a matrix that nobody else will change."""
     found = column_names(X)
     if found is None:
@@ -149,7 +149,7 @@ def _features(X: MatrixLike, names: list[str] | None, origin: str) -> Array:
             return np.ascontiguousarray(feature_matrix(X))
         except InputError as error:
             raise InputError(f"{origin}: {error}") from error
-    check_numeric_columns(X, table=origin)
+    check_numeric_columns(X, table=origin, first_row=first_row)
     if names is not None and found != names:
         check_columns(names, found, table=origin)
         order = [found.index(name) for name in names]

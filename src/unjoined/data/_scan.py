@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import narwhals as nw
 
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
-from unjoined.data._files import READERS, _ending, _first_lines
+from unjoined.data._files import ENDINGS, FileReader, _ending, _first_lines, check_file
 from unjoined.errors import TableError
 
 __all__ = ["Piece", "SqlQuery", "scan_table"]
@@ -56,6 +56,7 @@ def scan_table(
     chunk_rows: int,
     threads: int | None = None,
     memory_limit: str | None = None,
+    text: Collection[str] = (),
 ) -> Iterator[Piece]:
     """Yield a table piece by piece.
 
@@ -69,6 +70,8 @@ def scan_table(
         Rows to a piece, about.
     threads, memory_limit : int and str, optional
         For DuckDB.
+    text : collection of str, optional
+        Columns of text files to leave as they are written.
     """
     if nw.dependencies.is_into_dataframe(table):
         frame = nw.from_native(table, eager_only=True)
@@ -87,9 +90,9 @@ def scan_table(
         yield from _stream(query, None, database, title, chunk_rows, config)
         return
     for file in _files(table, title):
-        reader = READERS[_ending(file)]
-        query = f"SELECT * FROM {reader}(?)"  # noqa: S608 - a name from the list of readers
-        yield from _stream(query, str(file), ":memory:", repr(str(file)), chunk_rows, config)
+        reader, origin = FileReader.of(file), repr(str(file))
+        for piece in _stream(reader.query, reader.path, ":memory:", origin, chunk_rows, config):
+            yield replace(piece, frame=reader.typed(piece.frame, text))
 
 
 def _files(table: Any, title: str) -> list[Path]:
@@ -104,27 +107,31 @@ def _files(table: Any, title: str) -> list[Path]:
             f"{table!r}."
         )
     files: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if _ending(p) in READERS and p.is_file())
-            if not found:
-                raise TableError(
-                    f"the folder {str(path)!r} holds no file ending in {', '.join(READERS)}."
-                )
-            files += found
-        elif not path.exists():
-            raise TableError(f"there is no file {str(path)!r}. Check the path.")
-        elif _ending(path) not in READERS:
-            raise TableError(
-                f"{str(path)!r} is no table this program reads: expected a file ending in "
-                f"{', '.join(READERS)}."
-            )
-        else:
-            files.append(path)
-    for file in files:
-        if file.stat().st_size == 0:  # DuckDB would make a column up
-            raise TableError(f"{str(file)!r} is empty: it has not even a header.")
-    return files
+    for path in paths:
+        files += _tables_in(Path(path)) if Path(path).is_dir() else [path]
+    return [check_file(file) for file in files]
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """Return the tables in a folder and its folders; names with a dot or _ in front are no data."""
+    found: list[Path] = []
+    seen: set[str] = set()  # a link may lead back
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
+        if (real := os.path.realpath(root)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        found += [Path(root, name) for name in names if not name.startswith((".", "_"))]
+    if not (tables := sorted(path for path in found if _ending(path) in ENDINGS)):
+        raise TableError(
+            f"the folder {str(folder)!r} holds no file ending in {', '.join(ENDINGS)}."
+        )
+    return tables
+
+
+def _refuse(error: OSError) -> None:
+    raise TableError(f"a folder cannot be read: {error}.") from error
 
 
 def _stream(
@@ -145,7 +152,11 @@ def _stream(
             relation = connection.sql(query, params=None if parameter is None else [parameter])
             if relation is None:
                 raise TableError(f"{origin}: {query!r} is no query that returns rows.")
-            for batch in relation.to_arrow_reader(chunk_rows):
+            # Called so since DuckDB 1.5, where the older name warns.
+            name = (
+                "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
+            )
+            for batch in getattr(relation, name)(chunk_rows):
                 yield Piece(arrow.Table.from_batches([batch]), origin, row)
                 row += batch.num_rows
     except (duckdb.Error, arrow.ArrowException, OSError) as error:  # OSError: while streaming

@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from unjoined._typing import ArrayLike, MatrixLike
-from unjoined._validation import OUTCOME, TREATMENT, check_count
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_numeric_columns
 from unjoined.data._chunks import CHUNK_ROWS, Chunk, ChunkSource, make_chunk
 from unjoined.data._frames import column_names, feature_matrix
 from unjoined.data._scan import Piece, SqlQuery, scan_table
@@ -296,6 +296,7 @@ class TableSource:
                 chunk_rows=size,
                 threads=self.threads,
                 memory_limit=self.memory_limit,
+                text=() if self.population is None else (self.population,),
             ):
                 yield table, piece
 
@@ -321,26 +322,27 @@ class TableSource:
         weight = self.sample_weight
         return make_chunk(
             frame.select(found).to_native(),
-            _numbers(frame, table.label, piece.origin),
+            _numbers(frame, table.label, piece),
             kind=np.full(len(frame), table.kind),
             population=np.full(len(frame), table.population)
             if self.population is None
             else _names(frame, self.population, piece),
-            sample_weight=None if weight is None else _numbers(frame, weight, piece.origin),
+            sample_weight=None if weight is None else _numbers(frame, weight, piece),
             names=names,
             origin=piece.origin,
             first_row=piece.first_row,
         )
 
 
-def _numbers(frame: nw.DataFrame[Any], name: str, origin: str) -> Any:
+def _numbers(frame: nw.DataFrame[Any], name: str, piece: Piece) -> Any:
     """Return labels or weights; missing ones become NaN and are refused with their row."""
+    check_numeric_columns(
+        frame.select(name).to_native(),
+        table=piece.origin,
+        what="labels and weights",
+        first_row=piece.first_row,
+    )
     column = frame.get_column(name)
-    if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-        raise TableError(
-            f"column {name!r} of {origin} holds {str(column.dtype).lower()} values; labels and "
-            "weights must be numbers."
-        )
     if column.dtype == nw.Boolean:
         column = column.cast(nw.Int8)
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
