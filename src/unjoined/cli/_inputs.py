@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,11 +135,20 @@ def _check_layout(
 
 
 def _named_files(entries: list[str], option: str) -> dict[str, Path]:
-    """Take NAME=FILE apart; a plain FILE, even one with "=" in its name, gets the name ""."""
+    """Take NAME=FILE apart; a plain FILE, even one with "=" in its path, gets the name ""."""
     files: dict[str, Path] = {}
     for entry in entries:
         name, equals, path = entry.partition("=")
-        if not equals or Path(entry).exists():
+        is_path = not equals or os.path.basename(name) != name  # a folder before the "="
+        if not is_path and Path(entry).exists():
+            if Path(path).exists():
+                raise TableError(
+                    f"{option} {entry} may stand for the file {path!r} of population {name!r} or "
+                    f"for the file {entry!r}, and both exist. Write ./{entry} for the latter, or "
+                    "rename one."
+                )
+            is_path = True
+        if is_path:
             name, path = "", entry
         if name in files:
             raise TableError(

@@ -76,12 +76,14 @@ class FileReader:
         if _ending(file) in PARQUET:
             return cls("SELECT * FROM read_parquet(?, hive_partitioning=false)", path, None)
         names, delimiter = _header(file)
+        packed = "gzip" if _ending(file).endswith(".gz") else "none"
         # Under names of our own, as DuckDB takes "a" and "A" for one.
         columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
         query = (
             f"SELECT * FROM read_csv(?, auto_detect=false, columns={{{columns}}}, header=true, "  # noqa: S608
             f"delim='{delimiter}', quote='\"', escape='\"', comment='', skip=0, nullstr='', "
-            "null_padding=false, ignore_errors=false, hive_partitioning=false)"
+            "null_padding=false, ignore_errors=false, hive_partitioning=false, "
+            f"compression='{packed}')"
         )
         return cls(query, path, names)
 
