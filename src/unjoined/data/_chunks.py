@@ -39,6 +39,8 @@ class Chunk:
     weight: Array  # (n,) not negative
     origin: str  # what messages call the file, table or chunk
     first_row: int  # position of the first row there, counting from 0
+    # Of the features; None if they have none, () if only the source can tell.
+    names: tuple[str, ...] | None = ()
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -55,6 +57,7 @@ class Chunk:
             self.weight[at],
             self.origin,
             self.first_row + start,
+            self.names,
         )
 
 
@@ -63,7 +66,8 @@ class ChunkSource(Protocol):
     """Rows that can be gone through from the beginning as often as asked.
 
     Iterating yields `Chunk` objects; those of no rows are allowed. Two iterations must yield the
-    same rows. Their order and how they are cut does not matter.
+    same rows. Their order and how they are cut does not matter. A pass over the rows is one
+    iteration, and nothing else is asked of a source whose chunks say their ``names``.
     """
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -130,7 +134,9 @@ def make_chunk(
             f"{origin}, rows {first_row:,} to {first_row + n - 1:,}: labels must be numbers "
             f"({error})."
         ) from error
-    return Chunk(matrix, labels, kinds, populations, weight, origin, first_row)
+    found = column_names(X)
+    known = None if found is None else tuple(found if names is None else names)
+    return Chunk(matrix, labels, kinds, populations, weight, origin, first_row, known)
 
 
 class _PlacedError(Exception):

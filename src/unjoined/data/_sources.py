@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from inspect import getattr_static
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
@@ -372,8 +373,12 @@ def as_source(source: Any) -> ChunkSource:
             f"a single {type(source).__name__} does not say which rows carry which label. Make a "
             "source of it with TableSource.from_frames or TableSource.from_tables."
         )
-    if isinstance(source, ChunkSource):
-        return source
+    # Looked up without being evaluated: a source may read rows to tell its names, and an error on
+    # the way would make it look like no source.
+    absent = object()
+    parts = (getattr_static(source, name, absent) for name in ("__iter__", "feature_names"))
+    if not isinstance(source, type) and all(part is not absent for part in parts):
+        return cast("ChunkSource", source)
     if callable(source):
         return IterableSource(source)
     raise InputError(

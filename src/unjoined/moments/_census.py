@@ -153,13 +153,17 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
         are not coded by two values.
     """
     total: Census | None = None
+    names: tuple[str, ...] | None = ()
     for chunk in source:
+        names = chunk.names if total is None else names
         part = census_of_chunk(chunk, sample_rows=sample_rows)
         total = part if total is None else total.merge(part, place=_place(chunk))
     if total is None or not total.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
-    names = source.feature_names
-    return replace(total, feature_names=None if names is None else tuple(names))
+    if names == ():
+        asked = source.feature_names
+        names = None if asked is None else tuple(asked)
+    return replace(total, feature_names=names)
 
 
 def census_of_chunk(chunk: Chunk, *, sample_rows: int) -> Census:
