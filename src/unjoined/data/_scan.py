@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,10 @@ class SqlQuery:
 
     Notes
     -----
+    A query reads: anything but one SELECT, such as COPY, ATTACH, SET or a second statement, is
+    refused before it runs. Files in a query are read as DuckDB reads them: names are patterns, and
+    types of CSV columns are settled by their first rows.
+
     The query runs once per pass. Without ORDER BY its rows may come in another order each time,
     which changes results to rounding only, but keeps a pass from being resumed.
     """
@@ -78,7 +83,10 @@ def scan_table(
         for start in range(0, len(frame), chunk_rows):
             yield Piece(frame[start : start + chunk_rows].to_native(), title, start)
         return
-    config: dict[str, Any] = {} if threads is None else {"threads": threads}
+    # A query may neither undo what is said here nor read variables of the running program.
+    config: dict[str, Any] = {"lock_configuration": "true", "python_enable_replacements": "false"}
+    if threads is not None:
+        config["threads"] = threads
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
     if isinstance(table, SqlQuery):
@@ -149,9 +157,9 @@ def _stream(
     try:
         read_only = database != ":memory:"
         with duckdb.connect(database, read_only=read_only, config=config) as connection:
+            if parameter is None:
+                _check_reads(connection, query, origin)
             relation = connection.sql(query, params=None if parameter is None else [parameter])
-            if relation is None:
-                raise TableError(f"{origin}: {query!r} is no query that returns rows.")
             # Called so since DuckDB 1.5, where the older name warns.
             name = (
                 "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
@@ -164,3 +172,27 @@ def _stream(
             f"{origin} cannot be read beyond row {row:,} (counting from 0): "
             f"{_first_lines(str(error))}"
         ) from error
+
+
+def _check_reads(connection: Any, query: str, origin: str) -> None:
+    """Refuse a query that is not one SELECT, or that writes on the way."""
+    duckdb = import_extra("duckdb", extra="cli")
+    statements = connection.extract_statements(query)
+    kinds = [statement.type.name for statement in statements]
+    # These two are functions that write files.
+    if kinds == ["SELECT"] and not re.search("enable_(logging|profiling)", query, re.IGNORECASE):
+        text = statements[0].query.strip().rstrip(";")
+        try:
+            # Since DuckDB 2 the WITH of a SELECT may write, though not below the top: there it
+            # is refused when names are looked up, and nothing is run here.
+            connection.sql(f"SELECT * FROM ({text}\n)")  # noqa: S608
+        except duckdb.BinderException as error:
+            if "must be at the top level" not in str(error):
+                raise
+        else:
+            return
+    raise TableError(
+        f"{origin}: a SqlQuery must be one SELECT that only reads, or the name of a table, got "
+        f"{' and '.join(kinds) or 'nothing'}: {query[:80]!r}. Run what writes or changes settings "
+        "beforehand, with DuckDB itself."
+    )
