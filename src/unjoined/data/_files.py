@@ -7,6 +7,7 @@ import gzip
 import os
 import re
 import tempfile
+import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from typing import Any
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
-from unjoined.errors import TableError
+from unjoined.errors import TableError, UnjoinedWarning
 
 __all__ = ["FileReader", "check_file", "read_table", "replace_file", "write_table"]
 
 PARQUET = (".parquet", ".pq")
 ENDINGS = (*PARQUET, ".csv", ".csv.gz", ".tsv", ".tsv.gz")
 DELIMITERS = (",", ";", "\t", "|")
+# How text begins that a spreadsheet runs; the last four are =, +, - and @ in full width.
+FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 HEADER_BYTES = 1 << 20  # a longer first line is no header
 
 
@@ -267,12 +270,88 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
 
 
 def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
-    """Write a pyarrow table as Parquet or CSV, by the ending of ``path``; whole or not at all."""
+    """Write a pyarrow table as Parquet or CSV, by the ending of ``path``; whole or not at all.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        What to write.
+    path : path
+        A name that ends in .parquet, .pq or .csv.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    TableError
+        The name has another ending, the folder does not exist, or a column is of a kind that CSV
+        has no form for.
+
+    Warns
+    -----
+    UnjoinedWarning
+        Text for CSV begins with =, +, -, @, a tab or a line end, and is no number. Spreadsheets
+        would run it as a formula, so a single quote is put before it. Parquet keeps it as it is.
+    """
     ending = _ending(Path(path))
     if ending in (".parquet", ".pq"):
         parquet = import_extra("pyarrow.parquet", extra="cli")
         return replace_file(path, lambda file: parquet.write_table(table, file))
     if ending == ".csv":
-        csv = import_extra("pyarrow.csv", extra="cli")
-        return replace_file(path, lambda file: csv.write_csv(table, file))
+        writer = import_extra("pyarrow.csv", extra="cli")
+        cells = _without_formulas(table, Path(path))
+        return replace_file(path, lambda file: writer.write_csv(cells, file))
     raise TableError(f"cannot write {str(path)!r}: the name must end in .parquet or .csv.")
+
+
+def _without_formulas(table: Frame, path: Path) -> Frame:
+    """Return a table for CSV in which no text is a formula, with a warning if there was any."""
+    arrow = import_extra("pyarrow", extra="cli")
+    compute = import_extra("pyarrow.compute", extra="cli")
+    columns, changed = [], 0
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if arrow.types.is_dictionary(column.type):
+            column = compute.cast(column, column.type.value_type)
+        if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
+            runs = compute.and_(
+                compute.match_substring_regex(column, FORMULA),
+                compute.invert(compute.match_substring_regex(column, NUMBER)),
+            )
+            changed += compute.sum(runs).as_py() or 0
+            mark, nothing = (arrow.scalar(text, column.type) for text in ("'", ""))
+            quoted = compute.binary_join_element_wise(mark, column, nothing)
+            column = compute.if_else(runs, quoted, column)
+        elif not any(is_kind(column.type) for is_kind in _csv_kinds(arrow.types)):
+            raise TableError(
+                f"column {name!r} holds {column.type} values, which CSV has no form for. Leave it "
+                "out, or write Parquet."
+            )
+        columns.append(column)
+    names = [f"'{name}" if re.match(FORMULA, name) else name for name in table.column_names]
+    changed += sum(a != b for a, b in zip(names, table.column_names, strict=True))
+    if changed:
+        warnings.warn(
+            f"{changed:,} cell{'s' * (changed > 1)} of {str(path)!r} would be run as a formula by "
+            "a spreadsheet, so a single quote was put in front. Write Parquet to keep them as "
+            "they are.",
+            UnjoinedWarning,
+            stacklevel=3,
+        )
+    return arrow.table(columns, names=names)
+
+
+def _csv_kinds(types: Any) -> list[Callable[[Any], bool]]:
+    """Return the tests for types, besides text, that CSV has one form for."""
+    return [
+        types.is_null,
+        types.is_boolean,
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        types.is_date,
+        types.is_time,
+        types.is_timestamp,
+    ]
