@@ -340,7 +340,7 @@ def test_the_representation_shows_every_table():
     ("fields", "error", "message"),
     [
         ({"X": X[:, 0]}, InputError, r"two-dimensional .* got shape \(8,\)\. Reshape"),
-        ({"X": [["a"]] * 8}, InputError, "features must be numbers: could not convert"),
+        ({"X": [["a"]] * 8}, InputError, "features must be numbers, got an array that holds str"),
         ({"X": np.full((8, 1), np.nan)}, InputError, "contain NaN in 8 of 8 rows, in 'column 0'"),
         ({"y": Y[:7]}, InputError, "y has 7 entries but X has 8 rows"),
         ({"kind": KIND[:7]}, InputError, "kind has 7 entries but X has 8 rows"),

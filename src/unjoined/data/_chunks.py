@@ -15,6 +15,7 @@ from unjoined._validation import (
     check_columns,
     check_kind,
     check_labels,
+    check_number_type,
     check_numeric_columns,
     check_population,
     check_weight,
@@ -116,6 +117,8 @@ def make_chunk(
     try:
         kinds = check_kind(kind, n)
         populations = check_population(population, kinds)
+        if y is not None:
+            check_number_type("labels", y, LabelError)
         labels = np.full(n, np.nan) if y is None else np.asarray(y, dtype=np.float64)
         finite: BoolArray = np.asarray(np.isfinite(matrix).all(axis=1))
         _refuse_rows(~finite, "features", origin, first_row)

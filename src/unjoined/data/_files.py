@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from itertools import islice
 from pathlib import Path
@@ -71,13 +71,15 @@ class FileReader:
     query: str
     path: str  # as a pattern that matches this file alone
     names: list[str] | None  # of a text file's columns
+    durations: dict[str, Any] = field(default_factory=dict)  # types of a Parquet file's columns
 
     @classmethod
     def of(cls, file: Path) -> FileReader:
         """Look at the ending, and at the header of a text file."""
         path = re.sub(r"[*?\[]", r"[\g<0>]", str(file.absolute()))
         if _ending(file) in PARQUET:
-            return cls("SELECT * FROM read_parquet(?, hive_partitioning=false)", path, None)
+            query = "SELECT * FROM read_parquet(?, hive_partitioning=false)"
+            return cls(query, path, None, _durations(file))
         names, delimiter = _header(file)
         packed = "gzip" if _ending(file).endswith(".gz") else "none"
         # Under names of our own, as DuckDB takes "a" and "A" for one.
@@ -93,12 +95,25 @@ class FileReader:
     def typed(self, table: Frame, text: Collection[str] = ()) -> Frame:
         """Return rows under the file's names, a text file's as numbers where they are such."""
         if self.names is None:
+            for name, kind in self.durations.items():
+                at = table.column_names.index(name)
+                table = table.set_column(at, name, table.column(at).cast(kind))
             return table
         columns = [
             column if name in text else _typed(column)
             for name, column in zip(self.names, table.columns, strict=True)
         ]
         return import_extra("pyarrow", extra="cli").table(columns, names=self.names)
+
+
+def _durations(file: Path) -> dict[str, Any]:
+    """Return the columns of a Parquet file that DuckDB, which knows no durations, calls numbers."""
+    arrow = import_extra("pyarrow", extra="cli")
+    try:
+        schema = import_extra("pyarrow.parquet", extra="cli").read_schema(file)
+    except (arrow.ArrowException, OSError):  # which DuckDB will have its own words for
+        return {}
+    return {part.name: part.type for part in schema if arrow.types.is_duration(part.type)}
 
 
 def _typed(column: Any) -> Any:

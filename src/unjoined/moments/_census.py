@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TARGET, TREATMENT, OutcomeCoding, check_outcome
+from unjoined._validation import (
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    OutcomeCoding,
+    check_names,
+    check_outcome,
+)
 from unjoined._validation import check_treatment as check_codes
 from unjoined.data._chunks import Chunk, ChunkSource
 from unjoined.errors import LabelError, TableError
@@ -50,6 +57,10 @@ class Census:
 
     def check_complete(self) -> None:
         """Refuse a source that does not have the four cells."""
+        check_names(
+            self.names,
+            lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
+        )
         if len(self.names) != 2:
             raise LabelError(
                 "two populations with different treatment policies are needed, the source has "
