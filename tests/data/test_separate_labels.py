@@ -491,7 +491,7 @@ def test_a_population_column_that_is_not_there_is_named(frame):
 def test_missing_values_in_the_population_column_are_counted(frame, names):
     table = frame({"age": [1, 2, 3], "y": [0, 1, 0], "region": names})
     with pytest.raises(
-        TableError, match="column 'region' of the outcome table is missing in 1 of 3 rows"
+        TableError, match=r"row 2 of the outcome table .*column 'region' is missing in 1 of 3 rows"
     ):
         SeparateLabels.from_frames(table, table, outcome="y", treatment="y", population="region")
 
