@@ -350,8 +350,10 @@ def test_pandas_dates_and_categories_are_no_numbers():
             check_numeric_columns(pd.DataFrame({"when": column}))
 
 
-def test_arrays_have_no_columns_to_look_at():
-    check_numeric_columns(np.array([["text"]]))
+def test_arrays_have_no_columns_to_look_at_but_a_type():
+    check_numeric_columns(np.array([[True]]))
+    with pytest.raises(InputError, match="features must be numbers, got an array that holds str"):
+        check_numeric_columns(np.array([["text"]]))
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,7 @@ def test_the_representation_shows_every_table():
     ("fields", "error", "message"),
     [
         ({"X": X[:, 0]}, InputError, r"two-dimensional .* got shape \(8,\)\. Reshape"),
-        ({"X": [["a"]] * 8}, InputError, "features must be numbers: could not convert"),
+        ({"X": [["a"]] * 8}, InputError, "features must be numbers, got an array that holds str"),
         ({"X": np.full((8, 1), np.nan)}, InputError, "contain NaN in 8 of 8 rows, in 'column 0'"),
         ({"y": Y[:7]}, InputError, "y has 7 entries but X has 8 rows"),
         ({"kind": KIND[:7]}, InputError, "kind has 7 entries but X has 8 rows"),
@@ -491,7 +491,7 @@ def test_a_population_column_that_is_not_there_is_named(frame):
 def test_missing_values_in_the_population_column_are_counted(frame, names):
     table = frame({"age": [1, 2, 3], "y": [0, 1, 0], "region": names})
     with pytest.raises(
-        TableError, match="column 'region' of the outcome table is missing in 1 of 3 rows"
+        TableError, match=r"row 2 of the outcome table .*column 'region' is missing in 1 of 3 rows"
     ):
         SeparateLabels.from_frames(table, table, outcome="y", treatment="y", population="region")
 

@@ -248,7 +248,7 @@ def test_mismatched_lengths_are_named(metric):
         ([1, np.nan], [1, 2], r"score must be finite, got nan in 1 row"),
         ([1, 2], [1, np.inf], r"values must be finite, got inf.*position 1"),
         ([[1, 2]], [1, 2], r"score must be one-dimensional, got shape \(1, 2\)"),
-        (["a", "b"], [1, 2], "score must hold numbers"),
+        (["a", "b"], [1, 2], "score must be numbers"),
     ],
 )
 def test_bad_columns_are_named(score, values, message):

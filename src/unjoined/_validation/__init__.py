@@ -5,8 +5,10 @@ most five values) and what to do. Code behind these checks trusts its arguments.
 """
 
 from unjoined._validation._features import (
+    NUMBER,
     check_columns,
     check_finite_features,
+    check_number_type,
     check_numeric_columns,
 )
 from unjoined._validation._labels import (
@@ -19,11 +21,14 @@ from unjoined._validation._labels import (
     check_kind,
     check_labels,
     check_length,
+    check_names,
     check_outcome,
     check_population,
     check_treatment,
     check_weight,
     is_kind,
+    is_missing,
+    population_name,
 )
 from unjoined._validation._parameters import (
     check_count,
@@ -47,6 +52,7 @@ from unjoined._validation._values import (
 
 __all__ = [
     "KINDS",
+    "NUMBER",
     "OUTCOME",
     "TARGET",
     "TREATMENT",
@@ -60,7 +66,9 @@ __all__ = [
     "check_kind",
     "check_labels",
     "check_length",
+    "check_names",
     "check_not_negative",
+    "check_number_type",
     "check_numeric_columns",
     "check_one_per_row",
     "check_option",
@@ -78,4 +86,6 @@ __all__ = [
     "check_weight",
     "check_word_or",
     "is_kind",
+    "is_missing",
+    "population_name",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -13,35 +15,80 @@ from unjoined._typing import Array, BoolArray, MatrixLike
 from unjoined._validation._message import shown
 from unjoined.errors import InputError, TableError
 
-__all__ = ["check_columns", "check_finite_features", "check_numeric_columns"]
+__all__ = [
+    "NUMBER",
+    "check_columns",
+    "check_finite_features",
+    "check_number_type",
+    "check_numeric_columns",
+]
+
+_NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
+# A number as people write it. A zero in front, or nineteen digits and more, make it an id.
+_WHOLE = "(?:0|[1-9][0-9]*)"
+NUMBER = (
+    r"^[+-]?(?:(?:0|[1-9][0-9]{0,17})"
+    rf"|{_WHOLE}?\.[0-9]+|{_WHOLE}\."
+    rf"|(?:{_WHOLE}?\.[0-9]+|{_WHOLE}\.?)[eE][+-]?[0-9]+"
+    r"|(?i:nan|inf|infinity))$"
+)
 
 
-def check_numeric_columns(X: MatrixLike, *, table: str = "X", what: str = "features") -> None:
-    """Refuse a data frame with columns that hold no numbers; other objects pass."""
+def check_numeric_columns(
+    X: MatrixLike, *, table: str = "X", what: str = "features", first_row: int = 0
+) -> None:
+    """Refuse a data frame or array that holds anything but numbers and booleans.
+
+    Decimal numbers are numbers. Text is not, even if it reads as one, nor are dates, times,
+    durations, categories, bytes or nested values.
+    """
     if not nw.dependencies.is_into_dataframe(X):
+        check_number_type(what, X)
         return
     frame = nw.from_native(X, eager_only=True)
     for name, dtype in frame.schema.items():
         if not (dtype.is_numeric() or dtype == nw.Boolean):
             values = frame.get_column(name).to_list()
-            if dtype == nw.Object and all(isinstance(v, Real) for v in values):
+            if dtype == nw.Object and all(isinstance(v, Real | Decimal) for v in values):
                 continue
             # One stray word turns a column of numbers into text: show the word, not the numbers.
-            text = [v for v in values if not _reads_as_number(v)] or values
+            text = {i: v for i, v in enumerate(values) if not _reads_as_number(v)}
+            text = text or dict(enumerate(values))
+            some = {repr(v): v for v in text.values()}.values()
             raise TableError(
                 f"{what} must be numbers, but column {name!r} of {table} holds "
-                f"{str(dtype).lower()} values such as {shown(dict.fromkeys(text))} in {len(text)} "
-                f"of {len(values)} rows. Leave the column out, or encode it first (say with "
+                f"{str(dtype).lower()} values such as {shown(some)} in {len(text)} of "
+                f"{len(values)} rows (first at row {first_row + min(text, default=0):,}, counting "
+                "from 0). Leave the column out, or turn it into numbers first (say with "
                 "scikit-learn's OneHotEncoder)."
             )
 
 
 def _reads_as_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return re.match(NUMBER, value.strip()) is not None
+    return isinstance(value, Real)
+
+
+def check_number_type(name: str, values: Any, error: type[InputError] = InputError) -> None:
+    """Refuse an array of text, dates, durations or complex numbers, which numpy would convert."""
     try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths, which is told elsewhere
+        return
+    if array.dtype.kind == "c":  # in the words that scikit-learn has for it
+        raise error(f"{name} must be real numbers. Complex data not supported.")
+    if array.dtype.kind in "USmMV":
+        some = array.ravel()[:5].tolist()
+    elif array.dtype.kind == "O":
+        some = [v for v in array.ravel().tolist() if isinstance(v, _NO_NUMBERS)][:5]
+    else:
+        return
+    if some:
+        raise error(
+            f"{name} must be numbers, got an array that holds {type(some[0]).__name__} values such "
+            f"as {shown(dict.fromkeys(some))}. Convert them to numbers first."
+        )
 
 
 def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:

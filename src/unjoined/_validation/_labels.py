@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, column_or_1d
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray
+from unjoined._validation._features import check_number_type
 from unjoined._validation._message import shown
 from unjoined.errors import InputError, LabelError
 
@@ -24,11 +28,14 @@ __all__ = [
     "check_kind",
     "check_labels",
     "check_length",
+    "check_names",
     "check_outcome",
     "check_population",
     "check_treatment",
     "check_weight",
     "is_kind",
+    "is_missing",
+    "population_name",
 ]
 
 OUTCOME, TREATMENT, TARGET = "outcome", "treatment", "target"
@@ -99,8 +106,53 @@ def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[A
         )
     if array.dtype.kind != "O":
         return array
+    used = ~is_kind(kind, TARGET)
+    # Before 1 and "1" become the same.
+    check_names(dict.fromkeys(array[used].tolist()), lambda name: _kinds_of(name, array, kind))
     plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
     return plain.astype(str) if plain.dtype.kind == "O" else plain
+
+
+def check_names(names: Iterable[Any], place: Callable[[Any], str] | None = None) -> None:
+    """Refuse populations whose names differ in type, capitals, spaces or a number's form only.
+
+    ``place`` tells where a name was found, for the message.
+    """
+    seen: dict[Any, Any] = {}
+    for name in names:
+        other = seen.setdefault(_plain_name(name), name)
+        if name == other:
+            continue
+        first, second = (
+            f"{n!r} ({type(n).__name__}{'' if place is None else ', ' + place(n)})"
+            for n in (other, name)
+        )
+        raise LabelError(
+            f"populations {first} and {second} look like the same one. Did you mean one "
+            "population? Then write its name in the same way in every table. Else give one of them "
+            "another name."
+        )
+
+
+def _kinds_of(name: Any, population: NDArray[Any], kind: NDArray[np.str_]) -> str:
+    """Say which kinds of rows a population has."""
+    rows = zip(kind.tolist(), population.tolist(), strict=True)
+    return f"{' and '.join(dict.fromkeys(k for k, of in rows if of == name))} rows"
+
+
+def _plain_name(name: Any) -> Any:
+    """Return what names have in common that people would take for the same."""
+    text = " ".join(normalize("NFKC", str(name)).casefold().split())
+    if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?", text):
+        return Decimal(text)
+    return text
+
+
+def population_name(name: Any) -> str:
+    """Return a name as text. Numbers are written in the shortest way, so that 1.0 is 1."""
+    if isinstance(name, float | np.floating | Decimal) and name == name // 1:
+        return str(int(name))
+    return str(name)
 
 
 def _is_missing(array: NDArray[Any]) -> BoolArray:
@@ -108,12 +160,18 @@ def _is_missing(array: NDArray[Any]) -> BoolArray:
         return np.asarray(array != array)  # NaN and NaT are not equal to themselves
     if array.dtype.kind != "O":
         return np.zeros(len(array), dtype=bool)
-    # pandas' NA answers a comparison with itself, not with True or False.
-    return np.array([v is None or (v == v) is not True for v in array.tolist()], dtype=bool)
+    return np.array([is_missing(v) for v in array.tolist()], dtype=bool)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell None, NaN, NaT and pandas' NA from values."""
+    same = value == value  # NaN is not equal to itself, and NA answers with itself
+    return value is None or not (isinstance(same, bool | np.bool_) and same)
 
 
 def check_labels(y: ArrayLike, kind: NDArray[np.str_]) -> Array:
     """Return ``y`` as float64: finite where the row is labelled, NaN where ``kind`` is target."""
+    check_number_type("y", y, LabelError)
     column: NDArray[Any] = np.asarray(column_or_1d(y, warn=True))
     check_length("y", column, len(kind))
     try:
@@ -195,6 +253,7 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
     """Return row weights as float64, ones if none were given."""
     if sample_weight is None:
         return np.ones(n)
+    check_number_type("sample_weight", sample_weight, LabelError)
     weight: Array = np.asarray(sample_weight, dtype=np.float64)
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
@@ -232,6 +291,7 @@ def check_cells(
     kinds = {which: is_kind(kind, which) for which in (OUTCOME, TREATMENT)}
     labelled = ~is_target & (weight > 0.0)
     names = _distinct(population[labelled])
+    check_names(names, lambda name: _kinds_of(name, population, kind))
     n = len(kind)
     if len(names) < 2 or (len(names) > 2 and not several):
         raise LabelError(

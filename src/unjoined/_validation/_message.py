@@ -11,4 +11,9 @@ __all__ = ["shown"]
 def shown(values: Iterable[Any]) -> str:
     """Return at most five values, for a message."""
     some = list(values)
-    return ", ".join(repr(v) for v in some[:5]) + (", ..." if len(some) > 5 else "")
+    return ", ".join(_short(repr(v)) for v in some[:5]) + (", ..." if len(some) > 5 else "")
+
+
+def _short(text: str) -> str:
+    """Return a value's form, cut if it would fill the message."""
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unjoined._typing import Array, ArrayLike, BoolArray
+from unjoined._validation._features import check_number_type
 from unjoined._validation._labels import check_treatment
 from unjoined._validation._message import shown
 from unjoined.errors import InputError, LabelError
@@ -24,6 +25,7 @@ __all__ = [
 
 def check_vector(name: str, column: ArrayLike) -> Array:
     """Return ``column`` as a non-empty, finite, one-dimensional float64 array."""
+    check_number_type(name, column)
     try:
         clean = np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -191,7 +191,9 @@ def score(
     """Write uplift, rank and whom to treat for each row of a table, best first."""
     fitted = load_model(model)
     kept = [name.strip() for name in (keep or "").split(",") if name.strip()]
-    scores = targeting_list(fitted, read_table(table), title=str(table), keep=kept, share=share)
+    features = getattr(fitted, "feature_names_in_", ())
+    rows = read_table(table, text=[name for name in kept if name not in features])
+    scores = targeting_list(fitted, rows, title=str(table), keep=kept, share=share)
     written = write_table(scores, out)
     uplift = scores.column("uplift").to_numpy()
     n_treated = int(scores.column("treat").to_numpy().sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +68,9 @@ def read_labels(options: TableOptions) -> SeparateLabels:
     outcomes = _named_files(options.outcomes, "--outcomes")
     treatments = _named_files(options.treatments, "--treatments")
     _check_layout(options, outcomes, treatments)
-    tables = {path: read_table(path) for path in (*outcomes.values(), *treatments.values())}
+    names = () if options.population is None else (options.population,)  # north, 1 or 01: text
+    files = (*outcomes.values(), *treatments.values())
+    tables = {path: read_table(path, text=names) for path in files}
     tables = _chosen_features(tables, options)
     if options.population is not None:
         return SeparateLabels.from_frames(
@@ -132,11 +135,20 @@ def _check_layout(
 
 
 def _named_files(entries: list[str], option: str) -> dict[str, Path]:
-    """Take NAME=FILE apart; a plain FILE, even one with "=" in its name, gets the name ""."""
+    """Take NAME=FILE apart; a plain FILE, even one with "=" in its path, gets the name ""."""
     files: dict[str, Path] = {}
     for entry in entries:
         name, equals, path = entry.partition("=")
-        if not equals or Path(entry).exists():
+        is_path = not equals or os.path.basename(name) != name  # a folder before the "="
+        if not is_path and Path(entry).exists():
+            if Path(path).exists():
+                raise TableError(
+                    f"{option} {entry} may stand for the file {path!r} of population {name!r} or "
+                    f"for the file {entry!r}, and both exist. Write ./{entry} for the latter, or "
+                    "rename one."
+                )
+            is_path = True
+        if is_path:
             name, path = "", entry
         if name in files:
             raise TableError(

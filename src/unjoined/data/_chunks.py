@@ -15,6 +15,7 @@ from unjoined._validation import (
     check_columns,
     check_kind,
     check_labels,
+    check_number_type,
     check_numeric_columns,
     check_population,
     check_weight,
@@ -39,6 +40,8 @@ class Chunk:
     weight: Array  # (n,) not negative
     origin: str  # what messages call the file, table or chunk
     first_row: int  # position of the first row there, counting from 0
+    # Of the features; None if they have none, () if only the source can tell.
+    names: tuple[str, ...] | None = ()
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -55,6 +58,7 @@ class Chunk:
             self.weight[at],
             self.origin,
             self.first_row + start,
+            self.names,
         )
 
 
@@ -63,7 +67,8 @@ class ChunkSource(Protocol):
     """Rows that can be gone through from the beginning as often as asked.
 
     Iterating yields `Chunk` objects; those of no rows are allowed. Two iterations must yield the
-    same rows. Their order and how they are cut does not matter.
+    same rows. Their order and how they are cut does not matter. A pass over the rows is one
+    iteration, and nothing else is asked of a source whose chunks say their ``names``.
     """
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -107,11 +112,13 @@ def make_chunk(
     TableError, LabelError, InputError
         With ``origin``, and the row if there is one to blame.
     """
-    matrix = _features(X, names, origin)
+    matrix = _features(X, names, origin, first_row)
     n = len(matrix)
     try:
         kinds = check_kind(kind, n)
         populations = check_population(population, kinds)
+        if y is not None:
+            check_number_type("labels", y, LabelError)
         labels = np.full(n, np.nan) if y is None else np.asarray(y, dtype=np.float64)
         finite: BoolArray = np.asarray(np.isfinite(matrix).all(axis=1))
         _refuse_rows(~finite, "features", origin, first_row)
@@ -130,7 +137,9 @@ def make_chunk(
             f"{origin}, rows {first_row:,} to {first_row + n - 1:,}: labels must be numbers "
             f"({error})."
         ) from error
-    return Chunk(matrix, labels, kinds, populations, weight, origin, first_row)
+    found = column_names(X)
+    known = None if found is None else tuple(found if names is None else names)
+    return Chunk(matrix, labels, kinds, populations, weight, origin, first_row, known)
 
 
 class _PlacedError(Exception):
@@ -141,7 +150,7 @@ class _PlacedError(Exception):
         self.error = error
 
 
-def _features(X: MatrixLike, names: list[str] | None, origin: str) -> Array:
+def _features(X: MatrixLike, names: list[str] | None, origin: str, first_row: int) -> Array:
     """Return the features in the expected order, as a matrix that nobody else will change."""
     found = column_names(X)
     if found is None:
@@ -149,7 +158,7 @@ def _features(X: MatrixLike, names: list[str] | None, origin: str) -> Array:
             return np.ascontiguousarray(feature_matrix(X))
         except InputError as error:
             raise InputError(f"{origin}: {error}") from error
-    check_numeric_columns(X, table=origin)
+    check_numeric_columns(X, table=origin, first_row=first_row)
     if names is not None and found != names:
         check_columns(names, found, table=origin)
         order = [found.index(name) for name in names]

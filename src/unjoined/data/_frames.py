@@ -7,15 +7,25 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from unjoined._typing import Array, Frame, MatrixLike
-from unjoined._validation import check_columns, check_finite_features, check_numeric_columns
+from unjoined._validation import (
+    check_columns,
+    check_finite_features,
+    check_names,
+    check_number_type,
+    check_numeric_columns,
+    is_missing,
+    population_name,
+)
 from unjoined.errors import InputError, LabelError, TableError
 
 __all__ = [
     "TableParts",
     "column_names",
     "feature_matrix",
+    "population_names",
     "rebuild_frame",
     "split_by_population",
     "take_table",
@@ -35,6 +45,8 @@ def feature_matrix(X: MatrixLike) -> Array:
         # Booleans with missing values have no float form; small integers do.
         frame = nw.from_native(X, eager_only=True)
         X = frame.with_columns(nw.selectors.boolean().cast(nw.Int8)).to_numpy()
+    else:
+        check_number_type("features", X)
     try:
         matrix: Array = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -151,19 +163,33 @@ def split_by_population(frame: Frame, population: str, *, table: str) -> dict[st
         )
     if len(native) == 0:
         raise TableError(f"{table} is empty. It needs rows of both populations.")
-    column = native.get_column(population)
-    n_missing = int(column.null_count())
-    if column.dtype.is_float():
-        n_missing += int(column.drop_nulls().is_nan().sum())
-    if n_missing:
-        raise TableError(
-            f"column {population!r} of {table} is missing in {n_missing} of {len(native)} rows. "
-            "Name the population of every row."
-        )
+    names = population_names(native.get_column(population), table=table)
     rest = native.drop(population)
     # Before the split, so that a stray word is found even if it is the other population's.
     check_numeric_columns(rest.to_native(), table=table, what="features and labels")
     return {
-        str(name): rest.filter(column == name).to_native()
-        for name in sorted(column.unique().to_list(), key=str)
+        name: rest.filter((names == name).tolist()).to_native()
+        for name in np.unique(names).tolist()
     }
+
+
+def population_names(column: nw.Series[Any], *, table: str, first_row: int = 0) -> NDArray[np.str_]:
+    """Return the population of every row as text; missing names are refused with their row."""
+    values = column.to_list()
+    try:
+        distinct = dict.fromkeys(values)
+    except TypeError:  # lists and the like
+        raise TableError(
+            f"column {column.name!r} of {table} holds {str(column.dtype).lower()} values; names of "
+            "populations must be text or numbers."
+        ) from None
+    names = {v: population_name(v) for v in distinct if not is_missing(v)}
+    check_names(names, lambda _: f"column {column.name!r} of {table}")
+    missing = [i for i, v in enumerate(values) if v not in names]
+    if missing:
+        raise TableError(
+            f"row {first_row + missing[0]:,} of {table} (counting from 0): column {column.name!r} "
+            f"is missing in {len(missing):,} of {len(values):,} rows. Name the population of every "
+            "row."
+        )
+    return np.array([names[v] for v in values], dtype=str)

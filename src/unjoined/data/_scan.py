@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import narwhals as nw
 
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
-from unjoined.data._files import READERS, _ending, _first_lines
+from unjoined.data._files import ENDINGS, FileReader, _ending, _first_lines, check_file
 from unjoined.errors import TableError
 
 __all__ = ["Piece", "SqlQuery", "scan_table"]
@@ -32,6 +33,10 @@ class SqlQuery:
 
     Notes
     -----
+    A query reads: anything but one SELECT, such as COPY, ATTACH, SET or a second statement, is
+    refused before it runs. Files in a query are read as DuckDB reads them: names are patterns, and
+    types of CSV columns are settled by their first rows.
+
     The query runs once per pass. Without ORDER BY its rows may come in another order each time,
     which changes results to rounding only, but keeps a pass from being resumed.
     """
@@ -56,6 +61,7 @@ def scan_table(
     chunk_rows: int,
     threads: int | None = None,
     memory_limit: str | None = None,
+    text: Collection[str] = (),
 ) -> Iterator[Piece]:
     """Yield a table piece by piece.
 
@@ -69,13 +75,18 @@ def scan_table(
         Rows to a piece, about.
     threads, memory_limit : int and str, optional
         For DuckDB.
+    text : collection of str, optional
+        Columns of text files to leave as they are written.
     """
     if nw.dependencies.is_into_dataframe(table):
         frame = nw.from_native(table, eager_only=True)
         for start in range(0, len(frame), chunk_rows):
             yield Piece(frame[start : start + chunk_rows].to_native(), title, start)
         return
-    config: dict[str, Any] = {} if threads is None else {"threads": threads}
+    # A query may neither undo what is said here nor read variables of the running program.
+    config: dict[str, Any] = {"lock_configuration": "true", "python_enable_replacements": "false"}
+    if threads is not None:
+        config["threads"] = threads
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
     if isinstance(table, SqlQuery):
@@ -87,9 +98,9 @@ def scan_table(
         yield from _stream(query, None, database, title, chunk_rows, config)
         return
     for file in _files(table, title):
-        reader = READERS[_ending(file)]
-        query = f"SELECT * FROM {reader}(?)"  # noqa: S608 - a name from the list of readers
-        yield from _stream(query, str(file), ":memory:", repr(str(file)), chunk_rows, config)
+        reader, origin = FileReader.of(file), repr(str(file))
+        for piece in _stream(reader.query, reader.path, ":memory:", origin, chunk_rows, config):
+            yield replace(piece, frame=reader.typed(piece.frame, text))
 
 
 def _files(table: Any, title: str) -> list[Path]:
@@ -104,27 +115,31 @@ def _files(table: Any, title: str) -> list[Path]:
             f"{table!r}."
         )
     files: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if _ending(p) in READERS and p.is_file())
-            if not found:
-                raise TableError(
-                    f"the folder {str(path)!r} holds no file ending in {', '.join(READERS)}."
-                )
-            files += found
-        elif not path.exists():
-            raise TableError(f"there is no file {str(path)!r}. Check the path.")
-        elif _ending(path) not in READERS:
-            raise TableError(
-                f"{str(path)!r} is no table this program reads: expected a file ending in "
-                f"{', '.join(READERS)}."
-            )
-        else:
-            files.append(path)
-    for file in files:
-        if file.stat().st_size == 0:  # DuckDB would make a column up
-            raise TableError(f"{str(file)!r} is empty: it has not even a header.")
-    return files
+    for path in paths:
+        files += _tables_in(Path(path)) if Path(path).is_dir() else [path]
+    return [check_file(file) for file in files]
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """Return the tables in a folder and its folders; names with a dot or _ in front are no data."""
+    found: list[Path] = []
+    seen: set[str] = set()  # a link may lead back
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
+        if (real := os.path.realpath(root)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        found += [Path(root, name) for name in names if not name.startswith((".", "_"))]
+    if not (tables := sorted(path for path in found if _ending(path) in ENDINGS)):
+        raise TableError(
+            f"the folder {str(folder)!r} holds no file ending in {', '.join(ENDINGS)}."
+        )
+    return tables
+
+
+def _refuse(error: OSError) -> None:
+    raise TableError(f"a folder cannot be read: {error}.") from error
 
 
 def _stream(
@@ -142,10 +157,14 @@ def _stream(
     try:
         read_only = database != ":memory:"
         with duckdb.connect(database, read_only=read_only, config=config) as connection:
+            if parameter is None:
+                _check_reads(connection, query, origin)
             relation = connection.sql(query, params=None if parameter is None else [parameter])
-            if relation is None:
-                raise TableError(f"{origin}: {query!r} is no query that returns rows.")
-            for batch in relation.to_arrow_reader(chunk_rows):
+            # Called so since DuckDB 1.5, where the older name warns.
+            name = (
+                "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
+            )
+            for batch in getattr(relation, name)(chunk_rows):
                 yield Piece(arrow.Table.from_batches([batch]), origin, row)
                 row += batch.num_rows
     except (duckdb.Error, arrow.ArrowException, OSError) as error:  # OSError: while streaming
@@ -153,3 +172,27 @@ def _stream(
             f"{origin} cannot be read beyond row {row:,} (counting from 0): "
             f"{_first_lines(str(error))}"
         ) from error
+
+
+def _check_reads(connection: Any, query: str, origin: str) -> None:
+    """Refuse a query that is not one SELECT, or that writes on the way."""
+    duckdb = import_extra("duckdb", extra="cli")
+    statements = connection.extract_statements(query)
+    kinds = [statement.type.name for statement in statements]
+    # These two are functions that write files.
+    if kinds == ["SELECT"] and not re.search("enable_(logging|profiling)", query, re.IGNORECASE):
+        text = statements[0].query.strip().rstrip(";")
+        try:
+            # Since DuckDB 2 the WITH of a SELECT may write, though not below the top: there it
+            # is refused when names are looked up, and nothing is run here.
+            connection.sql(f"SELECT * FROM ({text}\n)")  # noqa: S608
+        except duckdb.BinderException as error:
+            if "must be at the top level" not in str(error):
+                raise
+        else:
+            return
+    raise TableError(
+        f"{origin}: a SqlQuery must be one SELECT that only reads, or the name of a table, got "
+        f"{' and '.join(kinds) or 'nothing'}: {query[:80]!r}. Run what writes or changes settings "
+        "beforehand, with DuckDB itself."
+    )

@@ -18,11 +18,13 @@ from unjoined._validation import (
     check_finite_features,
     check_kind,
     check_labels,
+    check_names,
     check_numeric_columns,
     check_outcome,
     check_population,
     check_treatment,
     check_weight,
+    population_name,
 )
 from unjoined.data._frames import (
     TableParts,
@@ -187,8 +189,16 @@ class SeparateLabels(Mapping[str, Any]):
         >>> list(data.X.columns), data.y.tolist()
         (['age'], [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0])
         """
+        for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
+            check_names(given, lambda _, kind=kind: f"{kind} tables")
         parts = [
-            take_table(frame, kind=kind, population=str(name), label=label, weight=sample_weight)
+            take_table(
+                frame,
+                kind=kind,
+                population=population_name(name),
+                label=label,
+                weight=sample_weight,
+            )
             for kind, tables, label in (
                 (OUTCOME, outcomes, outcome),
                 (TREATMENT, treatments, treatment),

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from inspect import getattr_static
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
 
 from unjoined._typing import ArrayLike, MatrixLike
-from unjoined._validation import OUTCOME, TREATMENT, check_count
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_count,
+    check_names,
+    check_numeric_columns,
+    population_name,
+)
 from unjoined.data._chunks import CHUNK_ROWS, Chunk, ChunkSource, make_chunk
-from unjoined.data._frames import column_names, feature_matrix
+from unjoined.data._frames import column_names, feature_matrix, population_names
 from unjoined.data._scan import Piece, SqlQuery, scan_table
 from unjoined.errors import InputError, TableError
 
@@ -55,7 +63,10 @@ class ArraySource:
         size = check_count("chunk_rows", self.chunk_rows)
         names = self.feature_names
         X: Any = nw.from_native(self.X, eager_only=True) if names else feature_matrix(self.X)
-        y, kind, population = (np.asarray(part) for part in (self.y, self.kind, self.population))
+        y, kind = np.asarray(self.y), np.asarray(self.kind)
+        # As objects, for else numpy would make text of 1 beside "1".
+        is_array = hasattr(self.population, "dtype")
+        population = np.asarray(self.population, dtype=None if is_array else object)
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight)
         for name, part in (("y", y), ("kind", kind), ("population", population)):
             if len(part) != len(X):
@@ -218,8 +229,10 @@ class TableSource:
         >>> [(str(chunk.kind[0]), len(chunk)) for chunk in source]
         [('outcome', 2), ('treatment', 1)]
         """
+        for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
+            check_names(given, lambda _, kind=kind: f"{kind} tables")
         tables = [
-            _Table(table, kind, label, str(name))
+            _Table(table, kind, label, population_name(name))
             for kind, group, label in (
                 (OUTCOME, outcomes, outcome),
                 (TREATMENT, treatments, treatment),
@@ -296,6 +309,7 @@ class TableSource:
                 chunk_rows=size,
                 threads=self.threads,
                 memory_limit=self.memory_limit,
+                text=() if self.population is None else (self.population,),
             ):
                 yield table, piece
 
@@ -321,40 +335,32 @@ class TableSource:
         weight = self.sample_weight
         return make_chunk(
             frame.select(found).to_native(),
-            _numbers(frame, table.label, piece.origin),
+            _numbers(frame, table.label, piece),
             kind=np.full(len(frame), table.kind),
             population=np.full(len(frame), table.population)
             if self.population is None
-            else _names(frame, self.population, piece),
-            sample_weight=None if weight is None else _numbers(frame, weight, piece.origin),
+            else population_names(
+                frame.get_column(self.population), table=piece.origin, first_row=piece.first_row
+            ),
+            sample_weight=None if weight is None else _numbers(frame, weight, piece),
             names=names,
             origin=piece.origin,
             first_row=piece.first_row,
         )
 
 
-def _numbers(frame: nw.DataFrame[Any], name: str, origin: str) -> Any:
+def _numbers(frame: nw.DataFrame[Any], name: str, piece: Piece) -> Any:
     """Return labels or weights; missing ones become NaN and are refused with their row."""
+    check_numeric_columns(
+        frame.select(name).to_native(),
+        table=piece.origin,
+        what="labels and weights",
+        first_row=piece.first_row,
+    )
     column = frame.get_column(name)
-    if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-        raise TableError(
-            f"column {name!r} of {origin} holds {str(column.dtype).lower()} values; labels and "
-            "weights must be numbers."
-        )
     if column.dtype == nw.Boolean:
         column = column.cast(nw.Int8)
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
-
-
-def _names(frame: nw.DataFrame[Any], name: str, piece: Piece) -> Any:
-    column = frame.get_column(name)
-    if missing := int(column.null_count()):
-        row = piece.first_row + int(np.argmax(column.is_null().to_numpy()))
-        raise TableError(
-            f"row {row:,} of {piece.origin} (counting from 0): column {name!r} is missing, as in "
-            f"{missing:,} of the {len(column):,} rows read with it. Name every row's population."
-        )
-    return np.array([str(value) for value in column.to_list()], dtype=str)
 
 
 def as_source(source: Any) -> ChunkSource:
@@ -370,8 +376,12 @@ def as_source(source: Any) -> ChunkSource:
             f"a single {type(source).__name__} does not say which rows carry which label. Make a "
             "source of it with TableSource.from_frames or TableSource.from_tables."
         )
-    if isinstance(source, ChunkSource):
-        return source
+    # Looked up without being evaluated: a source may read rows to tell its names, and an error on
+    # the way would make it look like no source.
+    absent = object()
+    parts = (getattr_static(source, name, absent) for name in ("__iter__", "feature_names"))
+    if not isinstance(source, type) and all(part is not absent for part in parts):
+        return cast("ChunkSource", source)
     if callable(source):
         return IterableSource(source)
     raise InputError(

@@ -57,7 +57,8 @@ class ChunkFitting:
         ----------
         source : ChunkSource, mapping or callable
             A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, a
-            function that returns an iterable of chunks, or a `DaskSource`.
+            function that returns an iterable of chunks, or a `DaskSource`. Each of the two passes
+            goes through it once, so that a function is called twice.
         sample_rows : int, default=10000
             Distinct rows of each of the four tables that are kept from the first pass.
         checkpoint : path, optional

@@ -10,7 +10,13 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._typing import RandomState
-from unjoined._validation import OutcomeCoding, check_count, check_positive
+from unjoined._validation import (
+    OutcomeCoding,
+    check_count,
+    check_names,
+    check_positive,
+    population_name,
+)
 from unjoined.data._sources import as_source
 from unjoined.errors import InputError
 from unjoined.features import FourierBasis, LinearBasis, Scaling, StackedBasis
@@ -64,7 +70,8 @@ def fourier_plan(
     >>> plan.basis.size, plan.coding.scale
     (102, 0.5)
     """
-    names = sorted(str(name) for name in populations)
+    check_names(populations)
+    names = sorted(population_name(name) for name in populations)
     if len(set(names)) != 2 or not features:
         raise InputError(
             f"a plan needs two populations and one feature or more, got {names} and "

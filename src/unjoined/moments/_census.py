@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TARGET, TREATMENT, OutcomeCoding, check_outcome
+from unjoined._validation import (
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    OutcomeCoding,
+    check_names,
+    check_outcome,
+)
 from unjoined._validation import check_treatment as check_codes
 from unjoined.data._chunks import Chunk, ChunkSource
 from unjoined.errors import LabelError, TableError
@@ -50,6 +57,10 @@ class Census:
 
     def check_complete(self) -> None:
         """Refuse a source that does not have the four cells."""
+        check_names(
+            self.names,
+            lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
+        )
         if len(self.names) != 2:
             raise LabelError(
                 "two populations with different treatment policies are needed, the source has "
@@ -153,13 +164,17 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
         are not coded by two values.
     """
     total: Census | None = None
+    names: tuple[str, ...] | None = ()
     for chunk in source:
+        names = chunk.names if total is None else names
         part = census_of_chunk(chunk, sample_rows=sample_rows)
         total = part if total is None else total.merge(part, place=_place(chunk))
     if total is None or not total.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
-    names = source.feature_names
-    return replace(total, feature_names=None if names is None else tuple(names))
+    if names == ():
+        asked = source.feature_names
+        names = None if asked is None else tuple(asked)
+    return replace(total, feature_names=names)
 
 
 def census_of_chunk(chunk: Chunk, *, sample_rows: int) -> Census:

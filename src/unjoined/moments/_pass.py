@@ -69,6 +69,7 @@ def _joined(parts: list[Chunk]) -> Chunk:
         np.concatenate([part.weight for part in parts]),
         first.origin,
         first.first_row,
+        first.names,
     )
 
 

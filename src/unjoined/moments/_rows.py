@@ -16,6 +16,7 @@ from unjoined._validation import (
     check_cells,
     check_kind,
     check_labels,
+    check_names,
     check_outcome,
     check_population,
     check_treatment,
@@ -112,6 +113,7 @@ def label_rows(
     clean = None if sample_weight is not None else scan_labels(y, kind, population, n, n_jobs)
     if clean is not None:
         label, index, cell, names, coding = clean
+        check_names(names)
         return LabelledRows(X, label, np.asarray(kind), index, np.ones(n), names, coding, cell)
     kinds = check_kind(kind, n)
     labels = check_labels(y, kinds)
