@@ -178,13 +178,3 @@ class MomentSums:
             self.label_basis + other.label_basis,
             self.gram + other.gram,
         )
-
-    def subtract(self, other: MomentSums) -> MomentSums:
-        """Return the sums over the rows of ``self`` that are not among those of ``other``."""
-        return MomentSums(
-            self.n_rows - other.n_rows,
-            self.weight - other.weight,
-            self.label_cross - other.label_cross,
-            self.label_basis - other.label_basis,
-            self.gram - other.gram,
-        )
