@@ -320,14 +320,14 @@ def test_sums_of_parties_add_up_to_those_of_all_rows():
 
 def test_every_message_about_plans():
     for arguments, message in (
-        (({}, ["p", "q"]), "two populations and one feature or more"),
-        (({"a": (0, 1)}, ["p", "p"]), "two populations and one feature or more"),
+        (({}, ["p", "q"]), "one feature or more"),
+        (({"a": (0, 1)}, ["p", "p"]), "two populations with different names"),
         (({"a": (0, 0)}, ["p", "q"]), "spread of a must be"),
     ):
         with pytest.raises(InputError, match=message):
             fourier_plan(*arguments)
     for options, message in (
-        ({"n_groups": 1}, "n_groups must be 2 or more"),
+        ({"n_groups": 1}, "n_groups must be 2 to 1000"),
         ({"outcome_values": (1, 1)}, "two different numbers"),
         ({"width": -1.0}, "width must be"),
     ):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._typing import RandomState
-from unjoined._validation import OutcomeCoding, check_count, check_positive
+from unjoined._validation import OutcomeCoding, check_count, check_finite, check_positive
 from unjoined.data._sources import as_source
 from unjoined.errors import InputError
 from unjoined.features import FourierBasis, LinearBasis, Scaling, StackedBasis
@@ -22,6 +22,7 @@ from unjoined.moments._sums_file import MIN_COUNT, check_min_count
 __all__ = ["aggregate_rows", "fourier_plan"]
 
 REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
+MAX_GROUPS = 1000
 
 
 def fourier_plan(
@@ -54,7 +55,7 @@ def fourier_plan(
         Length scale of the kernel they stand for, in spreads; by default sqrt(2 d), about the
         distance between two people.
     n_groups : int, default=5
-        Groups that ridges are chosen by, at least 2.
+        Groups that ridges are chosen by, 2 to 1000.
     random_state : int or RandomState, default=0
         Draws the Fourier features.
 
@@ -64,17 +65,14 @@ def fourier_plan(
     >>> plan.basis.size, plan.coding.scale
     (102, 0.5)
     """
-    names = sorted(str(name) for name in populations)
-    if len(set(names)) != 2 or not features:
+    names = _names(populations)
+    scaling = _scaling(features)
+    if not 2 <= check_count("n_groups", n_groups) <= MAX_GROUPS:
         raise InputError(
-            f"a plan needs two populations and one feature or more, got {names} and "
-            f"{list(features)}."
+            f"n_groups must be 2 to {MAX_GROUPS}, as rows are held out group by group, got "
+            f"{n_groups}."
         )
-    if check_count("n_groups", n_groups) < 2:
-        raise InputError("n_groups must be 2 or more: rows are held out group by group.")
     d = len(features)
-    mean = np.array([float(value) for value, _ in features.values()])
-    scale = np.array([check_positive(f"spread of {k}", v) for k, (_, v) in features.items()])
     rng = check_random_state(random_state)
     length = np.sqrt(2.0 * d) if width is None else check_positive("width", width)
     size = check_count("n_functions", n_functions)
@@ -83,9 +81,9 @@ def fourier_plan(
     basis = StackedBasis(LinearBasis(d), fourier)
     return SumsPlan(
         feature_names=tuple(features),
-        populations=(names[0], names[1]),
+        populations=names,
         coding=_coding(outcome_values),
-        scaling=Scaling(mean, scale),
+        scaling=scaling,
         basis=basis,
         critic=basis,
         centring=(),
@@ -93,12 +91,46 @@ def fourier_plan(
     )
 
 
-def _coding(values: tuple[float, float] | None) -> OutcomeCoding:
+def _names(populations: Any) -> tuple[str, str]:
+    """Return the names of the two populations, sorted."""
+    names = sorted(map(str, _listed(populations)))
+    if len(names) != 2 or len(set(names)) != 2 or not all(names):
+        raise InputError(f"a plan needs two populations with different names, got {populations!r}.")
+    return names[0], names[1]
+
+
+def _listed(values: Any) -> list[Any]:
+    """Return what a list or an array holds, and nothing of a text or a number."""
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else []
+
+
+def _scaling(features: Mapping[str, tuple[float, float]]) -> Scaling:
+    """Return what the typical values and spreads of features make."""
+    if not features or not all(isinstance(name, str) and name for name in features):
+        raise InputError(
+            f"a plan needs one feature or more, each with a name, got {list(features)}."
+        )
+    mean, scale = [], []
+    for name, entry in features.items():
+        pair = _listed(entry)
+        if len(pair) != 2:
+            raise InputError(
+                f"feature {name!r} needs a typical value and a spread, such as (45, 15), got "
+                f"{entry!r}."
+            )
+        mean.append(check_finite(f"typical value of {name}", pair[0]))
+        scale.append(check_positive(f"spread of {name}", pair[1]))
+    return Scaling(np.array(mean), np.array(scale))
+
+
+def _coding(values: Any) -> OutcomeCoding:
+    """Return how outcomes are written inside, from the two values that they have, if two."""
     if values is None:
         return OutcomeCoding(0.0, 1.0, is_binary=False)
-    low, high = sorted(float(value) for value in values)
-    if low == high:
+    pair = [check_finite("each of outcome_values", value) for value in _listed(values)]
+    if len(pair) != 2 or pair[0] == pair[1]:
         raise InputError(f"outcome_values must be two different numbers, got {values!r}.")
+    low, high = sorted(pair)
     return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
 
 
