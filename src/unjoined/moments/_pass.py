@@ -13,7 +13,7 @@ from unjoined._validation import OUTCOME, TARGET, TREATMENT
 from unjoined.data._chunks import CHUNK_ROWS, Chunk, ChunkSource
 from unjoined.errors import LabelError, TableError
 from unjoined.moments._census import Census
-from unjoined.moments._grouped import GroupedSums
+from unjoined.moments._grouped import GroupedSums, row_hashes
 from unjoined.moments._plan import PlannedSums, SumsPlan
 from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._rows import LabelledRows
@@ -29,9 +29,11 @@ class Position:
     n_rows: int = 0
     digest: int = 0  # modulo 2^64
 
-    def after(self, batch: Chunk) -> Position:
-        """Return the position behind one more batch."""
-        keys = row_keys(batch.X, batch.label, batch.weight)
+    def after(self, batch: Chunk, populations: tuple[Any, Any]) -> Position:
+        """Return the position behind one more batch of rows of two populations."""
+        # The cell is part of what a row is known by: the same table under another name is another.
+        cell = (batch.kind == TREATMENT) + 2.0 * (batch.population == populations[1])
+        keys = row_hashes(batch.X, batch.label, batch.weight, cell)
         digest = (self.digest + int(keys.sum(dtype=np.uint64))) % 2**64
         return Position(self.n_rows + len(batch), digest)
 
@@ -112,10 +114,12 @@ def sum_source(
     at = Position()
     for batch in batches(source, batch_rows):
         rows, group = _prepare(batch, plan, census, repeated)
-        at = at.after(batch)
+        before, at = at, at.after(batch, plan.populations)
         if at.n_rows <= begin.n_rows:
             _check_same_rows(at, begin)
             continue
+        if before.n_rows < begin.n_rows:
+            raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
         total = _add(total, rows, group, n_jobs)
         if after_batch is not None:
             after_batch(total, at)
