@@ -35,7 +35,7 @@ def assert_close(one, other):
     for key in {*one.cells, *other.cells}:
         a, b = (s.cells.get(key, MomentSums.zero(P)) for s in (one, other))
         assert a.n_rows == b.n_rows
-        for name in ("weight", "label_cross", "label_basis", "gram"):
+        for name in ("weight", "label_cross", "label_basis", "gram", "weight_square"):
             assert_allclose(getattr(a, name), getattr(b, name), rtol=0, atol=1e-12)
 
 

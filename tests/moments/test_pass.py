@@ -57,7 +57,7 @@ def assert_sums_close(found, expected, rtol=1e-12):
     assert set(found.cells) == set(expected.cells)
     for key, sums in expected.cells.items():
         assert found.cells[key].n_rows == sums.n_rows
-        for name in ("weight", "label_cross", "label_basis", "gram"):
+        for name in ("weight", "label_cross", "label_basis", "gram", "weight_square"):
             got, want = np.asarray(getattr(found.cells[key], name)), getattr(sums, name)
             assert_allclose(got, want, rtol=0, atol=rtol * max(np.abs(want).max(), 1.0))
 
@@ -65,7 +65,7 @@ def assert_sums_close(found, expected, rtol=1e-12):
 def assert_sums_equal(found, expected):
     assert set(found.cells) == set(expected.cells)
     for key, sums in expected.cells.items():
-        for name in ("n_rows", "weight", "label_cross", "label_basis", "gram"):
+        for name in ("n_rows", "weight", "label_cross", "label_basis", "gram", "weight_square"):
             assert_array_equal(getattr(found.cells[key], name), getattr(sums, name))
 
 

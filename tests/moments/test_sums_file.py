@@ -77,7 +77,7 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
     ]
     assert_array_equal(*centred)
     for key, cell in written.sums.cells.items():
-        for field in ("n_rows", "weight", "label_cross", "label_basis", "gram"):
+        for field in ("n_rows", "weight", "label_cross", "label_basis", "gram", "weight_square"):
             assert_array_equal(getattr(found.sums.cells[key], field), getattr(cell, field))
     for field in ("n_rows", "weight", "label", "gram", "square"):
         assert_array_equal(getattr(found.policy, field), getattr(written.policy, field))
@@ -104,7 +104,7 @@ def test_the_same_sums_give_the_same_bytes(sums, tmp_path):
 
 def test_a_file_says_what_it_holds_and_is_no_pickle(sums, tmp_path):
     text = write_sums(sums, tmp_path / "all.sums").read_bytes()
-    assert text.startswith(b"unjoined-sums 1 ")
+    assert text.startswith(b"unjoined-sums 2 ")
     assert b'"contents": "sums over rows' in text
 
 
@@ -130,8 +130,8 @@ def test_other_files_and_versions_are_refused(tmp_path):
         read_sums(tmp_path / "text")
     body = b"{}"
     digest = hashlib.sha256(body).hexdigest()
-    (tmp_path / "new").write_bytes(f"unjoined-sums 2 {digest} 2\n".encode() + body)
-    with pytest.raises(TableError, match="is of version 2; this program reads version 1"):
+    (tmp_path / "new").write_bytes(f"unjoined-sums 1 {digest} 2\n".encode() + body)
+    with pytest.raises(TableError, match="is of version 1; this program reads version 2"):
         read_sums(tmp_path / "new")
 
 
@@ -146,7 +146,7 @@ def test_a_full_disk_leaves_the_earlier_file_whole(sums, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(TableError, match=r"could not be written.*No space left"):
-        write_sums(merge_sums([sums, sums]), path)
+        write_sums(merge_sums([sums]), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

@@ -16,7 +16,7 @@ def often(monkeypatch):
     monkeypatch.setattr(_checkpoint, "BATCH_ROWS", N // _checkpoint.CHECKPOINT_BATCHES)
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """What ends the pass, as a power cut would."""
 
 
@@ -42,10 +42,10 @@ def checkpoint(tmp_path):
     def chunks():
         for chunk in rows_of()():
             if path.exists():
-                raise Stopped
+                raise StoppedError
             yield chunk
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         aggregate_rows(chunks, PLAN, checkpoint=path)
     return path
 

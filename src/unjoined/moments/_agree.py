@@ -16,13 +16,12 @@ from unjoined.errors import InputError
 from unjoined.features import FourierBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.moments._census import take_census
 from unjoined.moments._checkpoint import sum_with_checkpoint
-from unjoined.moments._plan import PlannedSums, SumsPlan
+from unjoined.moments._plan import MAX_GROUPS, PlannedSums, SumsPlan
 from unjoined.moments._sums_file import MIN_COUNT, check_min_count
 
 __all__ = ["aggregate_rows", "fourier_plan"]
 
 REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
-MAX_GROUPS = 1000
 
 
 def fourier_plan(

@@ -205,9 +205,9 @@ def _sums_of_copies(
         where, scaling = key.population, plan.scaling
         policy = PolicySums.of_rows(X, scaling, label, times * weight, where)
         # Sums of squared weights are linear in the number of copies, not quadratic.
-        square = PolicySums.of_rows(X, scaling, label, np.sqrt(times) * weight, where).square
-        n_rows = np.where(np.arange(2) == where, times.sum(), 0)
-        policy = replace(policy, n_rows=n_rows, square=square)
+        squares = PolicySums.of_rows(X, scaling, label, np.sqrt(times) * weight, where).square
+        counts = np.where(np.arange(2) == where, times.sum(), 0)
+        policy = replace(policy, n_rows=counts, square=squares)
     centred = plan.centred(X, label, kind, group, n_jobs=1)
     rows = LabelledRows(
         X,
@@ -219,7 +219,8 @@ def _sums_of_copies(
         plan.coding,
     )
     found = accumulate(plan.values, plan.size, rows, groups=group)
-    cell = replace(found.cells[key], n_rows=int(times.sum()))
+    n_rows, square = int(times.sum()), float(times @ weight**2)
+    cell = replace(found.cells[key], n_rows=n_rows, weight_square=square)
     return GroupedSums(plan.size, {key: cell}), policy
 
 
