@@ -171,20 +171,21 @@ def _sums_of_repeated(plan: SumsPlan, census: Census) -> Sums:
             sketch = census.cells.get((kind, name))
             if sketch is None or not (sketch.count > 1).any():
                 continue
+            place = census.places(kind, sketch.X, sketch.label, sketch.weight)
             for group in range(plan.n_groups):
-                copies = _copies_in(sketch, group, plan.n_groups)
+                copies = _copies_in(sketch, place, group, plan.n_groups)
                 if copies.any():
                     part = _sums_of_copies(plan, census, sketch, copies, CellKey(kind, k, group))
                     total = _merge_sums([total, part])
     return total
 
 
-def _copies_in(sketch: RowSketch, group: int, n_groups: int) -> IntArray:
+def _copies_in(sketch: RowSketch, place: HashArray, group: int, n_groups: int) -> IntArray:
     """Return how many copies of each row fall into a group, 0 for rows that do not repeat.
 
-    The n-th copy falls into group (key + n) mod ``n_groups``, as `RepeatedRows` deals them.
+    The n-th copy falls into group (place + n) mod ``n_groups``, as `RepeatedRows` deals them.
     """
-    first = (sketch.key % np.uint64(n_groups)).astype(np.int64)
+    first = (place % np.uint64(n_groups)).astype(np.int64)
     rest = (group - first) % n_groups < sketch.count % n_groups
     return np.where(sketch.count > 1, sketch.count // n_groups + rest, 0)
 

@@ -47,7 +47,7 @@ def _rounded(values: Array, size: Array) -> bytes:
     """Return numbers as multiples of a small part of their size, which is a power of two."""
     _, exponent = np.frexp(size * (1.0 + SHIFT))
     steps = np.floor(np.ldexp(values, BITS - exponent) + SHIFT)
-    return steps.astype("<i8").tobytes()
+    return bytes(steps.astype("<i8"))
 
 
 def refuse_overlap(parts: Sequence[PlannedSums]) -> None:

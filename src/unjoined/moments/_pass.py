@@ -160,7 +160,8 @@ def _prepare(
             if (which, name) not in repeated:
                 raise _changed(f"{which} rows of population {name!r} are new")
             label[at] = _encoded(raw[at], which, plan, census, batch.origin)
-            group[at] = repeated[which, name].deal(keys[at], plan.n_groups)
+            place = census.places(which, X[at], raw[at], weight[at])
+            group[at] = repeated[which, name].deal(keys[at], plan.n_groups, place)
     if (unknown := population[index < 0]).size:
         raise LabelError(
             f"{batch.origin} has rows of population {unknown[0]!r}; the sums are for "

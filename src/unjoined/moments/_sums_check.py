@@ -10,9 +10,9 @@ import numpy as np
 
 from unjoined._typing import Array
 from unjoined._validation import TREATMENT
-from unjoined.features import LinearBasis, StackedBasis
 from unjoined.moments._grouped import CellKey
 from unjoined.moments._plan import PlannedSums, SumsPlan
+from unjoined.moments._shared_means import has_constant
 from unjoined.moments._sums import MomentSums
 
 __all__ = [
@@ -122,8 +122,7 @@ def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan) -> None:
     tolerance = SINGLE_TOLERANCE if plan.single else TOLERANCE
     _check_weights(sums.n_rows, sums.weight, sums.weight_square, what)
     _check_gram(sums.gram, what, tolerance)
-    basis = plan.basis.first if isinstance(plan.basis, StackedBasis) else plan.basis
-    constant = isinstance(basis, LinearBasis)  # its first function
+    constant = has_constant(plan.basis)
     if constant:
         need(_near(sums.gram[0, 0], sums.weight, tolerance), f"{what} contradict their weight")
     # Labels of two values are -1 and +1; less a mean between the two they are twice as large.
