@@ -11,7 +11,7 @@ from unjoined import InputError, MinMaxUplift, aggregate_rows, fourier_plan
 
 NAMES = ["a", "b"]
 PLAN = fourier_plan({"x0": (0.0, 1.0), "x1": (0.0, 1.0)}, NAMES, n_functions=12)
-NEW = np.random.default_rng(5).normal(size=(500, 2))
+NEW = np.random.default_rng(5).uniform(-2.0, 2.0, size=(500, 2))
 FRAME = pd.DataFrame(NEW, columns=["x0", "x1"])
 
 
@@ -22,7 +22,7 @@ def truth(X):
 def draw(n=3000, *, discrete=False):
     """Return rows with a real outcome that has a main effect, and opposed policies."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(4 * n, 2))
+    X = rng.uniform(-2.0, 2.0, size=(4 * n, 2))
     if discrete:
         X = np.rint(X)
     kind, population = np.repeat(["outcome", "treatment"], 2 * n), np.resize(NAMES, 4 * n)

@@ -18,7 +18,7 @@ from unjoined import (
 )
 
 NAMES = ["1", "2"]
-DATA = dict(paper_problem(b=5.0).draw(500, random_state=0))
+DATA = dict(paper_problem(b=5.0).draw(2000, random_state=0))
 PLAN = fourier_plan(
     {"a": (0.0, 5.0), "b": (0.0, 5.0)}, NAMES, outcome_values=(-1, 1), n_functions=3
 )
@@ -132,8 +132,8 @@ LIES = {
     "labels that contradict": lambda h, a: a["cell10.label_basis"].__imul__(0.5),
     # the policies
     "policies of other rows": lambda h, a: h.update(policy_rows=[1, 2]),
-    "policies of rows below 0": lambda h, a: h.update(policy_rows=[-1, 500]),
-    "policies of one population": lambda h, a: h.update(policy_rows=[500]),
+    "policies of rows below 0": lambda h, a: h.update(policy_rows=[-1, 2000]),
+    "policies of one population": lambda h, a: h.update(policy_rows=[2000]),
     "policies of another weight": lambda h, a: a["policy.weight"].__imul__(2.0),
     "policies beyond -1 and +1": lambda h, a: a["policy.label"].__imul__(100.0),
     "policies that are negative": lambda h, a: put(a["policy.gram"], -1.0, 0, 1, 1),

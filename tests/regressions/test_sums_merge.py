@@ -24,7 +24,7 @@ def table(seed, kind, populations=NAMES, n=1000):
     """Return rows of one kind, half of them of either population."""
     rng = np.random.default_rng(seed)
     return {
-        "X": rng.normal(size=(n, 2)),
+        "X": rng.uniform(-2.0, 2.0, size=(n, 2)),
         "y": rng.integers(0, 2, n).astype(float),
         "kind": np.full(n, kind),
         "population": np.resize(populations, n),

@@ -16,11 +16,17 @@ from unjoined.errors import InputError
 from unjoined.features import FourierBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.moments._census import take_census
 from unjoined.moments._checkpoint import sum_with_checkpoint
+from unjoined.moments._disclosure import (
+    MAX_FREQUENCY,
+    check_counts,
+    check_leverage,
+    check_plan,
+)
 from unjoined.moments._plan import MAX_GROUPS, PlannedSums, SumsPlan
-from unjoined.moments._sums_file import MIN_COUNT, check_min_count
 
 __all__ = ["aggregate_rows", "fourier_plan"]
 
+MIN_COUNT = 10
 REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
 
 
@@ -29,7 +35,7 @@ def fourier_plan(
     populations: Sequence[str],
     *,
     outcome_values: tuple[float, float] | None = None,
-    n_functions: int = 100,
+    n_functions: int | None = None,
     width: float | None = None,
     n_groups: int = 5,
     random_state: RandomState = 0,
@@ -48,11 +54,14 @@ def fourier_plan(
         Names of the populations, as in the tables.
     outcome_values : pair of float, optional
         The two values of a two-valued outcome, such as (0, 1). None is for real outcomes.
-    n_functions : int, default=100
-        Number of Fourier features.
+    n_functions : int, optional
+        Number of Fourier features, by default five for each feature and at most 30. With p
+        functions in all, `aggregate_rows` asks for 2 p outcome rows and p (p + 1) treatment rows
+        to a group.
     width : float, optional
         Length scale of the kernel they stand for, in spreads; by default sqrt(2 d), about the
-        distance between two people.
+        distance between two people. Widths well below 1 are refused, as functions that fine could
+        single out people.
     n_groups : int, default=5
         Groups that ridges are chosen by, 2 to 1000.
     random_state : int or RandomState, default=0
@@ -62,7 +71,7 @@ def fourier_plan(
     --------
     >>> plan = fourier_plan({"age": (45, 15)}, ["north", "south"], outcome_values=(0, 1))
     >>> plan.basis.size, plan.coding.scale
-    (102, 0.5)
+    (7, 0.5)
     """
     names = _names(populations)
     scaling = _scaling(features)
@@ -74,8 +83,13 @@ def fourier_plan(
     d = len(features)
     rng = check_random_state(random_state)
     length = np.sqrt(2.0 * d) if width is None else check_positive("width", width)
-    size = check_count("n_functions", n_functions)
+    size = min(5 * d, 30) if n_functions is None else check_count("n_functions", n_functions)
     frequencies = rng.standard_normal((d, size)) * (np.sqrt(2.0) / length)
+    if np.abs(frequencies).max() > MAX_FREQUENCY:
+        raise InputError(
+            f"width={length:g} makes functions so fine that they could single out people. Pass a "
+            f"width of {length * np.abs(frequencies).max() / MAX_FREQUENCY:.2g} or more."
+        )
     fourier = FourierBasis(frequencies, rng.uniform(0.0, 2.0 * np.pi, size))
     basis = StackedBasis(LinearBasis(d), fourier)
     return SumsPlan(
@@ -150,7 +164,7 @@ def aggregate_rows(
     plan : SumsPlan
         As agreed.
     min_count : int, default=10
-        Fewest rows that a sum may be over.
+        Fewest effective rows that a group may have, whatever the number of functions.
     checkpoint : path, optional
         A file that is written about every million rows of the second pass and left where it is.
         If it exists, the pass goes on from there, to the same bits. Keep it to yourself: it is
@@ -165,12 +179,17 @@ def aggregate_rows(
     Raises
     ------
     InputError
-        The features are others, or a group has fewer rows than ``min_count``.
+        The features are others, or sums would tell the label of a single row: the plan has
+        functions other than linear and Fourier ones or too high frequencies, a group has too
+        few effective rows for its number of sums, or a row outweighs the others.
 
     Notes
     -----
-    Two passes over the rows: the first counts rows that repeat and looks at treatment codes.
+    Three passes over the rows: the first counts rows that repeat and looks at treatment codes,
+    the second adds up, the third looks for rows that outweigh the others.
     """
+    check_plan(plan)
+    least = check_count("min_count", min_count)
     rows = as_source(source)
     census = take_census(rows, sample_rows=REPEATED_ROWS)
     if census.n_features != plan.n_features or (
@@ -181,5 +200,6 @@ def aggregate_rows(
             f"{census.feature_names or census.n_features}. Pass the plan's features, in its order."
         )
     found = sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=n_jobs)
-    check_min_count(found, check_count("min_count", min_count))
+    check_counts(found, least)
+    check_leverage(rows, census, found)
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array
+from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TARGET, TREATMENT
 from unjoined.data._chunks import CHUNK_ROWS, Chunk, ChunkSource
 from unjoined.errors import LabelError, TableError
@@ -19,7 +19,7 @@ from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._sketch import RepeatedRows, row_keys
 
-__all__ = ["Position", "batches", "sum_source"]
+__all__ = ["Position", "batches", "labelled_batches", "sum_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,12 @@ def sum_source(
     -----
     Costs O(n (p^2 + p d)) time. Memory is O(p^2) per cell, group and thread, and one batch.
     """
-    repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
     zero = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
     total, begin = (zero, Position()) if start is None else start
     at = Position()
+    prepare = _preparation(plan, census)
     for batch in batches(source, batch_rows):
-        rows, group = _prepare(batch, plan, census, repeated)
+        rows, group = prepare(batch)
         before, at = at, at.after(batch, plan.populations)
         if at.n_rows <= begin.n_rows:
             _check_same_rows(at, begin)
@@ -126,6 +126,23 @@ def sum_source(
     if at.n_rows < begin.n_rows:
         raise _changed(f"it has {at.n_rows:,} rows, the checkpoint stands at {begin.n_rows:,}")
     return total
+
+
+def labelled_batches(
+    source: ChunkSource, plan: SumsPlan, census: Census
+) -> Iterator[tuple[LabelledRows, IntArray]]:
+    """Go through a source once more: rows in the inner coding and the groups they are in."""
+    prepare = _preparation(plan, census)
+    for batch in batches(source):
+        yield prepare(batch)
+
+
+def _preparation(
+    plan: SumsPlan, census: Census
+) -> Callable[[Chunk], tuple[LabelledRows, IntArray]]:
+    """Return what prepares batch after batch, from the first on: it counts rows that repeat."""
+    repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
+    return lambda batch: _prepare(batch, plan, census, repeated)
 
 
 def _check_same_rows(at: Position, begin: Position) -> None:
@@ -142,7 +159,7 @@ def _changed(why: str) -> TableError:
 
 def _prepare(
     batch: Chunk, plan: SumsPlan, census: Census, repeated: dict[tuple[str, Any], RepeatedRows]
-) -> tuple[LabelledRows, Any]:
+) -> tuple[LabelledRows, IntArray]:
     """Return the labelled rows of a batch in the inner coding, and their groups."""
     used = np.flatnonzero((batch.weight > 0.0) & (batch.kind != TARGET))
     X, raw, weight = batch.X[used], batch.label[used], batch.weight[used]

@@ -74,12 +74,13 @@ class SmoothPath(NamedTuple):
         G, v = (n / sums.weight * part for part in (sums.gram, sums.label_basis))
         free = 1 + (n_features if n >= ROWS_PER_FREE * (1 + n_features) else 0)
         # Frisch, Waugh and Lovell; features may be collinear.
-        inverse = pinvh(G[:free, :free])
+        inverse: Array = pinvh(G[:free, :free])
         B = inverse @ G[:free, free:]
         values, vectors = np.linalg.eigh(G[free:, free:] - G[free:, :free] @ B)
         values = np.maximum(values, 0.0)  # rounding only
-        u = vectors.T @ (v[free:] - B.T @ v[:free])
-        return cls(inverse, B, v[:free], vectors, values, u, u / (values + n * PENALTIES[:, None]))
+        u: Array = vectors.T @ (v[free:] - B.T @ v[:free])
+        shrunk = u / (values + n * PENALTIES[:, None])
+        return cls(inverse, B, v[:free], vectors, values, u, shrunk)
 
     def coef(self) -> Array:
         """Return the coefficients of all functions, one column per penalty."""

@@ -42,7 +42,6 @@ from unjoined.moments._sums_check import (
 )
 
 __all__ = [
-    "check_min_count",
     "merge_sums",
     "plan_digest",
     "read_finished_sums",
@@ -64,7 +63,6 @@ HEADER = (
 )
 CELL = ("kind", "population", "group", "rows", "weight", "weight_square")
 POLICY = ("weight", "label", "gram", "square")
-MIN_COUNT = 10
 MAX_ROWS = 2**53
 
 
@@ -277,18 +275,6 @@ def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
             "rows. Run the same command again to finish it, and use the file it writes."
         )
     return found
-
-
-def check_min_count(found: PlannedSums, min_count: int = MIN_COUNT) -> None:
-    """Refuse to give away sums over few rows: of one row they are the row itself, nearly."""
-    for key in sorted(found.sums.cells):
-        n = found.sums.cells[key].n_rows
-        if n < min_count:
-            raise InputError(
-                f"group {key.group} of the {key.kind} rows of population "
-                f"{found.plan.populations[key.population]!r} has {n} rows, fewer than the minimum "
-                f"of {min_count}. Nothing was written. Agree on fewer groups, or give more rows."
-            )
 
 
 def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
