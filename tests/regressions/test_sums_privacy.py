@@ -180,8 +180,8 @@ def test_in_what_passes_no_row_is_louder_than_all_others(tmp_path):
 
 
 def test_tables_of_everyday_size_pass():
-    """Normal features and the default number of functions: seven thousand rows to a table."""
+    """Normal features and the default number of functions: four thousand rows to a table."""
     rng = np.random.default_rng(0)
     plan = fourier_plan({f"x{i}": (0.0, 1.0) for i in range(6)}, NAMES)
-    rows = table("treatment", n=15_500) | {"X": rng.normal(size=(15_500, 6))}
-    assert aggregate_rows(rows, plan).n_rows("treatment", 0) == 7750
+    rows = table("treatment", n=8000) | {"X": rng.normal(size=(8000, 6))}
+    assert aggregate_rows(rows, plan).n_rows("treatment", 0) == 4000

@@ -49,7 +49,7 @@ def plan(
         str | None, typer.Option("--outcome-values", help="LOW,HIGH if the outcome has two.")
     ] = None,
     functions: Annotated[
-        int | None, typer.Option("--functions", help="Fourier features. 5 per feature, up to 30.")
+        int | None, typer.Option("--functions", help="Fourier features. 3 per feature, up to 30.")
     ] = None,
     width: Annotated[float | None, typer.Option("--width", help="In spreads.")] = None,
     groups: Annotated[int, typer.Option("--groups", help="Groups ridges are chosen by.")] = 5,

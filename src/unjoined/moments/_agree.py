@@ -55,7 +55,7 @@ def fourier_plan(
     outcome_values : pair of float, optional
         The two values of a two-valued outcome, such as (0, 1). None is for real outcomes.
     n_functions : int, optional
-        Number of Fourier features, by default five for each feature and at most 30. With p
+        Number of Fourier features, by default three for each feature and at most 30. With p
         functions in all, `aggregate_rows` asks for 2 p outcome rows and p (p + 1) treatment rows
         to a group.
     width : float, optional
@@ -71,7 +71,7 @@ def fourier_plan(
     --------
     >>> plan = fourier_plan({"age": (45, 15)}, ["north", "south"], outcome_values=(0, 1))
     >>> plan.basis.size, plan.coding.scale
-    (7, 0.5)
+    (5, 0.5)
     """
     names = _names(populations)
     scaling = _scaling(features)
@@ -83,7 +83,7 @@ def fourier_plan(
     d = len(features)
     rng = check_random_state(random_state)
     length = np.sqrt(2.0 * d) if width is None else check_positive("width", width)
-    size = min(5 * d, 30) if n_functions is None else check_count("n_functions", n_functions)
+    size = min(3 * d, 30) if n_functions is None else check_count("n_functions", n_functions)
     frequencies = rng.standard_normal((d, size)) * (np.sqrt(2.0) / length)
     if np.abs(frequencies).max() > MAX_FREQUENCY:
         raise InputError(

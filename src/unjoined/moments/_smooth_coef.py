@@ -74,7 +74,7 @@ class SmoothPath(NamedTuple):
         G, v = (n / sums.weight * part for part in (sums.gram, sums.label_basis))
         free = 1 + (n_features if n >= ROWS_PER_FREE * (1 + n_features) else 0)
         # Frisch, Waugh and Lovell; features may be collinear.
-        inverse: Array = pinvh(G[:free, :free])
+        inverse = np.asarray(pinvh(G[:free, :free]), dtype=np.float64)
         B = inverse @ G[:free, free:]
         values, vectors = np.linalg.eigh(G[free:, free:] - G[free:, :free] @ B)
         values = np.maximum(values, 0.0)  # rounding only
