@@ -165,10 +165,7 @@ def _opened(file: Path) -> tuple[bytes, bytes]:
     """Return the header and the arrays of a file whose checksum is right, both as bytes."""
     if not file.is_file():
         raise TableError(f"there is no file of sums {str(file)!r}. Check the path.")
-    try:
-        first, _, body = file.read_bytes().partition(b"\n")
-    except OSError as error:
-        raise TableError(f"{str(file)!r} could not be read ({error.strerror}).") from error
+    first, _, body = file.read_bytes().partition(b"\n")
     words = first[:200].decode("ascii", errors="replace").split(" ")
     if len(words) != 4 or words[0] != MAGIC:
         raise TableError(f"{str(file)!r} is no file of sums. Write one with `unjoined aggregate`.")
