@@ -13,7 +13,7 @@ from unjoined.experiments import write_campaign
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("campaign")
-    write_campaign(path, n_per_table=400, n_customers=50, seed=0)
+    write_campaign(path, n_per_table=6000, n_customers=50, seed=0)
     return path
 
 
@@ -52,7 +52,7 @@ def plan(capsys, features, tmp_path):
     code, out, _ = run(
         capsys,
         *("plan", *words, "--populations", "north,south", "--outcome-values", "0,1"),
-        *("--functions", 20, "--out", tmp_path / "plan.sums"),
+        *("--functions", 5, "--out", tmp_path / "plan.sums"),
     )
     assert code == 0
     assert "Send it to every party" in out
@@ -67,13 +67,13 @@ def test_two_parties_fit_what_one_would(capsys, folder, plan, tmp_path):
             *("--out", tmp_path / f"{kind}.sums"),
         )
         assert code == 0
-        assert f"{kind} rows of north: 400" in out
+        assert f"{kind} rows of north: 6,000" in out
         assert "not anonymous" in out
     parts = [tmp_path / f"{kind}.sums" for kind in ("outcome", "treatment")]
     code, out, _ = run(capsys, "merge", *parts, "--out", tmp_path / "all.sums", "--json")
     assert code == 0
     merged = json.loads(out)
-    assert [cell["rows"] for cell in merged["cells"]] == [400] * 4
+    assert [cell["rows"] for cell in merged["cells"]] == [6000] * 4
     assert merged["smallest_group"] >= 10
     words = [*options(folder, "outcome"), *options(folder, "treatment")]
     run(capsys, "aggregate", "--plan", plan, *words, "--out", tmp_path / "one.sums")
@@ -109,7 +109,7 @@ def test_a_population_column_and_a_folder_will_do(capsys, folder, plan, tmp_path
         *("--population", "region", "--out", tmp_path / "t.sums", "--json"),
     )
     assert code == 0, err
-    assert [cell["rows"] for cell in json.loads(out)["cells"]] == [0, 0, 400, 400]
+    assert [cell["rows"] for cell in json.loads(out)["cells"]] == [0, 0, 6000, 6000]
 
 
 def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, plan, tmp_path):
@@ -127,8 +127,8 @@ def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, pla
         ([*given, "--outcomes", north, "--outcome", "sold"], "has no column 'sold'"),
         ([*given], "the source has no rows"),
         (
-            [*given, "--outcomes", north, "--outcome", "bought", "--min-count", 200],
-            "fewer than the minimum of 200",
+            [*given, "--outcomes", north, "--outcome", "bought", "--min-count", 2000],
+            "fewer than the minimum of 2000",
         ),
         (["merge", plain, "--out", out], "is no file of sums"),
         (["fit", "--moments", plan, "--model", out], "the sums hold no outcome rows"),

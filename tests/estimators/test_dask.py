@@ -88,7 +88,7 @@ def assert_sums_close(found, expected, rtol=1e-12):
     assert set(found.sums.cells) == set(expected.sums.cells)
     for key, sums in expected.sums.cells.items():
         assert found.sums.cells[key].n_rows == sums.n_rows
-        for name in ("weight", "label_cross", "label_basis", "gram"):
+        for name in ("weight", "label_cross", "label_basis", "gram", "weight_square"):
             close(getattr(found.sums.cells[key], name), getattr(sums, name))
     assert_array_equal(found.policy.n_rows, expected.policy.n_rows)
     for name in ("weight", "label", "gram", "square"):

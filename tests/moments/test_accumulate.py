@@ -17,7 +17,7 @@ from unjoined.moments import _accumulate as module
 from unjoined.moments import _pieces as pieces
 from unjoined.moments._accumulate import CHUNK_ROWS, chunk_rows
 
-FIELDS = ("n_rows", "weight", "label_cross", "label_basis", "gram")
+FIELDS = ("n_rows", "weight", "label_cross", "label_basis", "gram", "weight_square")
 CELLS = [(kind, k) for kind in ("outcome", "treatment") for k in (0, 1)]
 P = 21
 CENTERS, WIDTH = np.random.default_rng(0).normal(0.0, 3.0, (P, 2)), 3.0
@@ -58,6 +58,7 @@ def textbook(rows, at, kind):
         cross if kind == "treatment" else np.zeros_like(cross),
         phi.T @ (weight * label),
         (phi * weight[:, None]).T @ phi,
+        float(weight @ weight),
     )
 
 

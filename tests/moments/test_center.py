@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError
 from unjoined.features import GaussianBasis, LinearBasis, Scaling, StackedBasis, draw_basis
-from unjoined.moments import MomentSums, accumulate, assemble, label_rows
+from unjoined.moments import MomentSums, _smooth_coef, accumulate, assemble, label_rows
 from unjoined.moments import _center as center
 from unjoined.moments._center import (
     Centring,
@@ -265,7 +265,7 @@ def test_coefficients_minimise_the_penalised_squares():
     assert_allclose(slope[:3], 0.0, atol=1e-8)  # no penalty on the linear part
     penalty = slope[3:] / coef[3:]  # one and the same for all Gaussians
     assert_allclose(penalty, penalty[0], rtol=1e-5)
-    assert np.isclose(center.PENALTIES * 200, penalty[0], rtol=1e-5).any()
+    assert np.isclose(_smooth_coef.PENALTIES * 200, penalty[0], rtol=1e-5).any()
 
     def loss(c):
         return normalised @ (label - phi @ c) ** 2 + penalty[0] * np.sum(c[3:] ** 2)
@@ -282,7 +282,7 @@ def test_generalised_cross_validation_is_the_textbook_formula():
     phi = basis(X)
     found = phi @ smooth_coef(*sums_and_square(basis, X, label, np.ones(120)), 2)
     scores, fits = [], []
-    for penalty in 120 * center.PENALTIES:
+    for penalty in 120 * _smooth_coef.PENALTIES:
         ridge = np.diag([0.0] * 3 + [penalty] * 15)
         hat = phi @ np.linalg.solve(phi.T @ phi + ridge, phi.T)
         fits.append(hat @ label)

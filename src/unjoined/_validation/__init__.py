@@ -32,6 +32,7 @@ from unjoined._validation._labels import (
 )
 from unjoined._validation._parameters import (
     check_count,
+    check_finite,
     check_not_negative,
     check_option,
     check_positive,
@@ -62,6 +63,7 @@ __all__ = [
     "check_columns",
     "check_cost",
     "check_count",
+    "check_finite",
     "check_finite_features",
     "check_kind",
     "check_labels",

@@ -12,12 +12,11 @@ from unjoined.cli._inputs import _named_files
 from unjoined.cli._show import console, print_json
 from unjoined.data._sources import TableSource
 from unjoined.errors import InputError, TableError
-from unjoined.moments._agree import aggregate_rows, fourier_plan
+from unjoined.moments._agree import MIN_COUNT, aggregate_rows, fourier_plan
 from unjoined.moments._grouped import GroupedSums
 from unjoined.moments._plan import PlannedSums
 from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._sums_file import (
-    MIN_COUNT,
     merge_sums,
     read_finished_sums,
     read_sums,
@@ -49,7 +48,9 @@ def plan(
     outcome_values: Annotated[
         str | None, typer.Option("--outcome-values", help="LOW,HIGH if the outcome has two.")
     ] = None,
-    functions: Annotated[int, typer.Option("--functions", help="Fourier features.")] = 100,
+    functions: Annotated[
+        int | None, typer.Option("--functions", help="Fourier features. 3 per feature, up to 30.")
+    ] = None,
     width: Annotated[float | None, typer.Option("--width", help="In spreads.")] = None,
     groups: Annotated[int, typer.Option("--groups", help="Groups ridges are chosen by.")] = 5,
     seed: Annotated[int, typer.Option("--seed", help="Draws the Fourier features.")] = 0,
@@ -85,7 +86,7 @@ def aggregate(
     ] = None,
     weight: Annotated[str | None, typer.Option("--weight", help="Column with weights.")] = None,
     min_count: Annotated[
-        int, typer.Option("--min-count", min=2, help="Fewest rows that a sum may be over.")
+        int, typer.Option("--min-count", min=2, help="Fewest effective rows to a sum.")
     ] = MIN_COUNT,
     checkpoint: Annotated[
         Path | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +32,7 @@ from unjoined.moments._center import N_FOLDS
 from unjoined.moments._checkpoint import sum_with_checkpoint
 from unjoined.moments._dask_pass import dask_census, dask_sums
 from unjoined.moments._plan import PlannedSums, SumsPlan
+from unjoined.moments._shared_means import center_sums, has_constant
 from unjoined.solve import SquaredLoss, solve_minmax
 from unjoined.solve._select import choose_ridges, score_folds
 
@@ -123,9 +125,12 @@ class ChunkFitting:
         Parameters
         ----------
         sums : PlannedSums
-            Of all four cells, from ``collect_sums``, or read from files and merged. Their basis,
-            scaling and centring are used, whatever the parameters of this model; ridges are
-            those of this model, and "auto" chooses them by the groups.
+            Of all four cells, from ``collect_sums``, or read from files and merged. Their basis
+            and scaling are used, whatever the parameters of this model; ridges are those of
+            this model, and "auto" chooses them by the groups. Labels that were not centred when
+            they were added up are now, unless ``center=False``: outcomes by what the functions
+            of the sums predict of them, treatments by a constant. That takes functions that
+            begin with a constant and the features, as those of `fourier_plan` do.
 
         Returns
         -------
@@ -135,13 +140,20 @@ class ChunkFitting:
         Raises
         ------
         InputError
-            A cell is missing, or a parameter needs rows: ``loss``, ``bounds`` or ``shift``.
+            A cell is missing, or a parameter needs rows: ``loss``, ``bounds``, ``shift``, or a
+            regressor as ``center``.
 
         Notes
         -----
         Costs O(p^3), whatever the number of rows.
         """
         _check_chunkable(self)
+        center = self.center  # type: ignore[attr-defined]
+        if not isinstance(center, bool) and not sums.plan.centring:
+            raise InputError(
+                "a regressor as center needs rows, and sums are not enough. Pass center=True, "
+                "which uses the functions of the sums, or center=False."
+            )
         warn_if_weak(self._fit_sums(sums, None), stacklevel=3)
         return self
 
@@ -174,6 +186,8 @@ class ChunkFitting:
             del model.identification_
         plan = found.plan
         found.check_complete(groups=model._chooses_ridges)
+        if is_centred(model) and not plan.centring and has_constant(plan.basis):
+            found = replace(found, sums=center_sums(found.sums, plan.basis))
         spaces = Spaces(plan.scaling, plan.basis, plan.critic)
         system = spaces.system(found.sums)
         report = _choose_ridges(model, found, spaces, report)

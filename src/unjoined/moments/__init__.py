@@ -11,13 +11,13 @@ from unjoined.moments._center import (
     check_center,
     deal_folds,
     fit_centring,
-    smooth_coef,
 )
 from unjoined.moments._grouped import CellKey, GroupedSums, stable_groups
 from unjoined.moments._plan import PlannedSums, SumsPlan
 from unjoined.moments._rows import LabelledRows, label_rows, target_rows
 from unjoined.moments._scan import RowScan, Violations
 from unjoined.moments._shift import CellShift, ShiftReport, weigh_shift
+from unjoined.moments._smooth_coef import smooth_coef
 from unjoined.moments._sums import MomentSums
 from unjoined.moments._sums_file import merge_sums, read_sums, write_sums
 from unjoined.moments._system import MinMaxSystem, assemble

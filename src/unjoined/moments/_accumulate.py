@@ -218,7 +218,7 @@ def _sum_piece(
     label, weight = rows.label[piece.at], rows.weight[piece.at]
     roots = Roots.of_rows(label, weight, cross=cross and mean is None)
     sums = RunningSums.zero(values.p)
-    sums.weight = roots.weight
+    sums.weight, sums.weight_square = roots.weight, roots.weight_square
     linear = None if mean is None else mean.linear(X)
     for start in range(0, n, values.size):
         chunk = slice(start, min(start + values.size, n))

@@ -20,12 +20,14 @@ from unjoined._validation import (
 from unjoined._validation import check_treatment as check_codes
 from unjoined.data._chunks import Chunk, ChunkSource
 from unjoined.errors import LabelError, TableError
+from unjoined.moments._grouped import HashArray
 from unjoined.moments._rows import LabelledRows
-from unjoined.moments._sketch import RowSketch
+from unjoined.moments._sketch import RowSketch, row_keys
 
 __all__ = ["Census", "census_of_chunk", "take_census"]
 
 MOST_VALUES = 3  # more distinct values than two make an outcome real
+PLACES = 2**16  # few enough that rounding moves next to no row to another
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,19 @@ class Census:
         """Return treatment labels as -1/+1."""
         return 2.0 * label - 1.0 if np.isin(self.codes, (0.0, 1.0)).all() else label
 
+    def places(self, kind: str, X: Array, label: Array, weight: Array) -> HashArray:
+        """Return hashes that groups are taken from, blind to where 0 and 1 lie in the outcome.
+
+        Else a constant added to all outcomes would deal the rows anew and change the fit. Of a
+        real outcome its place between the smallest and the largest counts, from either end, so
+        that rows with equal features do not all fall into one group.
+        """
+        place = np.zeros(len(label))
+        if kind == OUTCOME and len(self.outcomes) == MOST_VALUES:
+            low, high = self.outcomes[0], self.outcomes[-1]
+            place = np.rint(np.abs((label - low) / (high - low) - 0.5) * PLACES)
+        return row_keys(X, place, weight)
+
     def sample(self, n_groups: int) -> tuple[LabelledRows, IntArray]:
         """Return a sample of every cell in the inner coding, and the rows' groups."""
         coding = self.coding
@@ -128,7 +143,8 @@ class Census:
                 # Rounded, as the last digits depend on the order in which weights were added, and
                 # fits to the sample would magnify that.
                 cell = replace(cell, total_weight=float(f"{cell.total_weight:.9g}"))
-                X, label, weight, group = cell.sample(n_groups)
+                place = self.places(kind, cell.X, cell.label, cell.weight)
+                X, label, weight, group = cell.sample(n_groups, place)
                 inner = coding.encode(label) if kind == OUTCOME else self.treatment(label)
                 parts.append((X, inner, weight, group))
                 kinds.append(np.full(len(label), kind))

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
-from scipy.linalg import eigh, pinvh
 from sklearn.base import is_classifier
 
 from unjoined._typing import Array, IntArray
@@ -26,7 +25,7 @@ from unjoined.moments._cell_sample import cell_positions, take_sample
 from unjoined.moments._combine import combine
 from unjoined.moments._grouped import GroupedSums
 from unjoined.moments._rows import LabelledRows
-from unjoined.moments._sums import MomentSums
+from unjoined.moments._smooth_coef import smooth_coef
 
 __all__ = [
     "CenteredRows",
@@ -38,7 +37,6 @@ __all__ = [
     "cross_fit_centring",
     "deal_folds",
     "fit_centring",
-    "smooth_coef",
     "subtract_means",
 ]
 
@@ -47,12 +45,7 @@ N_FOLDS = 5
 # rows, which it has seen, are too few to matter.
 CROSS_FIT_ROWS = 100_000
 SAMPLE_ROWS = 20_000
-PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row
-# Counting each degree of freedom 1.4 times keeps generalised cross-validation from the rough
-# fits it now and then chooses (Kim and Gu, 2004).
-INFLATION = 1.4
 GROSS = 6.0  # standard deviations beyond which an outcome is gross
-ROWS_PER_FREE = 10  # rows per feature from which on the linear part is not penalised
 CELLS = ((OUTCOME, 0), (OUTCOME, 1), (TREATMENT, 0), (TREATMENT, 1))
 
 
@@ -330,48 +323,6 @@ def _mean(rows: LabelledRows, kind: str) -> float:
     first = rows.label[at[0]]
     # Distances from the first label, so that a constant added to all labels adds to the mean.
     return float(first + np.average(rows.label[at] - first, weights=rows.share[at]))
-
-
-def smooth_coef(sums: MomentSums, square: float, n_features: int) -> Array:
-    r"""Regress the label on a constant, the features (both free) and Gaussians (with a ridge).
-
-    .. math::
-
-        \min_{a, c} \; \sum_i r_i (l_i - a^\top (1, x_i) - c^\top \phi(x_i))^2 + \lambda \|c\|^2,
-
-    with :math:`\lambda` from generalised cross-validation,
-    :math:`RSS / (1 - 1.4\,\mathrm{df} / n)^2`. As the linear part is free, a linear function
-    added to the labels adds to the fit and changes no residual. With fewer than ten rows per
-    feature only the constant is free.
-
-    Parameters
-    ----------
-    sums : MomentSums
-        Of the basis values, linear functions first, and the label.
-    square : float
-        The weighted sum of squared labels.
-    n_features : int
-        Number of linear functions, without the constant.
-    """
-    n = sums.n_rows
-    per_row = n / sums.weight
-    G, v, total = per_row * sums.gram, per_row * sums.label_basis, per_row * square
-    free = 1 + (n_features if n >= ROWS_PER_FREE * (1 + n_features) else 0)
-    # The free part is projected out (Frisch, Waugh and Lovell); features may be collinear.
-    inverse = pinvh(G[:free, :free])
-    B = inverse @ G[:free, free:]  # (free, p - free)
-    values, vectors = eigh(G[free:, free:] - G[free:, :free] @ B)
-    values = np.maximum(values, 0.0)  # rounding only
-    u = vectors.T @ (v[free:] - B.T @ v[:free])
-    left = total - v[:free] @ inverse @ v[:free]
-    shrunk = u / (values + n * PENALTIES[:, None])  # (n_penalties, p - free)
-    residual = left - 2.0 * shrunk @ u + (shrunk**2) @ values
-    degrees = free + np.sum(values / (values + n * PENALTIES[:, None]), axis=1)
-    score = residual / np.maximum(1.0 - INFLATION * degrees / n, 1e-2) ** 2
-    # Smoothest first, so that a tie, as with a label that never varies, goes to the smoothest.
-    best = len(score) - 1 - int(np.argmin(score[::-1]))
-    c = vectors @ shrunk[best]
-    return np.concatenate([inverse @ (v[:free] - G[:free, free:] @ c), c])
 
 
 def _by_chunks(

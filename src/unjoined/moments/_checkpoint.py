@@ -65,7 +65,12 @@ def _resume(
     expected = plan_digest(plan)  # without a file too: refuse now what no file can hold
     if not Path(checkpoint).exists():
         return None
-    found, position = read_sums(checkpoint)
+    try:
+        found, position = read_sums(checkpoint)
+    except TableError as error:
+        raise TableError(
+            f"the checkpoint {str(checkpoint)!r} cannot be used: {error} Delete it to start anew."
+        ) from error
     if position is None:
         raise TableError(
             f"{str(checkpoint)!r} is a finished file of sums, not a checkpoint. Name another file."

@@ -63,7 +63,11 @@ class CompiledSums:
             scratch.array("room", self.kernel.room),
         )
         # The lower triangle in C order is the upper one in Fortran order.
-        sums = RunningSums(len(piece.at), weight, cross.T[:p, :p], label_basis, gram.T[:p, :p])
+        n, square = len(piece.at), float(len(piece.at))
+        if self.weight is not None:
+            some = self.weight[piece.at]
+            square = float(some @ some)
+        sums = RunningSums(n, weight, cross.T[:p, :p], label_basis, gram.T[:p, :p], square)
         return sums, unit, None if policies is None else self._policy_sums(policies, piece, weight)
 
     def _policy_arrays(self) -> PolicyArrays | None:

@@ -171,20 +171,21 @@ def _sums_of_repeated(plan: SumsPlan, census: Census) -> Sums:
             sketch = census.cells.get((kind, name))
             if sketch is None or not (sketch.count > 1).any():
                 continue
+            place = census.places(kind, sketch.X, sketch.label, sketch.weight)
             for group in range(plan.n_groups):
-                copies = _copies_in(sketch, group, plan.n_groups)
+                copies = _copies_in(sketch, place, group, plan.n_groups)
                 if copies.any():
                     part = _sums_of_copies(plan, census, sketch, copies, CellKey(kind, k, group))
                     total = _merge_sums([total, part])
     return total
 
 
-def _copies_in(sketch: RowSketch, group: int, n_groups: int) -> IntArray:
+def _copies_in(sketch: RowSketch, place: HashArray, group: int, n_groups: int) -> IntArray:
     """Return how many copies of each row fall into a group, 0 for rows that do not repeat.
 
-    The n-th copy falls into group (key + n) mod ``n_groups``, as `RepeatedRows` deals them.
+    The n-th copy falls into group (place + n) mod ``n_groups``, as `RepeatedRows` deals them.
     """
-    first = (sketch.key % np.uint64(n_groups)).astype(np.int64)
+    first = (place % np.uint64(n_groups)).astype(np.int64)
     rest = (group - first) % n_groups < sketch.count % n_groups
     return np.where(sketch.count > 1, sketch.count // n_groups + rest, 0)
 
@@ -205,9 +206,9 @@ def _sums_of_copies(
         where, scaling = key.population, plan.scaling
         policy = PolicySums.of_rows(X, scaling, label, times * weight, where)
         # Sums of squared weights are linear in the number of copies, not quadratic.
-        square = PolicySums.of_rows(X, scaling, label, np.sqrt(times) * weight, where).square
-        n_rows = np.where(np.arange(2) == where, times.sum(), 0)
-        policy = replace(policy, n_rows=n_rows, square=square)
+        squares = PolicySums.of_rows(X, scaling, label, np.sqrt(times) * weight, where).square
+        counts = np.where(np.arange(2) == where, times.sum(), 0)
+        policy = replace(policy, n_rows=counts, square=squares)
     centred = plan.centred(X, label, kind, group, n_jobs=1)
     rows = LabelledRows(
         X,
@@ -219,7 +220,8 @@ def _sums_of_copies(
         plan.coding,
     )
     found = accumulate(plan.values, plan.size, rows, groups=group)
-    cell = replace(found.cells[key], n_rows=int(times.sum()))
+    n_rows, square = int(times.sum()), float(times @ weight**2)
+    cell = replace(found.cells[key], n_rows=n_rows, weight_square=square)
     return GroupedSums(plan.size, {key: cell}), policy
 
 

@@ -31,8 +31,8 @@ class CellKey(NamedTuple):
 class GroupedSums:
     """One `MomentSums` per (kind, population, group); absent keys are sums of no rows.
 
-    The groups make it possible to fit without some of the rows (cross-validation, jackknife)
-    by subtraction, without a further pass over the data.
+    The groups make it possible to fit without some of the rows, as cross-validation does: the
+    other groups are added up, without a further pass over the data.
     """
 
     p: int
@@ -51,13 +51,6 @@ class GroupedSums:
         cells = dict(self.cells)
         for key, sums in other.cells.items():
             cells[key] = cells[key].merge(sums) if key in cells else sums
-        return GroupedSums(self.p, cells)
-
-    def subtract(self, other: GroupedSums) -> GroupedSums:
-        """Return the sums over the rows of ``self`` that are not among those of ``other``."""
-        cells = dict(self.cells)
-        for key, sums in other.cells.items():
-            cells[key] = cells.get(key, MomentSums.zero(self.p)).subtract(sums)
         return GroupedSums(self.p, cells)
 
     @property

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array
+from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TARGET, TREATMENT
 from unjoined.data._chunks import CHUNK_ROWS, Chunk, ChunkSource
 from unjoined.errors import LabelError, TableError
 from unjoined.moments._census import Census
-from unjoined.moments._grouped import GroupedSums
+from unjoined.moments._grouped import GroupedSums, row_hashes
 from unjoined.moments._plan import PlannedSums, SumsPlan
 from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._sketch import RepeatedRows, row_keys
 
-__all__ = ["Position", "batches", "sum_source"]
+__all__ = ["Position", "batches", "labelled_batches", "sum_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,11 @@ class Position:
     n_rows: int = 0
     digest: int = 0  # modulo 2^64
 
-    def after(self, batch: Chunk) -> Position:
-        """Return the position behind one more batch."""
-        keys = row_keys(batch.X, batch.label, batch.weight)
+    def after(self, batch: Chunk, populations: tuple[Any, Any]) -> Position:
+        """Return the position behind one more batch of rows of two populations."""
+        # The cell is part of what a row is known by: the same table under another name is another.
+        cell = (batch.kind == TREATMENT) + 2.0 * (batch.population == populations[1])
+        keys = row_hashes(batch.X, batch.label, batch.weight, cell)
         digest = (self.digest + int(keys.sum(dtype=np.uint64))) % 2**64
         return Position(self.n_rows + len(batch), digest)
 
@@ -107,22 +109,41 @@ def sum_source(
     -----
     Costs O(n (p^2 + p d)) time. Memory is O(p^2) per cell, group and thread, and one batch.
     """
-    repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
     zero = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
     total, begin = (zero, Position()) if start is None else start
     at = Position()
+    prepare = _preparation(plan, census)
     for batch in batches(source, batch_rows):
-        rows, group = _prepare(batch, plan, census, repeated)
-        at = at.after(batch)
+        rows, group = prepare(batch)
+        before, at = at, at.after(batch, plan.populations)
         if at.n_rows <= begin.n_rows:
             _check_same_rows(at, begin)
             continue
+        if before.n_rows < begin.n_rows:
+            raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
         total = _add(total, rows, group, n_jobs)
         if after_batch is not None:
             after_batch(total, at)
     if at.n_rows < begin.n_rows:
         raise _changed(f"it has {at.n_rows:,} rows, the checkpoint stands at {begin.n_rows:,}")
     return total
+
+
+def labelled_batches(
+    source: ChunkSource, plan: SumsPlan, census: Census
+) -> Iterator[tuple[LabelledRows, IntArray]]:
+    """Go through a source once more: rows in the inner coding and the groups they are in."""
+    prepare = _preparation(plan, census)
+    for batch in batches(source):
+        yield prepare(batch)
+
+
+def _preparation(
+    plan: SumsPlan, census: Census
+) -> Callable[[Chunk], tuple[LabelledRows, IntArray]]:
+    """Return what prepares batch after batch, from the first on: it counts rows that repeat."""
+    repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
+    return lambda batch: _prepare(batch, plan, census, repeated)
 
 
 def _check_same_rows(at: Position, begin: Position) -> None:
@@ -139,7 +160,7 @@ def _changed(why: str) -> TableError:
 
 def _prepare(
     batch: Chunk, plan: SumsPlan, census: Census, repeated: dict[tuple[str, Any], RepeatedRows]
-) -> tuple[LabelledRows, Any]:
+) -> tuple[LabelledRows, IntArray]:
     """Return the labelled rows of a batch in the inner coding, and their groups."""
     used = np.flatnonzero((batch.weight > 0.0) & (batch.kind != TARGET))
     X, raw, weight = batch.X[used], batch.label[used], batch.weight[used]
@@ -157,7 +178,8 @@ def _prepare(
             if (which, name) not in repeated:
                 raise _changed(f"{which} rows of population {name!r} are new")
             label[at] = _encoded(raw[at], which, plan, census, batch.origin)
-            group[at] = repeated[which, name].deal(keys[at], plan.n_groups)
+            place = census.places(which, X[at], raw[at], weight[at])
+            group[at] = repeated[which, name].deal(keys[at], plan.n_groups, place)
     if (unknown := population[index < 0]).size:
         raise LabelError(
             f"{batch.origin} has rows of population {unknown[0]!r}; the sums are for "

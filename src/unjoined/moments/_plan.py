@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._rows import LabelledRows
 from unjoined.moments._shared_means import shared_means
 
-__all__ = ["PlannedSums", "SumsPlan"]
+__all__ = ["PlannedSums", "SumsPlan", "TableId"]
+
+MAX_GROUPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,14 @@ class SumsPlan:
         return found
 
 
+class TableId(NamedTuple):
+    """What the sums of one table are known by."""
+
+    kind: str
+    population: int
+    digest: str  # 32 hexadecimal digits
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedSums:
     """Sums and the plan they were made by: all that `MinMaxUplift.fit_moments` needs."""
@@ -134,6 +144,7 @@ class PlannedSums:
     plan: SumsPlan
     sums: GroupedSums
     policy: PolicySums
+    tables: tuple[TableId, ...] = ()  # those merged; empty for sums of one pass
 
     def n_rows(self, kind: str, population: int) -> int:
         """Return the number of rows of one cell."""

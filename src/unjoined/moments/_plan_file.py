@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from unjoined._typing import Array
-from unjoined._validation import OutcomeCoding
+from unjoined._validation import OUTCOME, OutcomeCoding
 from unjoined.errors import InputError
 from unjoined.features import (
     Basis,
@@ -18,10 +17,34 @@ from unjoined.features import (
     Scaling,
     StackedBasis,
 )
-from unjoined.moments._center import Centring, SmoothMeans
-from unjoined.moments._plan import SumsPlan
+from unjoined.moments._center import CELLS, Centring, SmoothMeans
+from unjoined.moments._plan import MAX_GROUPS, SumsPlan
+from unjoined.moments._sums_check import (
+    LARGEST,
+    FileArrays,
+    UnsoundError,
+    fields,
+    items,
+    need,
+    number,
+    text,
+    whole,
+)
 
 __all__ = ["plan_from_parts", "plan_parts"]
+
+MAX_DEPTH = 4  # of bases stacked on bases
+PLAN = (
+    "feature_names",
+    "populations",
+    "coding",
+    "n_groups",
+    "scaling",
+    "basis",
+    "critic",
+    "centring",
+    "precision",
+)
 
 
 def plan_parts(plan: SumsPlan) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -48,30 +71,71 @@ def plan_parts(plan: SumsPlan) -> tuple[dict[str, Any], dict[str, Array]]:
             _put_centring(centring, f"centring{j}", arrays)
             for j, centring in enumerate(plan.centring)
         ],
+        "precision": "single" if plan.single else "double",
     }
-    if plan.single:  # double is not mentioned: files were written before there was a choice
-        parts["precision"] = "single"
     return parts, arrays
 
 
-def plan_from_parts(parts: Mapping[str, Any], arrays: Mapping[str, Array]) -> SumsPlan:
-    """Put a plan together again."""
-    offset, scale, is_binary = parts["coding"]
-    basis = _get_basis(parts["basis"], "basis", arrays)
-    names = parts["feature_names"]
-    first, second = parts["populations"]
+def plan_from_parts(parts: Any, arrays: FileArrays) -> SumsPlan:
+    """Put a plan together again.
+
+    Raises
+    ------
+    UnsoundError
+        Something in it is no part of a plan.
+    """
+    given = fields(parts, "the plan", *PLAN)
+    scaling = _get_scaling(given["scaling"], "scaling", arrays, None)
+    d = len(scaling.mean)
+    basis = critic = _get_basis(given["basis"], "basis", arrays, d)
+    if given["critic"] is not None:
+        critic = _get_basis(given["critic"], "critic", arrays, d)
+    n_groups = whole(given["n_groups"], "the number of groups", 1, MAX_GROUPS)
+    centring = items(given["centring"], "the centring")
+    need(len(centring) in (0, 1, n_groups), "the centring is neither for all groups nor for each")
+    need(given["precision"] in ("double", "single"), "the precision is neither double nor single")
     return SumsPlan(
-        feature_names=None if names is None else tuple(names),
-        populations=(first, second),
-        coding=OutcomeCoding(offset, scale, is_binary=is_binary),
-        scaling=_get_scaling("scaling", arrays),
+        feature_names=_get_feature_names(given["feature_names"], d),
+        populations=_get_populations(given["populations"]),
+        coding=_get_coding(given["coding"]),
+        scaling=scaling,
         basis=basis,
-        critic=basis if parts["critic"] is None else _get_basis(parts["critic"], "critic", arrays),
+        critic=critic,
         centring=tuple(
-            _get_centring(part, f"centring{j}", arrays) for j, part in enumerate(parts["centring"])
+            _get_centring(part, f"centring{j}", arrays, d) for j, part in enumerate(centring)
         ),
-        n_groups=parts["n_groups"],
-        single=parts.get("precision") == "single",
+        n_groups=n_groups,
+        single=given["precision"] == "single",
+    )
+
+
+def _get_feature_names(names: Any, d: int) -> tuple[str, ...] | None:
+    """Return one name for each feature, or None if they have none."""
+    if names is None:
+        return None
+    found = tuple(text(name, "a feature name") for name in items(names, "the feature names", d))
+    need(len(set(found)) == d, "two features have the same name")
+    return found
+
+
+def _get_populations(names: Any) -> tuple[Any, Any]:
+    """Return the names of the two populations."""
+    first, second = items(names, "the populations", 2)
+    for name in (first, second):
+        need(isinstance(name, str | int | float), f"{name!r} is no name of a population")
+        need(isinstance(name, str) or abs(name) <= LARGEST, f"{name!r} is no name of a population")
+    need(first != second, "the two populations have the same name")
+    return first, second
+
+
+def _get_coding(coding: Any) -> OutcomeCoding:
+    """Return how outcomes are written inside."""
+    offset, scale, is_binary = items(coding, "the coding of outcomes", 3)
+    need(isinstance(is_binary, bool), "the coding of outcomes is unclear")
+    return OutcomeCoding(
+        number(offset, "the offset of outcomes"),
+        number(scale, "the scale of outcomes", positive=True),
+        is_binary=is_binary,
     )
 
 
@@ -80,8 +144,12 @@ def _put_scaling(scaling: Scaling, name: str, arrays: dict[str, Array]) -> str:
     return "standard"
 
 
-def _get_scaling(name: str, arrays: Mapping[str, Array]) -> Scaling:
-    return Scaling(arrays[f"{name}.mean"], arrays[f"{name}.scale"])
+def _get_scaling(part: Any, name: str, arrays: FileArrays, d: int | None) -> Scaling:
+    need(part == "standard", "the scaling is of an unknown kind")
+    mean = arrays.take(f"{name}.mean", d)
+    scale = arrays.take(f"{name}.scale", len(mean))
+    need(bool(np.all(scale > 0.0)), "a feature has a scale that is not above 0")
+    return Scaling(mean, scale)
 
 
 def _put_basis(basis: Basis, name: str, arrays: dict[str, Array]) -> dict[str, Any]:
@@ -105,19 +173,30 @@ def _put_basis(basis: Basis, name: str, arrays: dict[str, Array]) -> dict[str, A
     )
 
 
-def _get_basis(part: Mapping[str, Any], name: str, arrays: Mapping[str, Array]) -> Basis:
-    match part["type"]:
+def _get_basis(part: Any, name: str, arrays: FileArrays, d: int, depth: int = 0) -> Basis:
+    need(depth < MAX_DEPTH, "a basis is stacked too deeply")
+    match part.get("type") if isinstance(part, dict) else None:
         case "gaussian":
-            return GaussianBasis(arrays[f"{name}.centers"], part["width"])
+            given = fields(part, "a Gaussian basis", "type", "width")
+            width = number(given["width"], "a width", positive=True)
+            return GaussianBasis(arrays.take(f"{name}.centers", None, d), width)
         case "fourier":
-            return FourierBasis(arrays[f"{name}.frequencies"], arrays[f"{name}.phases"])
+            fields(part, "a Fourier basis", "type")
+            frequencies = arrays.take(f"{name}.frequencies", d, None)
+            phases = arrays.take(f"{name}.phases", frequencies.shape[1])
+            return FourierBasis(frequencies, phases)
         case "linear":
-            return LinearBasis(part["n_features"])
-        case _:
-            return StackedBasis(
-                _get_basis(part["first"], f"{name}.first", arrays),
-                _get_basis(part["second"], f"{name}.second", arrays),
+            given = fields(part, "a linear basis", "type", "n_features")
+            return LinearBasis(whole(given["n_features"], "the features of a basis", d, d))
+        case "stacked":
+            given = fields(part, "a stacked basis", "type", "first", "second")
+            first, second = (
+                _get_basis(given[half], f"{name}.{half}", arrays, d, depth + 1)
+                for half in ("first", "second")
             )
+            return StackedBasis(first, second)
+        case _:
+            raise UnsoundError("a basis is of an unknown kind")
 
 
 def _put_centring(centring: Centring, name: str, arrays: dict[str, Array]) -> dict[str, Any]:
@@ -127,21 +206,24 @@ def _put_centring(centring: Centring, name: str, arrays: dict[str, Array]) -> di
             "a file of sums cannot hold the regressor given as center, which another program "
             "could not run. Use center=True or center=False."
         )
-    _put_scaling(centring.scaling, f"{name}.scaling", arrays)
+    scaling = _put_scaling(centring.scaling, f"{name}.scaling", arrays)
     for field in ("coef", "offset"):
         arrays[f"{name}.{field}"] = getattr(means, field)
     # Only the upper limits are kept, the lower ones being their negatives; inf is no JSON.
     limits = [None if np.isinf(high) else float(high) for high in means.high]
-    return {"basis": _put_basis(means.basis, f"{name}.basis", arrays), "high": limits}
+    basis = _put_basis(means.basis, f"{name}.basis", arrays)
+    return {"scaling": scaling, "basis": basis, "high": limits}
 
 
-def _get_centring(part: Mapping[str, Any], name: str, arrays: Mapping[str, Array]) -> Centring:
-    high = np.array([np.inf if limit is None else limit for limit in part["high"]])
-    means = SmoothMeans(
-        _get_basis(part["basis"], f"{name}.basis", arrays),
-        arrays[f"{name}.coef"],
-        arrays[f"{name}.offset"],
-        -high,
-        high,
-    )
-    return Centring(_get_scaling(f"{name}.scaling", arrays), means)
+def _get_centring(part: Any, name: str, arrays: FileArrays, d: int) -> Centring:
+    given = fields(part, "the centring", "scaling", "basis", "high")
+    scaling = _get_scaling(given["scaling"], f"{name}.scaling", arrays, d)
+    basis = _get_basis(given["basis"], f"{name}.basis", arrays, d)
+    limits = items(given["high"], "the limits of the centring", len(CELLS))
+    for limit, (kind, _) in zip(limits, CELLS, strict=True):
+        good = limit == 1.0 or (limit is None and kind == OUTCOME)
+        need(good, "the centring has limits other than those of its labels")
+    high = np.array([np.inf if limit is None else 1.0 for limit in limits])
+    coef = arrays.take(f"{name}.coef", basis.size, len(CELLS))
+    offset = arrays.take(f"{name}.offset", len(CELLS))
+    return Centring(scaling, SmoothMeans(basis, coef, offset, -high, high))

@@ -85,9 +85,12 @@ class RowSketch:
             count[: self.size],
         )
 
-    def sample(self, n_groups: int) -> tuple[Array, Array, Array, IntArray]:
+    def sample(
+        self, n_groups: int, place: HashArray | None = None
+    ) -> tuple[Array, Array, Array, IntArray]:
         """Return features, labels, weights and groups of a sample that stands for the cell.
 
+        Groups go by ``place``, one hash for each row of the sketch, or else by the rows' keys.
         Rows that repeat are in it several times, in proportion and once at least, about ``size``
         rows in all; weights make up for rounding and add up to the cell's. A cell of at most
         ``size`` rows is its own sample.
@@ -96,7 +99,8 @@ class RowSketch:
         copies = np.maximum(np.rint(share * self.count), 1.0).astype(np.int64)
         at = np.repeat(np.arange(len(self.key)), copies)
         nth = np.arange(len(at)) - np.repeat(np.cumsum(copies) - copies, copies)
-        group = (self.key[at] % np.uint64(n_groups)).astype(np.int64)
+        hashes = self.key if place is None else place
+        group = (hashes[at] % np.uint64(n_groups)).astype(np.int64)
         weight = self.weight[at] * (self.count / copies)[at]
         if share < 1.0 or int(self.count.sum()) < self.n_rows:
             weight *= self.total_weight / weight.sum()
@@ -124,9 +128,10 @@ class RepeatedRows:
         self.keys = keys
         self.seen = np.zeros(len(keys), dtype=np.int64)
 
-    def deal(self, keys: HashArray, n_groups: int) -> IntArray:
-        """Return the groups of rows that come next, and remember them."""
-        group = (keys % np.uint64(n_groups)).astype(np.int64)
+    def deal(self, keys: HashArray, n_groups: int, place: HashArray | None = None) -> IntArray:
+        """Return the groups of rows that come next, by ``place`` or else keys; remember them."""
+        hashes = keys if place is None else place
+        group = (hashes % np.uint64(n_groups)).astype(np.int64)
         if not len(self.keys):
             return group
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)

@@ -17,6 +17,7 @@ class Roots(NamedTuple):
     """What the rows of a run are scaled by, for all of its chunks at once."""
 
     weight: float  # sum of weights
+    weight_square: float  # sum of squared weights
     label: Array  # (m,) labels times weights
     scale: Array | None  # (m, 1) square roots of weights; None if these are ones
     cross: Array | None  # (m, 1) square roots of the labels' sizes; None if these are ones
@@ -27,21 +28,23 @@ class Roots(NamedTuple):
         size = np.abs(label) if cross else np.ones(0)
         return cls(
             float(weight.sum()),
+            float(weight @ weight),
             weight * label,
             None if np.all(weight == 1.0) else np.sqrt(weight)[:, None],
             None if np.all(size == 1.0) else np.sqrt(size)[:, None],
         )
 
     def cut(self, rows: slice) -> Roots:
-        """Return those of some of the rows; the sum of weights stays that of all."""
+        """Return those of some of the rows; the sums of weights stay those of all."""
         scale = None if self.scale is None else self.scale[rows]
         cross = None if self.cross is None else self.cross[rows]
-        return Roots(self.weight, self.label[rows], scale, cross)
+        return Roots(self.weight, self.weight_square, self.label[rows], scale, cross)
 
     def centred(self, label: Array, weight: Array, *, cross: bool) -> Roots:
         """Return these with other labels, of one sign or 0."""
         return Roots(
             self.weight,
+            self.weight_square,
             label if self.scale is None else weight * label,
             self.scale,
             np.sqrt(np.abs(label))[:, None] if cross else None,
@@ -60,6 +63,7 @@ class RunningSums:
     label_cross: Array  # (p, p) in Fortran order
     label_basis: Array  # (p,)
     gram: Array  # (p, p) in Fortran order
+    weight_square: float = 0.0
 
     @classmethod
     def zero(cls, p: int) -> RunningSums:
@@ -105,6 +109,7 @@ class RunningSums:
         """
         self.n_rows += other.n_rows
         self.weight += other.weight
+        self.weight_square += other.weight_square
         self.label_basis += other.label_basis
         self.gram += other.gram
         if sign:
@@ -119,6 +124,7 @@ class RunningSums:
             mirrored(self.label_cross),
             self.label_basis,
             mirrored(self.gram),
+            self.weight_square,
         )
 
 
@@ -134,11 +140,17 @@ class MomentSums:
     label_cross: Array  # (p, p)  sum of r l phi(x) phi(x)^T
     label_basis: Array  # (p,)    sum of r l phi(x)
     gram: Array  # (p, p)  sum of r phi(x) phi(x)^T
+    weight_square: float  # sum of r^2
+
+    @property
+    def effective_rows(self) -> float:
+        """How many rows of equal weight would say as much as these (Kish, 1965)."""
+        return self.weight**2 / self.weight_square if self.n_rows else 0.0
 
     @classmethod
     def zero(cls, p: int) -> MomentSums:
         """Return the sums of no rows, the neutral element of `merge`."""
-        return cls(0, 0.0, np.zeros((p, p)), np.zeros(p), np.zeros((p, p)))
+        return cls(0, 0.0, np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), 0.0)
 
     @classmethod
     def of_rows(cls, phi: Array, label: Array, weight: Array, *, cross: bool) -> MomentSums:
@@ -165,7 +177,7 @@ class MomentSums:
             roots = Roots.of_rows(label[at], weight[at], cross=cross)
             run = RunningSums.zero(phi.shape[1])
             run.add(np.ascontiguousarray(phi[at]), roots.label, roots.scale, roots.cross)
-            run.weight = roots.weight
+            run.weight, run.weight_square = roots.weight, roots.weight_square
             total.absorb(run, sign=sign, unit=roots.cross is None)
         return total.frozen()
 
@@ -177,14 +189,5 @@ class MomentSums:
             self.label_cross + other.label_cross,
             self.label_basis + other.label_basis,
             self.gram + other.gram,
-        )
-
-    def subtract(self, other: MomentSums) -> MomentSums:
-        """Return the sums over the rows of ``self`` that are not among those of ``other``."""
-        return MomentSums(
-            self.n_rows - other.n_rows,
-            self.weight - other.weight,
-            self.label_cross - other.label_cross,
-            self.label_basis - other.label_basis,
-            self.gram - other.gram,
+            self.weight_square + other.weight_square,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,30 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array
+from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data._files import replace_file
 from unjoined.errors import InputError, TableError
 from unjoined.moments._grouped import CellKey, GroupedSums
+from unjoined.moments._identity import refuse_overlap, tables_of
 from unjoined.moments._pass import Position
-from unjoined.moments._plan import PlannedSums, SumsPlan
+from unjoined.moments._plan import PlannedSums, SumsPlan, TableId
 from unjoined.moments._plan_file import plan_from_parts, plan_parts
 from unjoined.moments._policy_sums import PolicySums
 from unjoined.moments._sums import MomentSums
+from unjoined.moments._sums_check import (
+    FileArrays,
+    UnsoundError,
+    check_cell,
+    check_policy,
+    fields,
+    items,
+    need,
+    number,
+    text,
+    whole,
+)
 
 __all__ = [
-    "check_min_count",
     "merge_sums",
     "plan_digest",
     "read_finished_sums",
@@ -35,8 +49,21 @@ __all__ = [
     "write_sums",
 ]
 
-MAGIC, VERSION = "unjoined-sums", 1
-MIN_COUNT = 10
+MAGIC, VERSION = "unjoined-sums", 2
+CONTENTS = "sums over rows of products of basis functions and labels; no rows"
+HEADER = (
+    "contents",
+    "plan",
+    "plan_digest",
+    "cells",
+    "tables",
+    "policy_rows",
+    "position",
+    "arrays",
+)
+CELL = ("kind", "population", "group", "rows", "weight", "weight_square")
+POLICY = ("weight", "label", "gram", "square")
+MAX_ROWS = 2**53
 
 
 def write_sums(
@@ -69,19 +96,22 @@ def write_sums(
                 "group": key.group,
                 "rows": sums.n_rows,
                 "weight": sums.weight,
+                "weight_square": sums.weight_square,
             }
         )
-        arrays[f"cell{i}.label_cross"] = sums.label_cross
+        if key.kind == TREATMENT:  # those of outcomes are not needed and not added up
+            arrays[f"cell{i}.label_cross"] = sums.label_cross
         arrays[f"cell{i}.label_basis"] = sums.label_basis
         arrays[f"cell{i}.gram"] = sums.gram
     policy = found.policy
-    for name in ("weight", "label", "gram", "square"):
+    for name in POLICY:
         arrays[f"policy.{name}"] = getattr(policy, name)
     header = {
-        "contents": "sums over rows of products of basis functions and labels; no rows",
+        "contents": CONTENTS,
         "plan": plan,
         "plan_digest": plan_digest(found.plan),
         "cells": cells,
+        "tables": [list(table) for table in tables_of(found)],
         "policy_rows": policy.n_rows.tolist(),
         "position": None if position is None else [position.n_rows, str(position.digest)],
         "arrays": [[name, list(array.shape)] for name, array in arrays.items()],
@@ -117,14 +147,26 @@ def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | Non
     Raises
     ------
     TableError
-        The file does not exist, is no file of sums, is of another version, or was altered or cut
-        off since it was written.
+        The file does not exist, is no file of sums, is of another version, was altered or cut
+        off since it was written, or holds what cannot be the sums of any rows.
     """
     file = Path(path)
+    header, raw = _opened(file)
+    try:
+        return _checked(header, raw)
+    except (UnsoundError, InputError) as error:
+        raise TableError(
+            f"{str(file)!r} is no sound file of sums: {str(error).rstrip('.')}. Get it again from "
+            "who wrote it, and do not use it as it is."
+        ) from error
+
+
+def _opened(file: Path) -> tuple[bytes, bytes]:
+    """Return the header and the arrays of a file whose checksum is right, both as bytes."""
     if not file.is_file():
         raise TableError(f"there is no file of sums {str(file)!r}. Check the path.")
     first, _, body = file.read_bytes().partition(b"\n")
-    words = first.decode("ascii", errors="replace").split(" ")
+    words = first[:200].decode("ascii", errors="replace").split(" ")
     if len(words) != 4 or words[0] != MAGIC:
         raise TableError(f"{str(file)!r} is no file of sums. Write one with `unjoined aggregate`.")
     if words[1] != str(VERSION):
@@ -132,26 +174,93 @@ def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | Non
             f"{str(file)!r} is of version {words[1]}; this program reads version {VERSION}. Write "
             "it anew with the same version of unjoined at all parties."
         )
-    if hashlib.sha256(body).hexdigest() != words[2]:
+    size = int(words[3]) if re.fullmatch("[0-9]{1,12}", words[3]) else -1
+    if hashlib.sha256(body).hexdigest() != words[2] or not 0 <= size <= len(body):
         raise TableError(
             f"{str(file)!r} was altered or cut off since it was written: its checksum is wrong. "
             "Get it again from who wrote it."
         )
-    size = int(words[3])
-    header = json.loads(body[:size])
-    arrays = _arrays(header["arrays"], body[size:])
+    return body[:size], body[size:]
+
+
+def _checked(head: bytes, raw: bytes) -> tuple[PlannedSums, Position | None]:
+    """Return what a file holds, once all of it was looked at."""
+    try:
+        header = fields(json.loads(head), "the header", *HEADER)
+    except (ValueError, RecursionError):  # no JSON, no text, or a number of too many digits
+        raise UnsoundError("its header cannot be read") from None
+    need(header["contents"] == CONTENTS, "it says that it holds something else")
+    arrays = FileArrays(header["arrays"], raw)
     plan = plan_from_parts(header["plan"], arrays)
+    need(header["plan_digest"] == plan_digest(plan), "its plan is not the one it names")
     cells = {}
-    for i, cell in enumerate(header["cells"]):
-        parts = (arrays[f"cell{i}.{name}"] for name in ("label_cross", "label_basis", "gram"))
-        key = CellKey(cell["kind"], cell["population"], cell["group"])
-        cells[key] = MomentSums(cell["rows"], cell["weight"], *parts)
-    rows = np.array(header["policy_rows"], dtype=np.int64)
-    names = ("weight", "label", "gram", "square")
-    policy = PolicySums(rows, *(arrays[f"policy.{name}"] for name in names))
-    at = header["position"]
-    position = None if at is None else Position(at[0], int(at[1]))
-    return PlannedSums(plan, GroupedSums(plan.size, cells), policy), position
+    for i, cell in enumerate(items(header["cells"], "the list of cells")):
+        key, sums = _read_cell(cell, f"cell{i}", plan, arrays)
+        need(key not in cells, "the same cell comes twice")
+        cells[key] = sums
+    rows = items(header["policy_rows"], "the rows of the policies", 2)
+    counts = np.array([whole(n, "a number of rows", 0, MAX_ROWS) for n in rows], dtype=np.int64)
+    q = 2 * plan.n_features + 1
+    shapes = ((2,), (2, q), (2, q, q), (2, q, q))
+    parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=True)]
+    arrays.check_empty()
+    tables = _read_tables(header["tables"], {key[:2] for key in cells})
+    found = PlannedSums(plan, GroupedSums(plan.size, cells), PolicySums(counts, *parts), tables)
+    check_policy(found)
+    return found, _read_position(header["position"])
+
+
+def _read_cell(
+    cell: Any, name: str, plan: SumsPlan, arrays: FileArrays
+) -> tuple[CellKey, MomentSums]:
+    """Return the sums of one kind, population and group."""
+    given = fields(cell, "a cell", *CELL)
+    key = CellKey(
+        _kind(given["kind"]),
+        whole(given["population"], "the population of a cell", 0, 1),
+        whole(given["group"], "the group of a cell", 0, plan.n_groups - 1),
+    )
+    p, square = plan.size, (plan.size, plan.size)
+    treatment = key.kind == TREATMENT
+    sums = MomentSums(
+        whole(given["rows"], "the number of rows of a cell", 1, MAX_ROWS),
+        number(given["weight"], "the weight of a cell", positive=True),
+        arrays.take(f"{name}.label_cross", *square) if treatment else np.zeros(square),
+        arrays.take(f"{name}.label_basis", p),
+        arrays.take(f"{name}.gram", *square),
+        number(given["weight_square"], "the squared weight of a cell", positive=True),
+    )
+    check_cell(key, sums, plan)
+    return key, sums
+
+
+def _kind(value: Any) -> str:
+    """Return a kind of rows that sums are kept of."""
+    need(value in (OUTCOME, TREATMENT), f"{value!r} is neither outcome nor treatment")
+    return str(value)
+
+
+def _read_tables(listed: Any, cells: set[tuple[str, int]]) -> tuple[TableId, ...]:
+    """Return the identities of the tables added up; every cell comes from one or more."""
+    found = []
+    for entry in items(listed, "the list of tables"):
+        kind, population, digest = items(entry, "a table", 3)
+        good = re.fullmatch("[0-9a-f]{32}", text(digest, "the identity of a table")) is not None
+        need(good, "the identity of a table is not 32 hexadecimal digits")
+        found.append(TableId(_kind(kind), whole(population, "a population", 0, 1), digest))
+    need(len(set(found)) == len(found), "the same table comes twice")
+    need({(table.kind, table.population) for table in found} == cells, "its tables are not listed")
+    return tuple(sorted(found))
+
+
+def _read_position(at: Any) -> Position | None:
+    """Return how far an unfinished pass has come."""
+    if at is None:
+        return None
+    n_rows, digest = items(at, "the position of a checkpoint", 2)
+    good = re.fullmatch("[0-9]{1,20}", text(digest, "the digest of a checkpoint")) is not None
+    need(good and int(digest) < 2**64, "the digest of a checkpoint is no number")
+    return Position(whole(n_rows, "the position of a checkpoint", 1, MAX_ROWS), int(digest))
 
 
 def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
@@ -165,35 +274,14 @@ def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
     return found
 
 
-def _arrays(listed: list[Any], raw: bytes) -> dict[str, Array]:
-    arrays, start = {}, 0
-    for name, shape in listed:
-        count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(raw, dtype="<f8", count=count, offset=start)
-        arrays[name] = array.astype(np.float64).reshape(shape)
-        start += 8 * count
-    return arrays
-
-
-def check_min_count(found: PlannedSums, min_count: int = MIN_COUNT) -> None:
-    """Refuse to give away sums over few rows: of one row they are the row itself, nearly."""
-    for key in sorted(found.sums.cells):
-        n = found.sums.cells[key].n_rows
-        if n < min_count:
-            raise InputError(
-                f"group {key.group} of the {key.kind} rows of population "
-                f"{found.plan.populations[key.population]!r} has {n} rows, fewer than the minimum "
-                f"of {min_count}. Nothing was written. Agree on fewer groups, or give more rows."
-            )
-
-
 def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
     """Add up the sums of several parties.
 
     Raises
     ------
     InputError
-        There is nothing to merge, or the plans differ.
+        There is nothing to merge, the plans differ, or two hold the same table, be it within
+        sums that were merged before.
     """
     if not parts:
         raise InputError("there is nothing to merge: give one file of sums or more.")
@@ -205,9 +293,10 @@ def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
                 f"features than sums 1 (plan {digest[:12]} against {digests[0][:12]}), so they "
                 "cannot be added. All parties must use the same plan file."
             )
-    plan = parts[0].plan
+    refuse_overlap(parts)
     return PlannedSums(
-        plan,
+        parts[0].plan,
         reduce(GroupedSums.merge, [part.sums for part in parts]),
         reduce(PolicySums.merge, [part.policy for part in parts]),
+        tuple(sorted(table for part in parts for table in tables_of(part))),
     )

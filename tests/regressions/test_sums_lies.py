@@ -1,0 +1,283 @@
+"""Files of sums that were made to deceive: each has the right checksum, and each is refused."""
+
+import hashlib
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from unjoined import (
+    MinMaxUplift,
+    TableError,
+    aggregate_rows,
+    fourier_plan,
+    paper_problem,
+    read_sums,
+    write_sums,
+)
+
+NAMES = ["1", "2"]
+DATA = dict(paper_problem(b=5.0).draw(2000, random_state=0))
+PLAN = fourier_plan(
+    {"a": (0.0, 5.0), "b": (0.0, 5.0)}, NAMES, outcome_values=(-1, 1), n_functions=3
+)
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sums") / "all.sums"
+    return write_sums(aggregate_rows(DATA, PLAN), path).read_bytes()
+
+
+def taken_apart(content):
+    """Return the header and the arrays by name."""
+    first, _, body = content.partition(b"\n")
+    size = int(first.split(b" ")[3])
+    header, raw, arrays = json.loads(body[:size]), body[size:], {}
+    start = 0
+    for name, shape in header["arrays"]:
+        count = int(np.prod(shape))
+        arrays[name] = np.frombuffer(raw, "<f8", count, start).reshape(shape).copy()
+        start += 8 * count
+    return header, arrays
+
+
+def put_together(header, arrays, *, list_arrays=True):
+    """Return a file with the right checksum and, unless that is the lie, the right digests."""
+    if list_arrays:
+        header["arrays"] = [[name, list(array.shape)] for name, array in arrays.items()]
+    text = header if isinstance(header, bytes) else json.dumps(header, sort_keys=True).encode()
+    body = text + b"".join(array.astype("<f8").tobytes() for array in arrays.values())
+    return sealed(text, body)
+
+
+def sealed(text, body):
+    return f"unjoined-sums 2 {hashlib.sha256(body).hexdigest()} {len(text)}\n".encode() + body
+
+
+def digest_of(header, arrays):
+    """Return the digest of a plan as the file is to have it, whatever the plan says."""
+    names = [name for name in arrays if not name.startswith(("cell", "policy"))]
+    found = hashlib.sha256(json.dumps(header["plan"], sort_keys=True).encode())
+    for name in names:
+        found.update(f"{name} {arrays[name].shape}".encode())
+        found.update(arrays[name].tobytes())
+    return found.hexdigest()
+
+
+def put(array, value, *at):
+    array[at] = value
+
+
+LIES = {
+    # the plan
+    "names twice": lambda h, a: h["plan"].update(feature_names=["a", "a"]),
+    "one name too few": lambda h, a: h["plan"].update(feature_names=["a"]),
+    "names that are numbers": lambda h, a: h["plan"].update(feature_names=[1, 2]),
+    "one population": lambda h, a: h["plan"].update(populations=["1"]),
+    "the same population": lambda h, a: h["plan"].update(populations=["1", "1"]),
+    "a list for a population": lambda h, a: h["plan"].update(populations=["1", ["2"]]),
+    "a scale of outcomes of 0": lambda h, a: h["plan"].update(coding=[0.0, 0.0, True]),
+    "an infinite offset": lambda h, a: h["plan"].update(coding=[float("inf"), 1.0, True]),
+    "no coding": lambda h, a: h["plan"].update(coding=None),
+    "no groups": lambda h, a: h["plan"].update(n_groups=0),
+    "a billion groups": lambda h, a: h["plan"].update(n_groups=10**9),
+    "groups by halves": lambda h, a: h["plan"].update(n_groups=5.5),
+    "an unknown basis": lambda h, a: h["plan"]["basis"].update(type="wavelet"),
+    "a basis of other features": lambda h, a: h["plan"]["basis"]["first"].update(n_features=3),
+    "a basis without a second half": lambda h, a: h["plan"]["basis"].pop("second"),
+    "a basis that is a number": lambda h, a: h["plan"].update(basis=3),
+    "centring for two groups of five": lambda h, a: h["plan"].update(centring=[{}, {}]),
+    "a centring that is none": lambda h, a: h["plan"].update(centring=[{"high": []}]),
+    "a precision of its own": lambda h, a: h["plan"].update(precision="half"),
+    "one entry more": lambda h, a: h["plan"].update(note="hello"),
+    "a scale of 0": lambda h, a: put(a["scaling.scale"], 0.0, 0),
+    "a scale below 0": lambda h, a: put(a["scaling.scale"], -1.0, 0),
+    "a mean that is no number": lambda h, a: put(a["scaling.mean"], np.nan, 0),
+    "an infinite frequency": lambda h, a: put(a["basis.second.frequencies"], np.inf, 0, 0),
+    "a phase too few": lambda h, a: a.update({"basis.second.phases": np.zeros(2)}),
+    "three scales for two features": lambda h, a: a.update({"scaling.scale": np.ones(3)}),
+    "another plan's digest": lambda h, a: h.update(plan_digest="0" * 64),
+    # the sums
+    "no weight": lambda h, a: h["cells"][0].update(weight=0.0),
+    "a weight below 0": lambda h, a: h["cells"][0].update(weight=-5.0),
+    "a weight that is no number": lambda h, a: h["cells"][0].update(weight=float("nan")),
+    "another weight": lambda h, a: h["cells"][0].update(weight=h["cells"][0]["weight"] * 2),
+    "no rows": lambda h, a: h["cells"][0].update(rows=0),
+    "rows below 0": lambda h, a: h["cells"][0].update(rows=-3),
+    "half a row": lambda h, a: h["cells"][0].update(rows=100.5),
+    "fewer rows than effective ones": lambda h, a: h["cells"][0].update(rows=20),
+    "squared weights too small": lambda h, a: h["cells"][0].update(weight_square=1e-3),
+    "squared weights too large": lambda h, a: h["cells"][0].update(weight_square=1e9),
+    "a third population": lambda h, a: h["cells"][0].update(population=2),
+    "a population that is true": lambda h, a: h["cells"][0].update(population=True),
+    "a group out of range": lambda h, a: h["cells"][0].update(group=5),
+    "a group below 0": lambda h, a: h["cells"][0].update(group=-1),
+    "the same cell twice": lambda h, a: h["cells"][1].update(group=h["cells"][0]["group"]),
+    "a kind of its own": lambda h, a: h["cells"][0].update(kind="target"),
+    "a cell less than there are arrays": lambda h, a: h["cells"].pop(),
+    "cells that are no list": lambda h, a: h.update(cells={}),
+    "a gram that is not symmetric": lambda h, a: put(a["cell0.gram"], 0.5, 0, 1),
+    "a gram that is negative": lambda h, a: a["cell0.gram"].__imul__(-1.0),
+    "a gram that is indefinite": lambda h, a: put(
+        a["cell0.gram"], 2 * np.sqrt(a["cell0.gram"][1, 1] * a["cell0.gram"][2, 2]), [1, 2], [2, 1]
+    ),
+    "a gram with a hole": lambda h, a: put(a["cell0.gram"], np.nan, 1, 1),
+    "a gram of another size": lambda h, a: a.update({"cell0.gram": np.eye(3)}),
+    "labels beyond -1 and +1": lambda h, a: a["cell0.label_basis"].__imul__(1e6),
+    "an infinite label": lambda h, a: put(a["cell0.label_basis"], np.inf, 0),
+    "treated more than once": lambda h, a: a["cell10.label_cross"].__imul__(50.0),
+    "a cross product that is not symmetric": lambda h, a: put(a["cell10.label_cross"], 9.0, 1, 2),
+    "labels that contradict": lambda h, a: a["cell10.label_basis"].__imul__(0.5),
+    # the policies
+    "policies of other rows": lambda h, a: h.update(policy_rows=[1, 2]),
+    "policies of rows below 0": lambda h, a: h.update(policy_rows=[-1, 2000]),
+    "policies of one population": lambda h, a: h.update(policy_rows=[2000]),
+    "policies of another weight": lambda h, a: a["policy.weight"].__imul__(2.0),
+    "policies beyond -1 and +1": lambda h, a: a["policy.label"].__imul__(100.0),
+    "policies that are negative": lambda h, a: put(a["policy.gram"], -1.0, 0, 1, 1),
+    "policies that are not symmetric": lambda h, a: put(a["policy.square"], 9.0, 0, 1, 2),
+    "policies of other squares": lambda h, a: put(a["policy.square"], 9.0, 0, 0, 0),
+    # the rest
+    "tables that are not listed": lambda h, a: h.update(tables=[]),
+    "a table twice": lambda h, a: h["tables"].append(h["tables"][0]),
+    "a table without an identity": lambda h, a: h["tables"][0].__setitem__(2, "x"),
+    "a table of a third kind": lambda h, a: h["tables"][0].__setitem__(0, "target"),
+    "an array that nothing asks for": lambda h, a: a.update(more=np.ones(3)),
+    "an array too few": lambda h, a: a.pop("policy.square"),
+    "a position that is a word": lambda h, a: h.update(position="here"),
+    "a position below 0": lambda h, a: h.update(position=[-1, "0"]),
+    "a position with a digest too large": lambda h, a: h.update(position=[5, str(2**64)]),
+    "other contents": lambda h, a: h.update(contents="rows"),
+    "no policies": lambda h, a: h.pop("policy_rows"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_file_that_lies_is_refused_though_its_checksum_is_right(honest, tmp_path, lie):
+    header, arrays = taken_apart(honest)
+    LIES[lie](header, arrays)
+    if lie != "another plan's digest":
+        header["plan_digest"] = digest_of(header, arrays)
+    path = tmp_path / "lie.sums"
+    path.write_bytes(put_together(header, arrays))
+    with pytest.raises(TableError, match=r"is no sound file of sums: .*\. Get it again"):
+        read_sums(path)
+
+
+def test_what_was_taken_apart_and_put_together_is_read(honest, tmp_path):
+    """Else the lies might be refused for what the test does and not for the lie."""
+    header, arrays = taken_apart(honest)
+    assert header["plan_digest"] == digest_of(header, arrays)
+    path = tmp_path / "truth.sums"
+    path.write_bytes(put_together(header, arrays))
+    assert np.isfinite(MinMaxUplift().fit_moments(read_sums(path)[0]).coef_).all()
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("basis", ["smooth", "gaussian", "fourier", "linear"])
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_honest_sums_of_strange_tables_are_read(tmp_path, basis, center, precision):
+    """Weights over eight decades, features far from 0 or nearly constant, rows that repeat."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    X = rng.normal(size=(n, 4)) * [1.0, 1e-6, 1e5, 1.0] + [1e4, 1.0, 0.0, 0.0]
+    X[:, 3] = rng.integers(0, 2, n)
+    X[: n // 2] = X[rng.integers(0, 50, n // 2)]
+    kind = np.resize(["outcome", "outcome", "treatment", "treatment"], n)
+    y = np.where(kind == "outcome", 1e4 + rng.normal(size=n), rng.integers(0, 2, n))
+    weight = 10.0 ** rng.uniform(-4, 4, n)
+    rows = {"X": X, "y": y, "kind": kind, "population": np.resize(["1", "2"], n)}
+    model = MinMaxUplift(
+        basis=basis, center=center, precision=precision, width="median", random_state=0
+    )
+    sums = model.collect_sums(rows | {"sample_weight": weight})
+    found, _ = read_sums(write_sums(sums, tmp_path / "all.sums"))
+    np.testing.assert_array_equal(
+        found.sums.total("treatment", 0).gram, sums.sums.total("treatment", 0).gram
+    )
+
+
+HEADERS = {
+    "no JSON": b"hello",
+    "no text": b"\xff\xfe\x00",
+    "a list": b"[1, 2]",
+    "nothing": b"",
+    "a number of many digits": b'{"contents": ' + b"9" * 5000 + b"}",
+    "a deep nest": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_is_none_is_refused(tmp_path, name):
+    path = tmp_path / "lie.sums"
+    path.write_bytes(sealed(HEADERS[name], HEADERS[name]))
+    with pytest.raises(TableError, match="is no sound file of sums"):
+        read_sums(path)
+
+
+def test_a_basis_of_a_thousand_storeys_is_refused(honest, tmp_path):
+    header, arrays = taken_apart(honest)
+    for _ in range(200):
+        basis = header["plan"]["basis"]
+        header["plan"]["basis"] = {"type": "stacked", "first": basis, "second": basis["second"]}
+    path = tmp_path / "lie.sums"
+    path.write_bytes(put_together(header, arrays))
+    with pytest.raises(TableError, match="is stacked too deeply"):
+        read_sums(path)
+
+
+@pytest.mark.parametrize("shape", [[2**40], [2**62, 2**62], [10**30], [-1, -8], [0, 2**60]])
+def test_a_header_that_claims_huge_arrays_allocates_nothing(honest, tmp_path, shape):
+    header, arrays = taken_apart(honest)
+    header["arrays"][0][1] = shape
+    path = tmp_path / "lie.sums"
+    path.write_bytes(put_together(header, arrays, list_arrays=False))
+    tracemalloc.start()
+    with pytest.raises(TableError, match="is no sound file of sums"):
+        read_sums(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * len(honest) + 2**20
+
+
+def test_whatever_byte_is_altered_nothing_but_our_error_is_raised(honest, tmp_path):
+    """With the checksum renewed after each change: an altered number may be read, or refused."""
+    rng = np.random.default_rng(0)
+    body = honest.partition(b"\n")[2]
+    size = int(honest.partition(b"\n")[0].split(b" ")[3])
+    path, n_refused = tmp_path / "lie.sums", 0
+    for i in range(300):
+        altered = bytearray(body)
+        for at in rng.integers(0, size if i % 3 else len(body), rng.integers(1, 4)):
+            altered[at] = rng.integers(0, 256)
+        text = bytes(altered[:size])
+        path.write_bytes(sealed(text, bytes(altered)))
+        try:
+            read_sums(path)
+        except TableError:
+            n_refused += 1
+    assert n_refused > 200
+
+
+def test_a_file_that_was_cut_off_anywhere_is_refused(honest, tmp_path):
+    path = tmp_path / "cut.sums"
+    for stop in np.linspace(0, len(honest) - 1, 60).astype(int):
+        path.write_bytes(honest[:stop])
+        with pytest.raises(TableError, match=r"is no file of sums|altered or cut off"):
+            read_sums(path)
+        _, _, body = honest[:stop].partition(b"\n")
+        path.write_bytes(sealed(body[:500], body))  # the checksum renewed
+        with pytest.raises(TableError, match="is no sound file of sums"):
+            read_sums(path)
+
+
+@pytest.mark.parametrize("word", [b"x", b"-1", b"9" * 12, b"9" * 5000, b"1e3", "²".encode()])
+def test_a_first_line_with_a_strange_size_is_refused(honest, tmp_path, word):
+    first, _, body = honest.partition(b"\n")
+    words = first.split(b" ")
+    path = tmp_path / "lie.sums"
+    path.write_bytes(b" ".join([*words[:3], word]) + b"\n" + body)
+    with pytest.raises(TableError, match=r"altered or cut off|no file of sums"):
+        read_sums(path)

@@ -1,0 +1,187 @@
+"""Sums that would tell one person's label are not given away."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from unjoined import (
+    FourierBasis,
+    GaussianBasis,
+    InputError,
+    LinearBasis,
+    aggregate_rows,
+    fourier_plan,
+    paper_problem,
+    read_sums,
+    write_sums,
+)
+from unjoined.cli import main
+from unjoined.features import Scaling, StackedBasis
+from unjoined.moments import fit_centring, label_rows
+
+NAMES = ["a", "b"]
+PLAN = fourier_plan({"x": (0.0, 1.0), "z": (0.0, 1.0)}, NAMES, n_functions=4, n_groups=2)
+
+
+def table(kind="outcome", n=2000, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=n) if kind == "outcome" else rng.integers(0, 2, n).astype(float)
+    return {
+        "X": rng.uniform(-2.0, 2.0, size=(n, 2)),
+        "y": y,
+        "kind": np.full(n, kind),
+        "population": np.resize(NAMES, n),
+    }
+
+
+def with_basis(basis, plan=PLAN):
+    return replace(plan, basis=basis, critic=basis)
+
+
+def aimed(rows, width=1e-3):
+    """Return the plan of somebody who wants to know the label of the first row."""
+    return with_basis(StackedBasis(LinearBasis(2), GaussianBasis(rows["X"][:1].copy(), width)))
+
+
+def test_a_narrow_gaussian_at_a_person_is_refused():
+    rows = table()
+    with pytest.raises(InputError, match=r"functions of other kinds.*GaussianBasis.*fourier_plan"):
+        aggregate_rows(rows, aimed(rows), min_count=500)
+
+
+def test_the_command_line_refuses_a_plan_aimed_at_a_person(tmp_path, capsys):
+    rows = table()
+    mine = rows["population"] == "a"
+    path, out = tmp_path / "rows.csv", tmp_path / "out.sums"
+    lines = [f"{x},{z},{y}" for (x, z), y in zip(rows["X"][mine], rows["y"][mine], strict=True)]
+    path.write_text("\n".join(["x,z,sold", *lines]))
+    none = aggregate_rows(rows, PLAN)
+    plan = write_sums(
+        replace(none, plan=aimed(rows), sums=type(none.sums)(aimed(rows).size)), tmp_path / "plan"
+    )
+    words = ["aggregate", "--plan", plan, "--outcomes", f"a={path}", "--outcome", "sold"]
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in [*words, "--out", out]])
+    assert stop.value.code == 2
+    assert "by which a single row could be singled out" in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
+
+
+def combs(rows, highest):
+    """Return Fourier functions that add up to a peak at the first row."""
+    steps = np.arange(1, 6) * highest / 5
+    frequencies = np.zeros((2, 5))
+    frequencies[0] = steps
+    return FourierBasis(frequencies, -rows["X"][0, 0] * steps)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: with_basis(GaussianBasis(rows["X"][:3], 9.0)), "other kinds .GaussianBasis"),
+        (lambda rows: with_basis(combs(rows, 3.0)), "other kinds .FourierBasis"),
+        (
+            lambda rows: with_basis(StackedBasis(LinearBasis(2), combs(rows, 500.0))),
+            "frequencies of up to 500 per spread, where 6.28 is allowed",
+        ),
+        (lambda rows: replace(PLAN, critic=LinearBasis(2)), "functions of the critic's own"),
+        (
+            lambda rows: replace(
+                PLAN,
+                centring=(
+                    fit_centring(
+                        label_rows(**paper_problem(b=5.0).draw(50, random_state=0)),
+                        np.random.RandomState(0),
+                    ),
+                ),
+            ),
+            "functions to be subtracted from the labels",
+        ),
+    ],
+    ids=["gaussian", "no constant", "fine", "critic", "centring"],
+)
+def test_other_plans_that_could_be_aimed_are_refused(change, message):
+    rows = table()
+    with pytest.raises(InputError, match=f"the plan holds .*{message}"):
+        aggregate_rows(rows, change(rows))
+
+
+def test_a_width_that_makes_functions_too_fine_is_refused_when_the_plan_is_made():
+    with pytest.raises(InputError, match=r"width=0.01 makes functions so fine .* or more"):
+        fourier_plan({"x": (0.0, 1.0)}, NAMES, width=0.01)
+
+
+@pytest.mark.parametrize(
+    "scaling", [Scaling(np.zeros(2), np.full(2, 1e-9)), Scaling(np.full(2, 1e4), np.ones(2))]
+)
+def test_a_scale_that_makes_functions_finer_than_they_look_is_refused(scaling):
+    with pytest.raises(InputError, match=r"plan says that feature '[xz]' is about .* right value"):
+        aggregate_rows(table(), replace(PLAN, scaling=scaling))
+
+
+def test_one_row_with_all_the_weight_does_not_pass_for_many():
+    """A hundred rows to a group by count, and one by weight."""
+    rows = table()
+    weight = np.full(2000, 1e-9)
+    weight[7] = 1.0
+    with pytest.raises(InputError, match=r"has \d+ rows, worth 1.0 of equal weight, fewer than"):
+        aggregate_rows(rows | {"sample_weight": weight}, PLAN)
+
+
+@pytest.mark.parametrize("kind", ["outcome", "treatment"])
+def test_no_more_sums_of_labels_than_half_of_the_rows(kind):
+    """Else who knows the features can solve for the labels: here is how, with as many as rows."""
+    plan = replace(PLAN, n_groups=1)
+    p = plan.size
+    sums = p if kind == "outcome" else p * (p + 1) // 2
+    rows = table(kind, n=2 * (2 * sums - 2))
+    with pytest.raises(InputError, match=f"{2 * sums - 2} rows, .* 2 for each of its {sums} sums"):
+        aggregate_rows(rows, plan, min_count=1)
+    enough = aggregate_rows(table(kind, n=100 * sums), plan, min_count=1)
+    assert enough.n_rows(kind, 0) == 50 * sums
+
+
+def test_labels_can_be_solved_for_where_rows_are_fewer():
+    """Why the rule is there: p functions at p rows give the labels to rounding."""
+    rows = table(n=PLAN.size)
+    phi, y = PLAN.values(rows["X"]), rows["y"]
+    np.testing.assert_allclose(np.linalg.solve(phi.T, phi.T @ y), y, atol=1e-6)
+
+
+@pytest.mark.parametrize("spreads", [40.0, 90.0])
+def test_a_person_far_from_all_others_is_not_given_away(spreads):
+    """The linear functions alone single out who is far away; the label could be read off."""
+    rows = table()
+    rows["X"][5, 0] = spreads
+    with pytest.raises(InputError, match=r"has a row that makes up \d+% of some combination .*'x'"):
+        aggregate_rows(rows, PLAN)
+
+
+def test_a_feature_that_one_person_has_is_refused():
+    rows = table()
+    rows["X"][:, 1] = 0.0
+    rows["X"][5, 1] = 1.0
+    with pytest.raises(InputError, match=r"has a row that makes up 100% of some combination"):
+        aggregate_rows(rows, PLAN)
+
+
+def test_in_what_passes_no_row_is_louder_than_all_others(tmp_path):
+    """From the file alone: the best combination to single out a row, of the group it is in."""
+    rows = table(n=1000)
+    plan = replace(PLAN, n_groups=1)
+    found, _ = read_sums(write_sums(aggregate_rows(rows, plan), tmp_path / "all.sums"))
+    for key, cell in found.sums.cells.items():
+        phi = plan.values(rows["X"][rows["population"] == NAMES[key.population]])
+        aim = np.linalg.inv(cell.gram) @ phi.T  # a combination for each row, in columns
+        loudness = phi @ aim  # of rows in each of them
+        assert cell.n_rows == 500
+        assert np.all(np.diag(loudness) ** 2 <= 0.5 * np.sum(loudness**2, axis=0))
+
+
+def test_tables_of_everyday_size_pass():
+    """Normal features and the default number of functions: four thousand rows to a table."""
+    rng = np.random.default_rng(0)
+    plan = fourier_plan({f"x{i}": (0.0, 1.0) for i in range(6)}, NAMES)
+    rows = table("treatment", n=8000) | {"X": rng.normal(size=(8000, 6))}
+    assert aggregate_rows(rows, plan).n_rows("treatment", 0) == 4000
