@@ -17,7 +17,7 @@ from unjoined.estimators._plugin import PlugInUplift
 __all__ = ["FourLogistic", "FourNNC", "FourNNR", "FourRidge", "MinMaxGau"]
 
 HIDDEN = (10, 10)  # two hidden layers of ten units, as in the paper
-DECAY = 1.0  # scikit-learn's alpha; ranked better than 1e-4 on small tables, alike on large ones
+DECAY = 1.0  # scikit-learn's alpha; ranked better than 1e-4 on small tables
 MAX_EPOCHS = 5000  # the loss settles long before, and a network that has not says so
 RIDGES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 # (ridge_f, ridge_g) of MinMaxGau for the two readings of the paper's sigma. Those of width 25 lose
