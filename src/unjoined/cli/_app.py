@@ -253,6 +253,10 @@ def reproduce(
     small: Annotated[
         bool, typer.Option("--small", help="Tiny sizes, to see in seconds that it works.")
     ] = False,
+    ridges: Annotated[
+        bool,
+        typer.Option("--ridges", help="Try a wide grid of MinMaxGau's ridges, and nothing else."),
+    ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -260,7 +264,15 @@ def reproduce(
     screen = console()
     screen.quiet = as_json
     result = run_reproduce(
-        screen, study, out, trials=trials, jobs=jobs, seed=seed, small=small, data=data
+        screen,
+        study,
+        out,
+        trials=trials,
+        jobs=jobs,
+        seed=seed,
+        small=small,
+        data=data,
+        ridges=ridges,
     )
     if as_json:
         print_json(result)

@@ -42,6 +42,7 @@ def run_reproduce(
     seed: int,
     small: bool,
     data: Path | None,
+    ridges: bool,
 ) -> dict[str, Any]:
     """Run the studies named, show what happens, and return the verdicts and files."""
     if folder.exists() and not folder.is_dir():
@@ -59,6 +60,7 @@ def run_reproduce(
                 seed=seed,
                 small=small,
                 data=None if data is None else str(data),
+                ridges=ridges,
                 progress=told,
             )
         except KeyboardInterrupt:

@@ -262,7 +262,7 @@ def _reason(model: Uplift) -> str:
     if model.candidates_ is None:
         against = "nothing else was compared"
     elif model.chosen_ == MIXTURE:
-        against = "no other estimator is clearly better on held-out rows"
+        against = "no other estimator is shown to be better on held-out rows"
     else:
         against = f"the mixture had a {base} base and {effect}"
     gain = model.heterogeneity_
@@ -271,7 +271,7 @@ def _reason(model: Uplift) -> str:
         "people clearly respond differently"
         if sure > 3.0
         else "people probably respond differently"
-        if sure > 1.0
+        if sure > 2.0
         else "the rows do not show that people respond differently, so rank by it with care"
     )
     return (

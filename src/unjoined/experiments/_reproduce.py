@@ -12,10 +12,11 @@ from unjoined._optional import import_extra
 from unjoined.data import replace_file
 from unjoined.errors import TableError
 from unjoined.experiments._paper_page import paper_page
+from unjoined.experiments._ridge_study import ridge_tasks
 from unjoined.experiments._study_claims import check_claims
 from unjoined.experiments._study_figures import draw_figures
 from unjoined.experiments._study_methods import STUDIES, Task
-from unjoined.experiments._study_results import summarise_study
+from unjoined.experiments._study_results import summarise_ridges, summarise_study
 from unjoined.experiments._study_runner import run_tasks
 from unjoined.experiments._synthetic_study import synthetic_tasks
 from unjoined.experiments._trial_studies import load_study, real_tasks
@@ -42,6 +43,7 @@ def reproduce_paper(
     seed: int = 0,
     small: bool = False,
     data: str | None = None,
+    ridges: bool = False,
     progress: Callable[[str, int, int], None] = lambda study, done, total: None,
 ) -> PaperFiles:
     """Run studies of the paper's section 6 and write figures, a results file and a page.
@@ -64,6 +66,9 @@ def reproduce_paper(
         Tiny tables and three values of b: shows in seconds that everything works.
     data : str, optional
         Folder with the data files, in it or one below; by default cache and download.
+    ridges : bool, default=False
+        Instead of comparing methods, fit MinMaxGau alone with every pair of a wide grid of
+        ridges, on the same draws. It has a section of its own on the page.
     progress : callable
         Told the study, the number of finished trials and of all.
 
@@ -84,20 +89,31 @@ def reproduce_paper(
     values of b, an e-mail trial about fifteen.
     """
     import_extra("matplotlib.figure", extra="plot")  # before hours of work, not after
-    tasks = {name: _tasks(name, trials, seed=seed, small=small, data=data) for name in studies}
+    made = ridge_tasks if ridges else _study_tasks
+    tasks = {}
+    for name in studies:
+        if name != "synthetic":  # read now, so that a missing file is told before an hour of work
+            load_study(name, small=small, folder=data)
+        tasks[name] = made(name, trials, seed=seed, small=small, folder=data)
     _make_folder(folder)
     file = folder / "paper-trials.jsonl"
-    blocks = _earlier(folder / "paper-results.json")
+    blocks, ridge_blocks = _earlier(folder / "paper-results.json")
     for name, wanted in tasks.items():
 
         def told(done: int, total: int, name: str = name) -> None:
             progress(name, done, total)
 
-        blocks[name] = summarise_study(name, run_tasks(wanted, file, jobs=jobs, progress=told))
-    return write_paper({name: blocks[name] for name in STUDIES if name in blocks}, folder)
+        records = run_tasks(wanted, file, jobs=jobs, progress=told)
+        if ridges:
+            ridge_blocks[name] = summarise_ridges(records)
+        else:
+            blocks[name] = summarise_study(name, records)
+    return write_paper(_in_order(blocks), folder, ridges=_in_order(ridge_blocks))
 
 
-def write_paper(studies: dict[str, Any], folder: Path) -> PaperFiles:
+def write_paper(
+    studies: dict[str, Any], folder: Path, *, ridges: dict[str, Any] | None = None
+) -> PaperFiles:
     """Write results, figures and page of the studies given, from their numbers alone.
 
     Parameters
@@ -106,12 +122,14 @@ def write_paper(studies: dict[str, Any], folder: Path) -> PaperFiles:
         Blocks of a results file, by name.
     folder : path
         Where the files go; it must exist.
+    ridges : dict of str to dict, optional
+        Its blocks about ridges, by name.
 
     Returns
     -------
     PaperFiles
     """
-    results = {"studies": studies, "claims": check_claims(studies)}
+    results = {"studies": studies, "claims": check_claims(studies), "ridges": ridges or {}}
     images = folder / "images"
     _make_folder(images)
     figures = [file for block in studies.values() for file in draw_figures(block, images)]
@@ -124,12 +142,16 @@ def write_paper(studies: dict[str, Any], folder: Path) -> PaperFiles:
     )
 
 
-def _tasks(name: str, trials: int, *, seed: int, small: bool, data: str | None) -> list[Task]:
+def _study_tasks(
+    name: str, trials: int, *, seed: int, small: bool, folder: str | None
+) -> list[Task]:
     if name == "synthetic":
         return synthetic_tasks(trials, seed=seed, small=small)
-    # Read now, so that a missing file is told before an hour of work.
-    load_study(name, small=small, folder=data)
-    return real_tasks(name, trials, seed=seed, small=small, folder=data)
+    return real_tasks(name, trials, seed=seed, small=small, folder=folder)
+
+
+def _in_order(blocks: dict[str, Any]) -> dict[str, Any]:
+    return {name: blocks[name] for name in STUDIES if name in blocks}
 
 
 def _make_folder(folder: Path) -> None:
@@ -142,13 +164,13 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _earlier(file: Path) -> dict[str, Any]:
-    """Return the studies of an earlier run into the same folder."""
+def _earlier(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the studies of an earlier run into the same folder, and those of ridges."""
     if not file.is_file():
-        return {}
+        return {}, {}
     try:
-        studies = json.loads(file.read_text("utf-8"))["studies"]
-        return {name: studies[name] for name in STUDIES if name in studies}
+        found = json.loads(file.read_text("utf-8"))
+        return _in_order(found["studies"]), _in_order(found.get("ridges", {}))
     except (ValueError, KeyError, TypeError) as error:
         raise TableError(
             f"{str(file)!r} is no results file of this command. Move it away, or name another "

@@ -4,20 +4,74 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from unjoined.experiments._study_methods import OURS, WIDTHS
 
-__all__ = ["WELL", "check_claims", "lost_by_ours", "lost_comparisons", "plus_minus"]
+__all__ = [
+    "CONTRADICTED",
+    "HOLDS",
+    "NOT_SHOWN",
+    "WELL",
+    "Lead",
+    "check_claims",
+    "judge",
+    "lost_by_ours",
+    "lost_comparisons",
+    "plus_minus",
+    "verdict_of",
+]
 
+HOLDS, PARTLY, NOT_SHOWN, CONTRADICTED = "holds", "holds partly", "not shown", "contradicted"
+CLEAR = 2.0  # standard errors on each side of an interval
 WELL = 0.8  # of the oracle's area above random: what we call "relatively well"
+POORLY = 0.5  # of it, or less
 DROP = 0.1  # of it: what we call a decline
-CLEAR = 2.0  # standard errors
-PAPER_B = 2.1  # "the point around 2", to the next point of the grid
+PAPER_B = 2.0  # "the point around 2"; the next point of the grid is taken
 OFTEN = 0.1  # share of points with gross errors that we call "tend to have"
 
 Block = dict[str, Any]
-Check = tuple[str, bool, str]  # what is checked, whether it is met, the number found
+Check = tuple[str, str, str]  # what is checked, the verdict on it, the interval found
+
+
+class Lead(NamedTuple):
+    """A method that is clearly above another."""
+
+    b: float | None  # None outside of the synthetic study
+    name: str
+    over: str
+    value: float
+    error: float | None
+
+    def __str__(self) -> str:
+        """Return a line for a list."""
+        place = "" if self.b is None else f"b = {self.b:.4g}, "
+        return f"{place}{self.name}: {plus_minus(self.value, self.error)} above {self.over}"
+
+
+def judge(margin: float, error: float | None) -> str:
+    """Return the verdict on one number by its interval of two standard errors on each side.
+
+    Parameters
+    ----------
+    margin : float
+        By how much the number is on the side that is claimed, below 0 if on the other one.
+    error : float or None
+        Its standard error; None if there is one trial only, which shows nothing.
+    """
+    if error is None or abs(margin) <= CLEAR * error:
+        return NOT_SHOWN
+    return HOLDS if margin > 0.0 else CONTRADICTED
+
+
+def verdict_of(parts: Iterable[str]) -> str:
+    """Return the verdict on a claim that says that all of its parts hold."""
+    found = set(parts)
+    if CONTRADICTED in found:
+        return CONTRADICTED
+    if found == {HOLDS}:
+        return HOLDS
+    return PARTLY if found & {HOLDS, PARTLY} else NOT_SHOWN
 
 
 def check_claims(studies: dict[str, Block]) -> list[dict[str, Any]]:
@@ -32,162 +86,161 @@ def check_claims(studies: dict[str, Block]) -> list[dict[str, Any]]:
     -------
     list of dict
         ``claim`` (the paper's words, shortened), ``verdict``, and ``checks``: what was compared,
-        whether it was met, and the number. A claim holds if all checks are met, holds partly if
-        some are, and does not hold if none is.
+        the verdict on it, and the interval it rests on. The rules are `judge` for a number and
+        `verdict_of` for a claim.
     """
     found = []
     for study, claim, checks_of in CLAIMS:
         if study in studies:
             checks = list(checks_of(studies[study]))
-            met = sum(check[1] for check in checks)
-            verdict = "holds" if met == len(checks) else "holds partly" if met else "does not hold"
             found.append(
                 {
                     "study": study,
                     "claim": claim,
-                    "verdict": verdict,
+                    "verdict": verdict_of(verdict for _, verdict, _ in checks),
                     "checks": [
-                        {"what": what, "met": is_met, "found": number}
-                        for what, is_met, number in checks
+                        {"what": what, "verdict": verdict, "found": number}
+                        for what, verdict, number in checks
                     ],
                 }
             )
     return found
 
 
-def lost_comparisons(block: Block) -> list[str]:
-    """Return where a baseline of the paper beats both widths of MinMaxGau, clearly.
-
-    Clearly is by more than two standard errors, trial by trial, against the better width.
-    """
+def lost_comparisons(block: Block) -> list[Lead]:
+    """Return where a baseline of the paper is clearly above the better width of MinMaxGau."""
     score = "share" if "by_b" in block else "auuc"
     lost = []
-    for place, methods in _points(block):
+    for b, methods in _points(block):
         best = max(WIDTHS, key=lambda name, m=methods: m[name][score])  # type: ignore[misc]
-        lost += _ahead(place, methods, _baselines(methods), best)
+        lost += _ahead(b, methods, _baselines(methods), best)
     return lost
 
 
-def lost_by_ours(block: Block) -> list[str]:
-    """Return where a method of the paper beats the library's default, clearly."""
+def lost_by_ours(block: Block) -> list[Lead]:
+    """Return where a method of the paper is clearly above the library's default."""
     lost = []
-    for place, methods in _points(block):
-        lost += _ahead(place, methods, [name for name in methods if name != OURS], OURS)
+    for b, methods in _points(block):
+        lost += _ahead(b, methods, [name for name in methods if name != OURS], OURS)
     return lost
 
 
-def _points(block: Block) -> list[tuple[str, Block]]:
+def _points(block: Block) -> list[tuple[float | None, Block]]:
     """Return the places of a study that are compared, with the numbers of all methods."""
     if "by_b" not in block:
-        return [("", block["methods"])]
-    return [(f"b = {point['b']:.4g}, ", point["methods"]) for point in block["by_b"]]
+        return [(None, block["methods"])]
+    return [(point["b"], point["methods"]) for point in block["by_b"]]
 
 
-def _ahead(place: str, methods: Block, rivals: Iterable[str], ours: str) -> list[str]:
-    return [
-        f"{place}{name}: {plus_minus(*methods[name]['minus'][ours])} above {ours}"
-        for name in rivals
-        if _is_clear(methods[name]["minus"][ours])
-    ]
+def _ahead(b: float | None, methods: Block, rivals: Iterable[str], over: str) -> list[Lead]:
+    found = [Lead(b, name, over, *methods[name]["minus"][over]) for name in rivals]
+    return [lead for lead in found if judge(lead.value, lead.error) == HOLDS]
 
 
 def plus_minus(value: float, error: float | None) -> str:
     """Return a number with its standard error, both to the error's second digit."""
     if not error:
         return f"{value:+.3g}"
-    digits = max(0, 1 - math.floor(math.log10(error)))
+    digits = _digits(error)
     return f"{value:+,.{digits}f} ± {error:,.{digits}f}"
 
 
-def _is_clear(difference: tuple[float, float | None]) -> bool:
-    value, error = difference
-    return error is not None and value > CLEAR * error
+def _interval(value: float, error: float | None, *, sign: str = "") -> str:
+    """Return the interval that a verdict rests on."""
+    if error is None:
+        return f"{value:{sign}.3g} in one trial, no interval"
+    digits = _digits(error) if error else 3
+    low, high = value - CLEAR * error, value + CLEAR * error
+    return f"{low:{sign},.{digits}f} to {high:{sign},.{digits}f}"
+
+
+def _digits(error: float) -> int:
+    return max(0, 1 - math.floor(math.log10(error)))
 
 
 def _baselines(methods: Iterable[str]) -> list[str]:
     return [name for name in methods if name not in WIDTHS and name != OURS]
 
 
-def _shares(block: Block, method: str) -> dict[float, float]:
-    return {p["b"]: p["methods"][method]["share"] for p in block["by_b"]}
+def _shares(block: Block, method: str) -> dict[float, tuple[float, float | None]]:
+    """Return the share of the oracle with its standard error at every b."""
+    rows = {p["b"]: p["methods"][method] for p in block["by_b"]}
+    return {b: (row["share"], row["share_se"]) for b, row in rows.items()}
 
 
 def _paper_methods(block: Block) -> list[str]:
     return [name for name in block["by_b"][0]["methods"] if name != OURS]
 
 
-def _holds_out(shares: dict[float, float]) -> float:
-    """Return the smallest b from which on the share stays at 0.8 or above; inf if none."""
-    least = float("inf")
-    for b in sorted(shares, reverse=True):
-        if shares[b] < WELL:
-            break
-        least = b
-    return least
+def _end(share: tuple[float, float | None], sign: float) -> float:
+    """Return an end of the interval, the upper one for +1."""
+    return share[0] + sign * CLEAR * (share[1] or 0.0)
 
 
 def _apart(block: Block) -> Iterable[Check]:
     for method in _paper_methods(block):
-        b, share = max(_shares(block, method).items())
-        yield f"{method}: at least {WELL} of the oracle at b = {b:g}", share >= WELL, f"{share:.2f}"
+        b, (share, error) = max(_shares(block, method).items())
+        what = f"{method}: {WELL} of the oracle or more at b = {b:g}"
+        yield what, judge(share - WELL, error), _interval(share, error)
 
 
 def _decline(block: Block) -> Iterable[Check]:
     for method in _baselines(block["by_b"][0]["methods"]):
         shares = _shares(block, method)
-        last, middle = shares[max(shares)], shares[5.0]
+        (last, last_error), (middle, error) = shares[max(shares)], shares[5.0]
+        if last_error is not None and error is not None:
+            error = math.hypot(last_error, error)  # draws at different b are independent
         what = f"{method}: loses {DROP} of the oracle or more from b = {max(shares):g} to 5"
-        yield what, last - middle >= DROP, f"{last:.2f} to {middle:.2f}"
+        loss = last - middle
+        yield what, judge(loss - DROP, error), f"loses {_interval(loss, error, sign='+')}"
 
 
 def _longer(block: Block) -> Iterable[Check]:
-    others = {
-        name: _holds_out(_shares(block, name)) for name in _baselines(block["by_b"][0]["methods"])
-    }
     for method in WIDTHS:
-        b = _holds_out(_shares(block, method))
+        shares = {b: share for b, share in _shares(block, method).items() if b >= PAPER_B}
+        least = min(shares)
+        verdicts = [judge(share - WELL, error) for share, error in shares.values()]
+        worst = min(shares, key=lambda b, s=shares: _end(s[b], +1.0))  # type: ignore[misc]
         yield (
-            f"{method}: stays at {WELL} of the oracle or above down to b = 2",
-            b <= PAPER_B,
-            _at(b),
+            f"{method}: {WELL} of the oracle or more at all {len(shares)} b from {least:.4g} on",
+            verdict_of(verdicts),
+            f"holds at {verdicts.count(HOLDS)}, contradicted at {verdicts.count(CONTRADICTED)}; "
+            f"{_interval(*shares[worst])} at b = {worst:.4g}",
         )
-        shown = ", ".join(f"{name} {_at(value)}" for name, value in others.items())
-        what = f"{method}: down to a smaller b than both baselines"
-        yield what, b < min(others.values()), f"{_at(b)}; {shown}"
-
-
-def _at(b: float) -> str:
-    return f"b = {b:.4g}" if b < float("inf") else "nowhere"
+        methods = next(p["methods"] for p in block["by_b"] if p["b"] == least)
+        for other in _baselines(methods):
+            difference = methods[method]["minus"][other]
+            what = f"{method}, above {other} at b = {least:.4g}"
+            yield what, judge(*difference), _interval(*difference, sign="+")
 
 
 def _unstable(block: Block) -> Iterable[Check]:
-    shares = {b: s for b, s in _shares(block, "FourLogistic").items() if b >= 2.0}
-    high, low = max(shares, key=lambda b: shares[b]), min(shares, key=lambda b: shares[b])
-    yield (
-        f"{WELL} of the oracle or more at some b",
-        shares[high] >= WELL,
-        f"{shares[high]:.2f} at {_at(high)}",
-    )
-    yield (
-        "below half of it at another b of 2 or more",
-        shares[low] < 0.5,
-        f"{shares[low]:.2f} at {_at(low)}",
-    )
+    shares = {b: share for b, share in _shares(block, "FourLogistic").items() if b >= PAPER_B}
+    high = max(shares, key=lambda b: _end(shares[b], -1.0))
+    low = min(shares, key=lambda b: _end(shares[b], +1.0))
+    for b, margin, what in (
+        (high, shares[high][0] - WELL, f"{WELL} of the oracle or more at some b"),
+        (low, POORLY - shares[low][0], f"{POORLY} of it or less at some other b of 2 or more"),
+    ):
+        share, error = shares[b]
+        yield what, judge(margin, error), f"{_interval(share, error)} at b = {b:.4g}"
 
 
 def _gross(block: Block) -> Iterable[Check]:
     network = block["gross"]["FourNNC"]
-    few, many = network["large gap"], network["small gap"]
+    many, error = network["small gap"], network["small gap_se"]
     yield (
-        "FourNNC: gross errors at a tenth or more of the points of small gap, and twice as often "
-        "as where it is large",
-        many >= max(OFTEN, 2.0 * few),
-        f"{many:.0%} against {few:.0%}".replace("%", " %"),
+        f"FourNNC: share of gross errors where the gap is small is {OFTEN} or more",
+        judge(many - OFTEN, error),
+        _interval(many, error),
     )
+    twice = network["minus_twice_large"]
+    what = "FourNNC: that share is above twice the one where the gap is large, by"
+    yield what, judge(*twice), _interval(*twice, sign="+")
     for method in WIDTHS:
-        share = block["gross"][method]["small gap"]
-        what = f"{method}: half as often there, or less"
-        yield what, share <= many / 2.0, f"{share:.0%}".replace("%", " %")
+        below = block["gross"][method]["below_half_of_network"]
+        what = f"{method}: its share is below half of that of FourNNC, by"
+        yield what, judge(*below), _interval(*below, sign="+")
 
 
 def _beats(
@@ -199,8 +252,8 @@ def _beats(
         for winner in winners:
             for loser in losers:
                 difference = block["methods"][winner]["minus"][loser]
-                number = plus_minus(*difference)
-                yield f"{winner} above {loser}, clearly", _is_clear(difference), number
+                what = f"{winner}, above {loser}"
+                yield what, judge(*difference), _interval(*difference, sign="+")
 
     return checks
 

@@ -88,7 +88,8 @@ def _figure_1(block: Block) -> Any:
     left, right = figure.subplots(1, 2)
     points = [p for p in block["by_b"] if p["b"] != CLOSE_B]
     b = [p["b"] for p in points]
-    left.plot(b, [p["oracle"] for p in points], color="0.35", lw=1.2, label="true uplift")
+    # Wide, so that it is seen behind a method that reaches it.
+    left.plot(b, [p["oracle"] for p in points], color="0.8", lw=7.0, label="true uplift")
     left.plot(b, [p["random"] for p in points], color="0.6", ls=(0, (1, 2)), label="random order")
     for name in (m for m in LOOKS if m in points[0]["methods"]):
         rows = [p["methods"][name] for p in points]
@@ -155,6 +156,11 @@ def _figure_2(block: Block) -> Any:
         transform=axes[-1].get_yaxis_transform(),
     )
     figure.colorbar(drawn, ax=axes, label="policy gap $|p_1 - p_2|$", pad=0.01)
+    figure.suptitle(
+        f"Synthetic data, b = {CLOSE_B:g}: {len(x2)} test points of one trial. Points drawn at "
+        "$10^5$ or $10^{-5}$ lie beyond it.",
+        fontsize=11,
+    )
     return figure
 
 
@@ -165,13 +171,18 @@ def _figure_3(block: Block) -> Any:
     shares = np.array(block["shares"])
     factor, unit = (1.0, block["unit"]) if block["unit"] == "dollars" else (100.0, block["unit"])
     per = "per person" if factor == 1.0 else "per 100 people"
-    for name in (m for m in LOOKS if m in block["methods"]):
+    names = [name for name in LOOKS if name in block["methods"]]
+    for i, name in enumerate(names):
         row = block["methods"][name]
         gain = factor * np.array(row["gain"])
         error = factor * np.array([e or 0.0 for e in row["gain_se"]])
-        look = {"ms": 3.5, "lw": 1.6, "markevery": 4, **LOOKS[name]}
-        ax.plot(shares, gain, label=name, **look)
-        ax.fill_between(shares, gain - error, gain + error, color=look["color"], alpha=0.15, lw=0)
+        look = {"lw": 1.6, **LOOKS[name]}
+        bar = {key: look[key] for key in ("color", "marker")} | {"zorder": look.get("zorder", 3)}
+        ax.plot(shares, gain, **(look | {"marker": ""}))
+        # Bars side by side: bands of five methods would cover one another.
+        at = slice(4 + i, -1, 5)
+        ax.errorbar(shares[at], gain[at], error[at], ls="", ms=4.0, lw=1.1, capsize=2.5, **bar)
+        ax.plot([], [], label=name, ms=4.0, **look)
     everyone = factor * 2.0 * block["random"]
     ax.plot([0, 1], [0, everyone], color="0.6", ls=(0, (1, 2)), label="random order")
     ax.axhline(0.0, color="0.8", lw=0.8, zorder=0)
@@ -180,8 +191,8 @@ def _figure_3(block: Block) -> Any:
     ax.set_xlabel("share of people treated, best first")
     ax.set_ylabel(f"gain over treating nobody ({unit} {per})")
     ax.set_title(
-        f"{TITLES[block['study']]}: 4 x {block['n']:,} rows, mean of {_trials(block)}, band of "
-        "one standard error",
+        f"{TITLES[block['study']]}: 4 x {block['n']:,} rows, mean of {_trials(block)}, bars of one "
+        "standard error",
         fontsize=9.5,
     )
     _tidy(ax)

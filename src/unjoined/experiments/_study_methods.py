@@ -16,6 +16,7 @@ from unjoined.estimators import FourLogistic, FourNNC, FourNNR, FourRidge, MinMa
 from unjoined.evaluate import HeldOutRows
 
 __all__ = [
+    "N_FOLDS",
     "OURS",
     "PRESET",
     "RIDGES",
@@ -25,6 +26,7 @@ __all__ = [
     "Task",
     "baselines",
     "fit_methods",
+    "fit_minmax",
     "task_seeds",
 ]
 
@@ -50,10 +52,15 @@ class Task:
     seed: int = 0
     small: bool = False  # sizes that only show that the program runs
     folder: str | None = None  # with the data files; None is the cache
+    ridges: bool = False  # MinMaxGau alone with every pair of a wide grid, on the same rows
 
     def key(self) -> dict[str, Any]:
         """Return what identifies the task in a file; numbers do not depend on the folder."""
-        return {name: value for name, value in asdict(self).items() if name != "folder"}
+        key = asdict(self)
+        del key["folder"]
+        if not self.ridges:  # the key that files of finished trials have
+            del key["ridges"]
+        return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,6 @@ class Fits:
     estimates: dict[str, Array]
     seconds: dict[str, float]  # processor time
     ridges: dict[str, Ridges]  # chosen for each width of MinMaxGau
-    grid: dict[str, list[Array]]  # for each width, one estimate per pair of RIDGES; may be empty
 
 
 def task_seeds(task: Task) -> tuple[int, int, int]:
@@ -78,9 +84,7 @@ def baselines(*, is_binary: bool) -> tuple[str, str]:
     return ("FourLogistic", "FourNNC") if is_binary else ("FourRidge", "FourNNR")
 
 
-def fit_methods(
-    data: SeparateLabels, X: Array, *, is_binary: bool, seed: int, grid: bool = False
-) -> Fits:
+def fit_methods(data: SeparateLabels, X: Array, *, is_binary: bool, seed: int) -> Fits:
     """Fit the paper's methods and the library's default, and predict at ``X``.
 
     Parameters
@@ -93,8 +97,6 @@ def fit_methods(
         Whether the outcome has two values: classifiers or regressions as baselines.
     seed : int
         Of every method.
-    grid : bool, default=False
-        Whether MinMaxGau is also fitted with each pair of `RIDGES`.
 
     Returns
     -------
@@ -120,12 +122,7 @@ def fit_methods(
             start = time.process_time()
             estimates[name] = _finite(model.fit(**data).predict(X))
             seconds[name] = time.process_time() - start + (choosing if name in WIDTHS else 0.0)
-        tried = {
-            name: [_minmax(width, pair, seed).fit(**data).predict(X) for pair in RIDGES]
-            for name, width in WIDTHS.items()
-            if grid
-        }
-    return Fits(estimates, seconds, ridges, tried)
+    return Fits(estimates, seconds, ridges)
 
 
 BASELINES: dict[str, Callable[..., Any]] = {
@@ -139,6 +136,11 @@ BASELINES: dict[str, Callable[..., Any]] = {
 def _minmax(width: float, ridges: Ridges, seed: int) -> Any:
     model = MinMaxGau(width=width, ridge_f=ridges[0], ridge_g=ridges[1], random_state=seed)
     return model.set_params(n_jobs=1)
+
+
+def fit_minmax(data: SeparateLabels, width: float, ridges: Ridges, seed: int) -> Any:
+    """Return MinMaxGau of one width, fitted on one core."""
+    return _minmax(width, ridges, seed).fit(**data)
 
 
 def _choose_ridges(data: SeparateLabels, seed: int) -> dict[str, Ridges]:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array, ArrayLike
-from unjoined.experiments._study_methods import PRESET, RIDGES, WIDTHS
+from unjoined.experiments._ridge_study import GRID_F, GRID_G, STUDY_PAIRS
+from unjoined.experiments._study_methods import PRESET, WIDTHS
 from unjoined.experiments._study_runner import Record
 from unjoined.experiments._synthetic_study import CLOSE_B, synthetic_size
 from unjoined.experiments._trial_studies import SHARES, UNITS, trial_size
 
-__all__ = ["mean_and_error", "summarise_study"]
+__all__ = ["mean_and_error", "summarise_ridges", "summarise_study"]
 
 DIGITS = 5  # significant ones kept in the file
 
@@ -72,20 +73,29 @@ def _synthetic(records: Sequence[Record]) -> dict[str, Any]:
     close = by_b[CLOSE_B]
     return {
         "by_b": [{"b": b, **_synthetic_point(results)} for b, results in by_b.items()],
-        "gross": {
-            method: {
-                third: mean_and_error([r["gross"][method][third] for r in close])[0]
-                for third in close[0]["gross"][method]
-            }
-            for method in close[0]["gross"]
-        },
+        "gross": _gross([r["gross"] for r in close]),
         "points": next((r["points"] for r in close if "points" in r), None),
-        "ridges": [
-            {"b": b, **row}
-            for b, results in by_b.items()
-            if "grid" in results[0]
-            for row in _ridge_rows(results)
-        ],
+    }
+
+
+def _gross(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how often each method is grossly wrong, and the margins that the claims ask for."""
+
+    def share(method: str, third: str) -> Array:
+        return np.array([gross[method][third] for gross in trials])
+
+    return {
+        method: {
+            **_named("small gap", share(method, "small gap")),
+            **_named("large gap", share(method, "large gap")),
+            "minus_twice_large": mean_and_error(
+                share(method, "small gap") - 2.0 * share(method, "large gap")
+            ),
+            "below_half_of_network": mean_and_error(
+                0.5 * share("FourNNC", "small gap") - share(method, "small gap")
+            ),
+        }
+        for method in trials[0]
     }
 
 
@@ -126,7 +136,6 @@ def _real(name: str, records: Sequence[Record]) -> dict[str, Any]:
             }
             for method in methods
         },
-        "ridges": _ridge_rows(results),
     }
 
 
@@ -156,28 +165,87 @@ def _differences(method: str, scores: dict[str, Array]) -> dict[str, Any]:
     }
 
 
-def _ridge_rows(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return for each width what the choice of ridges changes: mean area of every pair."""
+def summarise_ridges(records: Sequence[Record]) -> dict[str, Any]:
+    """Return what ridges change, one row for each b and width.
+
+    Parameters
+    ----------
+    records : sequence of dict
+        Trials of the ridge study, all of one study, seed and size.
+
+    Returns
+    -------
+    dict
+        Ready for JSON, numbers rounded. Scores are means over trials with their standard errors.
+    """
+    task = records[0]["task"]
     rows = []
-    for method in WIDTHS:
-        areas = np.mean([r["grid"][method] for r in results], axis=0)
-        often = Counter(tuple(r["ridges"][method]) for r in results)
-        rows.append(
-            {
-                "method": method,
-                "chosen": mean_and_error(_column(results, method, "auuc"))[0],
-                "preset": float(areas[RIDGES.index(PRESET)]),
-                "best": float(areas.max()),
-                "best_pair": RIDGES[int(areas.argmax())],
-                "worst": float(areas.min()),
-                "worst_pair": RIDGES[int(areas.argmin())],
-                "most_chosen": min(often, key=lambda pair: (-often[pair], pair)),
-                "random": mean_and_error([r["random"] for r in results])[0],
-                "pairs": RIDGES,
-                "auuc": areas.tolist(),
-            }
-        )
-    return rows
+    for b in sorted({record["task"]["b"] for record in records}):
+        results = [r["result"] for r in records if r["task"]["b"] == b]
+        place = {"b": b} if task["study"] == "synthetic" else {}
+        rows += [{**place, "method": m, **_ridge_row([r[m] for r in results])} for m in WIDTHS]
+    block = {
+        "study": task["study"],
+        "version": records[0]["version"],
+        "seed": task["seed"],
+        "small": task["small"],
+        "trials": len({record["task"]["trial"] for record in records}),
+        "ridges_f": GRID_F,
+        "ridges_g": GRID_G,
+        "rows": rows,
+    }
+    return {**_rounded(block), "seconds": round(sum(r["seconds"]["MinMaxGau"] for r in records), 1)}
+
+
+def _ridge_row(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return scores of the rule and of single pairs, for one width at one place."""
+    scores = np.array([trial["score"] for trial in trials])  # (n, n_f, n_g)
+    mean = scores.mean(axis=0)
+    singles = {
+        "preset": (GRID_F.index(PRESET[0]), GRID_G.index(PRESET[1])),
+        "best_study": max(STUDY_PAIRS, key=lambda at: mean[at]),
+        "best": _best_pair(scores),
+    }
+    by_rule = {name: [tuple(trial[name]) for trial in trials] for name in ("study", "wide")}
+    ruled = {
+        name: np.array([score[at] for score, at in zip(scores, chosen, strict=True)])
+        for name, chosen in by_rule.items()
+    }
+    often = {name: Counter(chosen) for name, chosen in by_rule.items()}
+    common = {name: min(count, key=lambda at: (-count[at], at)) for name, count in often.items()}
+    return {
+        **{name: mean_and_error(values) for name, values in ruled.items()},
+        "wide_minus_study": mean_and_error(ruled["wide"] - ruled["study"]),
+        **{f"{name}_pair": _pair(at) for name, at in common.items()},
+        "at_edge": float(np.mean([_from_edge(at) == 0 for at in by_rule["wide"]])),
+        **{name: mean_and_error(scores[:, *at]) for name, at in singles.items()},
+        **{f"{name}_pair": _pair(at) for name, at in singles.items()},
+        "score": mean.tolist(),
+    }
+
+
+def _best_pair(scores: Array) -> tuple[int, int]:
+    """Return the best pair in hindsight, the one farthest from the edges if many are as good.
+
+    As good is within a tenth of the best pair's standard error. There always are many: with a
+    large ``ridge_g`` only the product of the ridges counts, so that the best one of a grid would
+    lie at its edge, whatever the grid.
+    """
+    mean = scores.mean(axis=0)
+    f, g = np.unravel_index(int(np.argmax(mean)), mean.shape)
+    error = mean_and_error(scores[:, f, g])[1] or 0.0
+    short = mean[f, g] - mean
+    good = [(int(i), int(j)) for i, j in np.argwhere(short <= error / 10.0)]
+    return min(good, key=lambda at: (-_from_edge(at), short[at]))
+
+
+def _pair(at: tuple[int, int]) -> tuple[float, float]:
+    return GRID_F[at[0]], GRID_G[at[1]]
+
+
+def _from_edge(at: tuple[int, int]) -> int:
+    """Return how many steps a pair is away from the nearest edge of the grid."""
+    return min(at[0], len(GRID_F) - 1 - at[0], at[1], len(GRID_G) - 1 - at[1])
 
 
 def _rounded(value: Any) -> Any:

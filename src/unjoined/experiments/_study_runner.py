@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from unjoined.data import replace_file
 from unjoined.errors import TableError, UnjoinedError
+from unjoined.experiments._ridge_study import ridge_trial
 from unjoined.experiments._study_methods import Task
 from unjoined.experiments._synthetic_study import synthetic_trial
 from unjoined.experiments._trial_studies import real_trial
@@ -32,7 +33,7 @@ def run_task(task: Task) -> Record:
     """Run one task on one core; a plain dict comes back, ready for a line of JSON."""
     with threadpool_limits(limits=1):  # bits must not depend on the number of threads
         trial = synthetic_trial if task.study == "synthetic" else real_trial
-        result, seconds = trial(task)
+        result, seconds = (ridge_trial if task.ridges else trial)(task)
     return {
         "task": task.key(),
         "version": version("unjoined"),

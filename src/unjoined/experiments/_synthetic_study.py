@@ -7,16 +7,22 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array
-from unjoined.data import JointLabels, SimulatedProblem, paper_problem
+from unjoined.data import JointLabels, SeparateLabels, SimulatedProblem, paper_problem
 from unjoined.evaluate import auuc
 from unjoined.experiments._study_methods import Fits, Task, fit_methods, task_seeds
 
-__all__ = ["CLOSE_B", "LARGEST_ERROR", "synthetic_size", "synthetic_tasks", "synthetic_trial"]
+__all__ = [
+    "CLOSE_B",
+    "LARGEST_ERROR",
+    "draw_synthetic",
+    "synthetic_size",
+    "synthetic_tasks",
+    "synthetic_trial",
+]
 
 GRID_B = tuple(round(10.0 * i / 24.0, 4) for i in range(25))
 SMALL_B = (5.0, 10.0)
 CLOSE_B = 1.0  # of Figure 2; between two points of the grid
-RIDGE_B = (CLOSE_B, 5.0, 10.0)  # where every pair of ridges is tried
 N_POINTS = 400  # of Figure 2
 LARGEST_ERROR = 16.0  # squared, of any answer in the possible range of uplift, [-2, 2]
 
@@ -53,12 +59,8 @@ def synthetic_trial(task: Task) -> tuple[dict[str, Any], dict[str, float]]:
     seconds : dict of str to float
         Processor time by method.
     """
-    problem = paper_problem(task.b)
-    n, n_test = synthetic_size(small=task.small)
-    train_seed, test_seed, method_seed = task_seeds(task)
-    data = problem.draw(n, random_state=train_seed)
-    test = problem.draw_joint(n_test, random_state=test_seed)
-    fits = fit_methods(data, test.X, is_binary=True, seed=method_seed, grid=task.b in RIDGE_B)
+    data, test = draw_synthetic(task)
+    fits = fit_methods(data, test.X, is_binary=True, seed=task_seeds(task)[2])
     result: dict[str, Any] = {
         "oracle": auuc(test.uplift, test.uplift).value,
         "random": float(test.uplift.mean()) / 2.0,
@@ -67,14 +69,20 @@ def synthetic_trial(task: Task) -> tuple[dict[str, Any], dict[str, float]]:
         },
         "ridges": fits.ridges,
     }
-    if fits.grid:
-        result["grid"] = {
-            name: [auuc(estimate, test.uplift).value for estimate in estimates]
-            for name, estimates in fits.grid.items()
-        }
     if task.b == CLOSE_B:
-        result |= _by_gap(problem, test, fits, points=task.trial == 0)
+        result |= _by_gap(paper_problem(task.b), test, fits, points=task.trial == 0)
     return result, fits.seconds
+
+
+def draw_synthetic(task: Task) -> tuple[SeparateLabels, JointLabels]:
+    """Return the training rows and the test points of a task."""
+    problem = paper_problem(task.b)
+    n, n_test = synthetic_size(small=task.small)
+    train_seed, test_seed, _ = task_seeds(task)
+    return (
+        problem.draw(n, random_state=train_seed),
+        problem.draw_joint(n_test, random_state=test_seed),
+    )
 
 
 def _scores(estimate: Array, uplift: Array) -> dict[str, float]:

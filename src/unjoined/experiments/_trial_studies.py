@@ -29,7 +29,15 @@ from unjoined.errors import InputError, TableError
 from unjoined.evaluate import auuc, joint_values, uplift_curve
 from unjoined.experiments._study_methods import Task, fit_methods, task_seeds
 
-__all__ = ["SHARES", "TrialStudy", "load_study", "real_tasks", "real_trial", "trial_size"]
+__all__ = [
+    "SHARES",
+    "TrialStudy",
+    "draw_real",
+    "load_study",
+    "real_tasks",
+    "real_trial",
+    "trial_size",
+]
 
 SHARES = np.linspace(0.0, 1.0, 21)  # where curves are averaged over trials
 SIZES = {"email": (5_000, 2_000), "jobs": (50, 100), "criteo": (5_000, 2_000)}
@@ -65,9 +73,17 @@ def trial_size(name: str, *, small: bool) -> tuple[int, int]:
     return (SMALL_SIZES if small else SIZES)[name]
 
 
-def real_tasks(name: str, trials: int, *, seed: int, small: bool, folder: str | None) -> list[Task]:
-    """Return the tasks of one study."""
-    return [Task(name, trial, 0.0, seed, small, folder) for trial in range(trials)]
+def real_tasks(
+    name: str,
+    trials: int,
+    *,
+    seed: int,
+    small: bool,
+    folder: str | None,
+    ridges: bool = False,
+) -> list[Task]:
+    """Return the tasks of one study, or of the ridge study on the same rows."""
+    return [Task(name, trial, 0.0, seed, small, folder, ridges) for trial in range(trials)]
 
 
 @lru_cache(maxsize=4)
@@ -138,13 +154,9 @@ def real_trial(task: Task) -> tuple[dict[str, Any], dict[str, float]]:
     seconds : dict of str to float
         Processor time by method.
     """
-    study = load_study(task.study, small=task.small, folder=task.folder)
-    train_seed, test_seed, method_seed = task_seeds(task)
-    order = np.random.RandomState(test_seed).permutation(len(study.y))
-    test, rest = order[: study.n_test], order[study.n_test :]
-    data = _four_tables(study, rest, train_seed)
-    fits = fit_methods(data, study.X[test], is_binary=study.is_binary, seed=method_seed, grid=True)
-    values = joint_values(study.y[test], study.treatment[test], propensity=study.propensity[test])
+    study, data, test, values = draw_real(task)
+    seed = task_seeds(task)[2]
+    fits = fit_methods(data, study.X[test], is_binary=study.is_binary, seed=seed)
     result = {
         "n": study.n_train,
         "random": float(values.mean()) / 2.0,
@@ -156,12 +168,18 @@ def real_trial(task: Task) -> tuple[dict[str, Any], dict[str, float]]:
             for name, estimate in fits.estimates.items()
         },
         "ridges": fits.ridges,
-        "grid": {
-            name: [auuc(estimate, values).value for estimate in estimates]
-            for name, estimates in fits.grid.items()
-        },
     }
     return result, fits.seconds
+
+
+def draw_real(task: Task) -> tuple[TrialStudy, SeparateLabels, IntArray, Array]:
+    """Return the study, the training rows, the test rows, and an estimate of uplift at these."""
+    study = load_study(task.study, small=task.small, folder=task.folder)
+    train_seed, test_seed, _ = task_seeds(task)
+    order = np.random.RandomState(test_seed).permutation(len(study.y))
+    test, rest = order[: study.n_test], order[study.n_test :]
+    values = joint_values(study.y[test], study.treatment[test], propensity=study.propensity[test])
+    return study, _four_tables(study, rest, train_seed), test, values
 
 
 def _policies() -> dict[str, Callable[[Array], Array]]:
