@@ -25,8 +25,10 @@ from unjoined._validation._labels import (
     check_weight,
     is_kind,
 )
+from unjoined._validation._message import printable
 from unjoined._validation._parameters import (
     check_count,
+    check_finite,
     check_not_negative,
     check_option,
     check_positive,
@@ -56,6 +58,7 @@ __all__ = [
     "check_columns",
     "check_cost",
     "check_count",
+    "check_finite",
     "check_finite_features",
     "check_kind",
     "check_labels",
@@ -78,4 +81,5 @@ __all__ = [
     "check_weight",
     "check_word_or",
     "is_kind",
+    "printable",
 ]

@@ -13,12 +13,20 @@ from unjoined.errors import InputError
 
 __all__ = [
     "check_count",
+    "check_finite",
     "check_not_negative",
     "check_option",
     "check_positive",
     "check_share",
     "check_word_or",
 ]
+
+
+def check_finite(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number."""
+    if not _is_number(value) or not np.isfinite(value):
+        raise InputError(f"{name} must be a finite number, got {value!r}.")
+    return float(value)
 
 
 def check_positive(name: str, value: Any) -> float:
