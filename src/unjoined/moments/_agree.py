@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._typing import RandomState
-from unjoined._validation import OutcomeCoding, check_count, check_positive
+from unjoined._validation import OutcomeCoding, check_count, check_finite, check_positive
 from unjoined.data._sources import as_source
 from unjoined.errors import InputError
 from unjoined.features import FourierBasis, LinearBasis, Scaling, StackedBasis
@@ -65,7 +65,7 @@ def fourier_plan(
     (102, 0.5)
     """
     names = sorted(str(name) for name in populations)
-    if len(set(names)) != 2 or not features:
+    if len(names) != 2 or len(set(names)) != 2 or "" in names or not features:
         raise InputError(
             f"a plan needs two populations and one feature or more, got {names} and "
             f"{list(features)}."
@@ -73,7 +73,7 @@ def fourier_plan(
     if check_count("n_groups", n_groups) < 2:
         raise InputError("n_groups must be 2 or more: rows are held out group by group.")
     d = len(features)
-    mean = np.array([float(value) for value, _ in features.values()])
+    mean = np.array([check_finite(f"typical value of {k}", v) for k, (v, _) in features.items()])
     scale = np.array([check_positive(f"spread of {k}", v) for k, (_, v) in features.items()])
     rng = check_random_state(random_state)
     length = np.sqrt(2.0 * d) if width is None else check_positive("width", width)
@@ -96,7 +96,7 @@ def fourier_plan(
 def _coding(values: tuple[float, float] | None) -> OutcomeCoding:
     if values is None:
         return OutcomeCoding(0.0, 1.0, is_binary=False)
-    low, high = sorted(float(value) for value in values)
+    low, high = sorted(check_finite("outcome_values", value) for value in values)
     if low == high:
         raise InputError(f"outcome_values must be two different numbers, got {values!r}.")
     return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
