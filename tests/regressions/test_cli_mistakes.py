@@ -68,7 +68,7 @@ PART = f"{SUMS} --outcomes o.csv --outcome y --population region"
 
 MISTAKES = [
     ("chek", "No such command 'chek'"),
-    ("--verbose", "No such option: --verbose"),
+    ("--verbose", "No such option"),
     ("check", "Missing option '--outcomes'"),
     (f"check {TABLES} --treatment t", "Missing option '--outcome'"),
     (f"{CHECK} --features f0,f0", "--features names the column 'f0' twice"),

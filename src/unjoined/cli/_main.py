@@ -63,7 +63,9 @@ def _run(arguments: list[str] | None) -> int:
                 error.show()
                 return MISTAKE
             path = error.ctx.command_path if isinstance(error, usage_error) and error.ctx else ""
-            _tell(f"{error.format_message().rstrip('.')}. See {path or 'unjoined'} --help.")
+            found = error.format_message()
+            end = "" if found.endswith((".", "?")) else "."
+            _tell(f"{found}{end} See {path or 'unjoined'} --help.")
             return MISTAKE
     if code == INTERRUPTED:
         raise KeyboardInterrupt
