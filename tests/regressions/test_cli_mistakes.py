@@ -6,6 +6,7 @@ import pytest
 
 from unjoined import MinMaxUplift, paper_problem, save_model, write_sums, write_table
 from unjoined.cli import main
+from unjoined.experiments import draw_truth, write_campaign
 
 
 def run(capsys, *arguments):
@@ -187,3 +188,10 @@ def test_a_mistake_gets_one_sentence_and_nothing_is_written(
     assert message in err
     assert len(err.splitlines()) == 1
     assert contents(folder) == before
+
+
+def test_the_largest_seed_has_others_behind_it(tmp_path):
+    """The demo draws with its seed and the two behind it."""
+    write_campaign(tmp_path, n_per_table=10, n_customers=5, seed=2**32 - 1)
+    _, behind = draw_truth(10, seed=2**32 + 1)
+    np.testing.assert_array_equal(behind, draw_truth(10, seed=1)[1])
