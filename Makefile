@@ -3,19 +3,29 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# The oldest versions have ready-made packages for Python 3.11 only.
+OLDEST_PYTHON ?= $(or $(shell command -v python3.11),$(PYTHON))
+OLDEST_VENV ?= .venv-oldest
+OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggregate.py \
+	tests/cli/test_cli.py::test_default_list_treats_whoever_is_not_harmed \
+	tests/cli/test_cli.py::test_chunks_fit_the_same_from_two_tables_and_from_four \
+	tests/data/test_files.py tests/data/test_dask.py tests/moments/test_sums_file.py \
+	tests/solve/test_box_qp.py tests/plot tests/estimators/test_persist.py \
+	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow lint format benchmark accuracy figures walk clean
+.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures walk clean
 
 help:
-	@echo "make demo       the whole job on a simulated campaign, under two minutes"
-	@echo "make test       lint, types, import contract, tests and doctests"
-	@echo "make test-slow  the tests marked slow as well"
-	@echo "make benchmark  every script in benchmarks/ but the next one"
-	@echo "make accuracy   every estimator against the truth, about 90 minutes on two cores"
-	@echo "make figures    the pictures of the documentation, anew"
-	@echo "make walk       which files and functions the main commands enter"
-	@echo "make format     format the code"
+	@echo "make demo        the whole job on a simulated campaign, under two minutes"
+	@echo "make test        lint, types, import contract, tests and doctests"
+	@echo "make test-slow   the tests marked slow as well"
+	@echo "make test-oldest some tests with the oldest versions that are declared"
+	@echo "make benchmark   every script in benchmarks/ but the next one"
+	@echo "make accuracy    every estimator against the truth, about 90 minutes on two cores"
+	@echo "make figures     the pictures of the documentation, anew"
+	@echo "make walk        which files and functions the main commands enter"
+	@echo "make format      format the code"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -45,6 +55,20 @@ test: lint
 	$(BIN)/coverage report --include='src/unjoined/moments/*,src/unjoined/solve/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95 > /dev/null
 
+$(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt
+	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+		|| { echo "Python 3.11 is needed; set OLDEST_PYTHON=/path/to/it"; exit 1; }
+	$(OLDEST_PYTHON) -m venv $(OLDEST_VENV)
+	$(OLDEST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
+	@touch $@
+
+# Old versions warn of each other, which is no failure of ours. There is no torch here, and of all
+# estimators one goes through the checks of scikit-learn.
+test-oldest: $(OLDEST_VENV)/.test
+	OMP_NUM_THREADS=1 $(OLDEST_VENV)/bin/python -m pytest -q -o filterwarnings=default \
+		-k "(not Neural and not Rowwise) or (RowwiseMinMax and linear and not critic)" $(OLDEST_TESTS)
+
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
 
@@ -66,5 +90,5 @@ format: $(VENV)/.test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build unjoined-demo .coverage .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST_VENV) build unjoined-demo .coverage .mypy_cache .pytest_cache .ruff_cache
 	rm -f src/unjoined/_compiled/*.so

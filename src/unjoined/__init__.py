@@ -33,6 +33,7 @@ from unjoined.data import (
     write_table,
 )
 from unjoined.errors import (
+    ClusterError,
     InputError,
     LabelError,
     MissingExtraError,
@@ -142,6 +143,7 @@ __all__ = [
     "CellSummary",
     "Chunk",
     "ChunkSource",
+    "ClusterError",
     "DaskSource",
     "DensityUplift",
     "ErrorBound",

@@ -7,6 +7,7 @@ and those about a missing extra from `ImportError`, as other libraries would rai
 from __future__ import annotations
 
 __all__ = [
+    "ClusterError",
     "InputError",
     "LabelError",
     "MissingExtraError",
@@ -33,6 +34,10 @@ class LabelError(InputError):
 
 class TableError(InputError):
     """A table or file lacks columns, holds other ones, or cannot be read."""
+
+
+class ClusterError(UnjoinedError, RuntimeError):
+    """A Dask cluster was lost before it had finished its work."""
 
 
 class MissingExtraError(UnjoinedError, ImportError):

@@ -123,7 +123,8 @@ def test_check_says_whether_uplift_is_identified(capsys, folder, two_tables):
 
 def test_equal_policies_are_called_weak_in_words(capsys, folder):
     same = four_tables(folder)
-    same[7] = f"south={folder / 'treatments_north.parquet'}"
+    copy = write_table(read_table(folder / "treatments_north.parquet"), folder / "copy.parquet")
+    same[7] = f"south={copy}"
     code, out, _ = run(capsys, "check", *same)
     assert code == 0
     assert "weakly identified" in " ".join(out.split())
@@ -197,10 +198,10 @@ def test_scoring_mistakes_get_a_message_and_exit_code_2(capsys, folder, tmp_path
     other = write_table(pa.table({"age": [1.0]}), tmp_path / "other.parquet")
     target = tmp_path / "s.parquet"
     for words, message in (
-        (("--model", people, "--table", people, "--out", target), "is not a model file"),
+        (("--model", other, "--table", people, "--out", target), "is not a model file"),
         (("--model", model, "--table", other, "--out", target), "lacks the columns 'days_since"),
         (("--model", model, "--table", empty, "--out", target), "there is nobody to score"),
-        (("--model", model, "--table", model, "--out", target), "is no table this program reads"),
+        (("--model", model, "--table", model, "--out", target), "are the same file"),
         (("--model", model, "--table", people, "--out", tmp_path / "s.xls"), "must end in"),
         (("--model", model, "--table", people, "--out", target, "--keep", "id"), "lacks the colu"),
         (("--model", model, "--table", people, "--out", target, "--share", "1.5"), "--share"),

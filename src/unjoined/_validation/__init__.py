@@ -30,6 +30,7 @@ from unjoined._validation._labels import (
     is_missing,
     population_name,
 )
+from unjoined._validation._message import printable
 from unjoined._validation._parameters import (
     check_count,
     check_finite,
@@ -90,4 +91,5 @@ __all__ = [
     "is_kind",
     "is_missing",
     "population_name",
+    "printable",
 ]

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["shown"]
+__all__ = ["printable", "shown"]
+
+
+def printable(text: str) -> str:
+    r"""Return text that a terminal shows as it is: what it would obey is escaped, as repr does.
+
+    >>> printable("age\x1b[2J")
+    'age\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shown(values: Iterable[Any]) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.cli._inputs import _named_files
+from unjoined.cli._inputs import TableOptions, _named_files, check_columns
+from unjoined.cli._paths import SUMS, check_paths
 from unjoined.cli._show import console, print_json
 from unjoined.data._sources import TableSource
 from unjoined.errors import InputError, TableError
@@ -24,6 +25,8 @@ from unjoined.moments._sums_file import (
 )
 
 __all__ = ["add_sums_commands"]
+
+LARGEST_SEED = 2**32 - 1  # that numpy takes
 
 Out = Annotated[Path, typer.Option("--out", help="File to write.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
@@ -49,16 +52,22 @@ def plan(
         str | None, typer.Option("--outcome-values", help="LOW,HIGH if the outcome has two.")
     ] = None,
     functions: Annotated[
-        int | None, typer.Option("--functions", help="Fourier features. 3 per feature, up to 30.")
+        int | None,
+        typer.Option("--functions", min=1, help="Fourier features. 3 per feature, up to 30."),
     ] = None,
     width: Annotated[float | None, typer.Option("--width", help="In spreads.")] = None,
-    groups: Annotated[int, typer.Option("--groups", help="Groups ridges are chosen by.")] = 5,
-    seed: Annotated[int, typer.Option("--seed", help="Draws the Fourier features.")] = 0,
+    groups: Annotated[
+        int, typer.Option("--groups", min=2, help="Groups ridges are chosen by.")
+    ] = 5,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=LARGEST_SEED, help="Draws the Fourier features.")
+    ] = 0,
 ) -> None:
     """Write the plan that all parties then use: features, scales and functions, no rows."""
+    check_paths([], [("--out", out, SUMS)])
     values = None if outcome_values is None else _numbers(outcome_values, ",", "--outcome-values")
     agreed = fourier_plan(
-        dict(_feature(entry) for entry in feature),
+        _features(feature),
         [name.strip() for name in populations.split(",")],
         outcome_values=values,
         n_functions=functions,
@@ -96,9 +105,12 @@ def aggregate(
     as_json: AsJson = False,
 ) -> None:
     """Turn one party's tables into a file of sums for the agreed plan."""
-    agreed = read_sums(plan)[0].plan
-    if agreed.feature_names is None:
-        raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
+    if threads == 0:
+        raise InputError("--threads must not be 0: give a number of threads, or -1 for all cores.")
+    options = TableOptions(
+        outcomes or [], treatments or [], outcome, treatment, population, None, None, weight
+    )
+    check_columns(options)
     files = {
         kind: _files(entries, kind, label, population)
         for kind, entries, label in (
@@ -106,17 +118,23 @@ def aggregate(
             (TREATMENT, treatments, treatment),
         )
     }
-    options: dict[str, Any] = {
+    inputs = [(f"--{kind}s", path) for kind, named in files.items() for path in named.values()]
+    kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
+    check_paths([("--plan", plan), *inputs], [*kept, ("--out", out, SUMS)])
+    agreed = read_sums(plan)[0].plan
+    if agreed.feature_names is None:
+        raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
+    columns: dict[str, Any] = {
         "outcome": outcome,
         "treatment": treatment,
         "sample_weight": weight,
         "features": agreed.feature_names,
     }
     if population is None:
-        source = TableSource.from_tables(files[OUTCOME], files[TREATMENT], **options)
+        source = TableSource.from_tables(files[OUTCOME], files[TREATMENT], **columns)
     else:
         tables = [next(iter(files[kind].values()), None) for kind in (OUTCOME, TREATMENT)]
-        source = TableSource.from_frames(*tables, population=population, **options)
+        source = TableSource.from_frames(*tables, population=population, **columns)
     found = aggregate_rows(
         source, agreed, min_count=min_count, checkpoint=checkpoint, n_jobs=threads
     )
@@ -132,6 +150,7 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Add up files of sums that were made with one plan."""
+    check_paths([("sums", file) for file in files], [("--out", out, SUMS)])
     found = merge_sums([read_finished_sums(file) for file in files])
     _report(found, write_sums(found, out), as_json)
 
@@ -173,9 +192,18 @@ def _files(
     return files
 
 
+def _features(entries: list[str]) -> dict[str, tuple[float, float]]:
+    found: dict[str, tuple[float, float]] = {}
+    for name, numbers in map(_feature, entries):
+        if name in found:
+            raise InputError(f"--feature was given twice for {name!r}. Give each feature once.")
+        found[name] = numbers
+    return found
+
+
 def _feature(entry: str) -> tuple[str, tuple[float, float]]:
     name, equals, numbers = entry.rpartition("=")
-    if not equals:
+    if not (equals and name):
         raise InputError(
             f"--feature must be NAME=TYPICAL:SPREAD, such as age=45:15, got {entry!r}."
         )

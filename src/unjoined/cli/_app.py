@@ -8,12 +8,21 @@ from typing import Annotated
 import typer
 
 import unjoined
-from unjoined.cli._aggregate import add_sums_commands
+from unjoined._validation import check_share
+from unjoined.cli._aggregate import LARGEST_SEED, add_sums_commands
 from unjoined.cli._demo import run_demo
 from unjoined.cli._fit import fit_chunks, fit_moments, fit_rows
-from unjoined.cli._inputs import ESTIMATORS, TableOptions, read_labels
+from unjoined.cli._inputs import (
+    ESTIMATORS,
+    TableOptions,
+    check_columns,
+    read_labels,
+    split_names,
+    table_paths,
+)
+from unjoined.cli._paths import MODEL, SUMS, TABLE, check_paths
 from unjoined.cli._reproduce import run_reproduce
-from unjoined.cli._score import targeting_list
+from unjoined.cli._score import check_kept, targeting_list
 from unjoined.cli._show import (
     console,
     print_json,
@@ -59,7 +68,10 @@ Ignore = Annotated[
     str | None, typer.Option("--ignore", help="Columns that are no features, comma-separated.")
 ]
 Weight = Annotated[str | None, typer.Option("--weight", help="Column with row weights.")]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same result."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
@@ -91,9 +103,12 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check the tables, and say whether they can identify uplift."""
-    data = read_labels(
-        TableOptions(outcomes, treatments, outcome, treatment, population, features, ignore, weight)
+    options = TableOptions(
+        outcomes, treatments, outcome, treatment, population, features, ignore, weight
     )
+    check_paths(table_paths(outcomes, treatments), [])
+    check_columns(options)
+    data = read_labels(options)
     strength = identification_strength(**data)
     if as_json:
         print_json(
@@ -164,6 +179,10 @@ def fit(
     )
     if checkpoint is not None and not chunks:
         raise InputError("--checkpoint is for tables that are read with --chunks.")
+    inputs = table_paths(options.outcomes, options.treatments)
+    inputs += [] if moments is None else [("--moments", moments)]
+    kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
+    check_paths(inputs, [*kept, ("--model", model, MODEL)])
     if moments is not None:
         fit_moments(moments, options, model, as_json=as_json)
     elif chunks:
@@ -182,15 +201,17 @@ def score(
     ] = None,
     share: Annotated[
         float | None,
-        typer.Option(
-            "--share", min=0.0, max=1.0, help="Treat this share; default: all not harmed."
-        ),
+        typer.Option("--share", help="Treat this share, 0 to 1; default: all not harmed."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write uplift, rank and whom to treat for each row of a table, best first."""
+    check_paths([("--model", model), ("--table", table)], [("--out", out, TABLE)])
+    kept = split_names(keep, "--keep")
+    check_kept(kept)
+    if share is not None:
+        check_share("--share", share, zero_allowed=True)
     fitted = load_model(model)
-    kept = [name.strip() for name in (keep or "").split(",") if name.strip()]
     features = getattr(fitted, "feature_names_in_", ())
     rows = read_table(table, text=[name for name in kept if name not in features])
     scores = targeting_list(fitted, rows, title=str(table), keep=kept, share=share)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array
@@ -43,7 +44,7 @@ def run_demo(out: Console, folder: Path, *, n_per_table: int, seed: int) -> dict
     files = write_campaign(folder, n_per_table=n_per_table, n_customers=N_CUSTOMERS, seed=seed)
     out.print(
         "A made-up shop mails customers in two regions. Who was mailed and who bought are in "
-        f"different tables, about different people. They are in [bold]{folder}[/bold]:"
+        f"different tables, about different people. They are in {folder}:"
     )
     data = read_campaign(files)
     show_labels(out, data)
@@ -68,7 +69,7 @@ def run_demo(out: Console, folder: Path, *, n_per_table: int, seed: int) -> dict
 
 def _title(out: Console, text: str) -> None:
     out.print()
-    out.rule(f"[bold]{text}", align="left")
+    out.rule(Text(text, style="bold"), align="left")
 
 
 def _numbers(result: MethodResult) -> dict[str, float]:
@@ -143,11 +144,12 @@ def _explain(out: Console, truth: Array) -> None:
             "gets",
         ),
     ):
-        meanings.add_row(f"[bold]{number}", meaning)
+        meanings.add_row(Text(number, style="bold"), meaning)
     out.print()
     out.print(meanings)
+    out.print()
     out.print(
-        "\nUplift is the library's default, MinMaxUplift the paper's method improved, MinMaxGau "
+        "Uplift is the library's default, MinMaxUplift the paper's method improved, MinMaxGau "
         "the same with the paper's settings; FourLogistic and FourNNC divide one difference of "
         "regressions by another. Only a simulation knows these numbers: for real tables nobody "
         "has the truth."
@@ -169,17 +171,18 @@ def _save_curve(results: list[MethodResult], truth: Array, path: Path) -> Path:
 
 
 def _next_steps(out: Console, folder: Path) -> None:
-    tables = "".join(
-        f"      --{kind}s {name}={folder / f'{kind}s_{name}.parquet'} \\\n"
-        for kind in ("outcome", "treatment")
-        for name in ("north", "south")
-    )
-    out.print(
-        "\nThe same steps, on your own files:\n"
-        f"  unjoined fit \\\n{tables}"
-        f"      --outcome bought --treatment mailed --model {folder / 'model.skops'}\n"
-        f"  unjoined score --model {folder / 'model.skops'} \\\n"
-        f"      --table {folder / 'customers.parquet'} --keep customer_id --share {SHARE} \\\n"
+    out.print()
+    for line in (
+        "The same steps, on your own files:",
+        "  unjoined fit \\",
+        *(
+            f"      --{kind}s {name}={folder / f'{kind}s_{name}.parquet'} \\"
+            for kind in ("outcome", "treatment")
+            for name in ("north", "south")
+        ),
+        f"      --outcome bought --treatment mailed --model {folder / 'model.skops'}",
+        f"  unjoined score --model {folder / 'model.skops'} \\",
+        f"      --table {folder / 'customers.parquet'} --keep customer_id --share {SHARE} \\",
         f"      --out {folder / 'scores.parquet'}",
-        markup=False,
-    )
+    ):
+        out.print(line)

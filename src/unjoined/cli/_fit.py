@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from unjoined._validation import OUTCOME, TREATMENT, check_option
-from unjoined.cli._inputs import ESTIMATORS, TableOptions, read_labels, table_source
+from unjoined.cli._inputs import (
+    ESTIMATORS,
+    TableOptions,
+    check_columns,
+    read_labels,
+    table_source,
+)
 from unjoined.cli._show import (
     console,
     print_json,
@@ -108,6 +114,13 @@ def _check_tables(options: TableOptions) -> None:
             f"fit needs {', '.join(needed)}, or --moments with a file of sums. Missing: "
             f"{', '.join(missing)}."
         )
+    check_columns(options)
+
+
+def _feature_names(fitted: UpliftEstimator) -> list[str] | None:
+    """Return the features' names; sums of plain arrays have none."""
+    names = getattr(fitted, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def _result(fitted: UpliftEstimator, estimator: str, written: Path) -> dict[str, Any]:
@@ -115,7 +128,7 @@ def _result(fitted: UpliftEstimator, estimator: str, written: Path) -> dict[str,
     return {
         "estimator": estimator,
         "model": str(written),
-        "features": [str(name) for name in fitted.feature_names_in_],
+        "features": _feature_names(fitted),
         "f_statistic": strength.f_statistic,
         "weak": strength.is_weak,
     }

@@ -30,7 +30,16 @@ from unjoined.estimators import (
     WeightedUplift,
 )
 
-__all__ = ["ESTIMATORS", "TableOptions", "read_labels", "select_columns", "table_source"]
+__all__ = [
+    "ESTIMATORS",
+    "TableOptions",
+    "check_columns",
+    "read_labels",
+    "select_columns",
+    "split_names",
+    "table_paths",
+    "table_source",
+]
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "auto": Uplift,
@@ -61,6 +70,46 @@ class TableOptions:
     features: str | None  # comma-separated
     ignore: str | None  # comma-separated
     weight: str | None
+
+
+def table_paths(outcomes: list[str], treatments: list[str]) -> list[tuple[str, Path]]:
+    """Return the option and path of each table."""
+    return [
+        (option, path)
+        for option, entries in (("--outcomes", outcomes), ("--treatments", treatments))
+        for path in _named_files(entries, option).values()
+    ]
+
+
+def check_columns(options: TableOptions) -> None:
+    """Check, before any table is read, that each column has one meaning only."""
+    meaning: dict[str, str] = {}
+    for option, name in (
+        ("--outcome", options.outcome),
+        ("--treatment", options.treatment),
+        ("--population", options.population),
+        ("--weight", options.weight),
+    ):
+        if name == "" and option not in ("--outcome", "--treatment"):
+            raise TableError(f"{option} is empty. Name a column, or leave it out.")
+        if name and name in meaning:
+            raise TableError(
+                f"{meaning[name]} and {option} both name the column {name!r}. Each needs a column "
+                "of its own."
+            )
+        meaning |= {name: option} if name else {}
+    if options.features is None:
+        return
+    features = split_names(options.features, "--features")
+    if not features:
+        raise TableError("--features names no column. Name one or more, or leave it out for all.")
+    if taken := [name for name in features if name in meaning]:
+        raise TableError(
+            f"--features names {taken[0]!r}, which is the column of {meaning[taken[0]]}. A label, "
+            "weight or population is no feature."
+        )
+    if not set(features) - set(split_names(options.ignore, "--ignore")):
+        raise TableError("--ignore leaves out all columns of --features. Keep one or more.")
 
 
 def read_labels(options: TableOptions) -> SeparateLabels:
@@ -99,20 +148,22 @@ def table_source(options: TableOptions) -> TableSource:
         "outcome": options.outcome,
         "treatment": options.treatment,
         "sample_weight": options.weight,
-        "features": _split(options.features) or None,
+        "features": split_names(options.features, "--features") or None,
     }
     if options.population is None:
         source = TableSource.from_tables(outcomes, treatments, **columns)
     else:
         files = (next(iter(group.values())) for group in (outcomes, treatments))
         source = TableSource.from_frames(*files, population=options.population, **columns)
-    ignored = _split(options.ignore)
+    ignored = split_names(options.ignore, "--ignore")
     if not ignored:
         return source
     names = source.feature_names
-    if unknown := [name for name in ignored if name not in names]:
+    if unknown := [name for name in ignored if name not in {*names, *_special(options)}]:
         raise TableError(f"--ignore names {unknown[0]!r}, which is no column of the first table.")
-    return replace(source, features=tuple(name for name in names if name not in ignored))
+    kept = tuple(name for name in names if name not in ignored)
+    _check_some_left(list(kept), options)
+    return replace(source, features=kept)
 
 
 def _check_layout(
@@ -150,6 +201,8 @@ def _named_files(entries: list[str], option: str) -> dict[str, Path]:
             is_path = True
         if is_path:
             name, path = "", entry
+        if not path:
+            raise TableError(f"{option} {entry!r} names no file. Write NAME=FILE, or FILE alone.")
         if name in files:
             raise TableError(
                 f"{option} was given twice for "
@@ -164,15 +217,16 @@ def _chosen_features(tables: dict[Path, Frame], options: TableOptions) -> dict[P
     columns = {
         path: nw.from_native(table, eager_only=True).columns for path, table in tables.items()
     }
-    ignored = _split(options.ignore)
+    ignored = split_names(options.ignore, "--ignore")
     # An identifier may be in some tables only; a name that is in none is a typing error.
     if unknown := [name for name in ignored if not any(name in c for c in columns.values())]:
         raise TableError(f"--ignore names {unknown[0]!r}, a column that no table has.")
-    special = {options.outcome, options.treatment, options.population, options.weight}
+    special, asked = _special(options), split_names(options.features, "--features")
     chosen = {}
     for path, table in tables.items():
-        wanted = _split(options.features) or [c for c in columns[path] if c not in special]
+        wanted = asked or [c for c in columns[path] if c not in special]
         kept = [name for name in wanted if name not in ignored]
+        _check_some_left(kept, options)
         labels = [name for name in columns[path] if name in special]
         chosen[path] = select_columns(table, kept + labels, table=str(path))
     return chosen
@@ -189,5 +243,19 @@ def select_columns(frame: Frame, names: list[str], *, table: str) -> Frame:
     return native.select(names).to_native()
 
 
-def _split(names: str | None) -> list[str]:
-    return [name.strip() for name in (names or "").split(",") if name.strip()]
+def _special(options: TableOptions) -> set[str | None]:
+    return {options.outcome, options.treatment, options.population, options.weight}
+
+
+def _check_some_left(features: list[str], options: TableOptions) -> None:
+    if options.ignore and not features:
+        raise TableError("--ignore leaves no column to be a feature. Keep one or more.")
+
+
+def split_names(names: str | None, option: str) -> list[str]:
+    """Take a comma-separated list of columns apart; none may be named twice."""
+    found = [name.strip() for name in (names or "").split(",") if name.strip()]
+    for i, name in enumerate(found):
+        if name in found[:i]:
+            raise TableError(f"{option} names the column {name!r} twice. Name each column once.")
+    return found

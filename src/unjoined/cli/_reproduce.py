@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -23,13 +22,12 @@ from rich.progress import (
 from rich.table import Table
 
 from unjoined._validation import check_option
+from unjoined.cli._paths import check_distinct
 from unjoined.errors import TableError
 from unjoined.experiments._reproduce import PaperFiles, reproduce_paper
 from unjoined.experiments._study_methods import STUDIES
 
 __all__ = ["run_reproduce"]
-
-INTERRUPTED = 130  # what shells report for Ctrl-C
 
 
 def run_reproduce(
@@ -49,6 +47,8 @@ def run_reproduce(
         raise TableError(f"{str(folder)!r} is a file; name a folder with --out.")
     if data is not None and not data.is_dir():
         raise TableError(f"there is no folder {str(data)!r}. Check --data.")
+    if data is not None:
+        check_distinct([("--data", data), ("--out", folder)])
     wanted = _wanted(studies)
     with _progress(out) as told:
         try:
@@ -64,11 +64,8 @@ def run_reproduce(
                 progress=told,
             )
         except KeyboardInterrupt:
-            out.print(
-                f"Interrupted. Finished trials are kept in {folder}; the same command goes on.",
-                markup=False,
-            )
-            raise typer.Exit(INTERRUPTED) from None
+            out.print(f"Finished trials are kept in {folder}; the same command goes on.")
+            raise
     claims = json.loads(files.results.read_text("utf-8"))["claims"]
     _show(out, files, claims)
     verdicts = {claim["claim"]: claim["verdict"] for claim in claims}
@@ -89,7 +86,7 @@ def _progress(out: Console) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a function that is told how far each study is, and draws a bar for it."""
     bars: dict[str, TaskID] = {}
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -120,6 +117,4 @@ def _show(out: Console, files: PaperFiles, claims: list[dict[str, Any]]) -> None
     for claim in claims:
         table.add_row(claim["verdict"], claim["claim"])
     out.print(table)
-    out.print(
-        f"Wrote {files.page}, {files.results} and {len(files.figures)} figures.", markup=False
-    )
+    out.print(f"Wrote {files.page}, {files.results} and {len(files.figures)} figures.")

@@ -12,7 +12,18 @@ from unjoined.errors import InputError
 from unjoined.estimators import UpliftEstimator
 from unjoined.evaluate import treatment_rank
 
-__all__ = ["targeting_list"]
+__all__ = ["check_kept", "targeting_list"]
+
+OWN = ("uplift", "rank", "treat", "row")  # columns that the list itself writes
+
+
+def check_kept(keep: list[str]) -> None:
+    """Refuse to copy columns under names that the list writes itself."""
+    if taken := [name for name in keep if name in OWN]:
+        raise InputError(
+            f"--keep cannot copy the column {taken[0]!r}, as the list has a column of that name "
+            "of its own. Rename yours in the table."
+        )
 
 
 def targeting_list(
@@ -40,6 +51,11 @@ def targeting_list(
         more, the optimal rule if treatment costs nothing.
     """
     pyarrow = import_extra("pyarrow", extra="cli")
+    if not hasattr(model, "feature_names_in_"):
+        raise InputError(
+            "the model was fitted to plain arrays, so it does not know the names of its features. "
+            "Fit it to tables, or call its predict with an array."
+        )
     names = [str(name) for name in model.feature_names_in_]
     rows = nw.from_native(table, eager_only=True)
     if len(rows) == 0:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from unjoined._typing import Array
+from unjoined._validation import printable
 from unjoined.data import SeparateLabels
 from unjoined.estimators import Uplift
 from unjoined.evaluate import IdentificationStrength
@@ -28,14 +31,31 @@ __all__ = [
 ]
 
 
+class _PlainConsole(Console):
+    """A console that shows all text as it is: no markup, no control characters, no emoji codes."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return text with what a terminal would obey, line breaks too, escaped."""
+        return super().render_str(printable(text), **options)
+
+
 def console() -> Console:
     """Return where results go; made per command, so that it follows the current stdout."""
-    return Console(highlight=False)
+    return _PlainConsole(highlight=False, markup=False, emoji=False)
 
 
 def print_json(result: dict[str, Any]) -> None:
     """Print one JSON object, for other programs."""
-    print(json.dumps(result, indent=2, default=float))
+    print(json.dumps(_numbers_or_null(result), indent=2, default=float, allow_nan=False))
+
+
+def _numbers_or_null(value: Any) -> Any:
+    """Replace infinite and missing numbers, which JSON does not have, by null."""
+    if isinstance(value, dict):
+        return {key: _numbers_or_null(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_numbers_or_null(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _table(*columns: str) -> Table:

@@ -33,6 +33,7 @@ __all__ = [
     "write_campaign",
 ]
 
+SEEDS = 2**32  # that numpy takes; those behind the largest begin anew
 OUTCOME_COLUMN, TREATMENT_COLUMN = "bought", "mailed"
 
 # The default; the paper's method, as the library sets it up and as the paper did; its baselines.
@@ -96,7 +97,7 @@ def write_campaign(folder: Path, *, n_per_table: int, n_customers: int, seed: in
             files[population] = write_table(table, folder / f"{kind}s_{population}.parquet")
         return files
 
-    people = problem.draw_joint(n_customers, random_state=seed + 1).X
+    people = problem.draw_joint(n_customers, random_state=(seed + 1) % SEEDS).X
     ids = {"customer_id": np.arange(100_001, 100_001 + n_customers)}
     return CampaignFiles(
         outcomes=write(OUTCOME, OUTCOME_COLUMN),
@@ -117,7 +118,7 @@ def read_campaign(files: CampaignFiles) -> SeparateLabels:
 
 def draw_truth(n: int, *, seed: int) -> tuple[Frame, Array]:
     """Draw fresh customers as a table, and their true uplift in purchases per customer."""
-    rows = campaign_problem().draw_joint(n, random_state=seed)
+    rows = campaign_problem().draw_joint(n, random_state=seed % SEEDS)
     return import_extra("pyarrow", extra="cli").table(_columns(rows.X)), rows.uplift
 
 

@@ -1,0 +1,64 @@
+"""Commands that cannot go on: no memory, Ctrl-C, nobody reading. No traceback in any case."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from unjoined.cli import main
+
+
+def run(capsys, *arguments):
+    """Run one command; return its exit code, stdout and stderr."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return stop.value.code or 0, printed.out, printed.err
+
+
+PLAN = ("plan", "--feature", "age=45:15", "--populations", "n,s", "--functions")
+
+
+def test_too_little_memory_is_told_with_what_to_do(capsys, tmp_path):
+    many = 10**15  # eight petabytes of frequencies, more than any address space
+    code, out, err = run(capsys, *PLAN, many, "--out", tmp_path / "p.sums")
+    assert (code, out) == (2, "")
+    assert err.startswith("unjoined: there is not enough memory (Unable to allocate")
+    assert "--chunks" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_command_says_so_in_a_word(capsys, tmp_path):
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)  # while the demo fits
+    try:
+        code, _, err = run(capsys, "demo", "--rows", 20_000, "--out", tmp_path / "d")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert (code, err) == (130, "unjoined: interrupted\n")
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [*PLAN, "3", "--out", str(tmp_path / "p.sums")]
+    done = subprocess.run(
+        [sys.executable, "-m", "unjoined", *words], stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert (tmp_path / "p.sums").exists()
+
+
+def test_a_name_that_the_terminal_cannot_encode_is_escaped(tmp_path):
+    words = ["plan", "--feature", "gr\u00f6\u00dfe\udcff=45:15", "--populations", "n,s"]
+    done = subprocess.run(
+        [sys.executable, "-m", "unjoined", *words, "--out", str(tmp_path / "p.sums")],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "1000"},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"5 functions of gr\xf6\xdfe\udcff." in done.stdout
