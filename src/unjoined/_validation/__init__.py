@@ -7,7 +7,9 @@ most five values) and what to do. Code behind these checks trusts its arguments.
 from unjoined._validation._features import (
     check_columns,
     check_finite_features,
+    check_numbers,
     check_numeric_columns,
+    check_row_width,
 )
 from unjoined._validation._labels import (
     KINDS,
@@ -61,6 +63,7 @@ __all__ = [
     "check_labels",
     "check_length",
     "check_not_negative",
+    "check_numbers",
     "check_numeric_columns",
     "check_one_per_row",
     "check_option",
@@ -70,6 +73,7 @@ __all__ = [
     "check_positive",
     "check_probability",
     "check_propensity",
+    "check_row_width",
     "check_same_length",
     "check_share",
     "check_treated",
