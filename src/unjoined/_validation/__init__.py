@@ -6,6 +6,7 @@ most five values) and what to do. Code behind these checks trusts its arguments.
 
 from unjoined._validation._features import (
     check_columns,
+    check_feature_sizes,
     check_finite_features,
     check_numbers,
     check_numeric_columns,
@@ -27,6 +28,7 @@ from unjoined._validation._labels import (
     check_weight,
     is_kind,
 )
+from unjoined._validation._message import LARGEST, SMALLEST
 from unjoined._validation._parameters import (
     check_count,
     check_not_negative,
@@ -49,7 +51,9 @@ from unjoined._validation._values import (
 
 __all__ = [
     "KINDS",
+    "LARGEST",
     "OUTCOME",
+    "SMALLEST",
     "TARGET",
     "TREATMENT",
     "OutcomeCoding",
@@ -58,6 +62,7 @@ __all__ = [
     "check_columns",
     "check_cost",
     "check_count",
+    "check_feature_sizes",
     "check_finite_features",
     "check_kind",
     "check_labels",
