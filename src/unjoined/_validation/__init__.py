@@ -7,9 +7,12 @@ most five values) and what to do. Code behind these checks trusts its arguments.
 from unjoined._validation._features import (
     NUMBER,
     check_columns,
+    check_feature_sizes,
     check_finite_features,
     check_number_type,
+    check_numbers,
     check_numeric_columns,
+    check_row_width,
 )
 from unjoined._validation._labels import (
     KINDS,
@@ -30,7 +33,7 @@ from unjoined._validation._labels import (
     is_missing,
     population_name,
 )
-from unjoined._validation._message import printable
+from unjoined._validation._message import LARGEST, SMALLEST, printable
 from unjoined._validation._parameters import (
     check_count,
     check_finite,
@@ -54,8 +57,10 @@ from unjoined._validation._values import (
 
 __all__ = [
     "KINDS",
+    "LARGEST",
     "NUMBER",
     "OUTCOME",
+    "SMALLEST",
     "TARGET",
     "TREATMENT",
     "OutcomeCoding",
@@ -64,6 +69,7 @@ __all__ = [
     "check_columns",
     "check_cost",
     "check_count",
+    "check_feature_sizes",
     "check_finite",
     "check_finite_features",
     "check_kind",
@@ -72,6 +78,7 @@ __all__ = [
     "check_names",
     "check_not_negative",
     "check_number_type",
+    "check_numbers",
     "check_numeric_columns",
     "check_one_per_row",
     "check_option",
@@ -81,6 +88,7 @@ __all__ = [
     "check_positive",
     "check_probability",
     "check_propensity",
+    "check_row_width",
     "check_same_length",
     "check_share",
     "check_treated",

@@ -12,15 +12,18 @@ import narwhals as nw
 import numpy as np
 
 from unjoined._typing import Array, BoolArray, MatrixLike
-from unjoined._validation._message import shown
+from unjoined._validation._message import LARGEST, shown
 from unjoined.errors import InputError, TableError
 
 __all__ = [
     "NUMBER",
     "check_columns",
+    "check_feature_sizes",
     "check_finite_features",
     "check_number_type",
+    "check_numbers",
     "check_numeric_columns",
+    "check_row_width",
 ]
 
 _NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
@@ -111,6 +114,20 @@ def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str =
     )
 
 
+def check_feature_sizes(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+    """Refuse features that are too large to be squared and added up, naming their columns."""
+    if X.min(initial=0.0) >= -LARGEST and X.max(initial=0.0) <= LARGEST:
+        return
+    large: BoolArray = np.abs(X) > LARGEST
+    columns = np.flatnonzero(large.any(axis=0)).tolist()
+    labels = [names[j] if names is not None else f"column {j}" for j in columns]
+    raise InputError(
+        f"features of {table} hold numbers beyond {LARGEST:g} in {int(large.any(axis=1).sum())} of "
+        f"{len(X)} rows, in {shown(labels)}, such as {shown(X[large][:1].tolist())}. If they stand "
+        "for missing values, impute or remove these rows; else divide the column by a power of ten."
+    )
+
+
 def check_columns(expected: Sequence[str], found: Sequence[str], *, table: str) -> None:
     """Refuse a table whose columns are not a permutation of the expected ones."""
     missing = [name for name in expected if name not in found]
@@ -124,4 +141,29 @@ def check_columns(expected: Sequence[str], found: Sequence[str], *, table: str) 
         raise TableError(
             f"{table} must have the feature columns of the first table ({shown(expected)}; any "
             f"order). {'; '.join(parts)}. Select the same features in every table."
+        )
+
+
+def check_numbers(name: str, array: Any, *shape: int | None) -> None:
+    """Refuse anything but an array of finite numbers of a shape, None being any length."""
+    wanted = ", ".join("n" if length is None else str(length) for length in shape)
+    found = f"a {type(array).__name__}"
+    if isinstance(array, np.ndarray):
+        found = f"shape {array.shape} of {array.dtype}"
+        fits = array.ndim == len(shape) and array.dtype.kind in "iuf"
+        if fits and all(
+            want in (None, length) for want, length in zip(shape, array.shape, strict=True)
+        ):
+            if np.isfinite(array).all():
+                return
+            found = "NaN or infinite ones"
+    raise InputError(f"{name} must be an array of finite numbers, shape ({wanted}), got {found}.")
+
+
+def check_row_width(X: Any, d: int) -> None:
+    """Refuse rows that are not a matrix of ``d`` columns."""
+    if np.ndim(X) != 2 or X.shape[1] != d:
+        raise InputError(
+            f"rows must have {d} features, shape (n, {d}), got shape {np.shape(X)}. Pass the "
+            "features that the basis was made for, in the same order."
         )

@@ -10,11 +10,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unjoined._typing import Array, ArrayLike, MatrixLike
-from unjoined._validation import check_finite_features, check_numeric_columns
+from unjoined._validation import (
+    LARGEST,
+    check_feature_sizes,
+    check_finite_features,
+    check_numeric_columns,
+)
 from unjoined.data._dask import in_memory, is_dask, predict_lazily
 from unjoined.evaluate import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
 from unjoined.moments import LabelledRows, label_rows, target_rows
-from unjoined.moments._finite import all_finite
+from unjoined.moments._finite import all_finite, all_within
 
 __all__ = ["UpliftEstimator"]
 
@@ -140,7 +145,8 @@ class UpliftEstimator(BaseEstimator, ABC):
             check_is_fitted(self)
             lazy: Array = predict_lazily(self, X)  # stands in for an array, as Dask has no types
             return lazy
-        return self._predict_rows(self._check_features(X, reset=False))
+        matrix = self._check_features(X, reset=False, fewest=0)
+        return self._predict_rows(matrix) if len(matrix) else np.empty(0)
 
     @abstractmethod
     def _predict_rows(self, matrix: Array) -> Array:
@@ -184,15 +190,26 @@ class UpliftEstimator(BaseEstimator, ABC):
             sample_weight=sample_weight,
         )
 
-    def _check_features(self, X: MatrixLike, *, reset: bool) -> Array:
+    def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
         """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
         if not reset:
             check_is_fitted(self)
         check_numeric_columns(X)
-        matrix: Array = validate_data(
-            self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
+        checks: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
+        matrix: Array = np.require(
+            validate_data(self, X, reset=reset, ensure_min_samples=fewest, **checks),
+            requirements=["C", "A"],
         )
-        if not all_finite(matrix, n_jobs=getattr(self, "n_jobs", None)):
-            names = getattr(self, "feature_names_in_", None)
-            check_finite_features(matrix, None if names is None else names.tolist())
+        n_jobs = getattr(self, "n_jobs", None)
+        fine = (
+            all_within(matrix, LARGEST, n_jobs=n_jobs)
+            if reset
+            else all_finite(matrix, n_jobs=n_jobs)
+        )
+        if not fine:
+            found = getattr(self, "feature_names_in_", None)
+            names = None if found is None else found.tolist()
+            check_finite_features(matrix, names)
+            if reset:
+                check_feature_sizes(matrix, names)
         return matrix
