@@ -78,7 +78,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     bounds : None, "auto" or pair of float, default=None
         Range the uplift is kept in at every training row, outcome units, by a quadratic
         programme; "auto" takes what the outcome's range allows (-1 to 1 for a 0/1 outcome).
-        Needs the extra "convex" and the squared loss.
+        Needs the squared loss.
     clip : bool, default=False
         Whether predictions are clipped to the bounds, which hold at training rows only.
     shift : None, "classifier", "rulsif" or scikit-learn classifier, default=None
