@@ -45,8 +45,9 @@ def compare(data: SeparateLabels, ranges: tuple[Any, ...], **settings: Any) -> N
         line += f"{uplift.max():.3f}"
         if (report := model.bounds_) is not None:
             line += f", {seconds[bounds] / seconds[None]:.1f} times as long: "
-            line += f"{report.rounds} rounds, {report.n_constraints} rows entered, {report.steps} steps, "
-            line += f"{report.n_binding} bind, largest violation {report.worst:.1e}"
+            line += f"{report.rounds} rounds, {report.n_constraints} rows entered, "
+            line += f"{report.steps} steps, {report.n_binding} bind, "
+            line += f"largest violation {report.worst:.1e}"
         print(line, flush=True)
 
 
