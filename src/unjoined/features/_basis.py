@@ -10,6 +10,7 @@ import numpy as np
 
 from unjoined._compiled import GaussianKernel, gaussian_kernel
 from unjoined._typing import Array
+from unjoined.features._principal import PrincipalBasis
 from unjoined.features._scaling import Scaling
 
 __all__ = [
@@ -257,6 +258,8 @@ def same_basis(a: Basis, b: Basis) -> bool:
         return a.width == b.width and np.array_equal(a.centers, b.centers)
     if isinstance(a, FourierBasis) and isinstance(b, FourierBasis):
         return np.array_equal(a.frequencies, b.frequencies) and np.array_equal(a.phases, b.phases)
+    if isinstance(a, PrincipalBasis) and isinstance(b, PrincipalBasis):
+        return np.array_equal(a.directions, b.directions)
     return isinstance(a, LinearBasis) and a == b
 
 

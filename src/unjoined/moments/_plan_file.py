@@ -15,6 +15,7 @@ from unjoined.features import (
     FourierBasis,
     GaussianBasis,
     LinearBasis,
+    PrincipalBasis,
     Scaling,
     StackedBasis,
 )
@@ -91,6 +92,9 @@ def _put_basis(basis: Basis, name: str, arrays: dict[str, Array]) -> dict[str, A
     if isinstance(basis, FourierBasis):
         arrays[f"{name}.frequencies"], arrays[f"{name}.phases"] = basis.frequencies, basis.phases
         return {"type": "fourier"}
+    if isinstance(basis, PrincipalBasis):
+        arrays[f"{name}.directions"] = basis.directions
+        return {"type": "principal"}
     if isinstance(basis, LinearBasis):
         return {"type": "linear", "n_features": int(basis.n_features)}
     if isinstance(basis, StackedBasis):
@@ -111,6 +115,8 @@ def _get_basis(part: Mapping[str, Any], name: str, arrays: Mapping[str, Array]) 
             return GaussianBasis(arrays[f"{name}.centers"], part["width"])
         case "fourier":
             return FourierBasis(arrays[f"{name}.frequencies"], arrays[f"{name}.phases"])
+        case "principal":
+            return PrincipalBasis(arrays[f"{name}.directions"])
         case "linear":
             return LinearBasis(part["n_features"])
         case _:

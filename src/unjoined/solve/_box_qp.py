@@ -181,7 +181,8 @@ class _Nearest:
     def _release(self, j: int) -> None:
         del self.binding[j], self.sign[j]
         self.force = np.delete(self.force, j)
-        self.factors = qr_delete(*self.factors, j, which="col")
+        Q, R = qr_delete(*self.factors, j, which="col")
+        self.factors = np.asarray(Q, dtype=np.float64), np.asarray(R, dtype=np.float64)
 
     def _refresh(self) -> None:
         """Compute forces and point anew from the binding rows, so that no rounding adds up."""
@@ -198,12 +199,12 @@ def _factors(normals: Array) -> tuple[Array, Array]:
     if normals.shape[1] == 0:
         return np.eye(len(normals)), normals
     Q, R = qr(normals)
-    return Q, R
+    return np.asarray(Q, dtype=np.float64), np.asarray(R, dtype=np.float64)
 
 
 def _inserted(Q: Array, R: Array, normal: Array) -> tuple[Array, Array]:
     """Return the factors with one more column."""
     if R.shape[1] == 0:
         return _factors(normal[:, None])
-    Q, R = qr_insert(Q, R, normal, R.shape[1], which="col")
-    return Q, R
+    more, corner = qr_insert(Q, R, normal, R.shape[1], which="col")
+    return np.asarray(more, dtype=np.float64), np.asarray(corner, dtype=np.float64)
