@@ -64,6 +64,38 @@ def test_solution_satisfies_the_kkt_conditions(seed):
     assert_allclose(phi[found.index], found.phi)
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [(0.0, 0.01), (-1e-4, 1e-4), (0.5, 0.51), (0.5, np.inf), (-np.inf, -0.5), (0.0, np.inf)],
+)
+def test_ranges_that_hold_nowhere_by_themselves_are_solved_to_the_optimum(lower, upper):
+    """Rows bind and are let go of again; the conditions of optimality hold to rounding."""
+    Q, q, phi = random_problem(1, n=2000, p=20)
+    phi[:, 0] = 1.0  # a constant, so that every range can be kept
+    start = np.linalg.solve(Q, -q)
+    found = solve_box_qp(Q, q, start, all_rows(phi), lower=lower, upper=upper)
+    value = phi @ found.x
+    worst = max((value - upper).max(), (lower - value).max())
+    largest = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound))
+    assert worst <= 1e-7 * (largest or np.maximum(-(phi @ start), 0.0).max())
+    assert found.worst == pytest.approx(max(worst, 0.0), abs=1e-15)
+    gradient = Q @ found.x + q
+    rounding = 1e-10 * np.abs(q).max()
+    assert_allclose(gradient + found.phi.T @ found.multiplier, 0.0, atol=rounding)
+    binding = found.phi @ found.x
+    assert_allclose(binding[found.multiplier > 0.0], upper, atol=1e-9)
+    assert_allclose(binding[found.multiplier < 0.0], lower, atol=1e-9)
+    assert 0 < np.count_nonzero(found.multiplier) <= 20
+    assert found.steps >= np.count_nonzero(found.multiplier)
+
+
+def test_a_range_narrower_than_rounding_is_called_so():
+    Q, q, phi = random_problem(0, n=500, p=8)
+    start = np.linalg.solve(Q, -q)
+    with pytest.raises(InputError, match=r"between 0 and 1e-18 .* too narrow to be kept in double"):
+        solve_box_qp(Q, q, start, all_rows(phi), lower=0.0, upper=1e-18)
+
+
 def test_few_of_many_rows_enter():
     """p coefficients, 50,000 rows: the constraints that matter are on the order of p."""
     Q, q, phi = random_problem(0, n=50_000, p=8)

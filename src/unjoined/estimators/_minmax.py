@@ -50,8 +50,8 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     ----------
     basis : {"smooth", "gaussian", "fourier", "linear"} or Basis, default="smooth"
         Functions that both :math:`f` and :math:`g` are combinations of; "smooth" is a constant,
-        the features and Gaussians. A given `Basis` is used as it is, on the standardised
-        features if ``standardize`` is on.
+        the features (many of them by their components, see Notes) and Gaussians. A given `Basis`
+        is used as it is, on the standardised features if ``standardize`` is on.
     n_centers : int or "auto", default="auto"
         Number of Gaussian centres, drawn without replacement from the rows given to ``fit``,
         or of Fourier features; "auto" is 100, or as many as there are rows, and for the smooth
@@ -78,7 +78,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     bounds : None, "auto" or pair of float, default=None
         Range the uplift is kept in at every training row, outcome units, by a quadratic
         programme; "auto" takes what the outcome's range allows (-1 to 1 for a 0/1 outcome).
-        Needs the extra "convex" and the squared loss.
+        Needs the squared loss.
     clip : bool, default=False
         Whether predictions are clipped to the bounds, which hold at training rows only.
     shift : None, "classifier", "rulsif" or scikit-learn classifier, default=None
@@ -139,7 +139,10 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     -----
     Fitting costs :math:`O(n p^2 + p^3)` time for n rows and p basis functions, and
     :math:`O(p^2)` memory beside the rows; centring doubles it and the search over widths takes
-    one pass for each. Four tables of 10,000 rows take one to two seconds on one core.
+    one pass for each. Four tables of 10,000 rows take one to two seconds on one core. Choosing
+    ridges holds some 80 matrices of p x p numbers, 0.6 GB for 1,000 functions; from 2 GB on a
+    warning says so first. In the smooth basis more than 100 features, if they are more than a
+    twentieth of the rows (of 10,000 if there are more), enter by so many leading components.
 
     Rows are dealt into five folds, table by table. Centring takes the average over the two
     populations of the conditional means of the outcome, and of the treatment, at each row from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array, IntArray
+from unjoined.errors import UnjoinedWarning
 from unjoined.estimators._minmax_select import MinMaxSearch, Spaces, candidates, search, some_rows
 from unjoined.features import Basis, Scaling, auto_centers, draw_basis
 from unjoined.features._basis import ScaledBasis
-from unjoined.moments import LabelledRows
+from unjoined.moments import LabelledRows, n_threads
 from unjoined.moments._cell_sample import cell_positions, take_sample
 from unjoined.moments._center import (
     Centring,
@@ -27,6 +29,10 @@ from unjoined.solve._select import RIDGES_F, RIDGES_G
 __all__ = ["draw_spaces", "fit_means", "is_centred", "plan_rows", "plan_sums", "ridge_grids"]
 
 SAMPLE_ROWS = 10_000  # of each cell
+# Squares of the number of functions that are in memory while ridges are chosen: sums of every
+# table and fold, the averages of each fold and of all others, factors. Counted by peak memory.
+MATRICES, MATRICES_PER_THREAD = 62, 15
+MUCH_MEMORY = 2.0  # gigabytes
 FEW_ROWS = 1000  # in a cell: dealt evenly, since by chance a fold might get none of them
 
 
@@ -223,7 +229,24 @@ def draw_spaces(
         return draw_basis(basis, sample, n_centers=n_centers, width=width, rng=rng)
 
     basis = draw(model.basis, model.width)
-    if model.critic_basis is None:
-        return Spaces(scaling, basis, basis)
-    width = model.width if model.critic_width is None else model.critic_width
-    return Spaces(scaling, basis, draw(model.critic_basis, width))
+    critic, size = basis, basis.size
+    if model.critic_basis is not None:
+        width = model.width if model.critic_width is None else model.critic_width
+        critic = draw(model.critic_basis, width)
+        size += critic.size
+    _warn_if_large(size, n_threads(model.n_jobs))
+    return Spaces(scaling, basis, critic)
+
+
+def _warn_if_large(size: int, threads: int) -> None:
+    """Warn, before anything is computed, if the sums of all folds will fill much memory."""
+    gigabytes = (MATRICES + MATRICES_PER_THREAD * threads) * 8.0 * size**2 / 1e9
+    if gigabytes > MUCH_MEMORY:
+        warnings.warn(
+            f"this fit multiplies {size} functions with each other and will take about "
+            f"{gigabytes:.1f} GB of memory, and time that grows with the cube of their number. "
+            "Lower n_centers, pass fewer features, or take basis='smooth', which needs at most one "
+            "linear function for twenty rows.",
+            UnjoinedWarning,
+            stacklevel=5,
+        )

@@ -42,6 +42,7 @@ class BoundsReport:
     n_constraints: int  # rows that entered as constraints
     n_binding: int  # rows at which a bound binds
     worst: float  # largest remaining violation at a training row, outcome units
+    steps: int = 0  # of the quadratic programmes: rows that began to bind, one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,9 @@ class MinMaxProblem:
         )
         strongest = np.abs(qp.multiplier).max(initial=0.0)
         binding = int(np.sum(np.abs(qp.multiplier) > 1e-6 * strongest)) if strongest else 0
-        report = BoundsReport(lower, upper, qp.rounds, len(qp.index), binding, scale * qp.worst)
+        report = BoundsReport(
+            lower, upper, qp.rounds, len(qp.index), binding, scale * qp.worst, qp.steps
+        )
         return solution, report
 
     def with_loss(self, loss: Any, *, is_named: bool) -> tuple[MinMaxSolution, LossReport]:

@@ -135,9 +135,14 @@ class MixtureUplift(UpliftEstimator):
     -----
     Time is that of about 40 settings times ``n_folds`` fits of O(n p^2) each on at most 8,000
     outcome rows, and a few final fits to all rows; memory beside the rows is that of p columns for
-    the rows that choose. The treatment tables say which part is which, so the two cannot change
-    places. If policies hardly differ, the answer rests on the functions' form alone: a
-    `WeakIdentificationWarning` says so.
+    the rows that choose. The number p of functions is at most that of linear ones and centres,
+    twice. Linear functions are the features, or, of more than 100 features and more than a
+    twentieth of the rows, so many leading principal components: with n fixed, time is
+    proportional to the number of features from there on.
+
+    The treatment tables say which part is which, so the two cannot change places. If policies
+    hardly differ, the answer rests on the functions' form alone: a `WeakIdentificationWarning`
+    says so.
 
     Examples
     --------

@@ -26,7 +26,7 @@ from unjoined.estimators._mixture_search import (
     Setting,
     penalty_of,
 )
-from unjoined.features import Basis, LeadingBasis, Scaling
+from unjoined.features import Basis, LeadingBasis, Scaling, StackedBasis
 from unjoined.moments import LabelledRows, n_threads
 from unjoined.solve import (
     BaseEffectFit,
@@ -333,7 +333,7 @@ def refit(fit: MixtureFit, rows: OutcomeRows) -> MixtureFit:
     members = []
     for member in fit.members:
         base, effect = member.base_basis, member.effect_basis
-        linear = rows.Z.shape[1] + 1
+        linear = (base.first if isinstance(base, StackedBasis) else base).size
         penalty = penalty_of(member.setting, linear, base.size, effect.size)
         part = BaseEffectRows(
             base(rows.Z), effect(rows.Z), rows.Z, rows.y, rows.exposure, rows.weight

@@ -66,6 +66,7 @@ TRUSTED = frozenset(
         "unjoined.features._basis.StackedBasis",
         "unjoined.features._kernel.KernelBasis",
         "unjoined.features._pool.LeadingBasis",
+        "unjoined.features._principal.PrincipalBasis",
         "unjoined.features._quadratic.QuadraticBasis",
         "unjoined.features._scaling.Scaling",
         "unjoined.moments._shift.CellShift",

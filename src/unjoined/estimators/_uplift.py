@@ -85,7 +85,9 @@ class Uplift(UpliftEstimator):
     Notes
     -----
     Costs a fit of `MixtureUplift` and, on at most 3,000 rows of each table, three fits each of the
-    others: a few seconds for 4 x 5,000 rows and 20 features on two cores.
+    others: a few seconds for 4 x 5,000 rows and 20 features on two cores. Time is about
+    proportional to the number of features: of more than 100, and more than a twentieth of the
+    rows, the leading principal components serve as linear functions, see `MixtureUplift`.
 
     Examples
     --------

@@ -32,6 +32,7 @@ __all__ = [
 WEAK_F = 10.0
 PIECE_ROWS = 16_384  # rows that one thread takes at a time
 SCALING_ROWS = 20_000
+MOST_SQUARES = 500  # features; beyond, products of all of them and their squares fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def identification_strength(
     covariance under the hypothesis is known exactly and the F statistic (a chi-square divided
     by its degrees) is about 1. A gap that is neither constant, linear nor quadratic in any
     feature goes unseen. With many features and few rows, squares and then slopes are left out
-    so that there are ten rows to each function.
+    so that there are ten rows to each function; squares also with more than 500 features.
 
     Examples
     --------
@@ -112,23 +113,31 @@ def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> Identificat
         for start in range(0, len(at), PIECE_ROWS)
     ]
 
+    # Products of functions that the rows cannot carry anyway would fill the memory.
+    q = _n_functions(sum(map(len, cells)), rows.X.shape[1])
+
     def sums(piece: tuple[int, IntArray]) -> PolicySums:
         k, at = piece
-        return PolicySums.of_rows(rows.X[at], scaling, rows.label[at], rows.weight[at], k)
+        return PolicySums.of_rows(rows.X[at], scaling, rows.label[at], rows.weight[at], k, q)
 
     parts = over_pieces(sums, pieces, n_jobs)
-    return strength_of_sums(reduce(PolicySums.merge, parts))
+    return _strength_of_sums(reduce(PolicySums.merge, parts), q)
 
 
 def strength_of_sums(policy: PolicySums) -> IdentificationStrength:
     """Measure the strength from sums over the treatment rows of two populations."""
+    d = (policy.label.shape[1] - 1) // 2
+    return _strength_of_sums(policy, _n_functions(int(policy.n_rows.sum()), d))
+
+
+def _strength_of_sums(policy: PolicySums, q: int) -> IdentificationStrength:
+    """Measure the strength by the first ``q`` functions."""
     sign = np.array([1.0, -1.0])
     half = 1.0 / (2.0 * policy.weight)  # each population counts half, whatever its size
     # Estimates of E[w d] and, when the policies are equal, as w^2 = 1, of its covariance.
     a = (sign * half) @ policy.label
     G = np.tensordot(half, policy.gram, axes=1)
     V = np.tensordot(half**2, policy.square, axes=1)
-    q = _n_functions(int(policy.n_rows.sum()), (len(a) - 1) // 2)
     return _strength(a[:q], G[:q, :q], V[:q, :q])
 
 
@@ -159,10 +168,10 @@ def _strength(a: Array, G: Array, V: Array) -> IdentificationStrength:
 
 
 def _n_functions(n: int, d: int) -> int:
-    """Return how many functions the rows can carry: ten rows to each."""
+    """Return how many functions the rows can carry: ten rows to each, squares of 500 at most."""
     if 10 * (1 + d) > n:
         return 1
-    return 1 + d if 10 * (1 + 2 * d) > n else 1 + 2 * d
+    return 1 + d if d > MOST_SQUARES or 10 * (1 + 2 * d) > n else 1 + 2 * d
 
 
 def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> None:

@@ -18,6 +18,7 @@ from unjoined.features._draw import (
 from unjoined.features._kernel import KernelBasis, draw_kernel
 from unjoined.features._models import fit_weighted, seeded_clone
 from unjoined.features._pool import LeadingBasis, draw_pool, kernel_size
+from unjoined.features._principal import PrincipalBasis
 from unjoined.features._quadratic import QuadraticBasis, draw_quadratic
 from unjoined.features._scaling import Scaling
 
@@ -29,6 +30,7 @@ __all__ = [
     "KernelBasis",
     "LeadingBasis",
     "LinearBasis",
+    "PrincipalBasis",
     "QuadraticBasis",
     "Scaling",
     "StackedBasis",

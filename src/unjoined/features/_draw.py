@@ -19,11 +19,13 @@ from unjoined.features._basis import (
     LinearBasis,
     StackedBasis,
 )
+from unjoined.features._principal import PrincipalBasis, draw_principal, most_linear
 
 __all__ = [
     "BASES",
     "auto_centers",
     "draw_basis",
+    "draw_linear",
     "has_width",
     "median_width",
     "rescaled",
@@ -121,7 +123,16 @@ def _linear(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Bas
 
 def _smooth(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
     size = auto_centers(len(X)) if isinstance(n_centers, str) else n_centers
-    return StackedBasis(LinearBasis(X.shape[1]), _gaussian(X, size, width, rng))
+    return StackedBasis(draw_linear(X, len(X), rng), _gaussian(X, size, width, rng))
+
+
+def draw_linear(X: Array, n_rows: int, rng: Rng) -> Basis:
+    """Return a constant and the features, or their leading components if they are very many.
+
+    ``n_rows`` are the rows of the fit, of which ``X`` may be some; see `most_linear`.
+    """
+    most = most_linear(n_rows)
+    return LinearBasis(X.shape[1]) if X.shape[1] <= most else draw_principal(X, most, rng)
 
 
 BASES: dict[str, Callable[[Array, int | str, float | str, Rng], Basis]] = {
@@ -141,7 +152,8 @@ def draw_basis(
     ----------
     basis : {"smooth", "gaussian", "fourier", "linear"} or Basis
         A name, or a basis that is fixed already. "smooth" is a constant, the features
-        themselves and Gaussians.
+        themselves (of more than 100, and more than a twentieth of the rows, their leading
+        principal components) and Gaussians.
     X : array of shape (n, d)
         Rows from which centres and the width are taken.
     n_centers : int or "auto"
@@ -172,4 +184,6 @@ def same_basis(a: Basis, b: Basis) -> bool:
         return a.width == b.width and np.array_equal(a.centers, b.centers)
     if isinstance(a, FourierBasis) and isinstance(b, FourierBasis):
         return np.array_equal(a.frequencies, b.frequencies) and np.array_equal(a.phases, b.phases)
+    if isinstance(a, PrincipalBasis) and isinstance(b, PrincipalBasis):
+        return np.array_equal(a.directions, b.directions)
     return isinstance(a, LinearBasis) and a == b

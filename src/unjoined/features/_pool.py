@@ -9,8 +9,8 @@ from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array
 from unjoined.errors import InputError
-from unjoined.features._basis import Basis, LinearBasis, StackedBasis, check_basis
-from unjoined.features._draw import median_width
+from unjoined.features._basis import Basis, StackedBasis, check_basis
+from unjoined.features._draw import draw_linear, median_width
 from unjoined.features._kernel import draw_kernel
 from unjoined.features._quadratic import draw_quadratic
 
@@ -26,6 +26,7 @@ class LeadingBasis:
 
     Examples
     --------
+    >>> from unjoined import LinearBasis
     >>> LeadingBasis(LinearBasis(2), size=1)(np.array([[3.0, 4.0]]))
     array([[1.]])
     """
@@ -62,6 +63,8 @@ def draw_pool(
 ) -> tuple[Basis, ...]:
     """Return a linear basis, the same with smooth functions of each width, and with products.
 
+    Very many features enter the linear one by their leading components, see `draw_linear`.
+
     Squares and products of features are left out if there would be more than 60 of them, that is
     from eleven features on, or if no widths are given.
 
@@ -76,7 +79,7 @@ def draw_pool(
     rng : RandomState
         Source of randomness.
     """
-    linear = LinearBasis(Z.shape[1])
+    linear = draw_linear(Z, len(Z), rng)
     width = median_width(Z, rng)
     smooth: list[Basis] = [draw_kernel(Z, n_centers, factor * width, rng) for factor in factors]
     d = Z.shape[1]

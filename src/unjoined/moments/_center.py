@@ -18,7 +18,14 @@ from sklearn.base import is_classifier
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.errors import InputError
-from unjoined.features import Basis, Scaling, draw_basis, fit_weighted, seeded_clone
+from unjoined.features import (
+    Basis,
+    Scaling,
+    StackedBasis,
+    draw_basis,
+    fit_weighted,
+    seeded_clone,
+)
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments._accumulate import CHUNK_ROWS, accumulate
 from unjoined.moments._cell_sample import cell_positions, take_sample
@@ -303,6 +310,7 @@ def _smooth_means(
     reach = np.array([1.0 if rows.coding.is_binary else np.inf] * 2 + [1.0] * 2)
     found: list[Callable[[Array], Array]] = []
     n_folds = int(fold.max()) + 1
+    n_linear = basis.first.size - 1 if isinstance(basis, StackedBasis) else basis.n_features
     for j in range(n_folds):
         used = fold != j if n_folds > 1 else np.full(len(fold), True)
         # Adding up the other folds loses no digits; subtracting this one from all would.
@@ -313,7 +321,7 @@ def _smooth_means(
             at = rows.at(kind, k)
             at = at[used[at]]
             square = float(rows.weight[at] @ label[at] ** 2)
-            coef[:, c] = smooth_coef(without.total(kind, k), square, basis.n_features)
+            coef[:, c] = smooth_coef(without.total(kind, k), square, n_linear)
         found.append(SmoothMeans(basis, coef, offset, -reach, reach))
     return found
 

@@ -14,6 +14,7 @@ from unjoined.features import (
     FourierBasis,
     GaussianBasis,
     LinearBasis,
+    PrincipalBasis,
     Scaling,
     StackedBasis,
 )
@@ -159,6 +160,9 @@ def _put_basis(basis: Basis, name: str, arrays: dict[str, Array]) -> dict[str, A
     if isinstance(basis, FourierBasis):
         arrays[f"{name}.frequencies"], arrays[f"{name}.phases"] = basis.frequencies, basis.phases
         return {"type": "fourier"}
+    if isinstance(basis, PrincipalBasis):
+        arrays[f"{name}.directions"] = basis.directions
+        return {"type": "principal"}
     if isinstance(basis, LinearBasis):
         return {"type": "linear", "n_features": int(basis.n_features)}
     if isinstance(basis, StackedBasis):
@@ -185,6 +189,9 @@ def _get_basis(part: Any, name: str, arrays: FileArrays, d: int, depth: int = 0)
             frequencies = arrays.take(f"{name}.frequencies", d, None)
             phases = arrays.take(f"{name}.phases", frequencies.shape[1])
             return FourierBasis(frequencies, phases)
+        case "principal":
+            fields(part, "a basis of components", "type")
+            return PrincipalBasis(arrays.take(f"{name}.directions", d, None))
         case "linear":
             given = fields(part, "a linear basis", "type", "n_features")
             return LinearBasis(whole(given["n_features"], "the features of a basis", d, d))

@@ -16,13 +16,18 @@ CHUNK_ROWS = 4096  # of some twenty functions, which stay in the cache
 
 
 def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
-    """Write a constant, the scaled features and their squares, shape (2 d + 1, n)."""
-    d = X.shape[1]
+    """Write a constant, the scaled features and their squares, as far as D has room for each.
+
+    D has the shape (q, n), with q = 1, d + 1 or 2 d + 1.
+    """
+    d, q = X.shape[1], len(D)
     # By columns: operations on rows of ten numbers are several times as slow.
     D[0], Z = 1.0, D[1 : 1 + d]
-    np.subtract(X.T, scaling.mean[:, None], out=Z)
-    Z /= scaling.scale[:, None]
-    np.multiply(Z, Z, out=D[1 + d :])
+    if q > 1:
+        np.subtract(X.T, scaling.mean[:, None], out=Z)
+        Z /= scaling.scale[:, None]
+    if q > 1 + d:
+        np.multiply(Z, Z, out=D[1 + d :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,9 @@ class PolicySums:
     square: Array  # (2, q, q) sum of r^2 D D^T
 
     @classmethod
-    def zero(cls, d: int) -> PolicySums:
+    def zero(cls, d: int, n_functions: int | None = None) -> PolicySums:
         """Return the sums of no rows, the neutral element of `merge`."""
-        q = 2 * d + 1
+        q = 2 * d + 1 if n_functions is None else n_functions
         return cls(
             np.zeros(2, dtype=np.int64),
             np.zeros(2),
@@ -49,19 +54,28 @@ class PolicySums:
 
     @classmethod
     def of_rows(
-        cls, X: Array, scaling: Scaling, label: Array, weight: Array, population: int
+        cls,
+        X: Array,
+        scaling: Scaling,
+        label: Array,
+        weight: Array,
+        population: int,
+        n_functions: int | None = None,
     ) -> PolicySums:
-        """Return the sums of treatment rows of one population, with features (n, d)."""
-        d = X.shape[1]
-        total = cls.zero(d)
+        """Return the sums of treatment rows of one population, with features (n, d).
+
+        ``n_functions`` is 1, d + 1 or 2 d + 1, where it is known that no more are needed.
+        """
+        total = cls.zero(X.shape[1], n_functions)
+        q = total.label.shape[1]
         total.n_rows[population] = len(X)
         total.weight[population] = weight.sum()
         unit = bool(np.all(weight == 1.0))
-        held = np.empty((1 + 2 * d) * min(len(X), CHUNK_ROWS))
+        held = np.empty(q * min(len(X), CHUNK_ROWS))
         for start in range(0, len(X), CHUNK_ROWS):
             chunk = slice(start, min(start + CHUNK_ROWS, len(X)))
             size = chunk.stop - start
-            D = held[: (1 + 2 * d) * size].reshape(-1, size)
+            D = held[: q * size].reshape(-1, size)
             _write_design(X[chunk], scaling, D)
             # Rows of weight one, as most are, take one product for both matrices. Unlike the
             # operator, dot leaves Python's lock to other threads for small results too.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from unjoined._typing import Array, IntArray
-from unjoined.moments._accumulate import CHUNK_ROWS, n_threads
+from unjoined.moments._combine import combine
 
 __all__ = ["RowScan", "Violations"]
 
@@ -38,18 +36,8 @@ class RowScan:
 
     def __call__(self, coef: Array, lower: float, upper: float, *, most: int) -> Violations:
         """Return at most ``most`` of the rows that violate the bounds, the worst first."""
-        starts = range(0, len(self.X), CHUNK_ROWS)
-
-        def excess(start: int) -> Array:
-            value = self.basis(self.X[start : start + CHUNK_ROWS]) @ coef
-            over: Array = np.maximum(value - upper, lower - value)
-            return over
-
-        with (
-            threadpool_limits(limits=1, user_api="blas"),
-            ThreadPoolExecutor(n_threads(self.n_jobs)) as pool,
-        ):
-            over = np.concatenate(list(pool.map(excess, starts)))
+        value = combine(self.basis, coef, self.X, n_jobs=self.n_jobs)
+        over = np.maximum(value - upper, lower - value)
         failing = np.flatnonzero(over > 0.0)
         order = np.argsort(-over[failing], kind="stable")[:most]
         index = failing[order]

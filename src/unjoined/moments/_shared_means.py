@@ -14,6 +14,7 @@ from unjoined.features import (
     FourierBasis,
     GaussianBasis,
     LinearBasis,
+    PrincipalBasis,
     Scaling,
     StackedBasis,
 )
@@ -36,7 +37,7 @@ def means_basis(basis: Basis) -> Basis | None:
     unknown kind.
     """
     if isinstance(basis, StackedBasis):
-        return basis if isinstance(basis.first, LinearBasis) else None
+        return basis if isinstance(basis.first, LinearBasis | PrincipalBasis) else None
     if isinstance(basis, GaussianBasis | FourierBasis):
         return StackedBasis(LinearBasis(basis.n_features), basis)
     return None

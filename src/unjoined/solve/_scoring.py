@@ -109,19 +109,22 @@ class Scoring:
 
         Notes
         -----
-        A curvature costs O(n p^2 + p^3), a step O(n p + p^3), and one more pass of O(n p) for
+        A curvature costs O(n p^2 + p^3), a step O(n p + p^2), and one more pass of O(n p) for
         each trial of its length. Steps share a curvature as long as they make good progress.
         """
         coef = start.coef if isinstance(start, BaseEffectFit) else start.astype(np.float64)
         curvature = start.curvature if isinstance(start, BaseEffectFit) else None
         value = _objective(rows, self.terms, penalty, coef, p_base)
         path, converged, last = [value], False, np.inf
+        factor = None
         for _ in range(self.max_iter):
             fresh = curvature is None
             if curvature is None:
-                curvature = _curvature(rows, self.terms, coef, p_base)
+                curvature, factor = _curvature(rows, self.terms, coef, p_base), None
+            if factor is None:
+                factor = _factor(curvature, penalty)
             gradient = _gradient(rows, self.terms, penalty, coef, p_base)
-            step = _newton_step(curvature, penalty, gradient)
+            step = np.asarray(-cho_solve(factor, gradient))
             predicted = float(-gradient @ step)
             if predicted < self.tol:
                 converged = True
@@ -209,7 +212,9 @@ def _curvature(rows: BaseEffectRows, terms: OutcomeTerms, coef: Array, p_base: i
     return curvature
 
 
-def _newton_step(curvature: Array, penalty: Array, gradient: Array) -> Array:
+def _factor(curvature: Array, penalty: Array) -> tuple[Array, bool]:
+    """Return what `cho_solve` takes a Newton step with."""
     penalised = curvature.copy()
     penalised[np.diag_indices(len(penalty))] += penalty + TINY
-    return np.asarray(-cho_solve(cho_factor(penalised, lower=True), gradient))
+    factor, lower = cho_factor(penalised, lower=True, overwrite_a=True)
+    return factor, bool(lower)
