@@ -274,14 +274,7 @@ def _with_weight(rows: LabelledRows, weight: Array) -> LabelledRows:
     if weight.all():
         return replace(rows, weight=weight)
     used = weight > 0.0
-    return replace(
-        rows,
-        X=rows.X[used],
-        label=rows.label[used],
-        kind=rows.kind[used],
-        population=rows.population[used],
-        weight=weight[used],
-    )
+    return replace(rows.take(used), weight=weight[used])
 
 
 def _check_parameters(shift: Any, clip: float | None) -> None:
