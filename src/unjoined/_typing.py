@@ -1,8 +1,8 @@
-"""Type aliases used throughout the package."""
+"""Types used throughout the package."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "Array",
     "ArrayLike",
+    "Basis",
     "BoolArray",
     "CellArray",
     "Frame",
@@ -40,3 +41,22 @@ MatrixLike: TypeAlias = Any
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """What scikit-learn takes as ``random_state``."""
+
+
+@runtime_checkable
+class Basis(Protocol):
+    """A feature map that is fixed before the first chunk is read."""
+
+    @property
+    def size(self) -> int:
+        """Number of functions p."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns d that ``X`` must have."""
+        ...
+
+    def __call__(self, X: Array) -> Array:
+        """Map rows (n, d) to basis values (n, p)."""
+        ...

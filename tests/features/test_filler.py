@@ -46,7 +46,7 @@ def test_values_are_written_chunk_by_chunk_into_arrays_that_are_given(name):
     basis, X = BASES[name], draw()
     expected = basis(SCALING(X))
     for given in (ScaledBasis(basis, SCALING), lambda rows: basis(SCALING(rows))):
-        found = filler(given, D)
+        found = filler(given, X, basis.size)
         columns, values = np.full((found.width, 40), np.nan), np.full((40, basis.size), np.nan)
         found.prepare(X, columns)
         for chunk in (slice(0, 13), slice(13, 40)):
@@ -122,6 +122,6 @@ def test_rows_beyond_single_precision_are_brought_to_its_range(name, far):
 
 
 def test_functions_of_unknown_kind_are_evaluated_in_double_precision():
-    assert filler(lambda X: X, D).narrow is None
+    assert filler(lambda X: X, np.zeros((1, D)), D).narrow is None
     stacked = StackedBasis(LinearBasis(D), BASES["fourier"])
     assert ScaledBasis(stacked, SCALING).filler.narrow is None

@@ -15,7 +15,8 @@ from unjoined.features import (
     StackedBasis,
     draw_basis,
 )
-from unjoined.features._basis import ScaledBasis, same_basis
+from unjoined.features._basis import ScaledBasis
+from unjoined.features._draw import same_basis
 from unjoined.moments import label_rows
 from unjoined.moments._accumulate import accumulate, accumulate_policies
 from unjoined.moments._center import cross_fit_centring, deal_folds, fit_centring

@@ -20,6 +20,7 @@ from unjoined._compiled._library import (
     plain,
 )
 from unjoined._typing import Array, IntArray
+from unjoined.errors import InputError
 
 __all__ = [
     "GaussianKernel",
@@ -93,13 +94,23 @@ class GaussianKernel:
         linear: tuple[float, Array] | None,
     ) -> None:
         d, g = len(shift), product.shape[1]
+        if d > functions.max_features or g < functions.min_gaussians:
+            raise InputError(
+                f"compiled arithmetic takes at most {functions.max_features} features and at least "
+                f"{functions.min_gaussians} Gaussians, got {d} and {g}."
+            )
         width, origin = linear or (1.0, np.zeros(d))
         # The arrays are kept: the structure holds their addresses only.
         self._arrays = [plain(array) for array in (shift, factor, product, origin)]
+        shapes = {"shift": (d,), "factor": (d,), "product": (d + 2, g), "origin": (d,)}
+        addresses = [
+            address(name, array, *shape)
+            for array, (name, shape) in zip(self._arrays, shapes.items(), strict=True)
+        ]
+        self.d = d
         self.p = g + (0 if linear is None else 1 + d)
         self.stride = padded(self.p, functions.stride_lanes)
         self.design_stride = padded(2 * d + 2, functions.stride_lanes)
-        addresses = [address(array) for array in self._arrays]
         self._basis = Basis(d, self.p, g, width, *addresses)
         self._library = functions
         self._given = (shift, factor, product, linear)
@@ -110,8 +121,10 @@ class GaussianKernel:
 
     def values(self, X: Array, out: Array) -> None:
         """Write the values at rows (n, d) into ``out`` (n, p), both in C order."""
-        rows = Rows(address(X), None, len(X), None, None)
-        self._library.values(self._library.level, byref(rows), byref(self._basis), address(out))
+        n = len(X)
+        rows = Rows(address("X", X, n, self.d), None, n, None, None)
+        to = address("out", out, n, self.p, written=True)
+        self._library.values(self._library.level, byref(rows), byref(self._basis), to)
 
     def combine(self, X: Array, at: IntArray | None, coef: Array, out: Array) -> None:
         """Write values at rows, or at some of them, times coefficients.
@@ -128,12 +141,14 @@ class GaussianKernel:
             In C order; written over.
         """
         where = None if at is None else np.ascontiguousarray(at, dtype=np.int64)
-        rows = Rows(address(X), address(where), len(X if at is None else at), None, None)
+        n, m, r = len(X), len(X if at is None else at), len(coef)
+        rows = Rows(address("X", X, n, self.d), _positions(where, n), m, None, None)
         phi = np.empty(self._library.rows * self.p)
+        to = address("out", out, *((m,) if out.ndim == 1 and r == 1 else (m, r)), written=True)
         self._library.combine(
             self._library.level,
             *(byref(rows), byref(self._basis)),
-            *(address(coef), len(coef), address(phi), address(out)),
+            *(address("coef", coef, r, self.p), r, address("phi", phi, len(phi)), to),
         )
 
     @property
@@ -165,17 +180,49 @@ class GaussianKernel:
             The sum of weights; and whether labels were all -1 or +1 and nothing was subtracted,
             in which case ``label_cross`` was left alone, for it is ``gram`` but for the sign.
         """
-        found = Sums(0, 0.0, *(address(array) for array in sums))
-        given = Rows(
-            *(address(rows.X), address(rows.at), len(rows.at)),
-            *(address(rows.label), address(rows.weight)),
+        n, s, cross = len(rows.X), self.stride, sums.label_cross
+        found = Sums(
+            *(0, 0.0, address("label_basis", sums.label_basis, self.p, written=True)),
+            address("gram", sums.gram, s, s, written=True),
+            None if cross is None else address("label_cross", cross, s, s, written=True),
         )
+        given = Rows(
+            *(address("X", rows.X, n, self.d), _positions(rows.at, n), len(rows.at)),
+            address("label", rows.label, n),
+            None if rows.weight is None else address("weight", rows.weight, n),
+        )
+        scratch = address("room", room, self.room, written=True)
         self._library.add_up(
             self._library.level,
-            *(byref(given), byref(self._basis), _mean_structure(means)),
-            *(self.stride, address(room), byref(found), _policy_structure(policies)),
+            *(byref(given), byref(self._basis), self._means(means)),
+            *(s, scratch, byref(found), self._policies(policies, n)),
         )
         return found.weight, bool(found.unit)
+
+    def _means(self, means: MeanArrays | None) -> Any:
+        if means is None:
+            return None
+        r, slope = len(means.offset), means.slope
+        return byref(
+            Means(
+                *(r, means.bound, address("coef", means.coef, r, self.p)),
+                None if slope is None else address("slope", slope, r, self.d),
+                address("offset", means.offset, r),
+            )
+        )
+
+    def _policies(self, policies: PolicyArrays | None, n: int) -> Any:
+        if policies is None:
+            return None
+        d, s = self.d, self.design_stride
+        return byref(
+            Policies(
+                *(d, s, address("shift", policies.shift, d), address("factor", policies.factor, d)),
+                address("treatment", policies.treatment, n),
+                address("gram", policies.gram, s, s, written=True),
+                address("square", policies.square, s, s, written=True),
+            )
+        )
 
 
 def gaussian_kernel(
@@ -190,15 +237,10 @@ def gaussian_kernel(
     return GaussianKernel(found, shift, factor, product, linear)
 
 
-def _mean_structure(means: MeanArrays | None) -> Any:
-    if means is None:
+def _positions(at: IntArray | None, n: int) -> int | None:
+    """Return where positions lie that are all among ``n`` rows."""
+    if at is None:
         return None
-    addresses = (address(a) for a in (means.coef, means.slope, means.offset))
-    return byref(Means(len(means.offset), means.bound, *addresses))
-
-
-def _policy_structure(policies: PolicyArrays | None) -> Any:
-    if policies is None:
-        return None
-    d, stride = len(policies.shift), len(policies.gram)
-    return byref(Policies(d, stride, *(address(array) for array in policies)))
+    if len(at) and not 0 <= at.min() <= at.max() < n:
+        raise InputError(f"positions must be from 0 to {n - 1}, got {at.min()} to {at.max()}.")
+    return address("at", at, len(at), dtype=np.int64)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unjoined._compiled._library import LabelBlock, Labels, Library, address, library
 from unjoined._typing import Array
+from unjoined.errors import InputError
 
 __all__ = ["LabelKernel", "ScannedLabels", "label_kernel"]
 
@@ -51,17 +52,22 @@ class LabelKernel:
         words = [np.array([word], dtype=kind.dtype) for word in kinds]
         names = [np.array([name], dtype=population.dtype) for name in populations]
         self._arrays = [y, kind, population, *words, *names]  # kept for their addresses
+        self._n = len(y)
         self._labels = Labels(
-            *(address(y), address(kind), address(population)),
+            address("y", y, self._n),
+            address("kind", kind, self._n, dtype=words[0].dtype),
+            address("population", population, self._n, dtype=names[0].dtype),
             *(kind.itemsize, population.itemsize),
-            *(address(array) for array in (*words, *names)),
+            *(address("a word", array, 1, dtype=array.dtype) for array in (*words, *names)),
         )
         self._scan = functions.scan
 
     def __call__(self, start: int, stop: int, cell: NDArray[np.uint8]) -> ScannedLabels | None:
         """Return what rows hold and write their cells, or None if a row is unusual."""
-        found = LabelBlock()
-        if not self._scan(byref(self._labels), start, stop, address(cell), byref(found)):
+        if not 0 <= start <= stop <= self._n:
+            raise InputError(f"rows must be from 0 to {self._n}, got {start} to {stop}.")
+        found, to = LabelBlock(), address("cell", cell, self._n, dtype=np.uint8, written=True)
+        if not self._scan(byref(self._labels), start, stop, to, byref(found)):
             return None
         return ScannedLabels(
             frozenset(c for c in range(4) if found.cells >> c & 1),

@@ -11,7 +11,9 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
+
+from unjoined.errors import InputError
 
 __all__ = [
     "Basis",
@@ -183,10 +185,23 @@ def plain(array: Any) -> NDArray[np.float64]:
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def address(array: NDArray[Any] | None) -> int | None:
-    """Return where the numbers of an array lie, without gaps; whoever asks keeps the array."""
-    if array is None:
-        return None
-    if not array.flags.forc:
-        raise ValueError("compiled arithmetic takes arrays whose numbers lie side by side.")
+def address(
+    name: str,
+    array: NDArray[Any],
+    *shape: int,
+    dtype: DTypeLike = np.float64,
+    written: bool = False,
+) -> int:
+    """Return where the numbers of an array lie; whoever asks keeps the array.
+
+    Compiled code believes whatever it is told of shapes, so that this is where they are checked.
+    """
+    flags = array.flags
+    fits = array.shape == shape and array.dtype == dtype and flags.c_contiguous and flags.aligned
+    if not fits or (written and not flags.writeable):
+        raise InputError(
+            f"compiled arithmetic takes {name} as {np.dtype(dtype)} of shape {shape}"
+            f"{', writeable' * written}, whose numbers lie side by side in C order, got "
+            f"{array.dtype} of shape {array.shape} with strides {array.strides}."
+        )
     return int(array.ctypes.data)

@@ -6,6 +6,7 @@ import numpy as np
 
 from unjoined._compiled._library import address, library, padded
 from unjoined._typing import Array
+from unjoined.errors import InputError
 
 __all__ = ["ridge_paths"]
 
@@ -35,6 +36,11 @@ def ridge_paths(G: Array, h: Array, ridges: Array) -> Array | None:
     if functions is None:
         return None
     k, p = h.shape
+    if G.shape != (k, p, p) or ridges.ndim != 1:
+        raise InputError(
+            f"matrices, right-hand sides and ridges must be of shapes (k, p, p), (k, p) and (n,), "
+            f"got {G.shape}, {h.shape} and {ridges.shape}."
+        )
     stride, n_f = padded(p, functions.stride_lanes), len(ridges)
     A, right = np.zeros((k, stride, stride)), np.zeros((k, stride))
     A[:, :p, :p], right[:, :p] = G, h
@@ -43,7 +49,8 @@ def ridge_paths(G: Array, h: Array, ridges: Array) -> Array | None:
     found, room = np.empty((k, p, len(several))), np.empty((p + 3) * stride + p * len(several))
     functions.ridge_paths(
         functions.level,
-        *(k, address(A), p, stride, address(right)),
-        *(address(several), len(several), address(room), address(found)),
+        *(k, address("A", A, k, stride, stride), p, stride),
+        *(address("right", right, k, stride), address("ridges", several, len(several))),
+        *(len(several), address("room", room, len(room)), address("x", found, *found.shape)),
     )
     return found[..., :n_f]

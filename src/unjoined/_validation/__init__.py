@@ -9,7 +9,9 @@ from unjoined._validation._features import (
     check_columns,
     check_finite_features,
     check_number_type,
+    check_numbers,
     check_numeric_columns,
+    check_row_width,
 )
 from unjoined._validation._labels import (
     KINDS,
@@ -72,6 +74,7 @@ __all__ = [
     "check_names",
     "check_not_negative",
     "check_number_type",
+    "check_numbers",
     "check_numeric_columns",
     "check_one_per_row",
     "check_option",
@@ -81,6 +84,7 @@ __all__ = [
     "check_positive",
     "check_probability",
     "check_propensity",
+    "check_row_width",
     "check_same_length",
     "check_share",
     "check_treated",

@@ -20,7 +20,9 @@ __all__ = [
     "check_columns",
     "check_finite_features",
     "check_number_type",
+    "check_numbers",
     "check_numeric_columns",
+    "check_row_width",
 ]
 
 _NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
@@ -124,4 +126,29 @@ def check_columns(expected: Sequence[str], found: Sequence[str], *, table: str) 
         raise TableError(
             f"{table} must have the feature columns of the first table ({shown(expected)}; any "
             f"order). {'; '.join(parts)}. Select the same features in every table."
+        )
+
+
+def check_numbers(name: str, array: Any, *shape: int | None) -> None:
+    """Refuse anything but an array of finite numbers of a shape, None being any length."""
+    wanted = ", ".join("n" if length is None else str(length) for length in shape)
+    found = f"a {type(array).__name__}"
+    if isinstance(array, np.ndarray):
+        found = f"shape {array.shape} of {array.dtype}"
+        fits = array.ndim == len(shape) and array.dtype.kind in "iuf"
+        if fits and all(
+            want in (None, length) for want, length in zip(shape, array.shape, strict=True)
+        ):
+            if np.isfinite(array).all():
+                return
+            found = "NaN or infinite ones"
+    raise InputError(f"{name} must be an array of finite numbers, shape ({wanted}), got {found}.")
+
+
+def check_row_width(X: Any, d: int) -> None:
+    """Refuse rows that are not a matrix of ``d`` columns."""
+    if np.ndim(X) != 2 or X.shape[1] != d:
+        raise InputError(
+            f"rows must have {d} features, shape (n, {d}), got shape {np.shape(X)}. Pass the "
+            "features that the basis was made for, in the same order."
         )

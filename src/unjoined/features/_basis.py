@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from unjoined._compiled import GaussianKernel, gaussian_kernel
-from unjoined._typing import Array
+from unjoined._typing import Array, Basis
+from unjoined._validation import check_count, check_numbers, check_positive, check_row_width
+from unjoined.errors import InputError
 from unjoined.features._scaling import Scaling
 
 __all__ = [
@@ -20,8 +22,8 @@ __all__ = [
     "LinearBasis",
     "ScaledBasis",
     "StackedBasis",
+    "check_basis",
     "filler",
-    "same_basis",
 ]
 
 LARGE = 1e9  # standard deviations; its square is well within single precision
@@ -53,25 +55,6 @@ class Filler:
         return values
 
 
-@runtime_checkable
-class Basis(Protocol):
-    """A feature map that is fixed before the first chunk is read."""
-
-    @property
-    def size(self) -> int:
-        """Number of functions p."""
-        ...
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns d that ``X`` must have."""
-        ...
-
-    def __call__(self, X: Array) -> Array:
-        """Map rows (n, d) to basis values (n, p)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class GaussianBasis:
     r"""Gaussian functions :math:`\exp(-\|x - c_l\|^2 / \text{width}^2)` around centres.
@@ -98,6 +81,11 @@ class GaussianBasis:
     centers: Array
     width: float
 
+    def __post_init__(self) -> None:
+        """Refuse what are no centres and no width."""
+        check_numbers("centers", self.centers, None, None)
+        check_positive("width", self.width)
+
     @property
     def size(self) -> int:
         """Number of centres p."""
@@ -110,6 +98,7 @@ class GaussianBasis:
 
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p), each between 0 and 1."""
+        check_row_width(X, self.n_features)
         return _gaussian_filler(self, Scaling.identity(self.n_features))(X, self.size)
 
 
@@ -136,6 +125,11 @@ class FourierBasis:
     frequencies: Array
     phases: Array
 
+    def __post_init__(self) -> None:
+        """Refuse frequencies and phases that are not as many."""
+        check_numbers("phases", self.phases, None)
+        check_numbers("frequencies", self.frequencies, None, len(self.phases))
+
     @property
     def size(self) -> int:
         """Number of functions p."""
@@ -148,6 +142,7 @@ class FourierBasis:
 
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p)."""
+        check_row_width(X, self.n_features)
         angle = X @ self.frequencies
         angle += self.phases
         values = np.cos(angle, out=angle)
@@ -167,6 +162,10 @@ class LinearBasis:
 
     n_features: int
 
+    def __post_init__(self) -> None:
+        """Refuse what is no number of features."""
+        check_count("n_features", self.n_features)
+
     @property
     def size(self) -> int:
         """Number of functions p: the features and a constant."""
@@ -174,6 +173,7 @@ class LinearBasis:
 
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, d + 1)."""
+        check_row_width(X, self.n_features)
         return np.column_stack([np.ones(len(X)), X])
 
 
@@ -187,6 +187,10 @@ class StackedBasis:
 
     first: Basis
     second: Basis
+
+    def __post_init__(self) -> None:
+        """Refuse bases of different features."""
+        check_basis("second", self.second, check_basis("first", self.first))
 
     @property
     def size(self) -> int:
@@ -230,6 +234,7 @@ class ScaledBasis:
 
     def __post_init__(self) -> None:
         """Prepare what all chunks share."""
+        check_basis("basis", self.basis, len(self.scaling.mean))
         object.__setattr__(self, "filler", _scaled_filler(self.basis, self.scaling))
 
     @property
@@ -244,35 +249,37 @@ class ScaledBasis:
 
     def __call__(self, X: Array) -> Array:
         """Map features as they came (n, d) to basis values (n, p)."""
+        check_row_width(X, self.n_features)
         return self.filler(X, self.size)
 
 
-def same_basis(a: Basis, b: Basis) -> bool:
-    """Whether two bases are equal: the same object, or the same kind with the same numbers."""
-    if a is b:
-        return True
-    if isinstance(a, StackedBasis) and isinstance(b, StackedBasis):
-        return same_basis(a.first, b.first) and same_basis(a.second, b.second)
-    if isinstance(a, GaussianBasis) and isinstance(b, GaussianBasis):
-        return a.width == b.width and np.array_equal(a.centers, b.centers)
-    if isinstance(a, FourierBasis) and isinstance(b, FourierBasis):
-        return np.array_equal(a.frequencies, b.frequencies) and np.array_equal(a.phases, b.phases)
-    return isinstance(a, LinearBasis) and a == b
+def check_basis(name: str, basis: Any, d: int | None = None) -> int:
+    """Return the number of features of what must be a basis, of ``d`` features if given."""
+    if not isinstance(basis, Basis):
+        raise InputError(f"{name} must be a callable with size and n_features, got {basis!r}.")
+    if d not in (None, basis.n_features):
+        raise InputError(
+            f"{name} must have {d} features as what it goes with, not {basis.n_features}."
+        )
+    return basis.n_features
 
 
-def filler(basis: Callable[[Array], Array], d: int) -> Filler:
-    """Return what writes the values of any basis of ``d`` features into arrays of the caller."""
-    if isinstance(basis, ScaledBasis):
-        return basis.filler
+def filler(basis: Callable[[Array], Array], X: Array, p: int) -> Filler:
+    """Return what writes ``p`` values of a basis at rows such as ``X`` into the caller's arrays."""
+    if isinstance(basis, Basis):
+        check_row_width(X, basis.n_features)
+        if basis.size != p:
+            raise InputError(f"the basis has {basis.size} functions, but {p} were asked for.")
+    return basis.filler if isinstance(basis, ScaledBasis) else _plain_filler(basis, X.shape[1])
 
+
+def _plain_filler(basis: Callable[[Array], Array], d: int) -> Filler:
     def write(columns: Array, out: Array) -> None:
-        out[...] = basis(np.ascontiguousarray(columns.T))
+        values = basis(np.ascontiguousarray(columns.T))
+        check_numbers("the values of the basis", values, *out.shape)
+        out[...] = values
 
-    return Filler(d, _transpose, write)
-
-
-def _transpose(X: Array, columns: Array) -> None:
-    columns[...] = X.T
+    return Filler(d, lambda X, columns: np.copyto(columns, X.T), write)
 
 
 def _scaled_filler(basis: Basis, scaling: Scaling) -> Filler:
@@ -285,7 +292,7 @@ def _scaled_filler(basis: Basis, scaling: Scaling) -> Filler:
             return _gaussian_filler(basis.second, scaling, linear=True)
         first, second = (_scaled_filler(part, scaling) for part in (basis.first, basis.second))
         return _stacked_filler(first, second, basis.first.size)
-    return filler(lambda X: basis(scaling(X)), basis.n_features)
+    return _plain_filler(lambda X: basis(scaling(X)), basis.n_features)
 
 
 def _linear_filler(basis: LinearBasis, scaling: Scaling) -> Filler:

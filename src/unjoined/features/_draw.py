@@ -20,7 +20,15 @@ from unjoined.features._basis import (
     StackedBasis,
 )
 
-__all__ = ["BASES", "auto_centers", "draw_basis", "has_width", "median_width", "rescaled"]
+__all__ = [
+    "BASES",
+    "auto_centers",
+    "draw_basis",
+    "has_width",
+    "median_width",
+    "rescaled",
+    "same_basis",
+]
 
 DEFAULT_SIZE = 100
 MOST_CENTERS = 200
@@ -152,3 +160,16 @@ def draw_basis(
             f"the given basis takes {basis.n_features} features, but X has {X.shape[1]}."
         )
     return basis
+
+
+def same_basis(a: Basis, b: Basis) -> bool:
+    """Whether two bases are equal: the same object, or the same kind with the same numbers."""
+    if a is b:
+        return True
+    if isinstance(a, StackedBasis) and isinstance(b, StackedBasis):
+        return same_basis(a.first, b.first) and same_basis(a.second, b.second)
+    if isinstance(a, GaussianBasis) and isinstance(b, GaussianBasis):
+        return a.width == b.width and np.array_equal(a.centers, b.centers)
+    if isinstance(a, FourierBasis) and isinstance(b, FourierBasis):
+        return np.array_equal(a.frequencies, b.frequencies) and np.array_equal(a.phases, b.phases)
+    return isinstance(a, LinearBasis) and a == b

@@ -9,6 +9,8 @@ from numpy.random import RandomState as Rng
 from scipy.linalg import eigh
 
 from unjoined._typing import Array
+from unjoined._validation import check_numbers
+from unjoined.errors import InputError
 from unjoined.features._basis import GaussianBasis
 
 __all__ = ["KernelBasis", "draw_kernel"]
@@ -44,6 +46,13 @@ class KernelBasis:
     gaussians: GaussianBasis
     rotation: Array
     mean: Array
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not belong together."""
+        if not isinstance(self.gaussians, GaussianBasis):
+            raise InputError(f"gaussians must be a GaussianBasis, got {self.gaussians!r}.")
+        check_numbers("rotation", self.rotation, self.gaussians.size, None)
+        check_numbers("mean", self.mean, self.rotation.shape[1])
 
     @property
     def size(self) -> int:

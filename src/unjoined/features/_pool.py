@@ -8,7 +8,8 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array
-from unjoined.features._basis import Basis, LinearBasis, StackedBasis
+from unjoined.errors import InputError
+from unjoined.features._basis import Basis, LinearBasis, StackedBasis, check_basis
 from unjoined.features._draw import median_width
 from unjoined.features._kernel import draw_kernel
 from unjoined.features._quadratic import draw_quadratic
@@ -31,6 +32,12 @@ class LeadingBasis:
 
     basis: Basis
     size: int
+
+    def __post_init__(self) -> None:
+        """Refuse more functions than there are."""
+        check_basis("basis", self.basis)
+        if not isinstance(self.size, int) or not 0 <= self.size <= self.basis.size:
+            raise InputError(f"size must be from 0 to {self.basis.size}, got {self.size!r}.")
 
     @property
     def n_features(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unjoined._typing import Array
+from unjoined._validation import check_count, check_numbers, check_row_width
 
 __all__ = ["QuadraticBasis", "draw_quadratic"]
 
@@ -41,6 +42,12 @@ class QuadraticBasis:
     mean: Array
     scale: Array
 
+    def __post_init__(self) -> None:
+        """Refuse parts that do not belong together."""
+        d = check_count("n_features", self.n_features)
+        check_numbers("mean", self.mean, d * (d + 1) // 2)
+        check_numbers("scale", self.scale, d * (d + 1) // 2)
+
     @property
     def size(self) -> int:
         """Number of functions p."""
@@ -48,7 +55,8 @@ class QuadraticBasis:
 
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p)."""
-        values = _products(X)
+        check_row_width(X, self.n_features)
+        values = _products(np.asarray(X, dtype=np.float64))
         values -= self.mean
         values /= self.scale
         return values

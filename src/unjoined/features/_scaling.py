@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unjoined._typing import Array
+from unjoined._validation import check_numbers
+from unjoined.errors import InputError
 
 __all__ = ["Scaling"]
 
@@ -22,6 +24,13 @@ class Scaling:
 
     mean: Array  # (d,) units of the features
     scale: Array  # (d,) units of the features, > 0
+
+    def __post_init__(self) -> None:
+        """Refuse lengths that differ, and scales that nothing can be divided by."""
+        check_numbers("mean", self.mean, None)
+        check_numbers("scale", self.scale, len(self.mean))
+        if not (self.scale > 0.0).all():
+            raise InputError(f"scale must be above 0, got {self.scale.min():g}.")
 
     @classmethod
     def identity(cls, d: int) -> Scaling:

@@ -71,7 +71,7 @@ def accumulate(
     """
     if groups is None and n_groups > 1:
         groups = stable_groups(rows.X, rows.label, n_groups)
-    return _sum_up(filler(basis, rows.X.shape[1]), p, rows, groups, n_jobs)[0]
+    return _sum_up(filler(basis, rows.X, p), p, rows, groups, n_jobs)[0]
 
 
 def accumulate_policies(
@@ -108,7 +108,14 @@ def accumulate_policies(
     used = rows if centred is None else replace(rows, label=centred)
     policies = _Policies(rows.label, scaling)
     sums, parts = _sum_up(
-        filler(basis, d), p, used, groups, n_jobs, means=means, policies=policies, single=single
+        filler(basis, rows.X, p),
+        p,
+        used,
+        groups,
+        n_jobs,
+        means=means,
+        policies=policies,
+        single=single,
     )
     return sums, reduce(PolicySums.merge, parts, PolicySums.zero(d))
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from unjoined._compiled import plain
 from unjoined._typing import Array, IntArray
+from unjoined.errors import InputError
 from unjoined.features._basis import filler
 from unjoined.moments._accumulate import chunk_rows
 from unjoined.moments._pieces import PIECE_ROWS
@@ -46,8 +47,10 @@ def combine(
     Costs O(n p d) time. Basis values of one megabyte for each thread are in memory, never
     those of all rows.
     """
-    p, writer, scratch = len(coef), filler(basis, X.shape[1]), Scratch()
+    p, writer, scratch = len(coef), filler(basis, X, len(coef)), Scratch()
     n = len(X) if at is None else len(at)
+    if at is not None and n and not 0 <= at.min() <= at.max() < len(X):
+        raise InputError(f"positions must be from 0 to {len(X) - 1}, got {at.min()} to {at.max()}.")
     found, size = np.empty((n, *coef.shape[1:])), chunk_rows(p)
     transpose = plain(np.atleast_2d(coef.T))
     as_needed = X.flags.c_contiguous and X.dtype == np.float64 and len(transpose) <= FEW

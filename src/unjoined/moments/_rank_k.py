@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import cython_blas
 
 from unjoined._typing import Array, BoolArray, SingleArray
+from unjoined.errors import InputError
 
 __all__ = ["add_gram", "mirrored"]
 
@@ -60,6 +61,11 @@ def add_gram(phi: Array | SingleArray, total: Array) -> None:
         In Fortran order; changed in place.
     """
     m, p = phi.shape
+    if total.shape != (p, p) or not (phi.flags.c_contiguous and total.flags.f_contiguous):
+        raise InputError(
+            f"rows in C order, shape ({m}, {p}), are added up in Fortran order, shape ({p}, {p}), "
+            f"got shape {total.shape}."
+        )
     size, rows = ctypes.byref(ctypes.c_int(p)), ctypes.byref(ctypes.c_int(m))
     # C order read as Fortran order is the transpose, of p rows and m columns.
     if phi.dtype == np.float64 and _dsyrk is not None:

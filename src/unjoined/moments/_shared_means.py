@@ -17,7 +17,7 @@ from unjoined.features import (
     Scaling,
     StackedBasis,
 )
-from unjoined.features._basis import same_basis
+from unjoined.features._draw import same_basis
 from unjoined.moments._cell_means import CellMeans
 from unjoined.moments._center import CELLS, Centring, SmoothMeans
 from unjoined.moments._grouped import GroupedSums
