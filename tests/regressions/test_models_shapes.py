@@ -222,7 +222,7 @@ def test_compiled_sums_refuse_an_array_of_another_shape_or_type(name):
     if name == "at":
         lies = lies[2:]  # fewer positions are as good, and a row may count twice
     for lie in lies:
-        with pytest.raises(InputError, match="compiled arithmetic takes|positions must be"):
+        with pytest.raises(InputError, match=r"compiled arithmetic takes|positions must be"):
             add_up(k, arguments | {name: lie})
     for at in (np.array([N]), np.array([-1])):
         with pytest.raises(InputError, match="positions must be from 0 to 29"):

@@ -20,6 +20,7 @@ enum { AVX2 = 1, AVX512 = 2 }; /* levels */
 #define MAX_FEATURES 64
 #define MIN_GAUSSIANS 16 /* two vectors of the widest kind */
 #define BLOCK_ROWS 192   /* added up together: their values stay in the cache */
+#define FARTHEST 1e30    /* as in features/_scaling.py */
 #define STRIDE_LANES 8   /* strides are multiples of this, whatever the processor */
 
 struct rows {

@@ -167,11 +167,13 @@ TARGET INLINE void NAME(row_values)(
         const double *x = rows->X + d * POSITION(rows, start + i);
         double *scaled = z + i * w, square = 0.0;
         for (int j = 0; j < d; j++) {
-            scaled[j] = (x[j] - b->shift[j]) * b->factor[j];
+            /* Farther away, infinities would meet zeros in the products. */
+            double far = (x[j] - b->shift[j]) * b->factor[j];
+            far = far > FARTHEST ? FARTHEST : far;
+            scaled[j] = far < -FARTHEST ? -FARTHEST : far;
             square += scaled[j] * scaled[j];
         }
-        /* A distance beyond the range of numbers would meet zeros in the product. */
-        scaled[d] = square < 1e300 ? square : 1e300;
+        scaled[d] = square;
         if (b->p > g) {
             double *linear = out + (int64_t)i * stride;
             linear[0] = 1.0;

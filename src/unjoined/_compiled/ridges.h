@@ -8,7 +8,13 @@
 TARGET INLINE void NAME(reflect)(
     double *A, int p, int stride, double *V, double *beta, double *beside, double *right
 ) {
-    double *w = V + (int64_t)p * stride;
+    double *w = V + (int64_t)p * stride, largest = 0.0;
+    for (int i = 0; i < p; i++) {
+        const double size = fabs(A[(int64_t)i * stride + i]);
+        largest = size > largest ? size : largest;
+    }
+    /* Of a matrix of low rank nothing is left but rounding, whose squares vanish at last. */
+    const double nothing = 1e-200 * largest * largest;
     for (int k = 0; k + 1 < p; k++) {
         const int from = (k + 1) / LANES * LANES, n = stride - from;
         double *v = V + (int64_t)k * stride, square, scale[1], product[1];
@@ -16,7 +22,7 @@ TARGET INLINE void NAME(reflect)(
         NAME(dot)(v + from, v + from, 1, n, stride, &square);
         beside[k] = v[k + 1] > 0.0 ? -sqrt(square) : sqrt(square);
         beta[k] = 0.0;
-        if (k + 2 >= p || square == v[k + 1] * v[k + 1]) { /* nothing to be done */
+        if (k + 2 >= p || square <= nothing || square == v[k + 1] * v[k + 1]) { /* nothing to be done */
             beside[k] = v[k + 1];
             continue;
         }

@@ -7,6 +7,7 @@ most five values) and what to do. Code behind these checks trusts its arguments.
 from unjoined._validation._features import (
     NUMBER,
     check_columns,
+    check_feature_sizes,
     check_finite_features,
     check_number_type,
     check_numbers,
@@ -32,7 +33,7 @@ from unjoined._validation._labels import (
     is_missing,
     population_name,
 )
-from unjoined._validation._message import printable
+from unjoined._validation._message import LARGEST, SMALLEST, printable
 from unjoined._validation._parameters import (
     check_count,
     check_finite,
@@ -56,8 +57,10 @@ from unjoined._validation._values import (
 
 __all__ = [
     "KINDS",
+    "LARGEST",
     "NUMBER",
     "OUTCOME",
+    "SMALLEST",
     "TARGET",
     "TREATMENT",
     "OutcomeCoding",
@@ -66,6 +69,7 @@ __all__ = [
     "check_columns",
     "check_cost",
     "check_count",
+    "check_feature_sizes",
     "check_finite",
     "check_finite_features",
     "check_kind",

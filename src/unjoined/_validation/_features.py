@@ -12,12 +12,13 @@ import narwhals as nw
 import numpy as np
 
 from unjoined._typing import Array, BoolArray, MatrixLike
-from unjoined._validation._message import shown
+from unjoined._validation._message import LARGEST, shown
 from unjoined.errors import InputError, TableError
 
 __all__ = [
     "NUMBER",
     "check_columns",
+    "check_feature_sizes",
     "check_finite_features",
     "check_number_type",
     "check_numbers",
@@ -110,6 +111,20 @@ def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str =
         f"features of {table} contain {what} in {int(bad.any(axis=1).sum())} of {len(X)} rows, in "
         f"{shown(labels)}. Impute or remove these rows (for instance with scikit-learn's "
         "SimpleImputer); none is dropped silently."
+    )
+
+
+def check_feature_sizes(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+    """Refuse features that are too large to be squared and added up, naming their columns."""
+    if X.min(initial=0.0) >= -LARGEST and X.max(initial=0.0) <= LARGEST:
+        return
+    large: BoolArray = np.abs(X) > LARGEST
+    columns = np.flatnonzero(large.any(axis=0)).tolist()
+    labels = [names[j] if names is not None else f"column {j}" for j in columns]
+    raise InputError(
+        f"features of {table} hold numbers beyond {LARGEST:g} in {int(large.any(axis=1).sum())} of "
+        f"{len(X)} rows, in {shown(labels)}, such as {shown(X[large][:1].tolist())}. If they stand "
+        "for missing values, impute or remove these rows; else divide the column by a power of ten."
     )
 
 

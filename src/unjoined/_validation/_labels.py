@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray
 from unjoined._validation._features import check_number_type
-from unjoined._validation._message import shown
+from unjoined._validation._message import LARGEST, SMALLEST, shown
 from unjoined.errors import InputError, LabelError
 
 __all__ = [
@@ -198,6 +198,13 @@ def check_labels(y: ArrayLike, kind: NDArray[np.str_]) -> Array:
                 f"{int(is_named.sum())} {name} rows (first at row {int(np.argmax(bad))}). "
                 "Remove these rows, or give them kind 'target' if their label is unknown."
             )
+    large = is_kind(kind, OUTCOME) & (np.abs(clean) > LARGEST)
+    if large.any():
+        raise LabelError(
+            f"y holds outcomes beyond {LARGEST:g} in {int(large.sum())} rows (first at row "
+            f"{int(np.argmax(large))}: {clean[large][0]:g}). If they stand for missing values, "
+            "remove these rows; else divide the outcome by a power of ten."
+        )
     return clean
 
 
@@ -246,6 +253,12 @@ def check_outcome(y: Array) -> OutcomeCoding:
         )
     if np.all((y == low) | (y == high)):
         return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
+    if high - low < SMALLEST:
+        raise LabelError(
+            f"the outcome varies by {high - low:g} over {len(y)} outcome rows, and squares of such "
+            f"differences are lost. Multiply it by a power of ten, so that it varies by "
+            f"{SMALLEST:g} or more."
+        )
     return OutcomeCoding(0.0, 1.0, is_binary=False)
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["printable", "shown"]
+__all__ = ["LARGEST", "SMALLEST", "printable", "shown"]
+
+# Fits take features and outcomes up to this size: squares of squares still add up, and single
+# precision can hold it. What is beyond, as a rule, stands for a missing value.
+LARGEST = 1e30
+SMALLEST = 1e-30  # differences of outcomes, for the same reasons
 
 
 def printable(text: str) -> str:

@@ -13,6 +13,7 @@ from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike
 from unjoined._validation import (
     TARGET,
     check_columns,
+    check_feature_sizes,
     check_kind,
     check_labels,
     check_number_type,
@@ -122,6 +123,7 @@ def make_chunk(
         labels = np.full(n, np.nan) if y is None else np.asarray(y, dtype=np.float64)
         finite: BoolArray = np.asarray(np.isfinite(matrix).all(axis=1))
         _refuse_rows(~finite, "features", origin, first_row)
+        check_feature_sizes(matrix, column_names(X))
         if labels.shape == (n,):
             bad = ~np.isfinite(labels) & (kinds != TARGET)
             _refuse_rows(bad, "the label", origin, first_row)

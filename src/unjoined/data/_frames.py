@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unjoined._typing import Array, Frame, MatrixLike
 from unjoined._validation import (
+    LARGEST,
     check_columns,
     check_finite_features,
     check_names,
@@ -145,6 +146,13 @@ def _numbers(frame: nw.DataFrame[Any], name: str, table: str) -> Array:
             f"column {name!r} of {table} holds NaN or infinite values in {int(bad.sum())} of "
             f"{len(numbers)} rows (first at row {int(np.argmax(bad))}, counting from 0). Remove "
             "these rows, or pass them as target rows if their label is unknown."
+        )
+    large = np.abs(numbers) > LARGEST
+    if large.any():
+        raise LabelError(
+            f"column {name!r} of {table} holds numbers beyond {LARGEST:g} in {int(large.sum())} of "
+            f"{len(numbers)} rows (first at row {int(np.argmax(large))}, counting from 0). If they "
+            "stand for missing values, remove these rows; else divide the column by a power of ten."
         )
     return numbers
 

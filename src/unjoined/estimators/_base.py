@@ -10,11 +10,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unjoined._typing import Array, ArrayLike, MatrixLike
-from unjoined._validation import check_finite_features, check_numeric_columns
+from unjoined._validation import (
+    LARGEST,
+    check_feature_sizes,
+    check_finite_features,
+    check_numeric_columns,
+)
 from unjoined.data._dask import in_memory, is_dask, predict_lazily
 from unjoined.evaluate import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
 from unjoined.moments import LabelledRows, label_rows, target_rows
-from unjoined.moments._finite import all_finite
+from unjoined.moments._finite import all_finite, all_within
 
 __all__ = ["UpliftEstimator"]
 
@@ -192,7 +197,16 @@ class UpliftEstimator(BaseEstimator, ABC):
         matrix: Array = validate_data(
             self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
         )
-        if not all_finite(matrix, n_jobs=getattr(self, "n_jobs", None)):
-            names = getattr(self, "feature_names_in_", None)
-            check_finite_features(matrix, None if names is None else names.tolist())
+        n_jobs = getattr(self, "n_jobs", None)
+        fine = (
+            all_within(matrix, LARGEST, n_jobs=n_jobs)
+            if reset
+            else all_finite(matrix, n_jobs=n_jobs)
+        )
+        if not fine:
+            found = getattr(self, "feature_names_in_", None)
+            names = None if found is None else found.tolist()
+            check_finite_features(matrix, names)
+            if reset:
+                check_feature_sizes(matrix, names)
         return matrix

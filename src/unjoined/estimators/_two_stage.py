@@ -272,7 +272,8 @@ class TwoStageUplift(UpliftEstimator):
         values = scale * (turn @ gamma)
         values[0] += offset if isinstance(self.basis_, LinearBasis) else 0.0
         if covariance is not None:
-            covariance = scale**2 * (turn @ covariance @ turn.T)
+            with np.errstate(over="ignore", invalid="ignore"):  # beyond numbers in such units
+                covariance = scale**2 * (turn @ covariance @ turn.T)
         return TwoStageCoefficients((*names, *effects), values, covariance)
 
     def _check_parameters(self) -> None:

@@ -12,7 +12,7 @@ from unjoined._compiled import GaussianKernel, gaussian_kernel
 from unjoined._typing import Array, Basis
 from unjoined._validation import check_count, check_numbers, check_positive, check_row_width
 from unjoined.errors import InputError
-from unjoined.features._scaling import Scaling
+from unjoined.features._scaling import Scaling, within_reach
 
 __all__ = [
     "Basis",
@@ -299,8 +299,10 @@ def _linear_filler(basis: LinearBasis, scaling: Scaling) -> Filler:
     mean, scale = scaling.mean[:, None], scaling.scale[:, None]
 
     def prepare(X: Array, columns: Array) -> None:
-        np.subtract(X.T, mean, out=columns)
-        columns /= scale
+        with np.errstate(over="ignore"):
+            np.subtract(X.T, mean, out=columns)
+            columns /= scale
+        within_reach(columns)
 
     def write(columns: Array, out: Array) -> None:
         out[:, 0] = 1.0
@@ -349,7 +351,8 @@ def _distance_product(basis: GaussianBasis, origin: Array, *, linear: bool, dtyp
     if linear:  # a constant and the scaled features are combinations of the same rows
         affine = np.vstack([basis.width * np.eye(d), np.zeros(d), origin])
         found = np.hstack([np.eye(d + 2)[:, [d + 1]], affine, found])
-    return found.astype(dtype)
+    with np.errstate(over="ignore"):  # single precision serves scaled features alone
+        return found.astype(dtype)
 
 
 def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = False) -> Filler:
@@ -366,10 +369,11 @@ def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = F
     def prepare(X: Array, columns: Array) -> None:
         # By columns: operations on rows of ten numbers are several times as slow.
         x = columns[:d]
-        np.subtract(X.T, shift, out=x)
-        x *= factor
-        # A distance beyond the range of numbers would meet zeros in the product.
-        np.minimum(np.einsum("ij,ij->j", x, x), 1e300, out=columns[d])
+        with np.errstate(over="ignore"):
+            np.subtract(X.T, shift, out=x)
+            x *= factor
+        within_reach(x)
+        np.einsum("ij,ij->j", x, x, out=columns[d])
         columns[d + 1] = 1.0
 
     def write(columns: Any, out: Any) -> None:

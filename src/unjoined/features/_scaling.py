@@ -10,8 +10,13 @@ from unjoined._typing import Array
 from unjoined._validation import check_numbers
 from unjoined.errors import InputError
 
-__all__ = ["Scaling"]
+__all__ = ["FARTHEST", "Scaling", "within_reach"]
 
+# Standard deviations from the mean beyond which features are taken for this far away. Products of
+# several still are numbers, and single precision can hold it, which forests and networks use.
+FARTHEST = 1e30
+TINY = 1e-140  # squares of smaller numbers lose digits
+SMALLEST = 1e-303  # what is divided by must be larger, lest a number of size one overflow
 CHUNK_ROWS = 16_384  # a copy of all rows would cost more time than the sums
 
 
@@ -44,12 +49,21 @@ class Scaling:
         # however many rows there are; plain sums of it drift.
         total = weight.sum()
         mean = X[0] + _sum_of_powers(X, X[0], weight, square=False) / total
-        scale = np.sqrt(_sum_of_powers(X, mean, weight, square=True) / total)
-        return cls(mean, np.where(scale == 0.0, 1.0, scale))
+        with np.errstate(over="ignore", under="ignore"):
+            scale = np.sqrt(_sum_of_powers(X, mean, weight, square=True) / total)
+        for j in np.flatnonzero(~((scale > TINY) & (scale < 1.0 / TINY))).tolist():
+            scale[j] = _careful_scale(X[:, j] - mean[j], weight, j)
+        return cls(mean, scale)
 
     def __call__(self, X: Array) -> Array:
-        """Return the scaled rows, a new array."""
-        return (X - self.mean) / self.scale
+        """Return the scaled rows, a new array, none farther away than ``FARTHEST``."""
+        with np.errstate(over="ignore"):
+            return within_reach((X - self.mean) / self.scale)
+
+
+def within_reach(Z: Array) -> Array:
+    """Return scaled features with those cut off, in place, that are too far for arithmetic."""
+    return np.clip(Z, -FARTHEST, FARTHEST, out=Z)
 
 
 def _sum_of_powers(X: Array, origin: Array, weight: Array, *, square: bool) -> Array:
@@ -63,3 +77,21 @@ def _sum_of_powers(X: Array, origin: Array, weight: Array, *, square: bool) -> A
             distance *= distance
         total += distance @ weight[chunk]
     return total
+
+
+def _careful_scale(distance: Array, weight: Array, j: int) -> float:
+    """Return the standard deviation of a column whose squares leave the range of numbers.
+
+    1 if it never varies.
+    """
+    largest = float(np.abs(distance).max())
+    if largest == 0.0:
+        return 1.0
+    share = distance / largest
+    scale = largest * float(np.sqrt(np.average(share * share, weights=weight)))
+    if not SMALLEST <= scale < np.inf:
+        raise InputError(
+            f"feature {j} (counting from 0) varies by {scale:g}, which nothing can be divided by. "
+            "Multiply the column by a power of ten, or leave it out."
+        )
+    return scale

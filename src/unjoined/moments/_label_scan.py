@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from unjoined._compiled import ScannedLabels, label_kernel
 from unjoined._typing import Array, CellArray, IntArray
-from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
+from unjoined._validation import LARGEST, OUTCOME, SMALLEST, TREATMENT, OutcomeCoding
 from unjoined.moments._threads import over_pieces
 
 __all__ = ["CleanLabels", "scan_labels"]
@@ -50,6 +50,8 @@ def scan_labels(
     if len(names) != 2:
         return None
     number, cell = np.asarray(y, dtype=np.float64), np.empty(n, dtype=np.uint8)
+    if not -LARGEST <= number.min() <= number.max() <= LARGEST:
+        return None
     both = (names[0], names[1])
     kernel = label_kernel(number, kind, population, (OUTCOME, TREATMENT), both)
 
@@ -87,6 +89,8 @@ def _coding(outcomes: list[float]) -> OutcomeCoding | None:
     """Return the coding of outcomes of which some are known, more than two if there are more."""
     values = np.unique(outcomes)
     if len(values) < 2:
+        return None
+    if len(values) > 2 and values[-1] - values[0] < SMALLEST:
         return None
     if len(values) > 2:
         return OutcomeCoding(0.0, 1.0, is_binary=False)

@@ -1,0 +1,181 @@
+"""Numbers too large, too small or constant: a right answer, or an error naming the column."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LinearRegression
+
+from unjoined import (
+    DensityUplift,
+    FourNNR,
+    FourRidge,
+    InputError,
+    MinMaxGau,
+    MinMaxUplift,
+    MixtureUplift,
+    NeuralMinMaxUplift,
+    PlugInUplift,
+    TwoStageUplift,
+    Uplift,
+    UpliftSearchCV,
+)
+from unjoined.cli import main
+from unjoined.estimators._weighted import WeightedUplift
+
+FOREST = {
+    "outcome_model": RandomForestRegressor(3, random_state=0),
+    "treatment_model": RandomForestClassifier(3, random_state=0),
+}
+MODELS = {
+    "uplift": Uplift(compare=False, random_state=0),
+    "smooth": MinMaxUplift(random_state=0),
+    "gaussian": MinMaxUplift(basis="gaussian", random_state=0),
+    "fourier": MinMaxUplift(basis="fourier", random_state=0),
+    "linear": MinMaxUplift(basis="linear", random_state=0),
+    "raw": MinMaxUplift(standardize=False, random_state=0),
+    "paper": MinMaxGau(random_state=0),
+    "bounds": MinMaxUplift(basis="linear", bounds=(-50.0, 50.0), random_state=0),
+    "absolute": MinMaxUplift(basis="linear", loss="absolute", random_state=0),
+    "mixture": MixtureUplift(random_state=0),
+    "em": MixtureUplift(engine="em", outcome_model=LinearRegression(), random_state=0),
+    "weighted": WeightedUplift(random_state=0),
+    "ratio": PlugInUplift(random_state=0),
+    "forest": PlugInUplift(**FOREST, random_state=0),
+    "ridges": FourRidge(),
+    "network": FourNNR(random_state=0),
+    "stages": TwoStageUplift(),
+    "density": DensityUplift(random_state=0),
+    "neural": NeuralMinMaxUplift(max_epochs=2, random_state=0),
+    "search": UpliftSearchCV([("a", TwoStageUplift()), ("b", FourRidge())], random_state=0),
+}
+SOME = ["smooth", "weighted", "mixture", "ratio", "stages"]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+
+def draw(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((4 * n, 2))
+    kind = np.repeat(["outcome", "treatment"], 2 * n)
+    population = np.tile(np.repeat([0, 1], n), 2)
+    treated = (rng.random(4 * n) < np.where(population == 0, 0.85, 0.15)).astype(float)
+    y = X[:, 0] + treated * (1.0 + X[:, 1]) + 0.3 * rng.standard_normal(4 * n)
+    label = np.where(kind == "outcome", y, treated)
+    return {"X": X, "y": label, "kind": kind, "population": population}
+
+
+FITTED = {}
+
+
+def fitted(name):
+    if name not in FITTED:
+        FITTED[name] = clone(MODELS[name]).fit(**draw())
+    return FITTED[name]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_predictions_are_finite_however_far_away_the_rows_are(name):
+    far = np.array([1.79e308, 1e308, 1e200, 1e150, 1e40, 5e-324, -5e-324])
+    far = np.concatenate([far, -far])
+    zero = np.zeros_like(far)
+    X = np.vstack([np.column_stack(pair) for pair in ((far, far), (far, -far), (zero, far))])
+    model = fitted(name)
+    assert np.isfinite(model.predict(X)).all()
+    if hasattr(model, "predict_outcomes"):
+        assert np.isfinite(model.predict_outcomes(X)).all()
+    if hasattr(model, "predict_policies"):
+        chance = model.predict_policies(X)
+        assert ((chance >= 0.0) & (chance <= 1.0)).all()
+    if hasattr(model, "critic"):
+        assert np.isfinite(model.critic(X)).all()
+
+
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("unit", [2.0**-996, 2.0**96])  # about 1e-300 and 1e29
+def test_units_of_the_features_change_nothing_as_far_as_numbers_go(name, unit):
+    data = draw()
+    model = clone(MODELS[name]).fit(**data | {"X": unit * data["X"]})
+    # Powers of two round as one does, but where logarithms or sums of squares come in.
+    assert_allclose(model.predict(unit * data["X"]), fitted(name).predict(data["X"]), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fit_refuses_features_beyond_arithmetic_and_names_the_column(name):
+    data = draw()
+    frame = pd.DataFrame(data["X"], columns=["age", "spend"])
+    frame.loc[5, "spend"] = -1e308
+    with pytest.raises(InputError, match=r"beyond 1e\+30 in 1 of 160 rows, in 'spend', such as -1"):
+        clone(MODELS[name]).fit(**data | {"X": frame})
+    with pytest.raises(InputError, match=r"beyond 1e\+30 in 1 of 160 rows, in 'column 1'"):
+        clone(MODELS[name]).fit(**data | {"X": frame.to_numpy()})
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("columns", [np.asarray, list])
+def test_a_fit_refuses_outcomes_beyond_arithmetic_and_names_the_row(name, columns):
+    data = draw()
+    data["y"][7] = 1e308
+    with pytest.raises(InputError, match=r"y holds outcomes beyond 1e\+30 .*first at row 7"):
+        clone(MODELS[name]).fit(**data | {"y": columns(data["y"])})
+
+
+def test_outcomes_whose_squares_vanish_are_refused():
+    data = draw()
+    small = np.where(data["kind"] == "outcome", 1e-100 * data["y"], data["y"])
+    for columns in (np.asarray, list):
+        with pytest.raises(InputError, match="Multiply it by a power of ten"):
+            MinMaxUplift().fit(**data | {"y": columns(small)})
+
+
+def test_a_feature_that_varies_by_less_than_can_be_divided_by_is_refused():
+    data = draw()
+    data["X"][:, 1] *= 1e-310
+    with pytest.raises(InputError, match=r"feature 1 .* Multiply the column by a power of ten"):
+        MinMaxUplift().fit(**data)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_of_constant_features_alone_the_uplift_is_constant(name):
+    data = draw()
+    data["X"] = np.full((160, 2), 3.7)
+    uplift = clone(MODELS[name]).fit(**data).predict(data["X"])
+    assert np.isfinite(uplift).all()
+    # Rows that are the same come out the same, but for what a product rounds by its place.
+    assert np.ptp(uplift) <= 1e-12 * np.abs(uplift).max()
+
+
+@pytest.mark.parametrize("name", [*SOME, "density", "forest", "fourier"])
+def test_of_a_constant_feature_the_constant_does_not_matter(name):
+    data = draw()
+    found = []
+    for constant in (0.0, 0.1):
+        data["X"] = np.column_stack([draw()["X"], np.full(160, constant)])
+        found.append(clone(MODELS[name]).fit(**data).predict(data["X"]))
+    assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("column", ["spend", "bought"])
+def test_the_command_line_names_the_column_of_a_number_beyond_arithmetic(column, tmp_path, capsys):
+    data = draw()
+    words = ["--outcome", "bought", "--treatment", "mailed", "--model", str(tmp_path / "m.skops")]
+    for kind, label in (("outcome", "bought"), ("treatment", "mailed")):
+        for k, name in enumerate(("north", "south")):
+            at = (data["kind"] == kind) & (data["population"] == k)
+            frame = pd.DataFrame({"age": data["X"][at, 0], "spend": data["X"][at, 1]})
+            frame[label] = data["y"][at]
+            if column in frame:
+                frame.loc[3, column] = 1e308
+            path = tmp_path / f"{kind}_{name}.csv"
+            frame.to_csv(path, index=False)
+            words += [f"--{kind}s", f"{name}={path}"]
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", *words])
+    printed = capsys.readouterr()
+    assert stop.value.code == 2
+    assert f"'{column}'" in printed.err
+    assert "Traceback" not in printed.err
