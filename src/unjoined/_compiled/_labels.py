@@ -86,7 +86,7 @@ def label_kernel(
     """Return a compiled look at columns, or None: see `LabelKernel` for the arguments."""
     functions = library()
     columns = (y, kind, population)
-    as_needed = all(a.flags.c_contiguous and a.dtype.isnative for a in columns)
+    as_needed = all(a.flags.c_contiguous and a.flags.aligned and a.dtype.isnative for a in columns)
     # Shorter words would be cut off and found where they are not.
     if functions is None or not as_needed or kind.itemsize < 4 * max(map(len, kinds)):
         return None

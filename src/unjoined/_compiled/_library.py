@@ -182,7 +182,7 @@ def padded(columns: int, lanes: int) -> int:
 
 def plain(array: Any) -> NDArray[np.float64]:
     """Return numbers as compiled code reads them, without a copy if they are that already."""
-    return np.ascontiguousarray(array, dtype=np.float64)
+    return np.require(array, dtype=np.float64, requirements=["C", "A"])
 
 
 def address(

@@ -60,7 +60,8 @@ def is_kind(kind: NDArray[np.str_], which: str) -> BoolArray:
     """
     if not len(kind):
         return np.zeros(0, dtype=bool)
-    letters = np.ascontiguousarray(kind).view(np.uint32).reshape(len(kind), -1)
+    letter = np.dtype(np.uint32).newbyteorder(kind.dtype.byteorder)
+    letters = np.ascontiguousarray(kind).view(letter).reshape(len(kind), -1)
     return np.asarray(letters[:, 1] == ord(which[1]))
 
 

@@ -145,7 +145,8 @@ class UpliftEstimator(BaseEstimator, ABC):
             check_is_fitted(self)
             lazy: Array = predict_lazily(self, X)  # stands in for an array, as Dask has no types
             return lazy
-        return self._predict_rows(self._check_features(X, reset=False))
+        matrix = self._check_features(X, reset=False, fewest=0)
+        return self._predict_rows(matrix) if len(matrix) else np.empty(0)
 
     @abstractmethod
     def _predict_rows(self, matrix: Array) -> Array:
@@ -189,13 +190,15 @@ class UpliftEstimator(BaseEstimator, ABC):
             sample_weight=sample_weight,
         )
 
-    def _check_features(self, X: MatrixLike, *, reset: bool) -> Array:
+    def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
         """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
         if not reset:
             check_is_fitted(self)
         check_numeric_columns(X)
-        matrix: Array = validate_data(
-            self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
+        checks: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
+        matrix: Array = np.require(
+            validate_data(self, X, reset=reset, ensure_min_samples=fewest, **checks),
+            requirements=["C", "A"],
         )
         n_jobs = getattr(self, "n_jobs", None)
         fine = (

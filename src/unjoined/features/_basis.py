@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, gaussian_kernel
+from unjoined._compiled import GaussianKernel, gaussian_kernel, plain
 from unjoined._typing import Array, Basis
 from unjoined._validation import check_count, check_numbers, check_positive, check_row_width
 from unjoined.errors import InputError
@@ -47,7 +47,7 @@ class Filler:
         """Return the values at rows (n, d), a new array of shape (n, p)."""
         values = np.empty((len(X), p))
         if self.kernel is not None:
-            self.kernel.values(np.ascontiguousarray(X, dtype=np.float64), values)
+            self.kernel.values(plain(X), values)
             return values
         columns = np.empty((self.width, len(X)))
         self.prepare(X, columns)

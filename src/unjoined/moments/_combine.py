@@ -53,7 +53,7 @@ def combine(
         raise InputError(f"positions must be from 0 to {len(X) - 1}, got {at.min()} to {at.max()}.")
     found, size = np.empty((n, *coef.shape[1:])), chunk_rows(p)
     transpose = plain(np.atleast_2d(coef.T))
-    as_needed = X.flags.c_contiguous and X.dtype == np.float64 and len(transpose) <= FEW
+    as_needed = plain(X) is X and len(transpose) <= FEW
     kernel = writer.kernel if as_needed else None
 
     def piece(start: int) -> None:

@@ -112,7 +112,7 @@ def compiled_sums(
     scaling : Scaling or None
         Of the features in those sums; None if they are not wanted.
     """
-    if kernel is None or not (rows.X.flags.c_contiguous and rows.X.dtype == np.float64):
+    if kernel is None or plain(rows.X) is not rows.X:
         return None
     return CompiledSums(kernel, rows, means=means, treatment=treatment, scaling=scaling)
 

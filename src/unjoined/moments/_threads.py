@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from numbers import Integral
 from typing import TypeVar
 
 import numpy as np
@@ -77,10 +78,12 @@ def n_threads(n_jobs: int | None) -> int:
     """Return the number of threads that scikit-learn's ``n_jobs`` stands for."""
     if n_jobs is None:
         return 1
+    if not isinstance(n_jobs, Integral):
+        raise InputError(f"n_jobs must be a whole number or None, got {n_jobs!r}.")
     if n_jobs > 0:
-        return n_jobs
+        return int(n_jobs)
     if n_jobs == 0:
         raise InputError("n_jobs must not be 0: None is one thread, -1 all cores.")
     usable = getattr(os, "sched_getaffinity", None)  # fewer than the machine's in a container
     cores = len(usable(0)) if usable else os.cpu_count() or 1
-    return max(cores + 1 + n_jobs, 1)
+    return max(cores + 1 + int(n_jobs), 1)
