@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from collections.abc import Iterable
@@ -12,15 +13,23 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined._optional import import_extra
+from unjoined._validation import check_count
 from unjoined.data import replace_file
-from unjoined.errors import TableError
+from unjoined.errors import MissingExtraError, TableError
 from unjoined.estimators._base import UpliftEstimator
+from unjoined.estimators._model_file import (
+    CHECKSUM,
+    check_members,
+    check_model,
+    check_types,
+    checksum,
+    expand,
+)
 
 __all__ = ["load_model", "save_model"]
 
 # Types of our own and of scikit-learn's networks and boosted trees that skops does not know to be
-# harmless: they hold numbers. A
-# file with any other type is refused.
+# harmless: they hold numbers. A file with any other type is refused.
 TRUSTED = frozenset(
     {
         "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
@@ -95,7 +104,15 @@ def save_model(model: UpliftEstimator, path: str | os.PathLike[str]) -> Path:
                 f"the parameter {name} holds a function without an importable name ({function}), "
                 "which no other program could load. Define it in a module of yours."
             )
-    return replace_file(path, lambda file: skops_io.dump(model, file))
+
+    def write(file: Path) -> None:
+        skops_io.dump(model, file)
+        with zipfile.ZipFile(file) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr(CHECKSUM, checksum(members))
+
+    return replace_file(path, write)
 
 
 def _nameless_function(value: Any) -> str | None:
@@ -110,7 +127,9 @@ def _nameless_function(value: Any) -> str | None:
     return None
 
 
-def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> UpliftEstimator:
+def load_model(
+    path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int | None = None
+) -> UpliftEstimator:
     """Read a fitted model. Nothing is unpickled and nothing in the file is run.
 
     Parameters
@@ -120,6 +139,9 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> 
     trusted : iterable of str, optional
         Further types to allow, such as those of a third-party model in a `PlugInUplift`. Look
         at what they are before trusting a file you did not write.
+    max_bytes : int, optional
+        What the file may hold once it is expanded; by default its own size, or 100 MB if that is
+        more. `save_model` does not compress, so that only files compressed since need more.
 
     Returns
     -------
@@ -128,25 +150,35 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> 
     Raises
     ------
     TableError
-        The file does not exist, is not a model, or holds types that are not trusted.
+        The file does not exist, was damaged, is not a model, would expand to more than
+        ``max_bytes``, holds types that are not trusted, or parts that do not belong together.
+
+    Notes
+    -----
+    A checksum tells of damage, not of malice: who can write the file can write its checksum.
     """
     skops_io = import_extra("skops.io", extra="cli")
     file = Path(path)
     if not file.is_file():
         raise TableError(f"there is no model file {str(file)!r}. Write one with `unjoined fit`.")
+    raw = file.read_bytes()  # once: what is checked is what is loaded
+    limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
     allowed = TRUSTED | set(trusted)
     try:
-        unknown = sorted(set(skops_io.get_untrusted_types(file=file)) - allowed)
-        if unknown:
-            raise TableError(
-                f"{str(file)!r} holds types that are not trusted: {', '.join(unknown[:5])}. If you "
-                "know where the file comes from, pass them to load_model(trusted=...)."
-            )
-        model = skops_io.load(file, trusted=sorted(allowed))
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        if isinstance(error, TableError):
-            raise
-        raise TableError(f"{str(file)!r} is not a model file of this program ({error}).") from error
-    if not isinstance(model, UpliftEstimator):
-        raise TableError(f"{str(file)!r} holds a {type(model).__name__}, not an uplift estimator.")
-    return model
+        members = expand(raw, limit)
+        check_members(members, allowed)
+        unknown = set(skops_io.get_untrusted_types(file=io.BytesIO(raw)))
+        check_types(unknown - allowed)
+        model = skops_io.load(io.BytesIO(raw), trusted=sorted(unknown))
+        check_model(model, sum(map(len, members.values())))
+    except MissingExtraError:
+        raise
+    except TableError as error:
+        raise TableError(f"{str(file)!r} {error}") from error
+    # Whatever else goes wrong in a file that somebody else made, or that was damaged, is its fault.
+    except Exception as error:
+        raise TableError(
+            f"{str(file)!r} is not a model file of this program ({type(error).__name__}: {error})."
+        ) from error
+    found: UpliftEstimator = model
+    return found
