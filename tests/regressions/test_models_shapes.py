@@ -26,6 +26,7 @@ from unjoined.features import (
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments import LabelledRows, accumulate, label_rows
 from unjoined.moments._combine import combine
+from unjoined.moments._rank_k import add_gram
 
 RNG = np.random.default_rng(0)
 GAUSSIANS = GaussianBasis(RNG.random((40, 3)), 1.0)
@@ -232,7 +233,7 @@ def test_compiled_sums_refuse_an_array_of_another_shape_or_type(name):
 @needs_library
 def test_compiled_values_and_combinations_refuse_other_arrays():
     k = kernel()
-    X, out, coef, column = RNG.random((N, D)), np.empty((N, k.p)), np.ones((1, k.p)), np.empty(N)
+    X, out, coef, column = RNG.random((N, D)), np.zeros((N, k.p)), np.ones((1, k.p)), np.zeros(N)
     for lie in changed(X):
         with pytest.raises(InputError, match="compiled arithmetic takes"):
             k.values(lie, out)
@@ -277,3 +278,10 @@ def test_compiled_ridges_refuse_shapes_that_disagree():
         ridge_paths(np.zeros((1, 3, 3)), np.zeros((2, 3)), np.ones(4))
     with pytest.raises(InputError, match="must be of shapes"):
         ridge_paths(np.zeros((2, 3, 2)), np.zeros((2, 3)), np.ones(4))
+
+
+def test_products_of_rows_are_added_to_a_matrix_of_their_size_alone():
+    phi = RNG.random((5, 3))
+    for total in (np.zeros((2, 2), order="F"), np.zeros((3, 4), order="F"), np.zeros((3, 3))):
+        with pytest.raises(InputError, match="are added up in Fortran order"):
+            add_gram(phi, total)
