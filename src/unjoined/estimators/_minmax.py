@@ -233,7 +233,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
             self.shift_ = shift_report
             return strength if self.shift is None else None  # weights are not the rows' own
         scaling = (
-            Scaling.of_rows(rows.X, rows.weight)
+            Scaling.of_rows(rows.X, rows.share)
             if self.standardize
             else Scaling.identity(rows.X.shape[1])
         )

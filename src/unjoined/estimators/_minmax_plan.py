@@ -132,7 +132,7 @@ def plan_sums(
         each is for.
     """
     d = rows.X.shape[1]
-    scaling = Scaling.of_rows(rows.X, rows.weight) if model.standardize else Scaling.identity(d)
+    scaling = Scaling.of_rows(rows.X, rows.share) if model.standardize else Scaling.identity(d)
     tried = candidates(
         draw_spaces(model, scaling, rows.X, n_rows, rng),
         model.width if isinstance(model.basis, str) else "median",

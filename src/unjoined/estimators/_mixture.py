@@ -211,7 +211,7 @@ class MixtureUplift(UpliftEstimator):
                 stacklevel=4,
             )
         self.family_ = choose_family(self, is_binary=rows.coding.is_binary)
-        scaling = Scaling.of_rows(rows.X, rows.weight)
+        scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         outcome = rows.of_kind(OUTCOME)
         pool = choose_pool(self, Z, len(outcome), rng)

@@ -11,12 +11,14 @@ import narwhals as nw
 import numpy as np
 from sklearn.base import clone
 
-from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined.data._frames import column_names
 from unjoined.errors import InputError, WeakIdentificationWarning
 from unjoined.estimators._candidates import Candidate
+from unjoined.features import unit_mean
+from unjoined.moments import LabelledRows
 
-__all__ = ["LIKELIHOOD", "FoldFit", "Said", "fit_all", "fit_fold", "fold_scoring"]
+__all__ = ["LIKELIHOOD", "FoldFit", "Said", "fit_all", "fit_fold", "fold_scoring", "weigh"]
 
 LIKELIHOOD = "likelihood"
 
@@ -44,6 +46,23 @@ def fold_scoring(scoring: Any) -> Callable[..., float] | None:
 
 def _likelihood(estimator: Any, X: MatrixLike, y: ArrayLike, **labels: Any) -> float:
     return float(estimator.score_likelihood(X, y, **labels))
+
+
+def weigh(
+    data: dict[str, Any], weight: Array, rows: LabelledRows, used: BoolArray
+) -> tuple[dict[str, Any], BoolArray]:
+    """Return the data that count, and which of them carry a label, with weights of mean 1.
+
+    Candidates may be anyone's. They should not have to know what units weights are in, and rows
+    of weight 0 should not take part in how the folds are dealt.
+    """
+    clean = weight.copy()
+    clean[used] = rows.weight
+    target = ~used & (weight > 0.0)
+    clean[target] = unit_mean(weight[target])
+    counts = np.flatnonzero(weight > 0.0)
+    data = {**data, "sample_weight": clean}
+    return (data, used) if len(counts) == len(used) else (_take(data, counts), used[counts])
 
 
 def fit_fold(

@@ -181,7 +181,7 @@ class TwoStageUplift(UpliftEstimator):
         rng = check_random_state(self.random_state)
         scaling = Scaling.identity(rows.X.shape[1])
         if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.weight)
+            scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         basis = draw_basis(self.basis, Z, n_centers=self.n_centers, width=self.width, rng=rng)
         outcome_scaling = _outcome_scaling(rows, standardize=self.standardize)
@@ -359,4 +359,4 @@ def _outcome_scaling(rows: LabelledRows, *, standardize: bool) -> Scaling:
     if not standardize:
         return Scaling.identity(1)
     outcome = rows.of_kind(OUTCOME)
-    return Scaling.of_rows(rows.label[outcome, None], rows.weight[outcome])
+    return Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])

@@ -176,7 +176,7 @@ class WeightedUplift(UpliftEstimator):
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
         scaling = (
-            Scaling.of_rows(rows.X, rows.weight)
+            Scaling.of_rows(rows.X, rows.share)
             if self.standardize
             else Scaling.identity(rows.X.shape[1])
         )

@@ -158,8 +158,9 @@ def _path_losses(D: Array, is_high: Array, weight: Array, train: IntArray, test:
     loss = np.empty(len(INVERSE_RIDGES))
     fit: Array | BaseEffectFit = np.zeros(values.shape[1])
     for c, inverse_ridge in enumerate(INVERSE_RIDGES):
-        # In scikit-learn's terms, where the loss is a sum and the intercept is free.
-        penalty = np.full(values.shape[1], 1.0 / (inverse_ridge * weight[train].sum()))
+        # In scikit-learn's terms, where the loss is a sum (of weights with mean 1, see
+        # `fit_weighted`) and the intercept is free.
+        penalty = np.full(values.shape[1], 1.0 / (inverse_ridge * len(train)))
         penalty[0] = 0.0
         fit = TUNING.fit(fitted, penalty, fit, p_base=len(penalty))
         loss[c] = weight[test] @ TUNING.losses(held, fit)

@@ -23,6 +23,7 @@ from unjoined._validation import (
     check_weight,
     is_kind,
 )
+from unjoined.features import unit_mean
 from unjoined.moments._label_scan import scan_labels
 
 __all__ = ["LabelledRows", "label_rows", "target_rows"]
@@ -36,7 +37,7 @@ class LabelledRows:
     label: Array  # (n,) treatment -1/+1, outcome in the inner coding
     kind: np.ndarray[Any, np.dtype[np.str_]]  # (n,) "outcome" or "treatment"
     population: IntArray  # (n,) 0 or 1, or more where an estimator takes several
-    weight: Array  # (n,) > 0
+    weight: Array  # (n,) > 0, of mean 1 in each cell where all rows were at hand
     names: list[Any]  # of the populations
     coding: OutcomeCoding
     cell: CellArray | None = None  # (n,) kind and population in one, where both are at hand
@@ -107,7 +108,9 @@ def label_rows(
     """Check labels and return the rows that carry one, in the inner coding.
 
     ``X`` is trusted. There must be two populations, or at least two if ``several``. Target rows
-    and rows of weight 0 are left out: neither has a say in what the labels tell.
+    and rows of weight 0 are left out: neither has a say in what the labels tell. The weights of
+    each cell are brought to mean 1, so that their units mean nothing to whatever comes behind:
+    each table may have its own.
     """
     n = len(X)
     clean = None if sample_weight is not None else scan_labels(y, kind, population, n, n_jobs)
@@ -127,6 +130,12 @@ def label_rows(
     label = labels.copy()
     label[outcome] = coding.encode(labels[outcome])
     label[treatment] = check_treatment(labels[treatment])
+    if sample_weight is not None:
+        weight = weight.copy()
+        for cell in (outcome, treatment):
+            for k in range(len(names)):
+                at = np.flatnonzero(cell & (index == k))
+                weight[at] = unit_mean(weight[at])
     if used.all():
         return LabelledRows(X, label, kinds, index, weight, names, coding)
     return LabelledRows(X[used], label[used], kinds[used], index[used], weight[used], names, coding)
@@ -135,7 +144,7 @@ def label_rows(
 def target_rows(
     X: Array, kind: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[Array, Array] | None:
-    """Return features and weights of the target rows that count, or None if there are none."""
+    """Return features and weights (of mean 1) of the target rows that count, None without any."""
     weight = check_weight(sample_weight, len(X))
     used = is_kind(check_kind(kind, len(X)), TARGET) & (weight > 0.0)
-    return (X[used], weight[used]) if used.any() else None
+    return (X[used], unit_mean(weight[used])) if used.any() else None
