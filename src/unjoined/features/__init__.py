@@ -16,7 +16,7 @@ from unjoined.features._draw import (
     rescaled,
 )
 from unjoined.features._kernel import KernelBasis, draw_kernel
-from unjoined.features._models import fit_weighted, seeded_clone, unit_mean
+from unjoined.features._models import fit_weighted, seeded_clone, takes_weights, unit_mean
 from unjoined.features._pool import LeadingBasis, draw_pool, kernel_size
 from unjoined.features._quadratic import QuadraticBasis, draw_quadratic
 from unjoined.features._scaling import Scaling
@@ -43,5 +43,6 @@ __all__ = [
     "median_width",
     "rescaled",
     "seeded_clone",
+    "takes_weights",
     "unit_mean",
 ]

@@ -13,7 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 from unjoined._typing import Array
 from unjoined.errors import InputError
 
-__all__ = ["fit_weighted", "seeded_clone", "unit_mean"]
+__all__ = ["fit_weighted", "seeded_clone", "takes_weights", "unit_mean"]
 
 
 def seeded_clone(model: Any, rng: Rng) -> Any:
@@ -35,6 +35,15 @@ def unit_mean(weight: Array) -> Array:
     return np.asarray(near_one / near_one.mean())
 
 
+def _last(model: Any) -> Any:
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+
+
+def takes_weights(model: Any) -> bool:
+    """Whether a model, or the last step of a pipeline, can be fitted with row weights."""
+    return bool(has_fit_parameter(_last(model), "sample_weight"))
+
+
 def fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
     """Fit ``model`` (which is changed) with row weights, or say that it takes none.
 
@@ -44,8 +53,8 @@ def fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
     if np.all(weight == weight[0]):  # equal weights say nothing; any model can be fitted
         model.fit(X, label)
         return
-    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    if not has_fit_parameter(last, "sample_weight"):
+    last = _last(model)
+    if not takes_weights(model):
         raise InputError(
             f"sample_weight was given, but {type(last).__name__}.fit takes no weights. Choose a "
             "model that does, or leave sample_weight out."
