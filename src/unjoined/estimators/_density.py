@@ -281,7 +281,7 @@ class DensityUplift(UpliftEstimator):
         ridges = _candidates(self.ridge, RIDGES)
         if self.density == "kernel":
             fitter, at, ridges = kernel_fitter, at[:n_centers], np.zeros(1)
-        median = median_width(Z[at], rng) if isinstance(self.width_x, str) else 1.0
+        median = median_width(Z[at], rng, rows.weight[at]) if isinstance(self.width_x, str) else 1.0
         data = Z[at], value[at], rows.weight[at]
         search = search_density(
             fitter,

@@ -238,7 +238,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
             else Scaling.identity(rows.X.shape[1])
         )
         tried = candidates(
-            draw_spaces(self, scaling, rows.X, len(rows.X), rng),
+            draw_spaces(self, scaling, rows, len(rows.X), rng),
             self.width if isinstance(self.basis, str) else "median",  # a given one stays as it is
             critic=self.critic_width is None and isinstance(self.critic_basis, str),
         )

@@ -214,7 +214,7 @@ class MixtureUplift(UpliftEstimator):
         scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         outcome = rows.of_kind(OUTCOME)
-        pool = choose_pool(self, Z, len(outcome), rng)
+        pool = choose_pool(self, Z, rows.relative, len(outcome), rng)
         policies = fit_policies(Z, rows, pool, self.policy_model, n_folds=self.n_folds, rng=rng)
         self.scaling_, self.policies_, self.shift_ = scaling, policies, shift_report
         self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)

@@ -196,7 +196,8 @@ class TwoStageUplift(UpliftEstimator):
         if self.standardize:
             scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
-        basis = draw_basis(self.basis, Z, n_centers=self.n_centers, width=self.width, rng=rng)
+        drawn = {"n_centers": self.n_centers, "width": self.width, "weight": rows.relative}
+        basis = draw_basis(self.basis, Z, rng=rng, **drawn)
         outcome_scaling = _outcome_scaling(rows, standardize=self.standardize)
         self.basis_, self.scaling_, self.outcome_scaling_ = basis, scaling, outcome_scaling
         self._fit_stages(Z, rows, rng)

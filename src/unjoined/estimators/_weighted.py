@@ -181,7 +181,8 @@ class WeightedUplift(UpliftEstimator):
             else Scaling.identity(rows.X.shape[1])
         )
         Z = scaling(rows.X)
-        basis = draw_basis(self.basis, Z, n_centers=self.n_centers, width=self.width, rng=rng)
+        drawn = {"n_centers": self.n_centers, "width": self.width, "weight": rows.relative}
+        basis = draw_basis(self.basis, Z, rng=rng, **drawn)
         nuisances = cross_fit(
             rows,
             policy_model=self.policy_model,

@@ -19,7 +19,7 @@ from unjoined.features._kernel import KernelBasis, draw_kernel
 from unjoined.features._models import fit_weighted, seeded_clone, takes_weights, unit_mean
 from unjoined.features._pool import LeadingBasis, draw_pool, kernel_size
 from unjoined.features._quadratic import QuadraticBasis, draw_quadratic
-from unjoined.features._scaling import Scaling
+from unjoined.features._scaling import Scaling, weighted_quantile
 
 __all__ = [
     "BASES",
@@ -45,4 +45,5 @@ __all__ = [
     "seeded_clone",
     "takes_weights",
     "unit_mean",
+    "weighted_quantile",
 ]

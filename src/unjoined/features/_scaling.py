@@ -8,8 +8,9 @@ import numpy as np
 
 from unjoined._typing import Array
 
-__all__ = ["Scaling"]
+__all__ = ["Scaling", "weighted_quantile"]
 
+TIE = 1e-9  # of the total weight: sums of weights that far apart are equal but for rounding
 CHUNK_ROWS = 16_384  # a copy of all rows would cost more time than the sums
 
 
@@ -41,6 +42,23 @@ class Scaling:
     def __call__(self, X: Array) -> Array:
         """Return the scaled rows, a new array."""
         return (X - self.mean) / self.scale
+
+
+def weighted_quantile(values: Array, weight: Array, levels: tuple[float, ...]) -> Array:
+    """Return quantiles of values (n,) that count by their weights, shape (number of levels,).
+
+    The smallest value that a share ``level`` of the weight does not exceed, or the middle of two
+    where the share is met exactly. So a weight of two is the same as two equal values, and only
+    ratios of weights count.
+    """
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    reached /= reached[-1]
+    last = len(values) - 1
+    at = np.asarray(levels)
+    low = np.minimum(np.searchsorted(reached, at - TIE, side="left"), last)
+    high = np.minimum(np.searchsorted(reached, at + TIE, side="right"), last)
+    return np.asarray((values[order][low] + values[order][high]) / 2.0)
 
 
 def _sum_of_powers(X: Array, origin: Array, weight: Array, *, square: bool) -> Array:

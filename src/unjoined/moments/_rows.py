@@ -69,6 +69,16 @@ class LabelledRows:
                 share[at] = self.weight[at] / (len(self.names) * self.weight[at].sum())
         return share
 
+    @property
+    def relative(self) -> Array:
+        """Row weights of mean 1 in each cell, also for a sample that stands for more rows."""
+        relative = np.empty(len(self.label))
+        for kind in (OUTCOME, TREATMENT):
+            for population in range(len(self.names)):
+                at = self.at(kind, population)
+                relative[at] = unit_mean(self.weight[at])
+        return relative
+
     def pair(self, first: int, second: int) -> LabelledRows:
         """Return the rows of two of several populations, as populations 0 and 1."""
         both = self.take((self.population == first) | (self.population == second))
@@ -130,15 +140,10 @@ def label_rows(
     label = labels.copy()
     label[outcome] = coding.encode(labels[outcome])
     label[treatment] = check_treatment(labels[treatment])
-    if sample_weight is not None:
-        weight = weight.copy()
-        for cell in (outcome, treatment):
-            for k in range(len(names)):
-                at = np.flatnonzero(cell & (index == k))
-                weight[at] = unit_mean(weight[at])
-    if used.all():
-        return LabelledRows(X, label, kinds, index, weight, names, coding)
-    return LabelledRows(X[used], label[used], kinds[used], index[used], weight[used], names, coding)
+    rows = LabelledRows(X, label, kinds, index, weight, names, coding)
+    if not used.all():
+        rows = rows.take(used)
+    return rows if sample_weight is None else replace(rows, weight=rows.relative)
 
 
 def target_rows(
