@@ -84,7 +84,7 @@ class MixtureUplift(UpliftEstimator):
         Widths of the smooth functions, in median distances between rows.
     n_centers : int or "auto", default="auto"
         Centres of the smooth functions, at most; "auto" is four times the cube root of the number
-        of outcome rows, between 20 and 60.
+        of outcome rows, between 20 and 100.
     ridge_base, ridge_effect : float or "auto", default="auto"
         Ridges on the coefficients of base and effect, per row; "auto" chooses.
     average : bool, default=True

@@ -244,7 +244,7 @@ class UpliftSearchCV(UpliftEstimator):
                 scores[fit.repeat, fit.fold, fit.candidate] = fit.score
             scored = score_folds(scores)
         self._choose(candidates, scored, data, said)
-        said.warn(candidates, stacklevel=4)
+        said.warn([candidate.name for candidate in candidates], stacklevel=4)
 
     def _fit_folds(
         self, candidates: list[Candidate], data: dict[str, Any], seeds: list[int]

@@ -18,7 +18,7 @@ from unjoined.estimators._candidates import Candidate
 from unjoined.features import unit_mean
 from unjoined.moments import LabelledRows
 
-__all__ = ["LIKELIHOOD", "FoldFit", "Said", "fit_all", "fit_fold", "fold_scoring", "weigh"]
+__all__ = ["LIKELIHOOD", "FoldFit", "Said", "fit_all", "fit_fold", "fold_scoring", "warned", "weigh"]
 
 LIKELIHOOD = "likelihood"
 
@@ -93,7 +93,7 @@ def fit_fold(
                 f"candidate {candidate.name!r} failed in fold {fold + 1} of repeat {repeat + 1}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-    return FoldFit(c, repeat, fold, test, uplift, score, warned=_warned(record))
+    return FoldFit(c, repeat, fold, test, uplift, score, warned=warned(record))
 
 
 def _take(data: dict[str, Any], index: IntArray) -> dict[str, Any]:
@@ -117,10 +117,11 @@ def fit_all(c: int, candidate: Candidate, data: dict[str, Any]) -> FoldFit:
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
         estimator = clone(candidate.estimator).fit(**data)
-    return FoldFit(c, 0, 0, estimator=estimator, warned=_warned(record))
+    return FoldFit(c, 0, 0, estimator=estimator, warned=warned(record))
 
 
-def _warned(record: list[warnings.WarningMessage]) -> tuple[tuple[type[Warning], str], ...]:
+def warned(record: list[warnings.WarningMessage]) -> tuple[tuple[type[Warning], str], ...]:
+    """Return what was recorded: kinds of warnings and their messages."""
     return tuple((entry.category, str(entry.message)) for entry in record)
 
 
@@ -144,10 +145,10 @@ class Said:
             self.counts[category] = self.counts.get(category, 0) + 1
             self.messages.setdefault(category, message)
 
-    def warn(self, candidates: list[Candidate], *, stacklevel: int) -> None:
-        """Repeat each kind of warning once."""
+    def warn(self, titles: list[str], *, stacklevel: int) -> None:
+        """Repeat each kind of warning once; ``titles`` name the candidates."""
         for category, message in self.messages.items():
-            names = ", ".join(repr(candidates[c].name) for c in sorted(self.names[category]))
+            names = ", ".join(repr(titles[c]) for c in sorted(self.names[category]))
             warnings.warn(
                 f"in {self.counts[category]} of {self.n_fits} fits, of {names}: {message}",
                 category,
