@@ -18,7 +18,16 @@ from unjoined.estimators._candidates import Candidate
 from unjoined.features import unit_mean
 from unjoined.moments import LabelledRows
 
-__all__ = ["LIKELIHOOD", "FoldFit", "Said", "fit_all", "fit_fold", "fold_scoring", "warned", "weigh"]
+__all__ = [
+    "LIKELIHOOD",
+    "FoldFit",
+    "Said",
+    "fit_all",
+    "fit_fold",
+    "fold_scoring",
+    "warned",
+    "weigh",
+]
 
 LIKELIHOOD = "likelihood"
 
