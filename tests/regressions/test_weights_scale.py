@@ -139,25 +139,24 @@ def test_networks_do_not_see_the_unit_of_the_weights():
         np.testing.assert_allclose(found, expected, **CLOSE)
 
 
-def _risks(data, weight):
+def _risks(data, weight, *, binary):
     """Return every score and measure that takes separate labels and weights."""
     labelled = {**data, "sample_weight": weight}
     f = data["X"][:, 0]
-    linear = uj.MinMaxUplift(basis="linear", random_state=0, n_jobs=1).fit(**data)
-    em = {"outcome_model": Ridge(), "policy_model": LogisticRegression(), "n_starts": 1}
-    mixture = uj.MixtureUplift(engine="em", family="gaussian", random_state=0, n_jobs=1, **em)
-    bound = uj.error_bound(linear, labelled, min_gap=0.2)
+    if binary:
+        return np.array([uj.weighted_risk(f, **labelled), uj.outcome_risk(f, **labelled)])
+    linear = uj.MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, **ONE)
+    linear.fit(**data)
+    held = uj.HeldOutRows.from_data(**labelled)
     return np.array(
         [
-            uj.weighted_risk(f, **labelled),
             uj.outcome_risk(f, **labelled),
             uj.fixed_critic_score(f, **labelled),
             uj.minmax_objective(f, 0.5 * f, **labelled),
-            uj.uplift_scorer("outcome_risk")(linear, **labelled),
             linear.score(**labelled),
-            mixture.fit(**data).score(**labelled),
-            uj.HeldOutRows.from_data(**labelled).difference(f, 0 * f, "outcome_risk").value,
-            bound.bound,
+            held.score(f, "weighted_risk"),
+            held.difference(f, 0 * f, "outcome_risk").standard_error,
+            uj.error_bound(linear, labelled, min_gap=0.2).bound,
             *astuple(uj.identification_strength(**labelled)),
         ]
     )
@@ -167,25 +166,33 @@ def _risks(data, weight):
 @pytest.mark.parametrize("binary", [False, True])
 def test_the_unit_of_the_weights_changed_a_risk(binary):
     data, weight = tables(binary=binary)
-    risks = _binary_risks if binary else _risks
-    expected = risks(data, weight)
-    for scale in (1e-6, 1.0 / len(weight), 2.0):
-        np.testing.assert_allclose(risks(data, scale * weight), expected, rtol=1e-9)
-    none = risks(data, None)
-    np.testing.assert_allclose(risks(data, np.full(len(weight), 3.0)), none, rtol=1e-9)
+    expected = _risks(data, weight, binary=binary)
+    for scale in (1e-6, scales(data)["each table its own"]):
+        found = _risks(data, scale * weight, binary=binary)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    none = _risks(data, None, binary=binary)
+    equal = _risks(data, np.full(len(weight), 3.0), binary=binary)
+    np.testing.assert_allclose(equal, none, rtol=1e-9)
+
+
+def test_a_row_of_weight_zero_counts_in_no_risk():
+    data, weight = tables()
     absent = np.arange(len(weight)) % 9 == 4
-    labelled = {key: column[~absent] for key, column in data.items()}
+    rest = {key: column[~absent] for key, column in data.items()}
     f, g = data["X"][:, 0], data["X"][~absent, 0]
     for risk in (uj.weighted_risk, uj.outcome_risk, uj.fixed_critic_score):
         zero = risk(f, **data, sample_weight=np.where(absent, 0.0, weight))
-        left_out = risk(g, **labelled, sample_weight=weight[~absent])
+        left_out = risk(g, **rest, sample_weight=weight[~absent])
         np.testing.assert_allclose(zero, left_out, rtol=1e-9)
 
 
-def _binary_risks(data, weight):
-    labelled = {**data, "sample_weight": weight}
-    f = data["X"][:, 0]
-    return np.array([uj.weighted_risk(f, **labelled), uj.outcome_risk(f, **labelled)])
+@pytest.mark.filterwarnings("ignore")
+def test_a_likelihood_does_not_see_the_unit_of_the_weights():
+    data, weight = tables()
+    models = {"outcome_model": Ridge(), "policy_model": LogisticRegression(), "n_starts": 1}
+    mixture = uj.MixtureUplift(engine="em", family="gaussian", **models, **ONE).fit(**data)
+    expected = mixture.score(**data, sample_weight=weight)
+    assert mixture.score(**data, sample_weight=1e-6 * weight) == pytest.approx(expected, rel=1e-9)
 
 
 def test_weights_divided_by_their_number_reversed_the_order_of_four_logistic():

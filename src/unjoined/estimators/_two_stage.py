@@ -196,8 +196,14 @@ class TwoStageUplift(UpliftEstimator):
         if self.standardize:
             scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
-        drawn = {"n_centers": self.n_centers, "width": self.width, "weight": rows.relative}
-        basis = draw_basis(self.basis, Z, rng=rng, **drawn)
+        basis = draw_basis(
+            self.basis,
+            Z,
+            n_centers=self.n_centers,
+            width=self.width,
+            rng=rng,
+            weight=rows.relative,
+        )
         outcome_scaling = _outcome_scaling(rows, standardize=self.standardize)
         self.basis_, self.scaling_, self.outcome_scaling_ = basis, scaling, outcome_scaling
         self._fit_stages(Z, rows, rng)

@@ -181,8 +181,14 @@ class WeightedUplift(UpliftEstimator):
             else Scaling.identity(rows.X.shape[1])
         )
         Z = scaling(rows.X)
-        drawn = {"n_centers": self.n_centers, "width": self.width, "weight": rows.relative}
-        basis = draw_basis(self.basis, Z, rng=rng, **drawn)
+        basis = draw_basis(
+            self.basis,
+            Z,
+            n_centers=self.n_centers,
+            width=self.width,
+            rng=rng,
+            weight=rows.relative,
+        )
         nuisances = cross_fit(
             rows,
             policy_model=self.policy_model,

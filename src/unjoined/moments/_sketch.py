@@ -21,6 +21,11 @@ def row_keys(X: Array, label: Array) -> HashArray:
     return row_hashes(X, label)
 
 
+def _sums_by(group: IntArray, values: Array) -> Array:
+    """Return the sums of values by group; every group has a value."""
+    return np.bincount(group, weights=values).astype(np.float64, copy=False)
+
+
 @dataclass(frozen=True, slots=True)
 class RowSketch:
     """The ``size`` distinct rows of a cell with the smallest hashes, and how often each occurs.
@@ -71,8 +76,8 @@ class RowSketch:
             key[:size],
             X[at],
             label[at],
-            np.bincount(inverse, weights=weight, minlength=len(key))[:size],
-            np.bincount(inverse, weights=weight**2, minlength=len(key))[:size],
+            _sums_by(inverse, weight)[:size],
+            _sums_by(inverse, weight**2)[:size],
             count[:size],
         )
 
@@ -82,10 +87,8 @@ class RowSketch:
         key, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         count = np.zeros(len(key), dtype=np.int64)
         np.add.at(count, inverse, np.concatenate([self.count, other.count]))
-        weight, square = (
-            np.bincount(inverse, weights=np.concatenate(pair), minlength=len(key))
-            for pair in ((self.weight, other.weight), (self.square, other.square))
-        )
+        weight = _sums_by(inverse, np.concatenate([self.weight, other.weight]))
+        square = _sums_by(inverse, np.concatenate([self.square, other.square]))
         at = first[: self.size]
         return RowSketch(
             self.size,
