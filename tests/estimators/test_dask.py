@@ -348,9 +348,11 @@ def test_censuses_merge_to_the_census_of_all_rows_in_any_order():
         assert_array_equal(merged.outcomes, whole.outcomes)
         assert_array_equal(merged.codes, whole.codes)
         for cell, sketch in whole.cells.items():
-            for name in ("key", "X", "label", "weight", "count"):
+            for name in ("key", "X", "label", "count"):
                 assert_array_equal(getattr(merged.cells[cell], name), getattr(sketch, name))
-            assert_allclose(merged.cells[cell].total_weight, sketch.total_weight, rtol=1e-14)
+            for name in ("weight", "square", "total_weight"):  # sums, whose last digits may differ
+                found, wanted = getattr(merged.cells[cell], name), getattr(sketch, name)
+                assert_allclose(found, wanted, rtol=1e-14)
 
 
 @pytest.mark.parametrize("model", [MinMaxUplift(**QUICK), WeightedUplift(random_state=0)])

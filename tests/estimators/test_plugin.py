@@ -162,10 +162,13 @@ def test_without_any_gap_uplift_is_zero_and_said_so(real):
 
 
 def test_whole_weights_equal_repeated_rows(real):
+    """Without a penalty: more rows weigh more against one, and weights alone do not."""
     weight = np.random.default_rng(0).integers(0, 3, real.n_rows)
     repeated = real.take(np.repeat(np.arange(real.n_rows), weight))
-    expected = PlugInUplift().fit(**repeated).predict(real.X)
-    weighted = PlugInUplift().fit(**{**dict(real), "sample_weight": weight})
+    policy = LogisticRegression(C=np.inf, tol=1e-8)
+    free = PlugInUplift(outcome_model=LinearRegression(), treatment_model=policy)
+    expected = free.fit(**repeated).predict(real.X)
+    weighted = free.fit(**{**dict(real), "sample_weight": weight})
     assert_allclose(weighted.predict(real.X), expected, rtol=1e-4)  # logistic stops at 1e-4
     pipe = make_pipeline(PolynomialFeatures(1), LinearRegression())
     both = PlugInUplift(outcome_model=pipe, treatment_model=LinearRegression())

@@ -84,7 +84,8 @@ def test_on_the_same_rows_it_is_two_stage_least_squares_of_linearmodels(effect, 
         endog, instruments = pd.DataFrame({"treatment": T}), pd.DataFrame({"s": s.astype(float)})
     instruments.columns = [f"z{j}" for j in range(instruments.shape[1])]
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y)) if weighted else np.ones(len(y))
-    expected = IV2SLS(y, D, endog, instruments, weights=weight).fit().params
+    share = weight / np.where(s, weight[s].sum(), weight[~s].sum())  # populations count the same
+    expected = IV2SLS(y, D, endog, instruments, weights=share).fit().params
     model = TwoStageUplift(effect=effect).fit(**both, sample_weight=np.tile(weight, 2))
     assert model.coefficients_.names == tuple(expected.index)
     assert_allclose(model.coefficients_.estimates, expected, rtol=1e-8, atol=1e-8)

@@ -307,6 +307,11 @@ def check_cells(
     names = _distinct(population[labelled])
     check_names(names, lambda name: _kinds_of(name, population, kind))
     n = len(kind)
+    if n and not weight.any():
+        raise LabelError(
+            f"sample_weight is zero in all {n} rows (n_samples={n}), so that no row counts. Give "
+            "the rows that should count a positive weight."
+        )
     if len(names) < 2 or (len(names) > 2 and not several):
         raise LabelError(
             f"two populations with different treatment policies are needed, found {len(names)}"

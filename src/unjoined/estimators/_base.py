@@ -65,7 +65,11 @@ class UpliftEstimator(BaseEstimator, ABC):
             Which of the populations the row comes from; there are two, unless the estimator
             takes more.
         sample_weight : array-like of shape (n,), optional
-            Non-negative row weights.
+            Non-negative row weights. Only their ratios within a table count: the weights of
+            each table are brought to mean 1, so that their units change nothing, be it in all
+            tables or in one. Equal weights are as good as none, and a row of weight 0 is as good
+            as absent. Models that are given get weights of mean 1, so that their penalties mean
+            what they mean without weights.
 
         Returns
         -------

@@ -196,7 +196,7 @@ class DensityUplift(UpliftEstimator):
         rng = check_random_state(self.random_state)
         scaling = Scaling.identity(rows.X.shape[1])
         if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.weight)
+            scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         policies = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
         if rows.coding.is_binary:
@@ -260,7 +260,7 @@ class DensityUplift(UpliftEstimator):
     def _fit_densities(self, Z: Array, rows: LabelledRows, rng: np.random.RandomState) -> None:
         """Choose and fit the density of each population, and lay the grid."""
         outcome = rows.of_kind(OUTCOME)
-        scaling = Scaling.of_rows(rows.label[outcome, None], rows.weight[outcome])
+        scaling = Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])
         value = scaling(rows.label[:, None])[:, 0]
         fits = [self._fit_density(Z, value, rows, k, rng) for k in (0, 1)]
         self.searches_ = (fits[0][0], fits[1][0])
@@ -281,7 +281,7 @@ class DensityUplift(UpliftEstimator):
         ridges = _candidates(self.ridge, RIDGES)
         if self.density == "kernel":
             fitter, at, ridges = kernel_fitter, at[:n_centers], np.zeros(1)
-        median = median_width(Z[at], rng) if isinstance(self.width_x, str) else 1.0
+        median = median_width(Z[at], rng, rows.weight[at]) if isinstance(self.width_x, str) else 1.0
         data = Z[at], value[at], rows.weight[at]
         search = search_density(
             fitter,

@@ -236,12 +236,12 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
             self.shift_ = shift_report
             return strength if self.shift is None else None  # weights are not the rows' own
         scaling = (
-            Scaling.of_rows(rows.X, rows.weight)
+            Scaling.of_rows(rows.X, rows.share)
             if self.standardize
             else Scaling.identity(rows.X.shape[1])
         )
         tried = candidates(
-            draw_spaces(self, scaling, rows.X, len(rows.X), rng),
+            draw_spaces(self, scaling, rows, len(rows.X), rng),
             self.width if isinstance(self.basis, str) else "median",  # a given one stays as it is
             critic=self.critic_width is None and isinstance(self.critic_basis, str),
         )

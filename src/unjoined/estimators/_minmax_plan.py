@@ -138,9 +138,9 @@ def plan_sums(
         each is for.
     """
     d = rows.X.shape[1]
-    scaling = Scaling.of_rows(rows.X, rows.weight) if model.standardize else Scaling.identity(d)
+    scaling = Scaling.of_rows(rows.X, rows.share) if model.standardize else Scaling.identity(d)
     tried = candidates(
-        draw_spaces(model, scaling, rows.X, n_rows, rng),
+        draw_spaces(model, scaling, rows, n_rows, rng),
         model.width if isinstance(model.basis, str) else "median",
         critic=model.critic_width is None and isinstance(model.critic_basis, str),
     )
@@ -218,15 +218,16 @@ def _search_width(
 
 
 def draw_spaces(
-    model: Any, scaling: Scaling, X: Array, n_rows: int, rng: np.random.RandomState
+    model: Any, scaling: Scaling, rows: LabelledRows, n_rows: int, rng: np.random.RandomState
 ) -> Spaces:
-    """Draw the bases from rows ``X``; the number of centres goes by ``n_rows``."""
-    sample = scaling(some_rows(X, model.n_centers, rng))
+    """Draw the bases from some rows; the number of centres goes by ``n_rows``."""
+    some = some_rows(len(rows.X), model.n_centers, rng)
+    sample, weight = scaling(rows.X[some]), rows.relative[some]
 
     def draw(basis: str | Basis, width: float | str) -> Basis:
         smooth = isinstance(basis, str) and basis == "smooth" and model.n_centers == "auto"
         n_centers = min(auto_centers(n_rows), len(sample)) if smooth else model.n_centers
-        return draw_basis(basis, sample, n_centers=n_centers, width=width, rng=rng)
+        return draw_basis(basis, sample, n_centers=n_centers, width=width, rng=rng, weight=weight)
 
     basis = draw(model.basis, model.width)
     critic, size = basis, basis.size

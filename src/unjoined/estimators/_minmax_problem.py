@@ -11,6 +11,7 @@ import numpy as np
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, check_option
 from unjoined.errors import InputError
+from unjoined.features import weighted_quantile
 from unjoined.moments import LabelledRows, MinMaxSystem, RowScan
 from unjoined.solve import (
     LOSSES,
@@ -166,13 +167,15 @@ def _robust_spread(rows: LabelledRows, label: Array) -> float:
     """Return what outliers cannot inflate: the interquartile range, as a standard deviation.
 
     If half of the outcomes are equal it says nothing, not even of centred ones, and the standard
-    deviation serves.
+    deviation serves. Rows count by their weights, and each population the same.
     """
     if rows.coding.is_binary:
         return 1.0
     at = rows.of_kind(OUTCOME)
-    low, high = np.quantile(rows.label[at], [0.25, 0.75])
+    share, quarters = rows.share[at], (0.25, 0.75)
+    low, high = weighted_quantile(rows.label[at], share, quarters)
     if high <= low:
-        return float(label[at].std())
-    low, high = np.quantile(label[at], [0.25, 0.75])
+        mean = np.average(label[at], weights=share)
+        return float(np.sqrt(np.average((label[at] - mean) ** 2, weights=share)))
+    low, high = weighted_quantile(label[at], share, quarters)
     return float((high - low) / 1.349)

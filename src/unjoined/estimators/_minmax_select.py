@@ -240,10 +240,9 @@ def _width(basis: Basis) -> float:
     return basis.width if isinstance(basis, GaussianBasis) else float("nan")
 
 
-def some_rows(X: Array, n_centers: int | str, rng: np.random.RandomState) -> Array:
-    """Return enough rows to choose a basis from, so that the full matrix is never copied."""
+def some_rows(n: int, n_centers: int | str, rng: np.random.RandomState) -> Any:
+    """Return which of ``n`` rows to choose a basis from, so that not all are ever copied."""
     enough = max(10_000, 0 if isinstance(n_centers, str) else n_centers)
-    if len(X) <= enough:
-        return X
-    chosen: Array = X[sample_without_replacement(len(X), enough, random_state=rng)]
-    return chosen
+    if n <= enough:
+        return slice(None)
+    return sample_without_replacement(n, enough, random_state=rng)

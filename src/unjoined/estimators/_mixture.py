@@ -84,7 +84,7 @@ class MixtureUplift(UpliftEstimator):
         Widths of the smooth functions, in median distances between rows.
     n_centers : int or "auto", default="auto"
         Centres of the smooth functions, at most; "auto" is four times the cube root of the number
-        of outcome rows, between 20 and 60.
+        of outcome rows, between 20 and 100.
     ridge_base, ridge_effect : float or "auto", default="auto"
         Ridges on the coefficients of base and effect, per row; "auto" chooses.
     average : bool, default=True
@@ -216,10 +216,10 @@ class MixtureUplift(UpliftEstimator):
                 stacklevel=4,
             )
         self.family_ = choose_family(self, is_binary=rows.coding.is_binary)
-        scaling = Scaling.of_rows(rows.X, rows.weight)
+        scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         outcome = rows.of_kind(OUTCOME)
-        pool = choose_pool(self, Z, len(outcome), rng)
+        pool = choose_pool(self, Z, rows.relative, len(outcome), rng)
         policies = fit_policies(Z, rows, pool, self.policy_model, n_folds=self.n_folds, rng=rng)
         self.scaling_, self.policies_, self.shift_ = scaling, policies, shift_report
         self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)

@@ -321,7 +321,7 @@ def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
         return Scaling(np.array([low]), np.array([reach]))
     outcome = rows.of_kind(OUTCOME)
     in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
-    return Scaling.of_rows(in_units, rows.weight[outcome])
+    return Scaling.of_rows(in_units, rows.share[outcome])
 
 
 def refit(fit: MixtureFit, rows: OutcomeRows) -> MixtureFit:

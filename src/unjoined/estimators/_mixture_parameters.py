@@ -73,12 +73,14 @@ def choose_family(model: Any, *, is_binary: bool) -> str:
     return str(model.family)
 
 
-def choose_pool(model: Any, Z: Array, n_outcomes: int, rng: Rng) -> tuple[Basis, ...]:
+def choose_pool(
+    model: Any, Z: Array, weight: Array, n_outcomes: int, rng: Rng
+) -> tuple[Basis, ...]:
     """Return the functions to choose among at scaled rows, linear ones first."""
     size = kernel_size(n_outcomes) if isinstance(model.n_centers, str) else model.n_centers
     is_auto = isinstance(model.basis, str) and model.basis == "auto"
     factors = tuple(map(float, model.widths)) if is_auto else ()
-    pool = draw_pool(Z, factors=factors, n_centers=size, rng=rng)
+    pool = draw_pool(Z, factors=factors, n_centers=size, rng=rng, weight=weight)
     if isinstance(model.basis, str):
         return pool
     if model.basis.n_features != Z.shape[1]:

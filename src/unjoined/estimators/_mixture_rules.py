@@ -17,7 +17,7 @@ from unjoined.estimators._mixture_search import (
     Setting,
     effective_rows,
 )
-from unjoined.features import Basis, KernelBasis, StackedBasis
+from unjoined.features import Basis, KernelBasis, StackedBasis, weighted_quantile
 
 __all__ = ["MixtureCandidates", "Walk", "choose_threshold", "weigh_settings"]
 
@@ -131,8 +131,8 @@ def choose_threshold(residual: Array, weight: Array) -> float:
     are alike: with a long tail on one side (sums of money), bounding would change what is
     estimated. In the units of the residual; infinity for the squared loss itself.
     """
-    median = _weighted_median(residual, weight)
-    spread = _weighted_median(np.abs(residual - median), weight) / 0.6745
+    median = weighted_quantile(residual, weight, (0.5,))[0]
+    spread = float(weighted_quantile(np.abs(residual - median), weight, (0.5,))[0]) / 0.6745
     best, chosen = float(np.average(residual**2, weights=weight)), np.inf
     for factor in THRESHOLDS:
         threshold = factor * spread
@@ -146,12 +146,6 @@ def choose_threshold(residual: Array, weight: Array) -> float:
         if variance < WORTHWHILE * best:
             best, chosen = variance, threshold
     return chosen
-
-
-def _weighted_median(values: Array, weight: Array) -> float:
-    order = np.argsort(values)
-    reached = np.cumsum(weight[order])
-    return float(values[order][np.searchsorted(reached, 0.5 * reached[-1])])
 
 
 def weigh_settings(search: MixtureSearch, best: Setting, *, average: bool) -> dict[Setting, float]:

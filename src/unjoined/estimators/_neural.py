@@ -81,7 +81,9 @@ class NeuralMinMaxUplift(UpliftEstimator):
         pair holds the two conjugates :math:`\ell^*(s, y')` and :math:`\ell^*_*(g, h)` of a loss
         that is no function of the difference; then ``third_module`` plays h.
     ridge_f, ridge_g : float, default=3e-4
-        Penalties on the squared norm of all parameters of either module, biases included.
+        Penalties on the squared norm of all parameters of either module, biases included. With
+        the squared loss those of `MinMaxUplift`, which divides its ``ridge_g`` by 4 for other
+        losses and by 2 for three players.
     learning_rate : float, default=1e-3
         Step length of both players.
     batch_size : int or None, default=512

@@ -120,7 +120,7 @@ class PlugInUplift(UpliftEstimator):
         scaling, spread = Scaling.identity(rows.X.shape[1]), 1.0
         label = rows.label
         if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.weight)
+            scaling = Scaling.of_rows(rows.X, rows.share)
             label, spread = _standardized_outcomes(rows)
         Z = scaling(rows.X)
         outcome_model = self.outcome_model
@@ -180,7 +180,7 @@ def _standardized_outcomes(rows: LabelledRows) -> tuple[Array, float]:
     if rows.coding.is_binary:
         return rows.label, 1.0
     outcome = rows.of_kind(OUTCOME)
-    scaling = Scaling.of_rows(rows.label[outcome, None], rows.weight[outcome])
+    scaling = Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])
     label = rows.label.copy()
     label[outcome] = scaling(rows.label[outcome, None])[:, 0]
     return label, float(scaling.scale[0])

@@ -35,6 +35,7 @@ from unjoined.estimators._search_folds import (
     fit_all,
     fit_fold,
     fold_scoring,
+    weigh,
 )
 from unjoined.estimators._weighted import WeightedUplift
 from unjoined.evaluate import strength_of, warn_if_weak
@@ -209,7 +210,7 @@ class UpliftSearchCV(UpliftEstimator):
         labels = {"y": y, "kind": kind, "population": population}
         data = {"X": features} | {name: np.asarray(column) for name, column in labels.items()}
         if sample_weight is not None:
-            data["sample_weight"] = check_weight(sample_weight, len(matrix))
+            data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
         self._search(data, rows, used)
         self.populations_ = rows.names
         self.identification_ = strength
@@ -243,7 +244,7 @@ class UpliftSearchCV(UpliftEstimator):
                 scores[fit.repeat, fit.fold, fit.candidate] = fit.score
             scored = score_folds(scores)
         self._choose(candidates, scored, data, said)
-        said.warn(candidates, stacklevel=4)
+        said.warn([candidate.name for candidate in candidates], stacklevel=4)
 
     def _fit_folds(
         self, candidates: list[Candidate], data: dict[str, Any], seeds: list[int]

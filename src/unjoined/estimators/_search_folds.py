@@ -11,12 +11,23 @@ import narwhals as nw
 import numpy as np
 from sklearn.base import clone
 
-from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined.data._frames import column_names
 from unjoined.errors import InputError, WeakIdentificationWarning
 from unjoined.estimators._candidates import Candidate
+from unjoined.features import unit_mean
+from unjoined.moments import LabelledRows
 
-__all__ = ["LIKELIHOOD", "FoldFit", "Said", "fit_all", "fit_fold", "fold_scoring"]
+__all__ = [
+    "LIKELIHOOD",
+    "FoldFit",
+    "Said",
+    "fit_all",
+    "fit_fold",
+    "fold_scoring",
+    "warned",
+    "weigh",
+]
 
 LIKELIHOOD = "likelihood"
 
@@ -44,6 +55,23 @@ def fold_scoring(scoring: Any) -> Callable[..., float] | None:
 
 def _likelihood(estimator: Any, X: MatrixLike, y: ArrayLike, **labels: Any) -> float:
     return float(estimator.score_likelihood(X, y, **labels))
+
+
+def weigh(
+    data: dict[str, Any], weight: Array, rows: LabelledRows, used: BoolArray
+) -> tuple[dict[str, Any], BoolArray]:
+    """Return the data that count, and which of them carry a label, with weights of mean 1.
+
+    Candidates may be anyone's. They should not have to know what units weights are in, and rows
+    of weight 0 should not take part in how the folds are dealt.
+    """
+    clean = weight.copy()
+    clean[used] = rows.weight
+    target = ~used & (weight > 0.0)
+    clean[target] = unit_mean(weight[target])
+    counts = np.flatnonzero(weight > 0.0)
+    data = {**data, "sample_weight": clean}
+    return (data, used) if len(counts) == len(used) else (_take(data, counts), used[counts])
 
 
 def fit_fold(
@@ -74,7 +102,7 @@ def fit_fold(
                 f"candidate {candidate.name!r} failed in fold {fold + 1} of repeat {repeat + 1}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-    return FoldFit(c, repeat, fold, test, uplift, score, warned=_warned(record))
+    return FoldFit(c, repeat, fold, test, uplift, score, warned=warned(record))
 
 
 def _take(data: dict[str, Any], index: IntArray) -> dict[str, Any]:
@@ -98,10 +126,11 @@ def fit_all(c: int, candidate: Candidate, data: dict[str, Any]) -> FoldFit:
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
         estimator = clone(candidate.estimator).fit(**data)
-    return FoldFit(c, 0, 0, estimator=estimator, warned=_warned(record))
+    return FoldFit(c, 0, 0, estimator=estimator, warned=warned(record))
 
 
-def _warned(record: list[warnings.WarningMessage]) -> tuple[tuple[type[Warning], str], ...]:
+def warned(record: list[warnings.WarningMessage]) -> tuple[tuple[type[Warning], str], ...]:
+    """Return what was recorded: kinds of warnings and their messages."""
     return tuple((entry.category, str(entry.message)) for entry in record)
 
 
@@ -125,10 +154,10 @@ class Said:
             self.counts[category] = self.counts.get(category, 0) + 1
             self.messages.setdefault(category, message)
 
-    def warn(self, candidates: list[Candidate], *, stacklevel: int) -> None:
-        """Repeat each kind of warning once."""
+    def warn(self, titles: list[str], *, stacklevel: int) -> None:
+        """Repeat each kind of warning once; ``titles`` name the candidates."""
         for category, message in self.messages.items():
-            names = ", ".join(repr(candidates[c].name) for c in sorted(self.names[category]))
+            names = ", ".join(repr(titles[c]) for c in sorted(self.names[category]))
             warnings.warn(
                 f"in {self.counts[category]} of {self.n_fits} fits, of {names}: {message}",
                 category,

@@ -24,7 +24,15 @@ from unjoined.errors import InputError
 from unjoined.estimators._base import UpliftEstimator
 from unjoined.estimators._density import fit_pair
 from unjoined.evaluate import ConditionalMean, fit_conditional_mean
-from unjoined.features import BASES, Basis, LinearBasis, Scaling, draw_basis, seeded_clone
+from unjoined.features import (
+    BASES,
+    Basis,
+    LinearBasis,
+    Scaling,
+    draw_basis,
+    seeded_clone,
+    takes_weights,
+)
 from unjoined.moments import LabelledRows
 
 __all__ = ["TwoStageCoefficients", "TwoStageUplift"]
@@ -115,9 +123,14 @@ class TwoStageUplift(UpliftEstimator):
 
     Notes
     -----
+    Both regressions count each population the same, whatever the sizes of its tables: were a
+    population's share of the treatment rows not its share of the outcome rows, predictions made
+    from the former would be wrong on average in the latter, and a constant effect inconsistent.
+
     Costs :math:`O(n p^2)` time and :math:`O(n p)` memory for p basis functions, and what given
     models cost. If the second regression has no unique answer, as with equal policies, the one
-    with the smallest coefficients is taken. Given models must take row weights if there are any.
+    with the smallest coefficients is taken. Given models must take row weights if there are any,
+    and the second stage also if the two outcome tables have different sizes.
 
     Standard errors hold for two samples of different people. The second stage's residual has a
     part from the outcome rows, :math:`y - \hat w^\top \gamma`, and the error of the first stage is
@@ -181,9 +194,16 @@ class TwoStageUplift(UpliftEstimator):
         rng = check_random_state(self.random_state)
         scaling = Scaling.identity(rows.X.shape[1])
         if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.weight)
+            scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
-        basis = draw_basis(self.basis, Z, n_centers=self.n_centers, width=self.width, rng=rng)
+        basis = draw_basis(
+            self.basis,
+            Z,
+            n_centers=self.n_centers,
+            width=self.width,
+            rng=rng,
+            weight=rows.relative,
+        )
         outcome_scaling = _outcome_scaling(rows, standardize=self.standardize)
         self.basis_, self.scaling_, self.outcome_scaling_ = basis, scaling, outcome_scaling
         self._fit_stages(Z, rows, rng)
@@ -241,6 +261,7 @@ class TwoStageUplift(UpliftEstimator):
         model = LinearRegression(fit_intercept=False)
         if self.second_stage is not None:
             model = seeded_clone(self.second_stage, rng)
+            _check_takes_shares(model, rows.weight[at_y], outcome.weight)
         self.second_stage_ = fit_conditional_mean(model, design, y, outcome.weight)
         self.coefficients_ = None
         if self.second_stage is None:
@@ -252,7 +273,7 @@ class TwoStageUplift(UpliftEstimator):
         phi = self.basis_(Z[at])
         modified = self._modified(phi)
         first = (rows.population[at] == 0)[:, None]
-        return _Sample(phi, modified, np.hstack([phi, first * modified]), rows.weight[at])
+        return _Sample(phi, modified, np.hstack([phi, first * modified]), rows.share[at])
 
     def _in_user_units(self, gamma: Array, covariance: Array | None) -> TwoStageCoefficients:
         """Undo the scaling of features and outcome, and name the coefficients."""
@@ -300,7 +321,7 @@ class _Sample:
     phi: Array  # (n, p) basis functions
     modified: Array  # (n, r) functions that the uplift is a combination of
     instruments: Array  # (n, p + r) phi, and s times modified
-    weight: Array  # (n,)
+    weight: Array  # (n,) under which both populations count the same, whatever their sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +374,17 @@ def _inverse(design: Array, weight: Array) -> Array:
     return np.asarray(np.linalg.pinv((design * weight[:, None]).T @ design, hermitian=True))
 
 
+def _check_takes_shares(model: Any, weight: Array, share: Array) -> None:
+    """Refuse a model without row weights if tables of different sizes alone call for them."""
+    unequal = weight.min() == weight.max() and share.min() < share.max()
+    if unequal and not takes_weights(model):
+        raise InputError(
+            "the outcome tables have different sizes and each population is to count the same, "
+            f"but second_stage, a {type(model).__name__}, takes no sample_weight. Choose a model "
+            "that does, or give outcome tables of one size."
+        )
+
+
 def _outcome_scaling(rows: LabelledRows, *, standardize: bool) -> Scaling:
     """Return what lies between the outcome and the inner scale."""
     if rows.coding.is_binary:
@@ -360,4 +392,4 @@ def _outcome_scaling(rows: LabelledRows, *, standardize: bool) -> Scaling:
     if not standardize:
         return Scaling.identity(1)
     outcome = rows.of_kind(OUTCOME)
-    return Scaling.of_rows(rows.label[outcome, None], rows.weight[outcome])
+    return Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])

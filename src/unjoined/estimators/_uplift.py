@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from typing import cast
 
@@ -18,8 +20,9 @@ from unjoined.estimators._minmax import MinMaxUplift
 from unjoined.estimators._mixture import MixtureUplift
 from unjoined.estimators._mixture_fit import MEAN, MixtureFit, refit
 from unjoined.estimators._mixture_search import OutcomeRows
+from unjoined.estimators._search_folds import FoldFit, Said, warned
 from unjoined.estimators._weighted import WeightedUplift
-from unjoined.evaluate import Estimate, strength_of
+from unjoined.evaluate import Estimate, IdentificationStrength, strength_of
 from unjoined.evaluate._held_out import HeldOutRows
 from unjoined.evaluate._nuisances import cross_fit, deal_folds
 from unjoined.moments import LabelledRows
@@ -116,7 +119,9 @@ class Uplift(UpliftEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
+    def _fit_rows(
+        self, rows: LabelledRows, target: tuple[Array, Array] | None
+    ) -> IdentificationStrength:
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=3).tolist()
         mixture = MixtureUplift(n_jobs=self.n_jobs, random_state=seeds[0])
@@ -124,7 +129,8 @@ class Uplift(UpliftEstimator):
             WEIGHTED: WeightedUplift(random_state=seeds[1]),
             MINMAX: MinMaxUplift(n_jobs=self.n_jobs, random_state=seeds[2]),
         }
-        self._fit_one(mixture, rows)
+        strength = strength_of(rows, n_jobs=self.n_jobs)
+        self._fit_one(mixture, rows, strength)
         self.mixture_, self.estimator_, self.chosen_ = mixture, mixture, MIXTURE
         self.heterogeneity_ = _heterogeneity(mixture)
         smallest = min(
@@ -132,20 +138,25 @@ class Uplift(UpliftEstimator):
         )
         self.candidates_ = None
         if self.compare and len(rows.names) == 2 and smallest >= FEWEST_ROWS:
-            self.candidates_ = _compare(mixture, others, rows, rng)
+            said = Said()
+            self.candidates_ = _compare(mixture, others, rows, rng, said)
+            said.warn([MIXTURE, *others, "the models of the comparison"], stacklevel=4)
             self.chosen_ = next(row.name for row in self.candidates_ if row.chosen)
         if self.chosen_ != MIXTURE:
-            self.estimator_ = self._fit_one(others[self.chosen_], rows)
+            self.estimator_ = self._fit_one(others[self.chosen_], rows, strength)
         self.reason_ = _reason(self)
+        return strength
 
-    def _fit_one(self, estimator: UpliftEstimator, rows: LabelledRows) -> UpliftEstimator:
+    def _fit_one(
+        self, estimator: UpliftEstimator, rows: LabelledRows, strength: IdentificationStrength
+    ) -> UpliftEstimator:
         """Fit an estimator to rows that were checked already, as if it had checked them."""
         estimator._fit_rows(rows, None)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(estimator, name, getattr(self, name))
         estimator.populations_ = rows.names
-        estimator.identification_ = strength_of(rows)
+        estimator.identification_ = strength
         return estimator
 
     def _predict_rows(self, matrix: Array) -> Array:
@@ -182,9 +193,16 @@ def _heterogeneity(mixture: MixtureUplift) -> Estimate:
 
 
 def _compare(
-    mixture: MixtureUplift, others: dict[str, UpliftEstimator], rows: LabelledRows, rng: Rng
+    mixture: MixtureUplift,
+    others: dict[str, UpliftEstimator],
+    rows: LabelledRows,
+    rng: Rng,
+    said: Said,
 ) -> CandidateTable:
-    """Score all three on held-out rows; the first is kept unless another is clearly better."""
+    """Score all three on held-out rows; the first is kept unless another is clearly better.
+
+    What the fits to folds warn of is taken down in ``said``, to be repeated once.
+    """
     rows = _some_of_each(rows, rng)
     fold = deal_folds(rows, N_FOLDS, rng)
     names = [MIXTURE, *others]
@@ -192,14 +210,15 @@ def _compare(
     outcome = rows.kind == OUTCOME
     for j in range(N_FOLDS):
         held, kept = outcome & (fold == j), fold != j
-        uplift[0, held] = _refitted(mixture, rows, outcome & kept, held)
+        with _recorded(said, 0, j):
+            uplift[0, held] = _refitted(mixture, rows, outcome & kept, held)
         train = rows.take(kept)
         for i, name in enumerate(names[1:], start=1):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a fold's warning is about no fit that is used
+            with _recorded(said, i, j):
                 others[name]._fit_rows(train, None)
-            uplift[i, held] = others[name]._predict_rows(rows.X[held])
-    nuisances = cross_fit(rows, policy_model=None, outcome_model=None, n_folds=N_FOLDS, rng=rng)
+                uplift[i, held] = others[name]._predict_rows(rows.X[held])
+    with _recorded(said, len(names), 0):
+        nuisances = cross_fit(rows, policy_model=None, outcome_model=None, n_folds=N_FOLDS, rng=rng)
     everything = HeldOutRows(rows, nuisances, np.ones(len(rows.label), dtype=bool))
     scored = score_rows(everything, uplift[None], ["outcome_risk"])
     best = int(np.argmax(scored.score))
@@ -215,6 +234,15 @@ def _compare(
             for i, name in enumerate(names)
         ),
     )
+
+
+@contextmanager
+def _recorded(said: Said, candidate: int, fold: int) -> Iterator[None]:
+    """Take down what is warned of inside, instead of showing it fold by fold."""
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        yield
+    said.add(FoldFit(candidate, 0, fold, warned=warned(record)))
 
 
 def _refitted(

@@ -176,12 +176,19 @@ class WeightedUplift(UpliftEstimator):
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
         scaling = (
-            Scaling.of_rows(rows.X, rows.weight)
+            Scaling.of_rows(rows.X, rows.share)
             if self.standardize
             else Scaling.identity(rows.X.shape[1])
         )
         Z = scaling(rows.X)
-        basis = draw_basis(self.basis, Z, n_centers=self.n_centers, width=self.width, rng=rng)
+        basis = draw_basis(
+            self.basis,
+            Z,
+            n_centers=self.n_centers,
+            width=self.width,
+            rng=rng,
+            weight=rows.relative,
+        )
         nuisances = cross_fit(
             rows,
             policy_model=self.policy_model,

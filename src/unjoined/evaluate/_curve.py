@@ -10,7 +10,8 @@ import numpy as np
 from unjoined._typing import Array, ArrayLike
 from unjoined._validation import check_same_length, check_vector
 from unjoined.errors import InputError
-from unjoined.evaluate._ties import group_ties
+from unjoined.evaluate._estimate import rows_that_count
+from unjoined.evaluate._ties import TieGroups, group_ties
 from unjoined.evaluate._value import treat_all
 
 __all__ = ["UpliftCurve", "perfect_curve", "random_curve", "trapezoid", "uplift_curve"]
@@ -80,7 +81,9 @@ class UpliftCurve:
         return trapezoid(self.share, self.gain)
 
 
-def uplift_curve(score: ArrayLike, values: ArrayLike) -> UpliftCurve:
+def uplift_curve(
+    score: ArrayLike, values: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> UpliftCurve:
     r"""Return the gain from treating the best-scored rows, at every share.
 
     After the best :math:`k` of :math:`n` rows the gain is
@@ -95,6 +98,9 @@ def uplift_curve(score: ArrayLike, values: ArrayLike) -> UpliftCurve:
         model fitted on other rows.
     values : array-like of shape (n,)
         True uplift, or ``joint_values``, in outcome units.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative row weights; only their ratios count, and rows of weight 0 do not. Shares are
+        then shares of the weight.
 
     Returns
     -------
@@ -116,28 +122,37 @@ def uplift_curve(score: ArrayLike, values: ArrayLike) -> UpliftCurve:
     score = check_vector("score", score)
     values = check_vector("values", values)
     check_same_length(score=score, values=values)
-    ties = group_ties(score)
-    n = len(values)
+    used, weight = rows_that_count(sample_weight, len(values))
+    score, values = score[used], values[used]
+    ties = group_ties(score, weight)
     k = np.cumsum(ties.size[::-1])
-    total = ties.sums_from_top(values)
-    # The sum of squares of v 1[top k] about its mean, from columns centred beforehand:
-    # plain sums of squares lose all digits when the mean is large against the spread.
-    centred = values - values.mean()
-    first = ties.sums_from_top(centred)
-    second = ties.sums_from_top(centred**2)
-    scatter = second - first**2 / k + total**2 * (1.0 / k - 1.0 / n)
-    if n > 1:
-        standard_error = np.sqrt(np.maximum(scatter, 0.0) / (n * (n - 1)))
-    else:
-        standard_error = np.full(1, math.nan)
+    gain = ties.sums_from_top(weight * values) / k[-1]
     return UpliftCurve(
-        share=np.concatenate(([0.0], k / n)),
-        gain=np.concatenate(([0.0], total / n)),
-        standard_error=np.concatenate(([0.0], standard_error)),
+        share=np.concatenate(([0.0], k / k[-1])),
+        gain=np.concatenate(([0.0], gain)),
+        standard_error=np.concatenate(([0.0], _gain_errors(ties, values, weight, gain))),
     )
 
 
-def perfect_curve(values: ArrayLike) -> UpliftCurve:
+def _gain_errors(ties: TieGroups, values: Array, weight: Array, gain: Array) -> Array:
+    """Return the standard error of the gain after each group, that of a mean of v 1[top k]."""
+    n = len(values)
+    if n < 2:
+        return np.full(1, math.nan)
+    # Squares of v about the gain at the top, and of the gain itself below. From columns centred
+    # beforehand: plain sums of squares lose all digits when the mean is large against the spread.
+    mean = np.average(values, weights=weight)
+    centred, square = values - mean, weight**2
+    weights = ties.sums_from_top(square)
+    first = ties.sums_from_top(square * centred)
+    second = ties.sums_from_top(square * centred**2)
+    shift = mean - gain
+    scatter = second + 2.0 * shift * first + shift**2 * weights
+    scatter += gain**2 * np.maximum(weights[-1] - weights, 0.0)
+    return np.asarray(np.sqrt(np.maximum(scatter, 0.0) * n / (n - 1)) / weight.sum())
+
+
+def perfect_curve(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -> UpliftCurve:
     """Return the curve of ordering the rows by their own values.
 
     With the true uplift this is the oracle: what a model that knows it would earn. With
@@ -148,6 +163,8 @@ def perfect_curve(values: ArrayLike) -> UpliftCurve:
     ----------
     values : array-like of shape (n,)
         True uplift, or ``joint_values``, in outcome units.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -159,16 +176,18 @@ def perfect_curve(values: ArrayLike) -> UpliftCurve:
     >>> perfect_curve([0.0, 2.0, -1.0, 1.0]).gain
     array([0.  , 0.5 , 0.75, 0.75, 0.5 ])
     """
-    return uplift_curve(values, values)
+    return uplift_curve(values, values, sample_weight=sample_weight)
 
 
-def random_curve(values: ArrayLike) -> UpliftCurve:
+def random_curve(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -> UpliftCurve:
     """Return the curve of treating rows at random: a straight line to treating all.
 
     Parameters
     ----------
     values : array-like of shape (n,)
         True uplift, or ``joint_values``, in outcome units.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -180,7 +199,7 @@ def random_curve(values: ArrayLike) -> UpliftCurve:
     >>> random_curve([0.0, 2.0, -1.0, 1.0]).gain
     array([0. , 0.5])
     """
-    everyone = treat_all(values)
+    everyone = treat_all(values, sample_weight=sample_weight)
     return UpliftCurve(
         share=np.array([0.0, 1.0]),
         gain=np.array([0.0, everyone.value]),

@@ -8,10 +8,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from unjoined._typing import Array
+from unjoined._typing import Array, ArrayLike, BoolArray
+from unjoined._validation import check_weight
 from unjoined.errors import InputError
+from unjoined.features import unit_mean
 
-__all__ = ["Estimate", "estimate_from_influence", "estimate_mean"]
+__all__ = ["Estimate", "estimate_from_influence", "estimate_mean", "rows_that_count"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,32 @@ class Estimate:
         return self.value - half_width, self.value + half_width
 
 
-def estimate_from_influence(value: float, influence: Array) -> Estimate:
-    """Return ``value`` with the standard error its per-row influence (n,) implies."""
+def rows_that_count(sample_weight: ArrayLike | None, n: int) -> tuple[BoolArray, Array]:
+    """Return which of ``n`` rows have a weight above 0, and their weights, of mean 1."""
+    weight = check_weight(sample_weight, n)
+    used: BoolArray = weight > 0.0
+    if not used.any():
+        raise InputError(
+            f"sample_weight is 0 in all {n} rows, so that there is nothing to average. Give the "
+            "rows that should count a positive weight."
+        )
+    return used, unit_mean(weight[used])
+
+
+def estimate_from_influence(value: float, influence: Array, weight: Array) -> Estimate:
+    r"""Return ``value`` with the standard error its per-row influence (n,) implies.
+
+    With weights w it is :math:`\frac{n}{n - 1} \sum_i w_i^2 (\psi_i - \bar\psi)^2 / (\sum w)^2`
+    under the root: weights are taken as given, and rows as drawn independently.
+    """
     n = len(influence)
     if n < 2:
         return Estimate(float(value), math.nan)
-    return Estimate(float(value), float(np.std(influence, ddof=1) / math.sqrt(n)))
+    off = weight * (influence - np.average(influence, weights=weight))
+    scatter = n / (n - 1) * float(off @ off)
+    return Estimate(float(value), math.sqrt(scatter) / float(weight.sum()))
 
 
-def estimate_mean(per_row: Array) -> Estimate:
-    """Return the mean of ``per_row`` (n,), whose influence is the column itself."""
-    return estimate_from_influence(float(per_row.mean()), per_row)
+def estimate_mean(per_row: Array, weight: Array) -> Estimate:
+    """Return the weighted mean of ``per_row`` (n,), whose influence is the column itself."""
+    return estimate_from_influence(float(np.average(per_row, weights=weight)), per_row, weight)

@@ -221,7 +221,7 @@ def critic_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
 def _critic_basis(rows: LabelledRows) -> Array:
     """Return the critic's functions at each row: the same for every estimate, by a fixed seed."""
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-    return smooth_basis(Z, check_random_state(0))(Z)
+    return smooth_basis(Z, rows.relative, check_random_state(0))(Z)
 
 
 SCORES: dict[str, Callable[[Array, LabelledRows, Nuisances], Array]] = {

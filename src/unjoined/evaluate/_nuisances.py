@@ -58,10 +58,10 @@ class Nuisances:
         return self.policies[:, 0] + self.policies[:, 1] - 1.0
 
 
-def smooth_basis(Z: Array, rng: Rng) -> Basis:
+def smooth_basis(Z: Array, weight: Array, rng: Rng) -> Basis:
     """Return a constant, the features and at most 50 Gaussians, for scaled rows ``Z``."""
     n_centers = min(N_CENTERS, len(Z))
-    return draw_basis("smooth", Z, n_centers=n_centers, width="median", rng=rng)
+    return draw_basis("smooth", Z, n_centers=n_centers, width="median", rng=rng, weight=weight)
 
 
 def cross_fit(
@@ -77,7 +77,9 @@ def cross_fit(
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
     fold = deal_folds(rows, n_folds, rng)
     # The constant is left out: both kinds of regression have an intercept of their own.
-    smooth = smooth_basis(Z, rng)(Z)[:, 1:] if None in (policy_model, outcome_model) else Z
+    smooth = Z
+    if None in (policy_model, outcome_model):
+        smooth = smooth_basis(Z, rows.relative, rng)(Z)[:, 1:]
 
     def mean(kind: str, k: int, model: Any) -> Array:
         D = smooth if model is None else Z
@@ -158,8 +160,9 @@ def _path_losses(D: Array, is_high: Array, weight: Array, train: IntArray, test:
     loss = np.empty(len(INVERSE_RIDGES))
     fit: Array | BaseEffectFit = np.zeros(values.shape[1])
     for c, inverse_ridge in enumerate(INVERSE_RIDGES):
-        # In scikit-learn's terms, where the loss is a sum and the intercept is free.
-        penalty = np.full(values.shape[1], 1.0 / (inverse_ridge * weight[train].sum()))
+        # In scikit-learn's terms, where the loss is a sum (of weights with mean 1, see
+        # `fit_weighted`) and the intercept is free.
+        penalty = np.full(values.shape[1], 1.0 / (inverse_ridge * len(train)))
         penalty[0] = 0.0
         fit = TUNING.fit(fitted, penalty, fit, p_base=len(penalty))
         loss[c] = weight[test] @ TUNING.losses(held, fit)

@@ -20,7 +20,7 @@ class TieGroups:
     """Rows of equal score, numbered from the lowest score (0) to the highest."""
 
     group: IntArray  # (n,) number of the row's group
-    size: Array  # (g,) rows in each group
+    size: Array  # (g,) rows in each group, or their weight
 
     def sums(self, column: Array) -> Array:
         """Return the sum of ``column`` in each group, lowest score first."""
@@ -33,9 +33,11 @@ class TieGroups:
         return running
 
 
-def group_ties(score: Array) -> TieGroups:
-    """Group rows of exactly equal score, in O(n log n)."""
+def group_ties(score: Array, weight: Array | None = None) -> TieGroups:
+    """Group rows of exactly equal score, in O(n log n); groups are as large as their weight."""
     _, group, size = np.unique(score, return_inverse=True, return_counts=True)
+    if weight is not None:
+        size = np.bincount(group, weights=weight)
     return TieGroups(group.astype(np.int64), size.astype(np.float64))
 
 

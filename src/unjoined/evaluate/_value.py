@@ -18,13 +18,17 @@ from unjoined._validation import (
     check_treated,
     check_vector,
 )
-from unjoined.evaluate._estimate import Estimate, estimate_mean
+from unjoined.evaluate._estimate import Estimate, estimate_mean, rows_that_count
 
 __all__ = ["average_uplift", "joint_values", "treat_all"]
 
 
 def joint_values(
-    y: ArrayLike, treatment: ArrayLike, *, propensity: ArrayLike | None = None
+    y: ArrayLike,
+    treatment: ArrayLike,
+    *,
+    propensity: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> Array:
     r"""Return per-row values whose conditional mean is the uplift.
 
@@ -44,6 +48,9 @@ def joint_values(
     propensity : float or array-like of shape (n,), optional
         Probability of treatment, strictly between 0 and 1. Without it, the share treated in
         these rows: right for a randomised trial with one treatment probability.
+    sample_weight : array-like of shape (n,), optional
+        Row weights, by which the share treated is taken if ``propensity`` is not given. Pass the
+        same to the metrics: the values themselves are not multiplied by them.
 
     Returns
     -------
@@ -68,15 +75,18 @@ def joint_values(
     y = check_vector("y", y)
     treated = check_treated(treatment)
     check_same_length(y=y, treatment=treated.astype(np.float64))
+    used, weight = rows_that_count(sample_weight, len(y))
     if propensity is None:
-        check_both_arms(treated)
-        e = np.full(len(y), treated.mean())
+        check_both_arms(treated[used])
+        e = np.full(len(y), np.average(treated[used], weights=weight))
     else:
         e = check_propensity(propensity, len(y))
     return np.where(treated, y / e, -y / (1.0 - e))
 
 
-def average_uplift(values: ArrayLike, rule: ArrayLike) -> Estimate:
+def average_uplift(
+    values: ArrayLike, rule: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> Estimate:
     r"""Return the average uplift of a targeting rule, :math:`U(\pi) = E[u(x) \pi(x)]`.
 
     Parameters
@@ -85,6 +95,8 @@ def average_uplift(values: ArrayLike, rule: ArrayLike) -> Estimate:
         True uplift, or :func:`joint_values`, in outcome units.
     rule : array-like of shape (n,)
         Treatment probabilities in [0, 1], or booleans.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -105,16 +117,19 @@ def average_uplift(values: ArrayLike, rule: ArrayLike) -> Estimate:
     values = check_vector("values", values)
     rule = check_probability("rule", rule)
     check_same_length(values=values, rule=rule)
-    return estimate_mean(values * rule)
+    used, weight = rows_that_count(sample_weight, len(values))
+    return estimate_mean((values * rule)[used], weight)
 
 
-def treat_all(values: ArrayLike) -> Estimate:
+def treat_all(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Estimate:
     """Return the average uplift of treating every row: the average treatment effect.
 
     Parameters
     ----------
     values : array-like of shape (n,)
         True uplift, or :func:`joint_values`, in outcome units.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -127,4 +142,6 @@ def treat_all(values: ArrayLike) -> Estimate:
     >>> treat_all([2.0, -1.0, 1.0, 0.0]).value
     0.5
     """
-    return estimate_mean(check_vector("values", values))
+    values = check_vector("values", values)
+    used, weight = rows_that_count(sample_weight, len(values))
+    return estimate_mean(values[used], weight)

@@ -16,11 +16,11 @@ from unjoined.features._draw import (
     rescaled,
 )
 from unjoined.features._kernel import KernelBasis, draw_kernel
-from unjoined.features._models import fit_weighted, seeded_clone
+from unjoined.features._models import fit_weighted, seeded_clone, takes_weights, unit_mean
 from unjoined.features._pool import LeadingBasis, draw_pool, kernel_size
 from unjoined.features._principal import PrincipalBasis
 from unjoined.features._quadratic import QuadraticBasis, draw_quadratic
-from unjoined.features._scaling import Scaling
+from unjoined.features._scaling import Scaling, weighted_quantile
 
 __all__ = [
     "BASES",
@@ -45,4 +45,7 @@ __all__ = [
     "median_width",
     "rescaled",
     "seeded_clone",
+    "takes_weights",
+    "unit_mean",
+    "weighted_quantile",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.spatial.distance import pdist
 
-from unjoined._typing import Array
+from unjoined._typing import Array, IntArray
 from unjoined.errors import InputError
 from unjoined.features._basis import (
     Basis,
@@ -20,6 +20,7 @@ from unjoined.features._basis import (
     StackedBasis,
 )
 from unjoined.features._principal import PrincipalBasis, draw_principal, most_linear
+from unjoined.features._scaling import weighted_quantile
 
 __all__ = [
     "BASES",
@@ -39,17 +40,32 @@ MOST_CENTERS = 200
 WIDTH_SAMPLE = 300
 
 
-def median_width(X: Array, rng: Rng) -> float:
+def median_width(X: Array, rng: Rng, weight: Array | None = None) -> float:
     """Return the median distance between rows, the usual first guess of a kernel width.
 
     Taken over the pairs of at most 300 randomly drawn rows; rows that coincide are left out,
-    so that discrete features do not make the width 0. In the units of the features.
+    so that discrete features do not make the width 0. In the units of the features. Pairs count,
+    and rows are drawn, by their weights.
     """
-    sample = X if len(X) <= WIDTH_SAMPLE else X[rng.choice(len(X), WIDTH_SAMPLE, replace=False)]
-    distances = pdist(sample)
-    positive = distances[distances > 0.0]
-    # Rows that are all the same leave nothing to resolve: any width serves.
-    return float(np.median(positive)) if positive.size else 1.0
+    if len(X) > WIDTH_SAMPLE:
+        X, weight = X[_choose(len(X), WIDTH_SAMPLE, weight, rng)], None
+    distances = pdist(X)
+    apart = distances > 0.0
+    if not apart.any():
+        return 1.0  # rows that are all the same leave nothing to resolve: any width serves
+    if weight is None:
+        return float(np.median(distances[apart]))
+    first, second = np.triu_indices(len(X), 1)  # the pairs in the order of pdist
+    pair = (weight[first] * weight[second])[apart]
+    return float(weighted_quantile(distances[apart], pair, (0.5,))[0])
+
+
+def _choose(n: int, size: int, weight: Array | None, rng: Rng) -> IntArray:
+    """Draw positions without replacement, by weights unless these are all the same."""
+    chance = None
+    if weight is not None and weight.min() < weight.max():
+        chance = weight / weight.sum()
+    return np.asarray(rng.choice(n, size, replace=False, p=chance))
 
 
 def auto_centers(n_rows: int) -> int:
@@ -99,43 +115,52 @@ def _size(n_centers: int | str, n_rows: int) -> int:
     return n_centers
 
 
-def _gaussian(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
+def _gaussian(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
     size = _size(n_centers, len(X))
     if size > len(X):
         raise InputError(
             f"n_centers={size} centres are drawn from the rows without replacement, but there "
             f"are only {len(X)} (n_samples={len(X)}). Pass n_centers='auto' or at most {len(X)}."
         )
-    scale = median_width(X, rng) if isinstance(width, str) else float(width)
-    return GaussianBasis(X[rng.choice(len(X), size, replace=False)], scale)
+    scale = median_width(X, rng, weight) if isinstance(width, str) else float(width)
+    return GaussianBasis(X[_choose(len(X), size, weight, rng)], scale)
 
 
-def _fourier(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
+def _fourier(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
     size = DEFAULT_SIZE if isinstance(n_centers, str) else n_centers
-    scale = median_width(X, rng) if isinstance(width, str) else float(width)
+    scale = median_width(X, rng, weight) if isinstance(width, str) else float(width)
     frequencies = rng.standard_normal((X.shape[1], size)) * (np.sqrt(2.0) / scale)
     return FourierBasis(frequencies, rng.uniform(0.0, 2.0 * np.pi, size))
 
 
-def _linear(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
+def _linear(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
     return LinearBasis(X.shape[1])
 
 
-def _smooth(X: Array, n_centers: int | str, width: float | str, rng: Rng) -> Basis:
+def _smooth(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
     size = auto_centers(len(X)) if isinstance(n_centers, str) else n_centers
-    return StackedBasis(draw_linear(X, len(X), rng), _gaussian(X, size, width, rng))
+    linear = draw_linear(X, len(X), rng, weight)
+    return StackedBasis(linear, _gaussian(X, size, width, rng, weight))
 
 
-def draw_linear(X: Array, n_rows: int, rng: Rng) -> Basis:
+def draw_linear(X: Array, n_rows: int, rng: Rng, weight: Array | None = None) -> Basis:
     """Return a constant and the features, or their leading components if they are very many.
 
     ``n_rows`` are the rows of the fit, of which ``X`` may be some; see `most_linear`.
     """
     most = most_linear(n_rows)
-    return LinearBasis(X.shape[1]) if X.shape[1] <= most else draw_principal(X, most, rng)
+    return LinearBasis(X.shape[1]) if X.shape[1] <= most else draw_principal(X, most, rng, weight)
 
 
-BASES: dict[str, Callable[[Array, int | str, float | str, Rng], Basis]] = {
+BASES: dict[str, Callable[[Array, int | str, float | str, Rng, Array | None], Basis]] = {
     "smooth": _smooth,
     "gaussian": _gaussian,
     "fourier": _fourier,
@@ -144,7 +169,13 @@ BASES: dict[str, Callable[[Array, int | str, float | str, Rng], Basis]] = {
 
 
 def draw_basis(
-    basis: str | Basis, X: Array, *, n_centers: int | str, width: float | str, rng: Rng
+    basis: str | Basis,
+    X: Array,
+    *,
+    n_centers: int | str,
+    width: float | str,
+    rng: Rng,
+    weight: Array | None = None,
 ) -> Basis:
     """Return the basis called ``basis`` for the rows ``X``, or check one that was given.
 
@@ -164,9 +195,11 @@ def draw_basis(
         there too; who searches goes on with `rescaled`.
     rng : RandomState
         Source of randomness.
+    weight : array of shape (n,), optional
+        How much each row counts in the median distance, and how likely it becomes a centre.
     """
     if isinstance(basis, str):
-        return BASES[basis](X, n_centers, width, rng)
+        return BASES[basis](X, n_centers, width, rng, weight)
     if basis.n_features != X.shape[1]:
         raise InputError(
             f"the given basis takes {basis.n_features} features, but X has {X.shape[1]}."

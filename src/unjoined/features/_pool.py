@@ -59,7 +59,12 @@ def kernel_size(n_rows: int) -> int:
 
 
 def draw_pool(
-    Z: Array, *, factors: tuple[float, ...], n_centers: int, rng: Rng
+    Z: Array,
+    *,
+    factors: tuple[float, ...],
+    n_centers: int,
+    rng: Rng,
+    weight: Array | None = None,
 ) -> tuple[Basis, ...]:
     """Return a linear basis, the same with smooth functions of each width, and with products.
 
@@ -78,11 +83,14 @@ def draw_pool(
         Centres of each smooth basis, at most.
     rng : RandomState
         Source of randomness.
+    weight : array of shape (n,), optional
+        How much each row counts in the median distance and in the scale of the products. Centres
+        are drawn from the distinct rows, whatever these weigh.
     """
-    linear = draw_linear(Z, len(Z), rng)
-    width = median_width(Z, rng)
+    linear = draw_linear(Z, len(Z), rng, weight)
+    width = median_width(Z, rng, weight)
     smooth: list[Basis] = [draw_kernel(Z, n_centers, factor * width, rng) for factor in factors]
     d = Z.shape[1]
     if factors and d * (d + 1) // 2 <= MOST_PRODUCTS:
-        smooth.append(draw_quadratic(Z))
+        smooth.append(draw_quadratic(Z, weight))
     return (linear, *(StackedBasis(linear, functions) for functions in smooth))

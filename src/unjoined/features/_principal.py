@@ -76,13 +76,16 @@ def most_linear(n_rows: int) -> int:
     return max(FEW_FEATURES, n_rows // ROWS_PER_FUNCTION)
 
 
-def draw_principal(X: Array, size: int, rng: Rng) -> PrincipalBasis:
+def draw_principal(X: Array, size: int, rng: Rng, weight: Array | None = None) -> PrincipalBasis:
     """Return the ``size`` leading principal components of the rows ``X``, or as many as they have.
 
     Costs O(n d min(n, d)) time for at most 5,000 of the rows.
     """
-    some = X if len(X) <= SAMPLE_ROWS else X[rng.choice(len(X), SAMPLE_ROWS, replace=False)]
-    centred = some - some.mean(axis=0)
+    share = np.ones(len(X)) if weight is None else weight
+    if len(X) > SAMPLE_ROWS:
+        some = rng.choice(len(X), SAMPLE_ROWS, replace=False)
+        X, share = X[some], share[some]
+    centred = (X - np.average(X, axis=0, weights=share)) * np.sqrt(share)[:, None]
     n, d = centred.shape
     smaller = min(n, d)
     top = (max(smaller - size, 0), smaller - 1)

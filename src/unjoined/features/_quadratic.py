@@ -62,13 +62,14 @@ class QuadraticBasis:
         return values
 
 
-def draw_quadratic(X: Array) -> QuadraticBasis:
-    """Return the basis whose functions have mean 0 and equal variances over the rows ``X``."""
+def draw_quadratic(X: Array, weight: Array | None = None) -> QuadraticBasis:
+    """Return the basis whose functions have mean 0 and equal variances over weighted rows."""
     values = _products(X)
-    spread = values.std(axis=0)
+    mean = np.average(values, axis=0, weights=weight)
+    spread = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weight))
     # A product that never varies, as of two levels of one category, becomes 0 rather than NaN.
     spread = np.where(spread <= 1e-12 * np.abs(values).max(axis=0), 1.0, spread)
-    return QuadraticBasis(X.shape[1], values.mean(axis=0), spread * np.sqrt(values.shape[1]))
+    return QuadraticBasis(X.shape[1], mean, spread * np.sqrt(values.shape[1]))
 
 
 def _products(X: Array) -> Array:

@@ -150,7 +150,7 @@ def fit_relative_ratio(
         row_weight[part == k] /= row_weight[part == k].sum()
     scaling = Scaling.of_rows(X, row_weight)
     Z = scaling(X)
-    width = median_width(Z, rng)
+    width = median_width(Z, rng, row_weight)
     centers = Z[np.sort(rng.choice(len(target), min(N_CENTERS, len(target)), replace=False))]
     # Two samples by n_folds folds: rows of sample k and fold j make group k * n_folds + j.
     group = np.concatenate(

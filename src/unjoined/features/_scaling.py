@@ -10,13 +10,14 @@ from unjoined._typing import Array
 from unjoined._validation import check_numbers
 from unjoined.errors import InputError
 
-__all__ = ["FARTHEST", "Scaling", "within_reach"]
+__all__ = ["FARTHEST", "Scaling", "weighted_quantile", "within_reach"]
 
 # Standard deviations from the mean beyond which features are taken for this far away. Products of
 # several still are numbers, and single precision can hold it, which forests and networks use.
 FARTHEST = 1e30
 TINY = 1e-140  # squares of smaller numbers lose digits
 SMALLEST = 1e-303  # what is divided by must be larger, lest a number of size one overflow
+TIE = 1e-9  # of the total weight: sums of weights that far apart are equal but for rounding
 CHUNK_ROWS = 16_384  # a copy of all rows would cost more time than the sums
 
 
@@ -64,6 +65,23 @@ class Scaling:
 def within_reach(Z: Array) -> Array:
     """Return scaled features with those cut off, in place, that are too far for arithmetic."""
     return np.clip(Z, -FARTHEST, FARTHEST, out=Z)
+
+
+def weighted_quantile(values: Array, weight: Array, levels: tuple[float, ...]) -> Array:
+    """Return quantiles of values (n,) that count by their weights, shape (number of levels,).
+
+    The smallest value that a share ``level`` of the weight does not exceed, or the middle of two
+    where the share is met exactly. So a weight of two is the same as two equal values, and only
+    ratios of weights count.
+    """
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    reached /= reached[-1]
+    last = len(values) - 1
+    at = np.asarray(levels)
+    low = np.minimum(np.searchsorted(reached, at - TIE, side="left"), last)
+    high = np.minimum(np.searchsorted(reached, at + TIE, side="right"), last)
+    return np.asarray((values[order][low] + values[order][high]) / 2.0)
 
 
 def _sum_of_powers(X: Array, origin: Array, weight: Array, *, square: bool) -> Array:

@@ -119,7 +119,7 @@ class Census:
         """Return treatment labels as -1/+1."""
         return 2.0 * label - 1.0 if np.isin(self.codes, (0.0, 1.0)).all() else label
 
-    def places(self, kind: str, X: Array, label: Array, weight: Array) -> HashArray:
+    def places(self, kind: str, X: Array, label: Array) -> HashArray:
         """Return hashes that groups are taken from, blind to where 0 and 1 lie in the outcome.
 
         Else a constant added to all outcomes would deal the rows anew and change the fit. Of a
@@ -130,7 +130,7 @@ class Census:
         if kind == OUTCOME and len(self.outcomes) == MOST_VALUES:
             low, high = self.outcomes[0], self.outcomes[-1]
             place = np.rint(np.abs((label - low) / (high - low) - 0.5) * PLACES)
-        return row_keys(X, place, weight)
+        return row_keys(X, place)
 
     def sample(self, n_groups: int) -> tuple[LabelledRows, IntArray]:
         """Return a sample of every cell in the inner coding, and the rows' groups."""
@@ -143,7 +143,7 @@ class Census:
                 # Rounded, as the last digits depend on the order in which weights were added, and
                 # fits to the sample would magnify that.
                 cell = replace(cell, total_weight=float(f"{cell.total_weight:.9g}"))
-                place = self.places(kind, cell.X, cell.label, cell.weight)
+                place = self.places(kind, cell.X, cell.label)
                 X, label, weight, group = cell.sample(n_groups, place)
                 inner = coding.encode(label) if kind == OUTCOME else self.treatment(label)
                 parts.append((X, inner, weight, group))

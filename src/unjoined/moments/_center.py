@@ -25,6 +25,7 @@ from unjoined.features import (
     draw_basis,
     fit_weighted,
     seeded_clone,
+    weighted_quantile,
 )
 from unjoined.features._basis import ScaledBasis
 from unjoined.moments._accumulate import CHUNK_ROWS, accumulate
@@ -231,7 +232,9 @@ def subtract_means(
 def _cut_down(rows: LabelledRows) -> LabelledRows:
     """Return the rows with outcomes no further than six robust spreads from their median."""
     outcome = rows.of_kind(OUTCOME)
-    low, median, high = np.quantile(rows.label[outcome], [0.25, 0.5, 0.75])
+    low, median, high = weighted_quantile(
+        rows.label[outcome], rows.share[outcome], (0.25, 0.5, 0.75)
+    )
     reach = GROSS * (high - low) / 1.349  # of a normal law, its standard deviation
     label = rows.label.copy()
     if reach > 0.0:  # else half of the outcomes are alike, and nothing says what is gross
@@ -298,10 +301,11 @@ def _smooth_means(
     n_jobs: int | None,
 ) -> list[Callable[[Array], Array]]:
     if basis is None:
-        sample = rows.X
-        if len(sample) > SAMPLE_ROWS:
-            sample = sample[rng.choice(len(sample), SAMPLE_ROWS, replace=False)]
-        basis = draw_basis("smooth", scaling(sample), n_centers="auto", width="median", rng=rng)
+        at: Any = slice(None)
+        if len(rows.X) > SAMPLE_ROWS:
+            at = rng.choice(len(rows.X), SAMPLE_ROWS, replace=False)
+        Z, weight = scaling(rows.X[at]), rows.relative[at]
+        basis = draw_basis("smooth", Z, n_centers="auto", width="median", rng=rng, weight=weight)
     # The mean is taken off first: sums of squares of labels far from 0 would cancel.
     offset = np.array([_mean(rows, kind) for kind, _ in CELLS])
     label = rows.label - np.where(rows.kind == OUTCOME, offset[0], offset[2])

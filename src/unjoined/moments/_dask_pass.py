@@ -146,7 +146,7 @@ def _is_repeated(chunk: Chunk, repeated: dict[tuple[str, Any], HashArray]) -> Bo
     for (kind, name), keys in repeated.items():
         at = np.flatnonzero((chunk.kind == kind) & (chunk.population == name))
         if len(keys) and len(at):
-            found[at] = np.isin(row_keys(chunk.X[at], chunk.label[at], chunk.weight[at]), keys)
+            found[at] = np.isin(row_keys(chunk.X[at], chunk.label[at]), keys)
     return found
 
 
@@ -171,7 +171,7 @@ def _sums_of_repeated(plan: SumsPlan, census: Census) -> Sums:
             sketch = census.cells.get((kind, name))
             if sketch is None or not (sketch.count > 1).any():
                 continue
-            place = census.places(kind, sketch.X, sketch.label, sketch.weight)
+            place = census.places(kind, sketch.X, sketch.label)
             for group in range(plan.n_groups):
                 copies = _copies_in(sketch, place, group, plan.n_groups)
                 if copies.any():
@@ -195,7 +195,8 @@ def _sums_of_copies(
 ) -> Sums:
     """Return the sums of one cell and group in which each row occurs ``copies`` times."""
     at = np.flatnonzero(copies)
-    X, weight, times, n = sketch.X[at], sketch.weight[at], copies[at], len(at)
+    X, times, n = sketch.X[at], copies[at], len(at)
+    weight = (sketch.weight / sketch.count)[at]
     is_outcome = key.kind == OUTCOME
     label = (
         plan.coding.encode(sketch.label[at]) if is_outcome else census.treatment(sketch.label[at])
@@ -206,7 +207,8 @@ def _sums_of_copies(
         where, scaling = key.population, plan.scaling
         policy = PolicySums.of_rows(X, scaling, label, times * weight, where)
         # Sums of squared weights are linear in the number of copies, not quadratic.
-        squares = PolicySums.of_rows(X, scaling, label, np.sqrt(times) * weight, where).square
+        root = np.sqrt(times * (sketch.square / sketch.count)[at])
+        squares = PolicySums.of_rows(X, scaling, label, root, where).square
         counts = np.where(np.arange(2) == where, times.sum(), 0)
         policy = replace(policy, n_rows=counts, square=squares)
     centred = plan.centred(X, label, kind, group, n_jobs=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TARGET, TREATMENT
 from unjoined.data._chunks import CHUNK_ROWS, Chunk, ChunkSource
 from unjoined.errors import LabelError, TableError
+from unjoined.features import Scaling
 from unjoined.moments._census import Census
 from unjoined.moments._grouped import GroupedSums, row_hashes
 from unjoined.moments._plan import PlannedSums, SumsPlan
@@ -114,14 +115,14 @@ def sum_source(
     at = Position()
     prepare = _preparation(plan, census)
     for batch in batches(source, batch_rows):
-        rows, group = prepare(batch)
+        rows, group, weight = prepare(batch)
         before, at = at, at.after(batch, plan.populations)
         if at.n_rows <= begin.n_rows:
             _check_same_rows(at, begin)
             continue
         if before.n_rows < begin.n_rows:
             raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
-        total = _add(total, rows, group, n_jobs)
+        total = _add(total, rows, group, weight, n_jobs)
         if after_batch is not None:
             after_batch(total, at)
     if at.n_rows < begin.n_rows:
@@ -135,12 +136,13 @@ def labelled_batches(
     """Go through a source once more: rows in the inner coding and the groups they are in."""
     prepare = _preparation(plan, census)
     for batch in batches(source):
-        yield prepare(batch)
+        rows, group, _ = prepare(batch)
+        yield rows, group
 
 
 def _preparation(
     plan: SumsPlan, census: Census
-) -> Callable[[Chunk], tuple[LabelledRows, IntArray]]:
+) -> Callable[[Chunk], tuple[LabelledRows, IntArray, Array]]:
     """Return what prepares batch after batch, from the first on: it counts rows that repeat."""
     repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
     return lambda batch: _prepare(batch, plan, census, repeated)
@@ -160,15 +162,18 @@ def _changed(why: str) -> TableError:
 
 def _prepare(
     batch: Chunk, plan: SumsPlan, census: Census, repeated: dict[tuple[str, Any], RepeatedRows]
-) -> tuple[LabelledRows, IntArray]:
-    """Return the labelled rows of a batch in the inner coding, and their groups."""
+) -> tuple[LabelledRows, IntArray, Array]:
+    """Return the labelled rows of a batch in the inner coding, their groups and own weights.
+
+    In the rows, copies that differ in weight have their mean, see `RepeatedRows`.
+    """
     used = np.flatnonzero((batch.weight > 0.0) & (batch.kind != TARGET))
     X, raw, weight = batch.X[used], batch.label[used], batch.weight[used]
     kind, population = batch.kind[used], batch.population[used]
     index = np.full(len(used), -1, dtype=np.int64)
     label = raw.copy()
     group = np.zeros(len(used), dtype=np.int64)
-    keys = row_keys(X, raw, weight)
+    keys, even = row_keys(X, raw), weight.copy()
     for k, name in enumerate(plan.populations):
         index[population == name] = k
         for which in (OUTCOME, TREATMENT):
@@ -178,15 +183,16 @@ def _prepare(
             if (which, name) not in repeated:
                 raise _changed(f"{which} rows of population {name!r} are new")
             label[at] = _encoded(raw[at], which, plan, census, batch.origin)
-            place = census.places(which, X[at], raw[at], weight[at])
+            place = census.places(which, X[at], raw[at])
             group[at] = repeated[which, name].deal(keys[at], plan.n_groups, place)
+            even[at] = repeated[which, name].evened(keys[at], weight[at])
     if (unknown := population[index < 0]).size:
         raise LabelError(
             f"{batch.origin} has rows of population {unknown[0]!r}; the sums are for "
             f"{' and '.join(map(repr, plan.populations))}."
         )
-    rows = LabelledRows(X, label, kind, index, weight, list(plan.populations), plan.coding)
-    return rows, group
+    rows = LabelledRows(X, label, kind, index, even, list(plan.populations), plan.coding)
+    return rows, group, weight
 
 
 def _encoded(raw: Array, kind: str, plan: SumsPlan, census: Census, origin: str) -> Array:
@@ -204,6 +210,28 @@ def _encoded(raw: Array, kind: str, plan: SumsPlan, census: Census, origin: str)
     return coding.encode(raw)
 
 
-def _add(total: PlannedSums, rows: LabelledRows, group: Any, n_jobs: int | None) -> PlannedSums:
+def _add(
+    total: PlannedSums, rows: LabelledRows, group: Any, weight: Array, n_jobs: int | None
+) -> PlannedSums:
     sums, policy = total.plan.sums(rows, group, n_jobs=n_jobs)
+    policy = _with_own_squares(policy, rows, weight, total.plan.scaling)
     return PlannedSums(total.plan, total.sums.merge(sums), total.policy.merge(policy))
+
+
+def _with_own_squares(
+    policy: PolicySums, rows: LabelledRows, weight: Array, scaling: Scaling
+) -> PolicySums:
+    """Put the squares of rows' own weights in the place of those of their mean.
+
+    Sums of weights are the same with the mean of the copies; sums of squares are not.
+    """
+    if np.array_equal(weight, rows.weight):
+        return policy
+    square = policy.square.copy()
+    for k in (0, 1):
+        at = rows.at(TREATMENT, k)
+        at = at[rows.weight[at] != weight[at]]
+        X, label = rows.X[at], rows.label[at]
+        square += PolicySums.of_rows(X, scaling, label, weight[at], k).square
+        square -= PolicySums.of_rows(X, scaling, label, rows.weight[at], k).square
+    return replace(policy, square=square)

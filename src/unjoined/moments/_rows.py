@@ -23,6 +23,7 @@ from unjoined._validation import (
     check_weight,
     is_kind,
 )
+from unjoined.features import unit_mean
 from unjoined.moments._label_scan import scan_labels
 
 __all__ = ["LabelledRows", "label_rows", "target_rows"]
@@ -36,7 +37,7 @@ class LabelledRows:
     label: Array  # (n,) treatment -1/+1, outcome in the inner coding
     kind: np.ndarray[Any, np.dtype[np.str_]]  # (n,) "outcome" or "treatment"
     population: IntArray  # (n,) 0 or 1, or more where an estimator takes several
-    weight: Array  # (n,) > 0
+    weight: Array  # (n,) > 0, of mean 1 in each cell where all rows were at hand
     names: list[Any]  # of the populations
     coding: OutcomeCoding
     cell: CellArray | None = None  # (n,) kind and population in one, where both are at hand
@@ -67,6 +68,16 @@ class LabelledRows:
                 at = self.at(kind, population)
                 share[at] = self.weight[at] / (len(self.names) * self.weight[at].sum())
         return share
+
+    @property
+    def relative(self) -> Array:
+        """Row weights of mean 1 in each cell, also for a sample that stands for more rows."""
+        relative = np.empty(len(self.label))
+        for kind in (OUTCOME, TREATMENT):
+            for population in range(len(self.names)):
+                at = self.at(kind, population)
+                relative[at] = unit_mean(self.weight[at])
+        return relative
 
     def pair(self, first: int, second: int) -> LabelledRows:
         """Return the rows of two of several populations, as populations 0 and 1."""
@@ -107,7 +118,9 @@ def label_rows(
     """Check labels and return the rows that carry one, in the inner coding.
 
     ``X`` is trusted. There must be two populations, or at least two if ``several``. Target rows
-    and rows of weight 0 are left out: neither has a say in what the labels tell.
+    and rows of weight 0 are left out: neither has a say in what the labels tell. The weights of
+    each cell are brought to mean 1, so that their units mean nothing to whatever comes behind:
+    each table may have its own.
     """
     n = len(X)
     clean = None if sample_weight is not None else scan_labels(y, kind, population, n, n_jobs)
@@ -127,15 +140,16 @@ def label_rows(
     label = labels.copy()
     label[outcome] = coding.encode(labels[outcome])
     label[treatment] = check_treatment(labels[treatment])
-    if used.all():
-        return LabelledRows(X, label, kinds, index, weight, names, coding)
-    return LabelledRows(X[used], label[used], kinds[used], index[used], weight[used], names, coding)
+    rows = LabelledRows(X, label, kinds, index, weight, names, coding)
+    if not used.all():
+        rows = rows.take(used)
+    return rows if sample_weight is None else replace(rows, weight=rows.relative)
 
 
 def target_rows(
     X: Array, kind: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[Array, Array] | None:
-    """Return features and weights of the target rows that count, or None if there are none."""
+    """Return features and weights (of mean 1) of the target rows that count, None without any."""
     weight = check_weight(sample_weight, len(X))
     used = is_kind(check_kind(kind, len(X)), TARGET) & (weight > 0.0)
-    return (X[used], weight[used]) if used.any() else None
+    return (X[used], unit_mean(weight[used])) if used.any() else None

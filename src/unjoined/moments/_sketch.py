@@ -12,9 +12,18 @@ from unjoined.moments._grouped import HashArray, row_hashes
 __all__ = ["RepeatedRows", "RowSketch", "row_keys"]
 
 
-def row_keys(X: Array, label: Array, weight: Array) -> HashArray:
-    """Return what tells rows apart: equal rows, weights included, have equal keys."""
-    return row_hashes(X, label, weight)
+def row_keys(X: Array, label: Array) -> HashArray:
+    """Return what tells rows apart: equal features and labels have equal keys.
+
+    Not weights: which rows are drawn, and which groups they fall into, must not change with the
+    units that weights are in.
+    """
+    return row_hashes(X, label)
+
+
+def _sums_by(group: IntArray, values: Array) -> Array:
+    """Return the sums of values by group; every group has a value."""
+    return np.bincount(group, weights=values).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,8 @@ class RowSketch:
     key: HashArray  # (m,) ascending, m <= size
     X: Array  # (m, d)
     label: Array  # (m,)
-    weight: Array  # (m,) of one copy
+    weight: Array  # (m,) of all copies together
+    square: Array  # (m,) sum of the copies' squared weights
     count: IntArray  # (m,)
 
     @classmethod
@@ -47,14 +57,17 @@ class RowSketch:
             np.empty((0, d)),
             none,
             none,
+            none,
             np.empty(0, dtype=np.int64),
         )
 
     @classmethod
     def of_rows(cls, X: Array, label: Array, weight: Array, size: int) -> RowSketch:
         """Return the sketch of some rows. Costs O(n d + n log n)."""
-        keys = row_keys(X, label, weight)
-        key, first, count = np.unique(keys, return_index=True, return_counts=True)
+        keys = row_keys(X, label)
+        key, first, inverse, count = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
+        )
         at = first[:size]
         return cls(
             size,
@@ -63,7 +76,8 @@ class RowSketch:
             key[:size],
             X[at],
             label[at],
-            weight[at],
+            _sums_by(inverse, weight)[:size],
+            _sums_by(inverse, weight**2)[:size],
             count[:size],
         )
 
@@ -73,6 +87,8 @@ class RowSketch:
         key, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         count = np.zeros(len(key), dtype=np.int64)
         np.add.at(count, inverse, np.concatenate([self.count, other.count]))
+        weight = _sums_by(inverse, np.concatenate([self.weight, other.weight]))
+        square = _sums_by(inverse, np.concatenate([self.square, other.square]))
         at = first[: self.size]
         return RowSketch(
             self.size,
@@ -81,9 +97,20 @@ class RowSketch:
             key[: self.size],
             np.concatenate([self.X, other.X])[at],
             np.concatenate([self.label, other.label])[at],
-            np.concatenate([self.weight, other.weight])[at],
+            weight[: self.size],
+            square[: self.size],
             count[: self.size],
         )
+
+    @property
+    def mean_weight(self) -> Array:
+        """The mean weight of a row's copies, shape (m,).
+
+        Rounded where there are several, as the last digits of their sum depend on the order.
+        """
+        mean = self.weight / self.count
+        unit = 10.0 ** (np.floor(np.log10(mean)) - 8.0)
+        return np.where(self.count > 1, np.rint(mean / unit) * unit, mean)
 
     def sample(
         self, n_groups: int, place: HashArray | None = None
@@ -101,14 +128,18 @@ class RowSketch:
         nth = np.arange(len(at)) - np.repeat(np.cumsum(copies) - copies, copies)
         hashes = self.key if place is None else place
         group = (hashes[at] % np.uint64(n_groups)).astype(np.int64)
-        weight = self.weight[at] * (self.count / copies)[at]
+        weight = self.mean_weight[at] * (self.count / copies)[at]
         if share < 1.0 or int(self.count.sum()) < self.n_rows:
             weight *= self.total_weight / weight.sum()
         return self.X[at], self.label[at], weight, (group + nth) % n_groups
 
     def repeated(self) -> RepeatedRows:
         """Return the rows of the sketch that occur more than once."""
-        return RepeatedRows(self.key[self.count > 1])
+        several = self.count > 1
+        # Copies of one weight keep it to the bit.
+        even = self.square * self.count <= self.weight**2 * (1.0 + 1e-9)
+        weight = np.where(even, np.nan, self.mean_weight)
+        return RepeatedRows(self.key[several], weight[several])
 
 
 class RepeatedRows:
@@ -116,17 +147,29 @@ class RepeatedRows:
 
     A group hashed from content takes all copies of a row. Where a few rows make up the table, as
     with a handful of 0/1 features, groups would then follow different laws. Copies are the same
-    in all respects, so counting them as they come keeps the result free of their order.
+    in all respects, their mean weight included, so counting them as they come keeps the result
+    free of their order.
 
     Parameters
     ----------
     keys : array of shape (m,)
         Rows to count, ascending.
+    weight : array of shape (m,), optional
+        Mean weight of the copies, NaN where they all have the same.
     """
 
-    def __init__(self, keys: HashArray) -> None:
+    def __init__(self, keys: HashArray, weight: Array | None = None) -> None:
         self.keys = keys
+        self.weight = np.full(len(keys), np.nan) if weight is None else weight
         self.seen = np.zeros(len(keys), dtype=np.int64)
+
+    def evened(self, keys: HashArray, weight: Array) -> Array:
+        """Return weights in which copies that differ have the mean of all of them."""
+        if np.isnan(self.weight).all():
+            return weight
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        known = (self.keys[at] == keys) & ~np.isnan(self.weight[at])
+        return np.where(known, self.weight[at], weight)
 
     def deal(self, keys: HashArray, n_groups: int, place: HashArray | None = None) -> IntArray:
         """Return the groups of rows that come next, by ``place`` or else keys; remember them."""

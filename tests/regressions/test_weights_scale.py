@@ -1,0 +1,215 @@
+"""Weights say how much a row counts beside the other rows of its table, and nothing else."""
+
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import unjoined as uj
+
+# Rounding, magnified by solvers that stop at a tolerance (log-cosh: 1e-6 of the prediction).
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+SEED = {"random_state": 0}
+ONE = {"random_state": 0, "n_jobs": 1}
+
+
+def _brief(model):
+    """Return networks that stop after a few steps: the law holds at any of them."""
+    return model.set_params(outcome_model__max_iter=5, treatment_model__max_iter=5)
+
+
+REAL = {
+    "minmax": uj.MinMaxUplift(**ONE),
+    "minmax-huber": uj.MinMaxUplift(basis="linear", loss="huber", **ONE),
+    "minmax-absolute": uj.MinMaxUplift(basis="linear", loss="absolute", **ONE),
+    "minmax-log-cosh": uj.MinMaxUplift(basis="linear", loss="log-cosh", **ONE),
+    "minmax-bounds": uj.MinMaxUplift(bounds=(-1.0, 2.0), **ONE),
+    "minmax-centred-by-a-model": uj.MinMaxUplift(center=Ridge(), **ONE),
+    "minmax-classifier": uj.MinMaxUplift(shift="classifier", **ONE),
+    "minmax-rulsif": uj.MinMaxUplift(shift="rulsif", **ONE),
+    "minmax-gau": uj.MinMaxGau(**SEED),
+    "plugin": uj.PlugInUplift(**SEED),
+    "four-ridge": uj.FourRidge(**SEED),
+    "four-nnr": _brief(uj.FourNNR(**SEED)),
+    "density": uj.DensityUplift(n_centers=20, **SEED),
+    "density-kernel": uj.DensityUplift(density="kernel", n_centers=20, **SEED),
+    "two-stage": uj.TwoStageUplift(**SEED),
+    "two-stage-constant": uj.TwoStageUplift(effect="constant", **SEED),
+    "two-stage-penalised": uj.TwoStageUplift(
+        basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1), **SEED
+    ),
+    "weighted": uj.WeightedUplift(**SEED),
+    "mixture-mean": uj.MixtureUplift(n_folds=2, **ONE),
+    "mixture-gaussian": uj.MixtureUplift(family="gaussian", basis="linear", **ONE),
+    "em": uj.MixtureUplift(
+        engine="em",
+        family="gaussian",
+        outcome_model=Ridge(),
+        policy_model=LogisticRegression(),
+        **ONE,
+    ),
+    "uplift": uj.Uplift(**ONE),
+    "search": uj.UpliftSearchCV(
+        [("ratio", uj.PlugInUplift()), ("two-stage", uj.TwoStageUplift())], cv=2, **SEED
+    ),
+}
+TWO_VALUES = {
+    "plugin-classifiers": uj.PlugInUplift(**SEED),
+    "four-logistic": uj.FourLogistic(**SEED),
+    "four-nnc": _brief(uj.FourNNC(**SEED)),
+    "density-two-values": uj.DensityUplift(**SEED),
+    "weighted-two-values": uj.WeightedUplift(**SEED),
+    "mixture-bernoulli": uj.MixtureUplift(n_folds=2, **ONE),
+}
+SLOW = ("uplift", "mixture-mean", "mixture-gaussian", "mixture-bernoulli", "density", "search")
+SLOW += ("four-nnc", "four-nnr", "minmax-classifier", "em")
+ESTIMATORS = {
+    name: (model, binary)
+    for models, binary in ((REAL, False), (TWO_VALUES, True))
+    for name, model in models.items()
+}
+
+
+def tables(*, binary=False, n=120):
+    """Return ``n`` labelled rows and a few target rows, and weights for them."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((n + 20, 2))
+    row = np.arange(len(X))
+    kind = np.where(row // 2 % 2, "outcome", "treatment")
+    population = row % 2
+    treated = rng.random(len(X)) < np.where(population == 0, 0.85, 0.2)
+    y = X[:, 0] + treated * (1.0 + X[:, 1]) + 0.5 * rng.standard_normal(len(X))
+    if binary:
+        y = (y > 0.5).astype(float)
+    label = np.where(kind == "outcome", y, treated)
+    kind[n:], label[n:] = "target", np.nan
+    data = {"X": X, "y": label, "kind": kind, "population": population}
+    return data, rng.uniform(0.5, 1.5, len(X))
+
+
+def scales(data):
+    """Return ways to rescale weights: all alike, and each table by another number."""
+    n = len(data["y"])
+    cell = np.where(data["kind"] == "outcome", 0, 2) + data["population"]
+    each = np.where(data["kind"] == "target", 3e3, np.array([1e-6, 1.0 / n, 2.0, 1e6])[cell])
+    return {"1e-6": 1e-6, "1/n": 1.0 / n, "2": 2.0, "1e6": 1e6, "each table its own": each}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_unit_of_the_weights_changed_the_prediction(name):
+    model, binary = ESTIMATORS[name]
+    data, weight = tables(binary=binary)
+    new = np.random.default_rng(4).standard_normal((20, 2))
+    expected = clone(model).fit(**data, sample_weight=weight).predict(new)
+    tried = scales(data)
+    if name in SLOW:  # the hardest, which has all the numbers
+        tried = {"all": tried["each table its own"]}
+    for scale in tried.values():
+        found = clone(model).fit(**data, sample_weight=scale * weight).predict(new)
+        np.testing.assert_allclose(found, expected, **CLOSE)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_equal_weights_differed_from_none_and_weight_zero_from_no_row(name):
+    model, binary = ESTIMATORS[name]
+    data, weight = tables(binary=binary)
+    new = np.random.default_rng(4).standard_normal((20, 2))
+    none = clone(model).fit(**data).predict(new)
+    equal = clone(model).fit(**data, sample_weight=np.full(len(weight), 0.3)).predict(new)
+    np.testing.assert_allclose(equal, none, **CLOSE)
+    absent = np.arange(len(weight)) % 9 == 4
+    zero = clone(model).fit(**data, sample_weight=np.where(absent, 0.0, weight)).predict(new)
+    rest = {key: column[~absent] for key, column in data.items()}
+    left_out = clone(model).fit(**rest, sample_weight=weight[~absent]).predict(new)
+    np.testing.assert_allclose(zero, left_out, **CLOSE)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_networks_do_not_see_the_unit_of_the_weights():
+    pytest.importorskip("torch")
+    model = uj.NeuralMinMaxUplift(max_epochs=2, n_hidden=4, dtype="float64", random_state=0)
+    data, weight = tables()
+    expected = clone(model).fit(**data, sample_weight=weight).predict(data["X"])
+    for scale in (1e-6, scales(data)["each table its own"]):
+        found = clone(model).fit(**data, sample_weight=scale * weight).predict(data["X"])
+        np.testing.assert_allclose(found, expected, **CLOSE)
+
+
+def _risks(data, weight, *, binary):
+    """Return every score and measure that takes separate labels and weights."""
+    labelled = {**data, "sample_weight": weight}
+    f = data["X"][:, 0]
+    if binary:
+        return np.array([uj.weighted_risk(f, **labelled), uj.outcome_risk(f, **labelled)])
+    linear = uj.MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, **ONE)
+    linear.fit(**data)
+    held = uj.HeldOutRows.from_data(**labelled)
+    return np.array(
+        [
+            uj.outcome_risk(f, **labelled),
+            uj.fixed_critic_score(f, **labelled),
+            uj.minmax_objective(f, 0.5 * f, **labelled),
+            linear.score(**labelled),
+            held.score(f, "weighted_risk"),
+            held.difference(f, 0 * f, "outcome_risk").standard_error,
+            uj.error_bound(linear, labelled, min_gap=0.2).bound,
+            *astuple(uj.identification_strength(**labelled)),
+        ]
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("binary", [False, True])
+def test_the_unit_of_the_weights_changed_a_risk(binary):
+    data, weight = tables(binary=binary)
+    expected = _risks(data, weight, binary=binary)
+    for scale in (1e-6, scales(data)["each table its own"]):
+        found = _risks(data, scale * weight, binary=binary)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    none = _risks(data, None, binary=binary)
+    equal = _risks(data, np.full(len(weight), 3.0), binary=binary)
+    np.testing.assert_allclose(equal, none, rtol=1e-9)
+
+
+def test_a_row_of_weight_zero_counts_in_no_risk():
+    data, weight = tables()
+    absent = np.arange(len(weight)) % 9 == 4
+    rest = {key: column[~absent] for key, column in data.items()}
+    f, g = data["X"][:, 0], data["X"][~absent, 0]
+    for risk in (uj.weighted_risk, uj.outcome_risk, uj.fixed_critic_score):
+        zero = risk(f, **data, sample_weight=np.where(absent, 0.0, weight))
+        left_out = risk(g, **rest, sample_weight=weight[~absent])
+        np.testing.assert_allclose(zero, left_out, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_likelihood_does_not_see_the_unit_of_the_weights():
+    data, weight = tables()
+    models = {"outcome_model": Ridge(), "policy_model": LogisticRegression(), "n_starts": 1}
+    mixture = uj.MixtureUplift(engine="em", family="gaussian", **models, **ONE).fit(**data)
+    expected = mixture.score(**data, sample_weight=weight)
+    assert mixture.score(**data, sample_weight=1e-6 * weight) == pytest.approx(expected, rel=1e-9)
+
+
+def test_weights_divided_by_their_number_reversed_the_order_of_four_logistic():
+    problem = uj.campaign_problem()
+    data = problem.draw(1000, random_state=0)
+    new = problem.draw_joint(4000, random_state=1)
+    weight = np.random.default_rng(0).uniform(0.5, 1.5, len(data.y))
+    share = []
+    for scale in (1.0, 1.0 / len(weight)):
+        model = uj.FourLogistic(random_state=0).fit(**data, sample_weight=scale * weight)
+        share.append(uj.qini(model.predict(new.X), new.uplift, normalize=True).value)
+    assert share[0] == pytest.approx(share[1], abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
+def test_weights_whose_sum_is_no_number_any_more_are_still_weights():
+    data, weight = tables()
+    expected = uj.PlugInUplift(random_state=0).fit(**data, sample_weight=weight)
+    found = uj.PlugInUplift(random_state=0).fit(**data, sample_weight=1e308 * weight / 1.5)
+    np.testing.assert_allclose(found.predict(data["X"]), expected.predict(data["X"]), rtol=1e-9)
