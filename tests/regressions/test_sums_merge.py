@@ -110,7 +110,12 @@ def test_the_command_line_refuses_a_file_twice(tmp_path, capsys):
     write_sums(of(table(0, "outcome")), path)
     write_sums(of(table(1, "outcome")), other)
     out = tmp_path / "out.sums"
+    copy = tmp_path / "copy.sums"
+    copy.write_bytes(path.read_bytes())
     assert run("merge", path, path, path, path, "--out", out) == 2
+    assert not out.exists()
+    capsys.readouterr()
+    assert run("merge", path, copy, "--out", out) == 2
     assert "hold the same outcome rows" in " ".join(capsys.readouterr().err.split())
     assert not out.exists()
     assert run("merge", path, other, "--out", out) == 0

@@ -158,6 +158,16 @@ def test_a_person_far_from_all_others_is_not_given_away(spreads):
         aggregate_rows(rows, PLAN)
 
 
+def test_the_sums_that_tell_policies_apart_give_no_one_away_either():
+    """They hold squares of the features, in which who is far away is farther still."""
+    rows, plan = table("treatment", n=8000), with_basis(LinearBasis(2))
+    rows["X"][5, 0] = 30.0  # a quarter of the sum of squares of its group
+    with pytest.raises(InputError, match=r"the treatment table of population 'b' has a row"):
+        aggregate_rows(rows, plan)
+    rows["X"][5, 0] = 2.0
+    assert aggregate_rows(rows, plan).n_rows("treatment", 1) == 4000
+
+
 def test_a_feature_that_one_person_has_is_refused():
     rows = table()
     rows["X"][:, 1] = 0.0

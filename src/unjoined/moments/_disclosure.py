@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unjoined._typing import Array
+from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data._chunks import ChunkSource
 from unjoined.errors import InputError
@@ -20,8 +20,8 @@ from unjoined.moments._census import Census
 from unjoined.moments._grouped import CellKey
 from unjoined.moments._pass import labelled_batches
 from unjoined.moments._plan import PlannedSums, SumsPlan
+from unjoined.moments._policy_sums import policy_design
 from unjoined.moments._rows import LabelledRows
-from unjoined.moments._sums import MomentSums
 
 __all__ = ["MAX_FREQUENCY", "check_counts", "check_leverage", "check_plan"]
 
@@ -111,35 +111,47 @@ def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> N
 
     Costs O(n p^2) time, as the sums do.
     """
-    roots = {key: _inverse_root(cell) for key, cell in found.sums.cells.items()}
-    for rows, group in labelled_batches(source, found.plan, census):
-        phi = found.plan.values(rows.X)
+    plan = found.plan
+    roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
+    policies = {k: _inverse_root(found.policy.gram[k]) for k in (0, 1) if found.policy.n_rows[k]}
+    for rows, group in labelled_batches(source, plan, census):
+        phi = plan.values(rows.X)
         for key, root in roots.items():
             at = np.flatnonzero(
                 (rows.kind == key.kind) & (rows.population == key.population) & (group == key.group)
             )
-            share = rows.weight[at] * np.sum((phi[at] @ root) ** 2, axis=1)
-            if share.max(initial=0.0) > MAX_SHARE:
-                worst = int(at[np.argmax(share)])
-                raise _one_row(key, found.plan, rows, worst, float(share.max()))
+            _check_shares(phi[at], root, rows, at, plan, _place(key, plan))
+        for k, root in policies.items():
+            at = rows.at(TREATMENT, k)
+            place = f"the treatment table of population {plan.populations[k]!r}"
+            _check_shares(policy_design(rows.X[at], plan.scaling), root, rows, at, plan, place)
 
 
-def _inverse_root(cell: MomentSums) -> Array:
+def _check_shares(
+    values: Array, root: Array, rows: LabelledRows, at: IntArray, plan: SumsPlan, place: str
+) -> None:
+    """Refuse a row that is louder than all others in some combination of functions."""
+    share = rows.weight[at] * np.sum((values @ root) ** 2, axis=1)
+    if share.max(initial=0.0) > MAX_SHARE:
+        raise _one_row(place, plan, rows, int(at[np.argmax(share)]), float(share.max()))
+
+
+def _inverse_root(gram: Array) -> Array:
     """Return R with R R^T the inverse of the sum of products, without directions no row has."""
-    size = np.sqrt(np.diag(cell.gram))
+    size = np.sqrt(np.diag(gram))
     size[size == 0.0] = 1.0
-    values, vectors = np.linalg.eigh(cell.gram / np.outer(size, size))
+    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
     used = values > COLLINEAR * values[-1]
     root: Array = vectors[:, used] / np.sqrt(values[used]) / size[:, None]
     return root
 
 
-def _one_row(key: CellKey, plan: SumsPlan, rows: LabelledRows, at: int, share: float) -> InputError:
+def _one_row(place: str, plan: SumsPlan, rows: LabelledRows, at: int, share: float) -> InputError:
     """Return the error for a row whose label could be told from the sums."""
     scaled = plan.scaling(rows.X[at : at + 1])[0]
     j = int(np.argmax(np.abs(scaled)))
     return InputError(
-        f"{_place(key, plan)} has a row that makes up {share:.0%} of some combination of the sums, "
+        f"{place} has a row that makes up {share:.0%} of some combination of the sums, "
         "more than half, so that its label could be told. Its feature "
         f"{_name(plan, j)} lies {abs(scaled[j]):.3g} spreads from the typical value, its weight is "
         f"{rows.weight[at]:.3g}. Nothing was written. Cap extreme values and weights, leave out "

@@ -9,7 +9,7 @@ import numpy as np
 from unjoined._typing import Array, IntArray
 from unjoined.features import Scaling
 
-__all__ = ["PolicySums"]
+__all__ = ["PolicySums", "policy_design"]
 
 
 CHUNK_ROWS = 4096  # of some twenty functions, which stay in the cache
@@ -28,6 +28,13 @@ def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
         Z /= scaling.scale[:, None]
     if q > 1 + d:
         np.multiply(Z, Z, out=D[1 + d :])
+
+
+def policy_design(X: Array, scaling: Scaling) -> Array:
+    """Return the functions that policies are told apart by, shape (n, 2 d + 1)."""
+    D = np.empty((1 + 2 * X.shape[1], len(X)))
+    _write_design(X, scaling, D)
+    return D.T
 
 
 @dataclass(frozen=True, slots=True)
