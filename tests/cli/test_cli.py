@@ -196,12 +196,14 @@ def test_scoring_mistakes_get_a_message_and_exit_code_2(capsys, folder, tmp_path
     people = folder / "customers.parquet"
     empty = write_table(read_table(people).slice(0, 0), tmp_path / "empty.parquet")
     other = write_table(pa.table({"age": [1.0]}), tmp_path / "other.parquet")
-    target = tmp_path / "s.parquet"
+    target, notes = tmp_path / "s.parquet", tmp_path / "notes.skops"
+    notes.write_text("no table")
     for words, message in (
         (("--model", other, "--table", people, "--out", target), "is not a model file"),
         (("--model", model, "--table", other, "--out", target), "lacks the columns 'days_since"),
         (("--model", model, "--table", empty, "--out", target), "there is nobody to score"),
         (("--model", model, "--table", model, "--out", target), "are the same file"),
+        (("--model", model, "--table", notes, "--out", target), "is no table this program reads"),
         (("--model", model, "--table", people, "--out", tmp_path / "s.xls"), "must end in"),
         (("--model", model, "--table", people, "--out", target, "--keep", "id"), "lacks the colu"),
         (("--model", model, "--table", people, "--out", target, "--share", "1.5"), "--share"),

@@ -73,7 +73,6 @@ STREAM = (
         "score --model m.skops --table people.csv --out m.skops",
         "score --model m.skops --table on.csv --out link.csv",
         "merge one.sums two.sums --out one.sums",
-        "merge one.sums one.sums --out all.sums",  # would count its rows twice
         "check --outcomes n=on.csv --outcomes s=link.csv --treatments n=tn.csv "
         "--treatments s=ts.csv --outcome y --treatment t",
         "reproduce synthetic --small --data tables --out tables",

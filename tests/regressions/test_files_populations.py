@@ -1,5 +1,7 @@
 """Populations are told apart by names that people can tell apart."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -172,10 +174,13 @@ def test_the_command_line_asks_about_names_that_look_alike(tmp_path, capsys, com
     )
     assert code == 2
     assert "look like the same one" in printed.err
+    second, third, fourth = (
+        shutil.copy(outcomes, tmp_path / f"{name}.{ending}") for name in ("a", "b", "c")
+    )
     code, printed = run(
         capsys,
-        *(*command, "--outcomes", f"north={outcomes}", "--outcomes", f"North={outcomes}"),
-        *("--treatments", f"north={outcomes}", "--treatments", f"North={outcomes}"),
+        *(*command, "--outcomes", f"north={outcomes}", "--outcomes", f"North={second}"),
+        *("--treatments", f"north={third}", "--treatments", f"North={fourth}"),
         *("--outcome", "y", "--treatment", "t", "--ignore", "region"),
     )
     assert code == 2

@@ -38,7 +38,8 @@ def check_paths(inputs: Sequence[Input], outputs: Sequence[Output]) -> None:
         an input folder, or an output cannot be replaced.
     """
     paths: list[Input] = [*inputs, *((option, path) for option, path, _ in outputs)]
-    check_distinct(paths)
+    # Of an input that does not exist there is more to say, where it is read.
+    check_distinct([*(entry for entry in inputs if entry[1].exists()), *paths[len(inputs) :]])
     for one, folder in inputs:
         for two, path in paths:
             if path != folder and folder.is_dir() and _stands_for(folder, path):

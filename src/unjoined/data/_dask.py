@@ -6,7 +6,6 @@ Dask is imported when it is used, never before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,9 +16,10 @@ from unjoined._optional import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data._chunks import CHUNK_ROWS, Chunk, make_chunk
+from unjoined.data._cluster import told_if_lost
 from unjoined.data._scan import Piece
 from unjoined.data._sources import TableSource, _Table
-from unjoined.errors import ClusterError, InputError, TableError
+from unjoined.errors import InputError, TableError
 
 __all__ = ["DaskSource", "as_dask_source", "connected", "in_memory", "is_dask", "predict_lazily"]
 
@@ -302,10 +302,8 @@ def connected(client: Any) -> Iterator[Any]:
 
     Raises
     ------
-    InputError
-        No scheduler answers there within 10 seconds, or it has no workers by then.
-    ClusterError
-        The scheduler or its workers are lost while they are needed.
+    InputError, ClusterError
+        No scheduler answers there within 10 seconds or has workers by then; or it is lost later.
     """
     if client is None:
         found = import_extra("dask.base", extra="dask").get_scheduler()
@@ -315,7 +313,7 @@ def connected(client: Any) -> Iterator[Any]:
             return
     distributed = import_extra("distributed", extra="dask")
     if isinstance(client, str):
-        with _open(distributed, client) as opened, _told_if_lost(distributed):
+        with _open(distributed, client) as opened, told_if_lost(opened):
             _wait_for_worker(opened)
             yield opened
         return
@@ -324,29 +322,9 @@ def connected(client: Any) -> Iterator[Any]:
             "client must be a distributed.Client that is not asynchronous, or the address of a "
             f"scheduler such as 'tcp://10.0.0.1:8786', got {type(client).__name__}."
         )
-    if client.status != "running":
-        raise InputError(
-            f"the Dask client is {client.status}, so it has no cluster to work on. Pass one that "
-            "is connected."
-        )
-    with _told_if_lost(distributed):
+    with told_if_lost(client):
         _wait_for_worker(client)
         yield client
-
-
-@contextmanager
-def _told_if_lost(distributed: Any) -> Iterator[None]:
-    """Turn what Dask raises about a lost scheduler or worker into one message."""
-    comm, core = distributed.comm.core.CommClosedError, distributed.core.RPCClosed
-    killed = distributed.scheduler.KilledWorker
-    try:
-        yield
-    except (CancelledError, comm, core, killed) as error:
-        raise ClusterError(
-            f"the Dask cluster was lost before it had finished ({type(error).__name__}: {error}). "
-            "Check that the scheduler and its workers run, start them again if not, and repeat the "
-            "fit with a new client. Workers that run out of memory need smaller partitions."
-        ) from error
 
 
 def _open(distributed: Any, address: str) -> Any:
