@@ -68,13 +68,6 @@ class LabelledRows:
                 share[at] = self.weight[at] / (len(self.names) * self.weight[at].sum())
         return share
 
-    def pair(self, first: int, second: int) -> LabelledRows:
-        """Return the rows of two of several populations, as populations 0 and 1."""
-        both = self.take((self.population == first) | (self.population == second))
-        population = np.where(both.population == first, 0, 1)
-        names = [self.names[first], self.names[second]]
-        return replace(both, population=population, names=names, cell=None)
-
     def take(self, at: IntArray | BoolArray) -> LabelledRows:
         """Return the rows at some positions, in that order, or those that are marked."""
         return replace(
