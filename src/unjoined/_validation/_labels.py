@@ -32,6 +32,7 @@ __all__ = [
     "check_outcome",
     "check_population",
     "check_treatment",
+    "check_two",
     "check_weight",
     "is_kind",
     "is_missing",
@@ -278,6 +279,18 @@ def _distinct(values: NDArray[Any]) -> list[Any]:
     return list(np.unique(values).tolist())
 
 
+def check_two(names: Sequence[Any], found: str, instead: str = "") -> None:
+    """Refuse other than two populations; ``instead`` says what to do with more of them."""
+    if len(names) == 2:
+        return
+    some = f"{len(names)}{': ' + shown(names) if len(names) else ''}"
+    way_out = f"Choose two of them{', or ' if instead else ''}{instead}."
+    raise LabelError(
+        f"two populations with different treatment policies are needed, {found.format(some)}. "
+        + (way_out if len(names) > 2 else "Uplift cannot be identified from one.")
+    )
+
+
 def check_cells(
     kind: NDArray[np.str_], population: NDArray[Any], weight: Array, *, several: bool = False
 ) -> tuple[list[Any], IntArray]:
@@ -293,16 +306,9 @@ def check_cells(
     names = _distinct(population[labelled])
     check_names(names, lambda name: _kinds_of(name, population, kind))
     n = len(kind)
-    if len(names) < 2 or (len(names) > 2 and not several):
-        raise LabelError(
-            f"two populations with different treatment policies are needed, found {len(names)}"
-            f"{': ' + shown(names) if names else ''} in n_samples={n} rows. "
-            + (
-                "Choose two of them, or use MixtureUplift, which takes any number."
-                if names[2:]
-                else "Uplift cannot be identified from one."
-            )
-        )
+    if len(names) < 2 or not several:
+        instead = "use Uplift or MixtureUplift, which take any number"
+        check_two(names, f"found {{}} in n_samples={n} rows", instead)
     index = np.full(n, -1, dtype=np.int64)
     for k, name in enumerate(names):
         index[(population == name) & ~is_target] = k

@@ -30,7 +30,7 @@ __all__ = ["LabelledRows", "label_rows", "target_rows"]
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """Checked rows of the four cells: what everything behind the checks trusts."""
+    """Checked rows of all cells: what everything behind the checks trusts."""
 
     X: Array  # (n, d)
     label: Array  # (n,) treatment -1/+1, outcome in the inner coding
@@ -45,6 +45,11 @@ class LabelledRows:
         """Return the positions of the rows of one cell."""
         return np.flatnonzero(is_kind(self.kind, kind) & (self.population == population))
 
+    def all_cells(self) -> list[IntArray]:
+        """Return the positions of the rows of each cell, outcomes first."""
+        each = range(len(self.names))
+        return [self.at(kind, k) for kind in (OUTCOME, TREATMENT) for k in each]
+
     def of_kind(self, kind: str) -> IntArray:
         """Return the positions of the rows of one kind."""
         return np.flatnonzero(is_kind(self.kind, kind))
@@ -58,7 +63,7 @@ class LabelledRows:
     def share(self) -> Array:
         """Row weights under which each cell counts the same and each kind adds up to one.
 
-        With them a mean over both populations is the paper's average over z or w, whatever
+        With them a mean over two populations is the paper's average over z or w, whatever
         the sizes of the cells.
         """
         share = np.empty(len(self.label))
