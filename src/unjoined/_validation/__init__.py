@@ -31,7 +31,7 @@ from unjoined._validation._labels import (
     is_missing,
     population_name,
 )
-from unjoined._validation._message import printable
+from unjoined._validation._message import printable, shown
 from unjoined._validation._parameters import (
     check_count,
     check_finite,
@@ -94,4 +94,5 @@ __all__ = [
     "is_missing",
     "population_name",
     "printable",
+    "shown",
 ]
