@@ -25,8 +25,8 @@ def mean(X, treated):
     return X[:, 1] + treated * (1.0 + 2.0 * X[:, 0])
 
 
-def three(n):
-    slopes = {"A": 2.0, "B": -2.0, "C": 0.0}
+def three(n, slope=2.0):
+    slopes = {"A": slope, "B": -slope, "C": 0.0}
     return SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, 2)),
         policies={
@@ -65,7 +65,7 @@ def test_the_right_candidate_is_found_on_three_populations(scoring):
 
 
 def test_a_search_without_candidates_takes_those_for_three_populations():
-    data = three(200)
+    data = three(80, slope=9.0)
     found = UpliftSearchCV(scoring="likelihood", cv=2, random_state=0).fit(**data)
     assert all(isinstance(model, MixtureUplift) for model in found.estimators_)
     truth = 1.0 + 2.0 * data.X[:, 0]
