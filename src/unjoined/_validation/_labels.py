@@ -105,13 +105,36 @@ def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[A
             f"population is missing in {int(missing.sum())} of {n} rows (first at row "
             f"{int(np.argmax(missing))}). Name the population of every row."
         )
-    if array.dtype.kind != "O":
-        return array
-    used = ~is_kind(kind, TARGET)
-    # Before 1 and "1" become the same.
-    check_names(dict.fromkeys(array[used].tolist()), lambda name: _kinds_of(name, array, kind))
-    plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
+    if array.dtype.kind == "O":
+        array = _plain_names(array, kind)
+    return _date_words(array) if array.dtype.kind in "mM" else array
+
+
+def _plain_names(array: NDArray[Any], kind: NDArray[np.str_]) -> NDArray[Any]:
+    """Return names that came as objects as numbers, dates or text."""
+    used = array[~is_kind(kind, TARGET)].tolist()
+    try:
+        names = dict.fromkeys(used)
+        plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
+    except (TypeError, ValueError):  # what has no hash, and sequences of several lengths
+        names, plain = {}, np.empty((0, 0))
+    if plain.ndim != 1:
+        raise LabelError(
+            f"population must hold text, numbers or dates, got {shown(used[:1])}. Name the "
+            "population of every row by one of these."
+        )
+    check_names(names, lambda name: _kinds_of(name, array, kind))  # before 1 and "1" are the same
     return plain.astype(str) if plain.dtype.kind == "O" else plain
+
+
+def _date_words(array: NDArray[Any]) -> NDArray[Any]:
+    """Return dates, or spans of time, as text, which unlike their types all files can keep."""
+    values, at = np.unique(array, return_inverse=True)
+    fine = np.datetime_data(array.dtype)[0] in ("ns", "ps", "fs", "as")
+    # Finer ones than Python's come back as plain numbers.
+    known = values.astype(f"{array.dtype.kind}8[us]") if fine else values
+    pairs = zip(known, values, strict=True)
+    return np.array([str(k.item() if k == value else value) for k, value in pairs])[at]
 
 
 def check_names(names: Iterable[Any], place: Callable[[Any], str] | None = None) -> None:
@@ -121,6 +144,9 @@ def check_names(names: Iterable[Any], place: Callable[[Any], str] | None = None)
     """
     seen: dict[Any, Any] = {}
     for name in names:
+        if is_missing(name):
+            where = "" if place is None else f" ({place(name)})"
+            raise LabelError(f"a population is missing its name, got {name!r}{where}.")
         other = seen.setdefault(_plain_name(name), name)
         if name == other:
             continue

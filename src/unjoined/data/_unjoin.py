@@ -16,12 +16,14 @@ from unjoined._validation import (
     check_count,
     check_finite_features,
     check_length,
+    check_names,
     check_numeric_columns,
     check_one_per_row,
     check_probability,
     check_propensity,
     check_treated,
     check_vector,
+    population_name,
 )
 from unjoined.data._frames import column_names, feature_matrix, rebuild_frame
 from unjoined.data._separate_labels import SeparateLabels
@@ -116,6 +118,7 @@ def unjoin(
             f"policies must name two populations or more, got {len(policies)}. Uplift cannot be "
             "identified from one."
         )
+    check_names(policies, lambda _: "policies")
     if n_per_table is not None:
         check_count("n_per_table", n_per_table)
     logged = check_propensity(treated.mean() if propensity is None else propensity, n)
@@ -130,7 +133,7 @@ def unjoin(
         title = f"policies[{name!r}]"
         chance = check_probability(title, check_one_per_row(title, wanted, n))
         kept = _sub_sample(hand, treated, chance, logged, rng)
-        tables.append((_first(kept, n_per_table, kind, name), kind, str(name)))
+        tables.append((_first(kept, n_per_table, kind, name), kind, population_name(name)))
     rows = np.concatenate([table[0] for table in tables])
     sizes = [len(table[0]) for table in tables]
     kinds = np.repeat([table[1] for table in tables], sizes)
