@@ -61,8 +61,10 @@ def test_a_row_of_the_trial_is_in_one_table_of_five_populations():
     assert found.data.n_rows == 10 * 40 == len(set(found.rows.tolist()))
 
 
-@pytest.mark.parametrize("policies", [{}, {"A": 0.5}])
-def test_one_policy_is_refused(policies):
+@pytest.mark.parametrize(
+    ("policies", "found"), [({}, "0"), ({"A": 0.5}, "1"), ([0.5, 0.4], "list")]
+)
+def test_one_policy_is_refused(policies, found):
     X, y, treated = trial(100)
-    with pytest.raises(InputError, match=f"two populations or more, got {len(policies)}"):
+    with pytest.raises(InputError, match=f"two populations or more, got {found}"):
         unjoin(X, y, treated, policies=policies)

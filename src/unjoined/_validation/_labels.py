@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -30,6 +30,7 @@ __all__ = [
     "check_length",
     "check_names",
     "check_outcome",
+    "check_policies",
     "check_population",
     "check_treatment",
     "check_two",
@@ -108,6 +109,18 @@ def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[A
     if array.dtype.kind == "O":
         array = _plain_names(array, kind)
     return _date_words(array) if array.dtype.kind in "mM" else array
+
+
+def check_policies(policies: Any) -> list[str]:
+    """Return the names of two populations or more that have a policy each, as text."""
+    if not isinstance(policies, Mapping) or len(policies) < 2:
+        found = len(policies) if isinstance(policies, Mapping) else type(policies).__name__
+        raise InputError(
+            f"policies must name two populations or more, got {found}. Uplift cannot be "
+            "identified from one: pass a mapping of names to probabilities of treatment."
+        )
+    check_names(policies, lambda _: "policies")
+    return [population_name(name) for name in policies]
 
 
 def _plain_names(array: NDArray[Any], kind: NDArray[np.str_]) -> NDArray[Any]:

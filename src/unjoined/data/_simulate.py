@@ -17,6 +17,7 @@ from unjoined._validation import (
     TARGET,
     TREATMENT,
     check_one_per_row,
+    check_policies,
     check_probability,
     shown,
 )
@@ -85,11 +86,7 @@ class SimulatedProblem:
 
     def __post_init__(self) -> None:
         """Refuse policies that do not name two populations or more by text."""
-        if len(self.policies) < 2:
-            raise InputError(
-                f"policies must name two populations or more, got {len(self.policies)}. Uplift "
-                "cannot be identified from one."
-            )
+        check_policies(self.policies)
         if other := [name for name in self.policies if not isinstance(name, str)]:
             raise InputError(f"populations must be named by text, got {shown(other)}.")
 

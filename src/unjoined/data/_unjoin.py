@@ -16,14 +16,13 @@ from unjoined._validation import (
     check_count,
     check_finite_features,
     check_length,
-    check_names,
     check_numeric_columns,
     check_one_per_row,
+    check_policies,
     check_probability,
     check_propensity,
     check_treated,
     check_vector,
-    population_name,
 )
 from unjoined.data._frames import column_names, feature_matrix, rebuild_frame
 from unjoined.data._separate_labels import SeparateLabels
@@ -113,27 +112,22 @@ def unjoin(
     check_length("y", outcome, n)
     check_length("treatment", code, n)
     treated = check_treated(code)
-    if len(policies) < 2:
-        raise InputError(
-            f"policies must name two populations or more, got {len(policies)}. Uplift cannot be "
-            "identified from one."
-        )
-    check_names(policies, lambda _: "policies")
+    words = check_policies(policies)
     if n_per_table is not None:
         check_count("n_per_table", n_per_table)
     logged = check_propensity(treated.mean() if propensity is None else propensity, n)
     rng = check_random_state(random_state)
     hands = np.array_split(rng.permutation(n), 2 * len(policies))
     tables = []
-    for hand, (kind, name) in zip(
-        hands, [(kind, name) for kind in (OUTCOME, TREATMENT) for name in policies], strict=True
-    ):
+    named = list(zip(policies, words, strict=True))
+    cells = [(kind, *cell) for kind in (OUTCOME, TREATMENT) for cell in named]
+    for hand, (kind, name, word) in zip(hands, cells, strict=True):
         policy = policies[name]
         wanted = policy(matrix) if callable(policy) else policy
         title = f"policies[{name!r}]"
         chance = check_probability(title, check_one_per_row(title, wanted, n))
         kept = _sub_sample(hand, treated, chance, logged, rng)
-        tables.append((_first(kept, n_per_table, kind, name), kind, population_name(name)))
+        tables.append((_first(kept, n_per_table, kind, name), kind, word))
     rows = np.concatenate([table[0] for table in tables])
     sizes = [len(table[0]) for table in tables]
     kinds = np.repeat([table[1] for table in tables], sizes)
