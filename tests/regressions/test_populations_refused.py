@@ -14,6 +14,8 @@ from unjoined import (
     SimulatedProblem,
     TwoStageUplift,
     WeightedUplift,
+    aggregate_rows,
+    fourier_plan,
 )
 
 TWO_ONLY = [
@@ -62,3 +64,9 @@ def test_three_populations_in_dask():
         MinMaxUplift().fit_chunks(DaskSource.from_arrays(X, **columns))
     with pytest.raises(LabelError, match=WAY_OUT):
         MinMaxUplift().fit(X, **columns)
+
+
+def test_rows_of_a_third_population_are_named_where_a_plan_is_for_two():
+    plan = fourier_plan({"a": (0, 1), "b": (0, 1)}, ["A", "B"])
+    with pytest.raises(LabelError, match=r"rows of population 'C'; the sums are for 'A' and 'B'"):
+        aggregate_rows(ArraySource(**three()), plan)

@@ -182,7 +182,7 @@ def _prepare(
             group[at] = repeated[which, name].deal(keys[at], plan.n_groups, place)
     if (unknown := population[index < 0]).size:
         raise LabelError(
-            f"{batch.origin} has rows of population {unknown[0]!r}; the sums are for "
+            f"{batch.origin} has rows of population {unknown.tolist()[0]!r}; the sums are for "
             f"{' and '.join(map(repr, plan.populations))}."
         )
     rows = LabelledRows(X, label, kind, index, weight, list(plan.populations), plan.coding)
