@@ -162,9 +162,12 @@ def swap(words, old, new):
     ("change", "message"),
     [
         (lambda w, f: swap(w, "bought", "bougth"), "has no column 'bougth'; its columns are age"),
-        (lambda w, f: w[2:], "give --outcomes twice, as NAME=FILE"),
+        (lambda w, f: w[2:], "give --outcomes once for each population, as NAME=FILE"),
         (lambda w, f: [*w, "--population", "region"], "with --population there is one --outcomes"),
-        (lambda w, f: swap(w, w[1], str(f / "none.csv")), "give --outcomes twice, as NAME=FILE"),
+        (
+            lambda w, f: swap(w, w[1], str(f / "none.csv")),
+            "give --outcomes once for each population, as NAME=FILE",
+        ),
         (lambda w, f: swap(w, w[1], f"north={f / 'none.csv'}"), "there is no file"),
         (lambda w, f: swap(w, w[1], f"south={f / 'none.csv'}"), "given twice for population"),
         (lambda w, f: swap(w, w[1], f"north={f / 'customers.parquet'}"), "has no column 'bought'"),

@@ -497,8 +497,8 @@ def test_missing_values_in_the_population_column_are_counted(frame, names):
 
 
 @FRAMES
-def test_an_empty_frame_needs_rows_of_both_populations(frame):
+def test_an_empty_frame_needs_rows_of_all_populations(frame):
     full = frame({"age": [1, 2], "y": [0, 1], "region": ["A", "B"]})
     empty = frame({"age": [1][:0], "y": [1][:0], "region": ["A"][:0]})
-    with pytest.raises(TableError, match=r"the treatment table is empty\. It needs rows of both"):
+    with pytest.raises(TableError, match=r"the treatment table is empty\. It needs rows of all"):
         SeparateLabels.from_frames(full, empty, outcome="y", treatment="y", population="region")

@@ -250,12 +250,6 @@ def test_n_per_table_is_a_whole_number_above_zero(n):
         unjoin(**small_trial(), policies=POLICIES["constant"], n_per_table=n, random_state=0)
 
 
-@pytest.mark.parametrize("policies", [{"A": 0.5}, {"A": 0.5, "B": 0.4, "C": 0.3}])
-def test_policies_are_two(policies):
-    with pytest.raises(InputError, match=f"must name two populations, got {len(policies)}"):
-        unjoin(**small_trial(), policies=policies)
-
-
 @pytest.mark.parametrize("name", ["y", "treatment"])
 def test_labels_are_one_per_row_and_one_dimensional(name):
     given_ = small_trial()

@@ -217,7 +217,9 @@ def test_tables_too_small_for_groups_are_refused():
 def test_three_populations_are_refused_with_a_way_out():
     population = np.asarray(DATA["population"]).astype(object)
     population[:40] = "third"
-    with pytest.raises(LabelError, match=r"the source has 3.*Choose two of them, or fit Mixture"):
+    with pytest.raises(
+        LabelError, match=r"the source has 3.*Choose two of them, or fit Uplift or Mixture"
+    ):
         MinMaxUplift(**QUICK).fit_chunks({**DATA, "population": population.astype(str)})
     with pytest.raises(LabelError, match=r"the source has 1.*cannot be identified from one"):
         MinMaxUplift(**QUICK).fit_chunks({**DATA, "population": np.full(1600, "only")})

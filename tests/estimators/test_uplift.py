@@ -112,7 +112,7 @@ def test_more_than_two_populations_go_to_the_mixture():
     assert "nothing else was compared" in model.reason_
     assert model.reason_.startswith("Chose the mixture mean")
     assert oracle_share(model.predict(X), X[:, 1]) > 0.8
-    with pytest.raises(LabelError, match="MixtureUplift, which takes any number"):
+    with pytest.raises(LabelError, match="Uplift or MixtureUplift, which take any number"):
         MinMaxUplift().fit(**data)
 
 

@@ -304,7 +304,7 @@ def test_unknown_scores_and_too_many_folds_are_refused(data, held, f):
         held.score(f, "r2")
     with pytest.raises(InputError, match=r"name must be one of 'weighted_risk', .* got 'r2'"):
         uplift_scorer("r2")
-    with pytest.raises(InputError, match=r"n_folds=45 must lie .* smaller outcome table, 40"):
+    with pytest.raises(InputError, match=r"n_folds=45 must lie .* smallest outcome table, 40"):
         outcome_risk(f, **data, n_folds=45)
     with pytest.raises(InputError, match="uplift has 3 entries but X has 220 rows"):
         held.score([1.0, 2.0, 3.0], "outcome_risk")

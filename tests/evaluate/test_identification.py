@@ -5,8 +5,6 @@ import pytest
 from scipy.stats import chi2, kstest
 
 from unjoined import SeparateLabels, SimulatedProblem, identification_strength, paper_problem
-from unjoined.evaluate import strength_of
-from unjoined.moments import label_rows
 
 
 def problem(first, second, d=2):
@@ -90,24 +88,3 @@ def test_weights_act_like_repeated_rows_in_the_gap():
     assert weighted.mean_gap == pytest.approx(repeated.mean_gap, abs=1e-12)
     # Copies carry no information: weights must not make the test more confident.
     assert weighted.f_statistic < repeated.f_statistic
-
-
-def test_of_several_populations_the_best_pair_counts():
-    """Two policies that hardly differ beside a third that does: the strength is the third's."""
-    near, far = problem(constant(0.5), constant(0.52)), problem(constant(0.5), constant(0.9))
-    first, second = (dict(p.draw(400, random_state=s)) for s, p in enumerate((near, far)))
-    at = second["population"] == "B"
-    both = {name: np.concatenate([first[name], second[name][at]]) for name in first}
-    both["population"] = np.repeat(["A", "B", "C"], [1, 1, 1]).take(
-        np.r_[np.where(first["population"] == "A", 0, 1), np.full(at.sum(), 2)]
-    )
-    found = strength_of(label_rows(**both, several=True))
-
-    def of_pair(*names):
-        used = np.isin(both["population"], names)
-        return identification_strength(**{name: values[used] for name, values in both.items()})
-
-    pairs = [of_pair("A", "B"), of_pair("A", "C"), of_pair("B", "C")]
-    assert found == max(pairs, key=lambda pair: pair.f_statistic)
-    assert pairs[0].is_weak
-    assert not found.is_weak

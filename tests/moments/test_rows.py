@@ -49,7 +49,7 @@ def test_cells_are_kinds_and_populations_in_one_also_of_some_rows(seed, weighted
     rows = label_rows(**draw(seed, weighted=weighted))
     assert (rows.cell is None) == weighted
     some = rows.take(np.random.default_rng(seed).permutation(len(rows.X))[:9])
-    for found in (rows, some, some.pair(1, 0)):
+    for found in (rows, some):
         expected = 2 * (found.kind == "treatment") + found.population
         assert_array_equal(found.cells(), expected)
 
@@ -123,28 +123,9 @@ def test_of_three_populations_every_cell_counts_a_third(seed, weighted):
             assert_allclose(ratio, ratio[0], rtol=1e-14)
 
 
-@QUICK
-@given(SEEDS, st.sampled_from([(0, 1), (0, 2), (2, 0), (1, 2)]))
-def test_a_pair_is_what_the_rows_of_two_populations_would_be_alone(seed, pair):
-    fields = draw(seed, weighted=True, names=("A", "B", "C"))
-    rows = label_rows(**fields, several=True)
-    names = [rows.names[k] for k in pair]
-    two = rows.pair(*pair)
-    used = np.isin(fields["population"], names)
-    alone = label_rows(**{name: values[used] for name, values in fields.items()})
-    assert two.names == names
-    for name in ("X", "label", "kind", "weight"):
-        assert_array_equal(getattr(two, name), getattr(alone, name))
-    order = 1 if pair[0] < pair[1] else -1  # the first of the pair is the first population
-    assert_array_equal(two.sign, order * alone.sign)
-    assert_allclose(two.share, alone.share, rtol=1e-14)
-
-
 def test_a_third_population_is_refused_unless_several_are_taken():
     fields = draw(0, names=("A", "B", "C"))
-    with pytest.raises(
-        LabelError, match=r"found 3: 'A', 'B', 'C' in .* or use MixtureUplift, which takes any"
-    ):
+    with pytest.raises(LabelError, match=r"found 3: 'A', 'B', 'C' in .* or use Uplift or Mixture"):
         label_rows(**fields)
     one = draw(0, names=("A",))
     with pytest.raises(LabelError, match=r"found 1: 'A' in .* cannot be identified from one"):

@@ -26,14 +26,16 @@ from unjoined._validation._labels import (
     check_length,
     check_names,
     check_outcome,
+    check_policies,
     check_population,
     check_treatment,
+    check_two,
     check_weight,
     is_kind,
     is_missing,
     population_name,
 )
-from unjoined._validation._message import LARGEST, SMALLEST, printable
+from unjoined._validation._message import LARGEST, SMALLEST, printable, shown
 from unjoined._validation._parameters import (
     check_count,
     check_finite,
@@ -84,6 +86,7 @@ __all__ = [
     "check_option",
     "check_outcome",
     "check_outcome_is_binary",
+    "check_policies",
     "check_population",
     "check_positive",
     "check_probability",
@@ -93,6 +96,7 @@ __all__ = [
     "check_share",
     "check_treated",
     "check_treatment",
+    "check_two",
     "check_vector",
     "check_weight",
     "check_word_or",
@@ -100,4 +104,5 @@ __all__ = [
     "is_missing",
     "population_name",
     "printable",
+    "shown",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -30,8 +30,10 @@ __all__ = [
     "check_length",
     "check_names",
     "check_outcome",
+    "check_policies",
     "check_population",
     "check_treatment",
+    "check_two",
     "check_weight",
     "is_kind",
     "is_missing",
@@ -105,13 +107,48 @@ def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[A
             f"population is missing in {int(missing.sum())} of {n} rows (first at row "
             f"{int(np.argmax(missing))}). Name the population of every row."
         )
-    if array.dtype.kind != "O":
-        return array
-    used = ~is_kind(kind, TARGET)
-    # Before 1 and "1" become the same.
-    check_names(dict.fromkeys(array[used].tolist()), lambda name: _kinds_of(name, array, kind))
-    plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
+    if array.dtype.kind == "O":
+        array = _plain_names(array, kind)
+    return _date_words(array) if array.dtype.kind in "mM" else array
+
+
+def check_policies(policies: Any) -> list[str]:
+    """Return the names of two populations or more that have a policy each, as text."""
+    if not isinstance(policies, Mapping) or len(policies) < 2:
+        found = len(policies) if isinstance(policies, Mapping) else type(policies).__name__
+        raise InputError(
+            f"policies must name two populations or more, got {found}. Uplift cannot be "
+            "identified from one: pass a mapping of names to probabilities of treatment."
+        )
+    check_names(policies, lambda _: "policies")
+    return [population_name(name) for name in policies]
+
+
+def _plain_names(array: NDArray[Any], kind: NDArray[np.str_]) -> NDArray[Any]:
+    """Return names that came as objects as numbers, dates or text."""
+    used = array[~is_kind(kind, TARGET)].tolist()
+    try:
+        names = dict.fromkeys(used)
+        plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
+    except (TypeError, ValueError):  # what has no hash, and sequences of several lengths
+        names, plain = {}, np.empty((0, 0))
+    if plain.ndim != 1:
+        raise LabelError(
+            f"population must hold text, numbers or dates, got {shown(used[:1])}. Name the "
+            "population of every row by one of these."
+        )
+    check_names(names, lambda name: _kinds_of(name, array, kind))  # before 1 and "1" are the same
     return plain.astype(str) if plain.dtype.kind == "O" else plain
+
+
+def _date_words(array: NDArray[Any]) -> NDArray[Any]:
+    """Return dates, or spans of time, as text, which unlike their types all files can keep."""
+    values, at = np.unique(array, return_inverse=True)
+    fine = np.datetime_data(array.dtype)[0] in ("ns", "ps", "fs", "as")
+    # Finer ones than Python's come back as plain numbers.
+    known = values.astype(f"{array.dtype.kind}8[us]") if fine else values
+    pairs = zip(known, values, strict=True)
+    return np.array([str(k.item() if k == value else value) for k, value in pairs])[at]
 
 
 def check_names(names: Iterable[Any], place: Callable[[Any], str] | None = None) -> None:
@@ -121,6 +158,9 @@ def check_names(names: Iterable[Any], place: Callable[[Any], str] | None = None)
     """
     seen: dict[Any, Any] = {}
     for name in names:
+        if is_missing(name):
+            where = "" if place is None else f" ({place(name)})"
+            raise LabelError(f"a population is missing its name, got {name!r}{where}.")
         other = seen.setdefault(_plain_name(name), name)
         if name == other:
             continue
@@ -292,6 +332,18 @@ def _distinct(values: NDArray[Any]) -> list[Any]:
     return list(np.unique(values).tolist())
 
 
+def check_two(names: Sequence[Any], found: str, instead: str = "") -> None:
+    """Refuse other than two populations; ``instead`` says what to do with more of them."""
+    if len(names) == 2:
+        return
+    some = f"{len(names)}{': ' + shown(names) if len(names) else ''}"
+    way_out = f"Choose two of them{', or ' if instead else ''}{instead}."
+    raise LabelError(
+        f"two populations with different treatment policies are needed, {found.format(some)}. "
+        + (way_out if len(names) > 2 else "Uplift cannot be identified from one.")
+    )
+
+
 def check_cells(
     kind: NDArray[np.str_], population: NDArray[Any], weight: Array, *, several: bool = False
 ) -> tuple[list[Any], IntArray]:
@@ -312,16 +364,9 @@ def check_cells(
             f"sample_weight is zero in all {n} rows (n_samples={n}), so that no row counts. Give "
             "the rows that should count a positive weight."
         )
-    if len(names) < 2 or (len(names) > 2 and not several):
-        raise LabelError(
-            f"two populations with different treatment policies are needed, found {len(names)}"
-            f"{': ' + shown(names) if names else ''} in n_samples={n} rows. "
-            + (
-                "Choose two of them, or use MixtureUplift, which takes any number."
-                if names[2:]
-                else "Uplift cannot be identified from one."
-            )
-        )
+    if len(names) < 2 or not several:
+        instead = "use Uplift or MixtureUplift, which take any number"
+        check_two(names, f"found {{}} in n_samples={n} rows", instead)
     index = np.full(n, -1, dtype=np.int64)
     for k, name in enumerate(names):
         index[(population == name) & ~is_target] = k

@@ -29,6 +29,7 @@ from unjoined.cli._show import (
     show_labels,
     show_strength,
     show_uplift,
+    strength_pairs,
     uplift_summary,
 )
 from unjoined.data import read_table, write_table
@@ -50,7 +51,8 @@ Outcomes = Annotated[
     list[str],
     typer.Option(
         "--outcomes",
-        help="Table of outcome rows: FILE with --population, else NAME=FILE twice. CSV or Parquet.",
+        help="Table of outcome rows: FILE with --population, else NAME=FILE for each population. "
+        "CSV or Parquet.",
     ),
 ]
 Treatments = Annotated[
@@ -123,6 +125,7 @@ def check(
                 "mean_gap": strength.mean_gap,
                 "rms_gap": strength.rms_gap,
                 "weak": strength.is_weak,
+                "pairs": strength_pairs(strength),
             }
         )
         return
@@ -173,7 +176,7 @@ def fit(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate uplift from two or four tables, or from sums, and write the model to a file."""
+    """Estimate uplift from tables, or from sums, and write the model to a file."""
     options = TableOptions(
         outcomes or [], treatments or [], outcome, treatment, population, features, ignore, weight
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unjoined._validation import OUTCOME, TREATMENT, check_option
+from unjoined._validation import OUTCOME, TREATMENT, check_option, shown
 from unjoined.cli._inputs import (
     ESTIMATORS,
     TableOptions,
@@ -37,6 +37,12 @@ def fit_rows(
     check_option("--estimator", estimator, ESTIMATORS)
     _check_tables(options)
     data = read_labels(options)
+    names = data.populations
+    if len(names) > 2 and not getattr(ESTIMATORS[estimator], "_takes_several", False):
+        raise InputError(
+            f"--estimator {estimator} takes two populations, found {len(names)}: {shown(names)}. "
+            "Use --estimator auto or mixture, which take any number, or give tables of two."
+        )
     fitted = ESTIMATORS[estimator](random_state=seed).fit(**data)
     uplift = fitted.predict(data.X)
     written = save_model(fitted, model)

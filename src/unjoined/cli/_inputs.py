@@ -113,7 +113,7 @@ def check_columns(options: TableOptions) -> None:
 
 
 def read_labels(options: TableOptions) -> SeparateLabels:
-    """Read two tables with a population column, or four tables named by population."""
+    """Read two tables with a population column, or two for each population, named by it."""
     outcomes = _named_files(options.outcomes, "--outcomes")
     treatments = _named_files(options.treatments, "--treatments")
     _check_layout(options, outcomes, treatments)
@@ -140,7 +140,7 @@ def read_labels(options: TableOptions) -> SeparateLabels:
 
 
 def table_source(options: TableOptions) -> TableSource:
-    """Stream two tables with a population column, or four named by population, from their files."""
+    """Stream two tables with a population column, or four named by it, from their files."""
     outcomes = _named_files(options.outcomes, "--outcomes")
     treatments = _named_files(options.treatments, "--treatments")
     _check_layout(options, outcomes, treatments)
@@ -179,7 +179,7 @@ def _check_layout(
     for files, option in ((outcomes, "--outcomes"), (treatments, "--treatments")):
         if len(files) < 2 or "" in files:
             raise TableError(
-                f"give {option} twice, as NAME=FILE for each of the populations (for instance "
+                f"give {option} once for each population, as NAME=FILE (for instance "
                 f"{option} north=a.parquet {option} south=b.parquet), or name the column that "
                 "tells populations apart with --population."
             )

@@ -27,6 +27,7 @@ __all__ = [
     "show_methods",
     "show_strength",
     "show_uplift",
+    "strength_pairs",
     "uplift_summary",
 ]
 
@@ -85,11 +86,27 @@ def show_strength(out: Console, strength: IdentificationStrength) -> None:
         if strength.is_weak
         else "different enough to identify uplift"
     )
+    m = len(strength.populations)
+    who, gap = ("two", "+.2f") if m <= 2 else (str(m), ".2f")
     out.print(
-        f"The two policies are {verdict}: treatment probabilities differ by "
-        f"{strength.rms_gap:.2f} (root mean square over people; {strength.mean_gap:+.2f} on "
+        f"The {who} policies are {verdict}: treatment probabilities differ by "
+        f"{strength.rms_gap:.2f} (root mean square over people; {strength.mean_gap:{gap}} on "
         f"average; F = {strength.f_statistic:,.0f}, weak below 10)."
     )
+    if m <= 2:
+        return
+    table = _table("populations", "root mean square", "on average", "F")
+    for pair in strength.pairs:
+        names = ", ".join(map(str, pair.populations))
+        gaps = f"{pair.rms_gap:.2f}", f"{pair.mean_gap:+.2f}"
+        table.add_row(names, *gaps, f"{pair.f_statistic:,.0f}{' (weak)' if pair.is_weak else ''}")
+    out.print(table)
+
+
+def strength_pairs(strength: IdentificationStrength) -> list[dict[str, Any]]:
+    """Return how far apart each two populations are, one record for each pair."""
+    columns = strength.to_dict()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def show_choice(out: Console, model: Uplift) -> None:

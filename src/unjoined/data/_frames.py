@@ -170,7 +170,7 @@ def split_by_population(frame: Frame, population: str, *, table: str) -> dict[st
             f"{', '.join(map(str, native.columns))}."
         )
     if len(native) == 0:
-        raise TableError(f"{table} is empty. It needs rows of both populations.")
+        raise TableError(f"{table} is empty. It needs rows of all populations.")
     names = population_names(native.get_column(population), table=table)
     rest = native.drop(population)
     # Before the split, so that a stray word is found even if it is the other population's.

@@ -25,6 +25,7 @@ from unjoined._validation import (
     check_treatment,
     check_weight,
     population_name,
+    shown,
 )
 from unjoined.data._frames import (
     TableParts,
@@ -34,7 +35,7 @@ from unjoined.data._frames import (
     split_by_population,
     take_table,
 )
-from unjoined.errors import TableError
+from unjoined.errors import LabelError, TableError
 
 __all__ = ["CellSummary", "SeparateLabels"]
 
@@ -69,8 +70,8 @@ class SeparateLabels(Mapping[str, Any]):
         to be scored).
     population : array-like of shape (n_rows,)
         Which of the populations, each treated by its own policy, the row comes from. Most
-        estimators take two; `Uplift` and `MixtureUplift` take any number.
-        Ignored for target rows.
+        estimators take two; `Uplift` and `MixtureUplift` take any number. Numbers or text; dates
+        become text. Ignored for target rows.
     sample_weight : array-like of shape (n_rows,), optional
         Non-negative row weights.
 
@@ -152,12 +153,12 @@ class SeparateLabels(Mapping[str, Any]):
         target: Frame | None = None,
         sample_weight: str | None = None,
     ) -> SeparateLabels:
-        """Combine four data frames, one per kind and population.
+        """Combine data frames, one per kind and population.
 
         Parameters
         ----------
         outcomes, treatments : mapping of population name to data frame
-            Two tables each, under the same two names. Columns are matched by name, so their
+            Two tables each, or more, under the same names. Columns are matched by name, so their
             order may differ; apart from the labels they must be the same in all tables.
         outcome, treatment : str
             The label's column in the outcome and in the treatment tables.
@@ -228,7 +229,7 @@ class SeparateLabels(Mapping[str, Any]):
         Parameters
         ----------
         outcomes, treatments : data frame
-            One table of outcome rows and one of treatment rows, each with rows of both
+            One table of outcome rows and one of treatment rows, each with rows of all
             populations.
         outcome, treatment, population : str
             Columns with the outcome, the treatment and the population's name.
@@ -326,8 +327,18 @@ class SeparateLabels(Mapping[str, Any]):
         """Return the positions of the rows of one kind, and of one population if named."""
         chosen = np.asarray(self.kind) == kind
         if population is not None:
-            chosen &= np.asarray(self.population) == population
+            chosen &= self._of_population(population)
         return np.flatnonzero(chosen)
+
+    def _of_population(self, population: Any) -> NDArray[np.bool_]:
+        """Return which rows are of a population, named as when the data were made."""
+        known = np.asarray(self.population)
+        name = check_population([population], np.array([OUTCOME]))[0]
+        found = known == (str(name) if known.dtype.kind == "U" else name)
+        if not np.any(found):
+            there = shown(self.populations)
+            raise LabelError(f"there is no population {population!r}; there are {there}.")
+        return np.asarray(found)
 
     def take(self, rows: ArrayLike) -> SeparateLabels:
         """Return the rows at the given positions (or where a mask is true), checked anew."""

@@ -17,7 +17,9 @@ from unjoined._validation import (
     TARGET,
     TREATMENT,
     check_one_per_row,
+    check_policies,
     check_probability,
+    shown,
 )
 from unjoined.data._separate_labels import SeparateLabels
 from unjoined.errors import InputError
@@ -41,7 +43,7 @@ class JointLabels:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedProblem:
-    """A law of features, two policies and a law of outcomes, from which rows are drawn.
+    """A law of features, two policies or more and a law of outcomes, from which rows are drawn.
 
     Parameters
     ----------
@@ -49,7 +51,7 @@ class SimulatedProblem:
         ``features(n, rng)`` draws ``n`` rows of features, shape (n, d). One law per population
         makes a covariate shift.
     policies : mapping of population name to callable
-        For each of the two populations, ``policy(X)`` is the probability of treatment.
+        For each of two populations or more, ``policy(X)`` is the probability of treatment.
     outcome : callable
         ``outcome(X, treated, rng)`` draws outcomes; ``treated`` is an array of 0 and 1.
     outcome_mean : callable
@@ -82,15 +84,26 @@ class SimulatedProblem:
     target_features: FeatureLaw | None = None
     feature_names: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse policies that do not name two populations or more by text."""
+        check_policies(self.policies)
+        if other := [name for name in self.policies if not isinstance(name, str)]:
+            raise InputError(f"populations must be named by text, got {shown(other)}.")
+
     def uplift(self, X: Array) -> Array:
         """Return the true uplift at each row, in outcome units."""
         n = len(X)
         return self.outcome_mean(X, np.ones(n)) - self.outcome_mean(X, np.zeros(n))
 
     def policy_gap(self, X: Array) -> Array:
-        """Return e_1(x) - e_2(x), the difference in treatment probability, -1 to 1."""
-        first, second = (self.policies[name] for name in sorted(self.policies))
-        return first(X) - second(X)
+        """Return e_1(x) - e_2(x), the difference in treatment probability, -1 to 1.
+
+        Of more than two populations, return twice the standard deviation of e_k(x), 0 to 1.
+        """
+        chances = [self.policies[name](X) for name in sorted(self.policies)]
+        if len(chances) == 2:
+            return chances[0] - chances[1]
+        return np.asarray(2.0 * np.std(chances, axis=0))
 
     def draw(
         self,
@@ -99,12 +112,12 @@ class SimulatedProblem:
         n_target: int = 0,
         random_state: RandomState = None,
     ) -> SeparateLabels:
-        """Draw the four tables, and target rows if asked.
+        """Draw an outcome and a treatment table of each population, and target rows if asked.
 
         Parameters
         ----------
         n_per_table : int, or mapping of (kind, population) to int
-            Rows in each of the four tables; a mapping makes unequal sizes.
+            Rows in each of the tables; a mapping makes unequal sizes.
         n_target : int, default=0
             Rows of kind "target".
         random_state : int, RandomState or None
@@ -122,6 +135,8 @@ class SimulatedProblem:
             if isinstance(n_per_table, Mapping)
             else dict.fromkeys(cells, int(n_per_table))
         )
+        if lacking := [cell for cell in cells if cell not in sizes]:
+            raise InputError(f"n_per_table lacks {lacking[0]!r}. It needs the rows of every table.")
         tables: list[tuple[Array, Array, str, str]] = []
         for kind, name in cells:
             n = sizes[kind, name]
@@ -167,6 +182,9 @@ class SimulatedProblem:
         rng = check_random_state(random_state)
         X = self._feature_law(None)(n, rng)
         if isinstance(policy, str):
+            if policy not in self.policies:
+                there = shown(sorted(self.policies))
+                raise InputError(f"there is no population {policy!r}; there are {there}.")
             policy = self.policies[policy]
         chance = policy(X) if callable(policy) else policy
         e = check_probability("policy", check_one_per_row("policy", chance, n))

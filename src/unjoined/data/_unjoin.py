@@ -18,6 +18,7 @@ from unjoined._validation import (
     check_length,
     check_numeric_columns,
     check_one_per_row,
+    check_policies,
     check_probability,
     check_propensity,
     check_treated,
@@ -32,7 +33,7 @@ __all__ = ["UnjoinedTrial", "unjoin"]
 
 @dataclass(frozen=True, slots=True)
 class UnjoinedTrial:
-    """Four tables made from a trial, and where each row came from."""
+    """The tables made from a trial, two for each population, and where each row came from."""
 
     data: SeparateLabels
     rows: IntArray  # (data.n_rows,) position of each row in the trial; none occurs twice
@@ -48,13 +49,14 @@ def unjoin(
     n_per_table: int | None = None,
     random_state: RandomState = None,
 ) -> UnjoinedTrial:
-    r"""Sub-sample a trial into four tables, as if two policies had been at work.
+    r"""Sub-sample a trial into separate tables, as if two policies or more had been at work.
 
-    The rows are dealt at random into four hands. From the hand of population :math:`k` a row
-    is kept with probability proportional to :math:`p_k(t_i \mid x_i) / p(t_i \mid x_i)`, which
-    leaves :math:`p(x)` and :math:`p(y \mid x, t)` as they were and makes :math:`p_k(t \mid x)`
-    the policy (appendix of the paper, "Justification of the sub-sampling procedure"). Outcome
-    tables then lose the treatment and treatment tables the outcome.
+    The rows are dealt at random into two hands for each population. From a hand of population
+    :math:`k` a row is kept with probability proportional to
+    :math:`p_k(t_i \mid x_i) / p(t_i \mid x_i)`, which leaves :math:`p(x)` and
+    :math:`p(y \mid x, t)` as they were and makes :math:`p_k(t \mid x)` the policy (appendix of
+    the paper, "Justification of the sub-sampling procedure"). Outcome tables then lose the
+    treatment and treatment tables the outcome.
 
     Parameters
     ----------
@@ -65,8 +67,8 @@ def unjoin(
     treatment : array-like of shape (n,)
         Treatment, coded 0/1, False/True or -1/+1.
     policies : mapping of population name to float or callable
-        For each of two populations, the probability of treatment: a constant, or a function
-        of the feature matrix. Strictly between 0 and 1 is not required.
+        For each of two populations or more, the probability of treatment: a constant, or a
+        function of the feature matrix. Strictly between 0 and 1 is not required.
     propensity : float or array-like of shape (n,), optional
         Known probability of treatment in the trial, strictly between 0 and 1; by default the
         share treated, which is right if treatment was assigned by a coin.
@@ -78,7 +80,8 @@ def unjoin(
     Returns
     -------
     UnjoinedTrial
-        The four tables and the trial's rows they use, each at most once.
+        An outcome and a treatment table for each population, and the trial's rows they use, each
+        at most once.
 
     Raises
     ------
@@ -109,23 +112,22 @@ def unjoin(
     check_length("y", outcome, n)
     check_length("treatment", code, n)
     treated = check_treated(code)
-    if len(policies) != 2:
-        raise InputError(f"policies must name two populations, got {len(policies)}.")
+    words = check_policies(policies)
     if n_per_table is not None:
         check_count("n_per_table", n_per_table)
     logged = check_propensity(treated.mean() if propensity is None else propensity, n)
     rng = check_random_state(random_state)
-    hands = np.array_split(rng.permutation(n), 4)
+    hands = np.array_split(rng.permutation(n), 2 * len(policies))
     tables = []
-    for hand, (kind, name) in zip(
-        hands, [(kind, name) for kind in (OUTCOME, TREATMENT) for name in policies], strict=True
-    ):
+    named = list(zip(policies, words, strict=True))
+    cells = [(kind, *cell) for kind in (OUTCOME, TREATMENT) for cell in named]
+    for hand, (kind, name, word) in zip(hands, cells, strict=True):
         policy = policies[name]
         wanted = policy(matrix) if callable(policy) else policy
         title = f"policies[{name!r}]"
         chance = check_probability(title, check_one_per_row(title, wanted, n))
         kept = _sub_sample(hand, treated, chance, logged, rng)
-        tables.append((_first(kept, n_per_table, kind, name), kind, str(name)))
+        tables.append((_first(kept, n_per_table, kind, name), kind, word))
     rows = np.concatenate([table[0] for table in tables])
     sizes = [len(table[0]) for table in tables]
     kinds = np.repeat([table[1] for table in tables], sizes)

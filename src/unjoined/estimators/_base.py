@@ -79,7 +79,7 @@ class UpliftEstimator(BaseEstimator, ABC):
         Warns
         -----
         WeakIdentificationWarning
-            The two policies can hardly be told apart.
+            The policies can hardly be told apart.
         """
         self._check_parameters()
         # From here on a fit that fails leaves an estimator that is not fitted, never one with

@@ -194,7 +194,7 @@ class ChunkFitting:
         model.ridge_f_ = float(model.ridge_f) if report is None else report.ridge_f
         model.ridge_g_ = float(model.ridge_g) if report is None else report.ridge_g
         solution = solve_minmax(system, ridge_f=model.ridge_f_, ridge_g=model.ridge_g_)
-        strength = strength_of_sums(found.policy)
+        strength = strength_of_sums(found.policy, found.plan.populations)
         model.bounds_ = model.loss_ = model.shift_ = None
         model.basis_, model.critic_basis_ = plan.basis, plan.critic
         model.search_, model.scaling_ = report, plan.scaling

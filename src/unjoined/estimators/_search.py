@@ -21,12 +21,14 @@ from unjoined.estimators._candidates import (
     CandidateScore,
     CandidateTable,
     Scored,
+    check_populations,
     choose,
     list_candidates,
     score_folds,
     score_rows,
 )
 from unjoined.estimators._minmax import MinMaxUplift
+from unjoined.estimators._mixture import MixtureUplift
 from unjoined.estimators._plugin import PlugInUplift
 from unjoined.estimators._search_folds import (
     LIKELIHOOD,
@@ -48,8 +50,10 @@ __all__ = ["UpliftSearchCV", "default_candidates"]
 RULES = ("best", "one_se", "average")
 
 
-def default_candidates() -> list[tuple[str, UpliftEstimator]]:
+def default_candidates(n_populations: int = 2) -> list[tuple[str, UpliftEstimator]]:
     """Return the candidates of a search that was given none, the simplest first."""
+    if n_populations > 2:
+        return [("linear", MixtureUplift(basis="linear")), ("smooth", MixtureUplift())]
     return [
         ("linear", WeightedUplift(basis="linear")),
         ("smooth", WeightedUplift()),
@@ -72,7 +76,8 @@ class UpliftSearchCV(UpliftEstimator):
         In order of preference, say from simple to flexible: ties and the rule "one_se" go by it.
         A grid, as in `GridSearchCV`, makes one candidate of each setting. Estimators whose
         ``random_state`` is None get a seed. Default: `WeightedUplift` on a linear and on a
-        smooth basis, `MinMaxUplift`, `PlugInUplift`.
+        smooth basis, `MinMaxUplift`, `PlugInUplift`; for more than two populations, which these
+        do not take, `MixtureUplift` on a linear and on a smooth basis.
     scoring : str, callable or list of str, default="weighted_risk"
         "weighted_risk", "fixed_critic" or "outcome_risk"; a list of these is averaged, each
         divided by its typical standard error. "likelihood" is the candidates'
@@ -142,6 +147,8 @@ class UpliftSearchCV(UpliftEstimator):
       rough      ...
     """
 
+    _takes_several = True
+
     candidates_: CandidateTable
     best_name_: str
     best_estimator_: Any
@@ -195,7 +202,7 @@ class UpliftSearchCV(UpliftEstimator):
         Warns
         -----
         WeakIdentificationWarning
-            The two policies can hardly be told apart.
+            The policies can hardly be told apart.
         """
         self._check_parameters()
         # As in the base class: a fit that fails leaves an estimator that is not fitted.
@@ -203,6 +210,10 @@ class UpliftSearchCV(UpliftEstimator):
             del self.identification_
         matrix = self._check_features(X, reset=True)
         rows, used = labelled_rows(matrix, y, kind, population, sample_weight)
+        given = self.candidates or default_candidates(len(rows.names))
+        check_populations(given, rows.names)
+        if self.scoring == LIKELIHOOD:
+            _check_likelihood(given)
         strength = strength_of(rows)
         warn_if_weak(strength, stacklevel=3)
         # Candidates get a data frame as it is: they may select columns by name.
@@ -211,14 +222,15 @@ class UpliftSearchCV(UpliftEstimator):
         data = {"X": features} | {name: np.asarray(column) for name, column in labels.items()}
         if sample_weight is not None:
             data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
-        self._search(data, rows, used)
+        self._search(given, data, rows, used)
         self.populations_ = rows.names
         self.identification_ = strength
         return self
 
-    def _search(self, data: dict[str, Any], rows: LabelledRows, used: BoolArray) -> None:
+    def _search(
+        self, given: Sequence[Any], data: dict[str, Any], rows: LabelledRows, used: BoolArray
+    ) -> None:
         rng = check_random_state(self.random_state)
-        given = default_candidates() if self.candidates is None else self.candidates
         candidates = list_candidates(given, rng)
         seeds = [int(rng.randint(np.iinfo(np.int32).max)) for _ in range(self.n_repeats)]
         fits = self._fit_folds(candidates, data, seeds)
@@ -330,14 +342,16 @@ class UpliftSearchCV(UpliftEstimator):
             raise InputError(
                 f"scoring must be a name, a list of names or a callable, got {self.scoring!r}."
             )
-        if self.scoring == LIKELIHOOD:
-            for name, estimator, *_ in self.candidates or default_candidates():
-                if not hasattr(estimator, "score_likelihood"):
-                    raise InputError(
-                        f"scoring='likelihood' needs candidates with a method score_likelihood, "
-                        f"which {name!r} ({type(estimator).__name__}) lacks. Leave it out, or "
-                        "score by 'weighted_risk', which works for all."
-                    )
+
+
+def _check_likelihood(candidates: Sequence[Any]) -> None:
+    for name, estimator, *_ in candidates:
+        if not hasattr(estimator, "score_likelihood"):
+            raise InputError(
+                f"scoring='likelihood' needs candidates with a method score_likelihood, which "
+                f"{name!r} ({type(estimator).__name__}) lacks. Leave it out, or score by "
+                "'weighted_risk', which works for all."
+            )
 
 
 def _check_candidates(candidates: Any) -> None:

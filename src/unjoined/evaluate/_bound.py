@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import Array
-from unjoined._validation import OUTCOME, TREATMENT, check_not_negative
+from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_two
 from unjoined.evaluate._bound_inputs import (
     check_delta,
     check_gap,
@@ -232,7 +232,8 @@ def error_bound(
     delta = check_delta(delta)
     epsilon = check_not_negative("critic_error", critic_error)
     check_mapping(data)
-    rows = label_rows(**{**data, "X": check_model_rows(model, data["X"])})
+    rows = label_rows(**{**data, "X": check_model_rows(model, data["X"])}, several=True)
+    check_two(rows.names, "error_bound found {}")
     gap = smallest_gap(rows) if min_gap is None else check_gap(min_gap)
     z = largest_outcome(rows, outcome_bound)
     radius_f, radius_g = radii(model, uplift_radius, critic_radius)

@@ -44,18 +44,23 @@ TUNING = Scoring(BernoulliTerms(), tol=1e-7)
 class Nuisances:
     """What every score needs to know about a row besides its label; cross-fitted."""
 
-    policies: Array  # (n, 2) probability of treatment under either policy
-    outcome_mean: Array  # (n,) mean of the two populations' outcome means, inner coding
+    policies: Array  # (n, m) probability of treatment under each policy
+    outcome_mean: Array  # (n,) mean of the populations' outcome means, inner coding
+
+    def contrast(self, population: IntArray) -> Array:
+        r"""Return :math:`2 (e_k(x) - \bar e(x))`; of two populations, plus or minus the gap."""
+        own = self.policies[np.arange(len(population)), population]
+        return np.asarray(2.0 * np.mean(own[:, None] - self.policies, axis=1))
 
     @property
     def gap(self) -> Array:
-        """The policy gap e_1(x) - e_2(x)."""
+        """The policy gap e_1(x) - e_2(x) of two populations."""
         return self.policies[:, 0] - self.policies[:, 1]
 
     @property
     def treatment_mean(self) -> Array:
-        """Mean of the two populations' treatment means, treatment being -1/+1."""
-        return self.policies[:, 0] + self.policies[:, 1] - 1.0
+        """Mean of the populations' treatment means, treatment being -1/+1."""
+        return np.asarray((2.0 / self.policies.shape[1]) * self.policies.sum(axis=1) - 1.0)
 
 
 def smooth_basis(Z: Array, weight: Array, rng: Rng) -> Basis:
@@ -70,8 +75,8 @@ def cross_fit(
     """Fit the policies and the outcome means on all folds but one, and read them off that one.
 
     A model that is None is a penalised regression on a smooth basis, logistic if the label has
-    two values, with the penalty chosen from the rows. Costs ``n_folds`` fits of each of the
-    four models.
+    two values, with the penalty chosen from the rows. Costs ``n_folds`` fits of each model, of
+    which there are two for each population.
     """
     _check_folds(rows, n_folds, (OUTCOME, TREATMENT))
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
@@ -88,9 +93,10 @@ def cross_fit(
             model = _tuned_model(D[at], rows.label[at], rows.weight[at], rng)
         return _cross_fitted_mean(rows, at, seeded_clone(model, rng), D, fold)
 
-    chances = [(mean(TREATMENT, k, policy_model) + 1.0) / 2.0 for k in (0, 1)]
-    outcome_mean = (mean(OUTCOME, 0, outcome_model) + mean(OUTCOME, 1, outcome_model)) / 2.0
-    return Nuisances(np.column_stack(chances), outcome_mean)
+    each = range(len(rows.names))
+    chances = [(mean(TREATMENT, k, policy_model) + 1.0) / 2.0 for k in each]
+    means = [mean(OUTCOME, k, outcome_model) for k in each]
+    return Nuisances(np.column_stack(chances), np.mean(means, axis=0))
 
 
 def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
@@ -112,7 +118,7 @@ def deal_folds(rows: LabelledRows, n_folds: int, rng: Rng) -> IntArray:
     average over the same estimates.
     """
     fold = np.empty(len(rows.label), dtype=np.int64)
-    for cell in (rows.at(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)):
+    for cell in rows.all_cells():
         fold[cell] = rng.permutation(np.resize(np.arange(n_folds), len(cell)))
     return fold
 
@@ -176,9 +182,9 @@ def _logistic(inverse_ridge: float) -> LogisticRegression:
 
 def _check_folds(rows: LabelledRows, n_folds: int, kinds: tuple[str, ...]) -> None:
     for kind in kinds:
-        fewest = min(len(rows.at(kind, k)) for k in (0, 1))
+        fewest = min(len(rows.at(kind, k)) for k in range(len(rows.names)))
         if not 2 <= n_folds <= fewest:
             raise InputError(
-                f"n_folds={n_folds} must lie between 2 and the rows of the smaller {kind} table, "
+                f"n_folds={n_folds} must lie between 2 and the rows of the smallest {kind} table, "
                 f"{fewest}."
             )

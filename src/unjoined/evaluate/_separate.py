@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unjoined._typing import ArrayLike, MatrixLike
-from unjoined._validation import OUTCOME, TREATMENT
+from unjoined._validation import OUTCOME, TREATMENT, check_two
 from unjoined.evaluate._held_out import HeldOutRows, aligned_values, labelled_rows
 from unjoined.evaluate._nuisances import cross_fitted_gap
 
@@ -42,8 +42,8 @@ def minmax_objective(
     uplift, critic : array-like of shape (n,)
         Values of f and g at each row of ``X``, in outcome units.
     X, y, kind, population, sample_weight
-        As in ``fit``; pass ``**data`` with a `SeparateLabels`. Outcomes are taken in the coding
-        estimators use (an outcome of two values as -1/+1) and converted back.
+        As in ``fit``, of two populations; pass ``**data`` with a `SeparateLabels`. Outcomes are
+        taken in the coding estimators use (an outcome of two values as -1/+1) and converted back.
 
     Returns
     -------
@@ -60,6 +60,8 @@ def minmax_objective(
     0.0
     """
     rows, used = labelled_rows(X, y, kind, population, sample_weight)
+    instead = "use weighted_risk, outcome_risk or fixed_critic_score, which take any number"
+    check_two(rows.names, f"found {{}} in n_samples={len(used)} rows", instead)
     scale = rows.coding.scale
     f = aligned_values("uplift", uplift, used) / scale
     g = aligned_values("critic", critic, used) / scale
@@ -92,7 +94,7 @@ def weighted_risk(
     where :math:`\nu` estimates the policy gap :math:`\mu_w(x)`, cross-fitted on the treatment
     rows. Nothing is divided and nothing maximised: the true uplift is the minimum as long as
     :math:`\nu` has the sign of :math:`\mu_w`. Differences between two estimates on the same
-    rows are meaningful, the level is not.
+    rows are meaningful, the level is not. Notes say what it is for more than two populations.
 
     Parameters
     ----------
@@ -116,9 +118,21 @@ def weighted_risk(
 
     Notes
     -----
-    Labels are centred: the mean over both populations of the conditional mean given x is
+    Labels are centred: the mean over all populations of the conditional mean given x is
     subtracted from outcomes and from treatments. A function of x alone cancels between the
     populations and only adds noise.
+
+    Of K populations, :math:`\pm\nu` becomes :math:`\nu_k`, the estimate of
+    :math:`2 (e_k - \bar e)` with :math:`\bar e` the mean of the policies. As the :math:`\nu_k` add
+    up to 0 at every x,
+
+    .. math::
+
+        R(f) = \frac1K \sum_k \bigl(E_k[t \nu_k f^2] - 4 E_k[y \nu_k f]\bigr)
+        = E\Bigl[\frac2K \sum_k (e_k - \bar e) \nu_k (f - u)^2\Bigr] + \text{const}
+
+    with t coded -1/+1, which the true uplift minimises as long as the sum over k is above 0 at
+    every x.
 
     Examples
     --------
@@ -160,10 +174,11 @@ def outcome_risk(
 
         R(f) = E\bigl[(y - m(x) - (e_k(x) - \bar e(x)) f(x))^2\bigr]
 
-    where :math:`e_k` is the policy of the row's population, :math:`\bar e` the mean of both
-    policies and :math:`m` the mean of both populations' conditional means of the outcome, all
-    cross-fitted. Since :math:`E_k[y \mid x] = m(x) + (e_k(x) - \bar e(x)) u(x)`, the true
-    uplift is the minimum over all functions.
+    where :math:`e_k` is the policy of the row's population, :math:`\bar e` the mean of all
+    policies and :math:`m` the mean of all populations' conditional means of the outcome, all
+    cross-fitted, and each population counts the same. Since
+    :math:`E_k[y \mid x] = m(x) + (e_k(x) - \bar e(x)) u(x)`, the true uplift is the minimum over
+    all functions.
 
     Parameters
     ----------
@@ -234,7 +249,9 @@ def fixed_critic_score(
     The maximum is the squared length of the projection of :math:`\mu_w (f - u)` on the family,
     so it is smallest at the true uplift. The family is a constant, the features and 50 Gaussians
     drawn from the rows with a fixed seed: the same for every estimate, unlike the critic an
-    estimator brings along. What noise alone would yield is subtracted (see Notes).
+    estimator brings along. What noise alone would yield is subtracted (see Notes). More than two
+    populations have a critic for each of K - 1 orthogonal contrasts, which replace the sign in w
+    and z; what they find adds up.
 
     Parameters
     ----------

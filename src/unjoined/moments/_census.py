@@ -16,6 +16,7 @@ from unjoined._validation import (
     OutcomeCoding,
     check_names,
     check_outcome,
+    check_two,
 )
 from unjoined._validation import check_treatment as check_codes
 from unjoined.data._chunks import Chunk, ChunkSource
@@ -63,18 +64,8 @@ class Census:
             self.names,
             lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
         )
-        if len(self.names) != 2:
-            raise LabelError(
-                "two populations with different treatment policies are needed, the source has "
-                f"{len(self.names)}{': ' if self.names else ''}"
-                f"{', '.join(map(repr, self.names[:5]))}. "
-                + (
-                    "Choose two of them, or fit MixtureUplift, which takes any number, to rows in "
-                    "memory."
-                    if self.names[2:]
-                    else "Uplift cannot be identified from one."
-                )
-            )
+        instead = "fit Uplift or MixtureUplift, which take any number, to rows in memory"
+        check_two(self.names, "the source has {}", instead)
         for name in self.names:
             for kind in (OUTCOME, TREATMENT):
                 if (kind, name) not in self.cells:

@@ -188,7 +188,7 @@ def _prepare(
             even[at] = repeated[which, name].evened(keys[at], weight[at])
     if (unknown := population[index < 0]).size:
         raise LabelError(
-            f"{batch.origin} has rows of population {unknown[0]!r}; the sums are for "
+            f"{batch.origin} has rows of population {unknown.tolist()[0]!r}; the sums are for "
             f"{' and '.join(map(repr, plan.populations))}."
         )
     rows = LabelledRows(X, label, kind, index, even, list(plan.populations), plan.coding)

@@ -1,4 +1,4 @@
-"""Additive sums that tell how far apart the two policies are."""
+"""Additive sums that tell how far apart the policies are."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def policy_design(X: Array, scaling: Scaling) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class PolicySums:
-    """Sums over the treatment rows of each of the two populations, with D the design."""
+    """Sums over the treatment rows of each of m populations, with D the design."""
 
-    n_rows: IntArray  # (2,)
-    weight: Array  # (2,)    sum of row weights r
-    label: Array  # (2, q)   sum of r t D, t being -1/+1
-    gram: Array  # (2, q, q) sum of r D D^T
-    square: Array  # (2, q, q) sum of r^2 D D^T
+    n_rows: IntArray  # (m,)
+    weight: Array  # (m,)    sum of row weights r
+    label: Array  # (m, q)   sum of r t D, t being -1/+1
+    gram: Array  # (m, q, q) sum of r D D^T
+    square: Array  # (m, q, q) sum of r^2 D D^T
 
     @classmethod
-    def zero(cls, d: int, n_functions: int | None = None) -> PolicySums:
+    def zero(cls, d: int, n_populations: int = 2, n_functions: int | None = None) -> PolicySums:
         """Return the sums of no rows, the neutral element of `merge`."""
-        q = 2 * d + 1 if n_functions is None else n_functions
+        m, q = n_populations, 2 * d + 1 if n_functions is None else n_functions
         return cls(
-            np.zeros(2, dtype=np.int64),
-            np.zeros(2),
-            np.zeros((2, q)),
-            np.zeros((2, q, q)),
-            np.zeros((2, q, q)),
+            np.zeros(m, dtype=np.int64),
+            np.zeros(m),
+            np.zeros((m, q)),
+            np.zeros((m, q, q)),
+            np.zeros((m, q, q)),
         )
 
     @classmethod
@@ -67,13 +67,15 @@ class PolicySums:
         label: Array,
         weight: Array,
         population: int,
+        *,
+        n_populations: int = 2,
         n_functions: int | None = None,
     ) -> PolicySums:
         """Return the sums of treatment rows of one population, with features (n, d).
 
         ``n_functions`` is 1, d + 1 or 2 d + 1, where it is known that no more are needed.
         """
-        total = cls.zero(X.shape[1], n_functions)
+        total = cls.zero(X.shape[1], n_populations, n_functions)
         q = total.label.shape[1]
         total.n_rows[population] = len(X)
         total.weight[population] = weight.sum()
@@ -92,6 +94,13 @@ class PolicySums:
             total.gram[population] += gram
             total.square[population] += gram if unit else np.dot(weighted, weighted.T)
         return total
+
+    def pair(self, first: int, second: int) -> PolicySums:
+        """Return the sums of two of the populations."""
+        at = [first, second]
+        return PolicySums(
+            self.n_rows[at], self.weight[at], self.label[at], self.gram[at], self.square[at]
+        )
 
     def merge(self, other: PolicySums) -> PolicySums:
         """Return the sums over the rows of both; neither argument changes."""

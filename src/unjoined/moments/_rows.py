@@ -31,7 +31,7 @@ __all__ = ["LabelledRows", "label_rows", "target_rows"]
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """Checked rows of the four cells: what everything behind the checks trusts."""
+    """Checked rows of all cells: what everything behind the checks trusts."""
 
     X: Array  # (n, d)
     label: Array  # (n,) treatment -1/+1, outcome in the inner coding
@@ -46,6 +46,11 @@ class LabelledRows:
         """Return the positions of the rows of one cell."""
         return np.flatnonzero(is_kind(self.kind, kind) & (self.population == population))
 
+    def all_cells(self) -> list[IntArray]:
+        """Return the positions of the rows of each cell, outcomes first."""
+        each = range(len(self.names))
+        return [self.at(kind, k) for kind in (OUTCOME, TREATMENT) for k in each]
+
     def of_kind(self, kind: str) -> IntArray:
         """Return the positions of the rows of one kind."""
         return np.flatnonzero(is_kind(self.kind, kind))
@@ -59,7 +64,7 @@ class LabelledRows:
     def share(self) -> Array:
         """Row weights under which each cell counts the same and each kind adds up to one.
 
-        With them a mean over both populations is the paper's average over z or w, whatever
+        With them a mean over two populations is the paper's average over z or w, whatever
         the sizes of the cells.
         """
         share = np.empty(len(self.label))
@@ -78,13 +83,6 @@ class LabelledRows:
                 at = self.at(kind, population)
                 relative[at] = unit_mean(self.weight[at])
         return relative
-
-    def pair(self, first: int, second: int) -> LabelledRows:
-        """Return the rows of two of several populations, as populations 0 and 1."""
-        both = self.take((self.population == first) | (self.population == second))
-        population = np.where(both.population == first, 0, 1)
-        names = [self.names[first], self.names[second]]
-        return replace(both, population=population, names=names, cell=None)
 
     def take(self, at: IntArray | BoolArray) -> LabelledRows:
         """Return the rows at some positions, in that order, or those that are marked."""

@@ -1,0 +1,123 @@
+"""Three populations on the command line, from check to a targeting list."""
+
+import json
+
+import numpy as np
+import pytest
+
+from unjoined import SimulatedProblem, load_model, write_table
+from unjoined.cli import main
+
+pa = pytest.importorskip("pyarrow")
+
+SHARES = {"east": 0.9, "north": 0.1, "south": 0.12}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("three")
+    problem = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, 2)),
+        policies={k: (lambda X, p=p: np.full(len(X), p)) for k, p in SHARES.items()},
+        outcome=lambda X, treated, rng: X[:, 1] + treated * X[:, 0] + rng.standard_normal(len(X)),
+        outcome_mean=lambda X, treated: X[:, 1] + treated * X[:, 0],
+    )
+    data = problem.draw(100, random_state=0)
+    for kind, label in (("outcome", "spend"), ("treatment", "mailed")):
+        columns = {}
+        for name in SHARES:
+            at = data.rows(kind, name)
+            columns[name] = {"age": data.X[at, 0], "income": data.X[at, 1], label: data.y[at]}
+            write_table(pa.table(columns[name]), path / f"{kind}s_{name}.parquet")
+        parts = [
+            pa.table(table | {"region": [name] * len(table["age"])})
+            for name, table in columns.items()
+        ]
+        write_table(pa.concat_tables(parts), path / f"{kind}s.csv")
+    write_table(pa.table({"age": [1.0, -1.0], "income": [0.0, 0.0]}), path / "people.parquet")
+    return path
+
+
+def run(capsys, *arguments):
+    """Run one command; return its exit code, stdout on one line and stderr."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return stop.value.code or 0, printed.out, printed.err
+
+
+LABELS = ["--outcome", "spend", "--treatment", "mailed"]
+
+
+def two_tables(folder):
+    kinds = ("outcomes", "treatments")
+    files = [word for kind in kinds for word in (f"--{kind}", folder / f"{kind}.csv")]
+    return [*files, *LABELS, "--population", "region"]
+
+
+def six_tables(folder):
+    return [
+        word
+        for kind in ("outcomes", "treatments")
+        for name in SHARES
+        for word in (f"--{kind}", f"{name}={folder / f'{kind}_{name}.parquet'}")
+    ] + LABELS
+
+
+@pytest.mark.parametrize("tables", [two_tables, six_tables])
+def test_check_tells_which_of_three_populations_differ(capsys, folder, tables):
+    code, out, err = run(capsys, "check", *tables(folder))
+    assert (code, err) == (0, "")
+    words = " ".join(out.split())
+    assert "The 3 policies are different enough to identify uplift" in words
+    assert "east, north" in words
+    assert "north, south" in words
+    code, out, _ = run(capsys, "check", *tables(folder), "--json")
+    found = json.loads(out)
+    assert not found["weak"]
+    assert [cell["rows"] for cell in found["tables"]] == [100] * 6
+    weak = {(pair["first"], pair["second"]): pair["is_weak"] for pair in found["pairs"]}
+    assert weak == {("east", "north"): False, ("east", "south"): False, ("north", "south"): True}
+
+
+def test_three_populations_from_fit_to_a_targeting_list(capsys, folder, tmp_path):
+    model, out_file = tmp_path / "m.skops", tmp_path / "list.csv"
+    code, out, err = run(capsys, "fit", *two_tables(folder), "--model", model)
+    assert (code, err) == (0, "")
+    assert "The 3 policies are different enough" in " ".join(out.split())
+    fitted = load_model(model)
+    assert fitted.populations_ == ["east", "north", "south"]
+    assert len(fitted.identification_.pairs) == 3
+    table = ("--table", folder / "people.parquet", "--out", out_file)
+    code, out, err = run(capsys, "score", "--model", model, *table, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["rows"] == 2
+
+
+@pytest.mark.parametrize("options", [["--estimator", "minmax"], ["--estimator", "FourRidge"]])
+def test_an_estimator_of_two_populations_names_the_options_that_take_three(
+    capsys, folder, tmp_path, options
+):
+    command = ("fit", *two_tables(folder), *options, "--model", tmp_path / "m.skops")
+    code, _, err = run(capsys, *command)
+    assert code == 2
+    assert f"--estimator {options[1]} takes two populations, found 3: 'east', 'north'" in err
+    assert "--estimator auto or mixture" in err
+    assert not (tmp_path / "m.skops").exists()
+
+
+def test_chunks_of_three_populations_are_refused_with_a_way_out(capsys, folder, tmp_path):
+    model = tmp_path / "m.skops"
+    code, _, err = run(capsys, "fit", *two_tables(folder), "--chunks", "--model", model)
+    assert code == 2
+    assert "the source has 3: 'east', 'north', 'south'" in err
+    assert "Uplift or MixtureUplift, which take any number, to rows in memory" in err
+
+
+def test_one_population_is_refused_by_every_command(capsys, folder, tmp_path):
+    one = ["--outcomes", f"north={folder / 'outcomes_north.parquet'}"]
+    one += ["--treatments", f"north={folder / 'treatments_north.parquet'}", *LABELS]
+    for command in (["check"], ["fit", "--model", tmp_path / "m.skops"]):
+        code, _, err = run(capsys, *command, *one)
+        assert code == 2
+        assert "give --outcomes once for each population, as NAME=FILE" in err
