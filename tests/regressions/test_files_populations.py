@@ -172,11 +172,15 @@ def test_the_command_line_asks_about_names_that_look_alike(tmp_path, capsys, com
     )
     assert code == 2
     assert "look like the same one" in printed.err
+    four = [tmp_path / f"{i}.{ending}" for i in range(4)]
+    for file, path in zip(four, [outcomes, outcomes, treatments, treatments], strict=True):
+        part = frame(path.stem, ["a", "b"]).drop(columns="region")
+        part.to_csv(file, index=False) if ending == "csv" else part.to_parquet(file)
     code, printed = run(
         capsys,
-        *(*command, "--outcomes", f"north={outcomes}", "--outcomes", f"North={outcomes}"),
-        *("--treatments", f"north={outcomes}", "--treatments", f"North={outcomes}"),
-        *("--outcome", "y", "--treatment", "t", "--ignore", "region"),
+        *(*command, "--outcomes", f"north={four[0]}", "--outcomes", f"North={four[1]}"),
+        *("--treatments", f"north={four[2]}", "--treatments", f"North={four[3]}"),
+        *("--outcome", "y", "--treatment", "t"),
     )
     assert code == 2
     assert "look like the same one" in printed.err
