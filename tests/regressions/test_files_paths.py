@@ -116,15 +116,15 @@ def test_what_is_no_table_is_named(tmp_path, monkeypatch, capsys, path, expected
         with pytest.raises(TableError, match=expected):
             read_table(path)
         labels = ["--outcome", "y", "--treatment", "t", "--population", "p"]
-        command = ["check", "--outcomes", path, "--treatments", path, *labels]
+        command = ["check", "--outcomes", path, "--treatments", "t.csv", *labels]
         assert expected in message(capsys, *command)
 
 
 def test_a_folder_where_one_file_is_needed_is_refused(tmp_path, capsys):
     write(tmp_path / "data" / "a.csv", 1)
-    write(tmp_path / "more" / "a.csv", 1)
+    other = write(tmp_path / "b.csv", 1)
     options = ["--outcome", "y", "--treatment", "t", "--population", "p"]
-    tables = ["--outcomes", tmp_path / "data", "--treatments", tmp_path / "more"]
+    tables = ["--outcomes", tmp_path / "data", "--treatments", other]
     found = message(capsys, "check", *tables, *options)
     assert "is a folder, not a table" in found
     assert "fit --chunks" in found

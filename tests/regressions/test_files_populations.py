@@ -1,7 +1,5 @@
 """Populations are told apart by names that people can tell apart."""
 
-import shutil
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -174,14 +172,15 @@ def test_the_command_line_asks_about_names_that_look_alike(tmp_path, capsys, com
     )
     assert code == 2
     assert "look like the same one" in printed.err
-    second, third, fourth = (
-        shutil.copy(outcomes, tmp_path / f"{name}.{ending}") for name in ("a", "b", "c")
-    )
+    four = [tmp_path / f"{i}.{ending}" for i in range(4)]
+    for file, path in zip(four, [outcomes, outcomes, treatments, treatments], strict=True):
+        part = frame(path.stem, ["a", "b"]).drop(columns="region")
+        part.to_csv(file, index=False) if ending == "csv" else part.to_parquet(file)
     code, printed = run(
         capsys,
-        *(*command, "--outcomes", f"north={outcomes}", "--outcomes", f"North={second}"),
-        *("--treatments", f"north={third}", "--treatments", f"North={fourth}"),
-        *("--outcome", "y", "--treatment", "t", "--ignore", "region"),
+        *(*command, "--outcomes", f"north={four[0]}", "--outcomes", f"North={four[1]}"),
+        *("--treatments", f"north={four[2]}", "--treatments", f"North={four[3]}"),
+        *("--outcome", "y", "--treatment", "t"),
     )
     assert code == 2
     assert "look like the same one" in printed.err

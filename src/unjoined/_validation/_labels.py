@@ -151,10 +151,10 @@ def _date_words(array: NDArray[Any]) -> NDArray[Any]:
     return np.array([str(k.item() if k == value else value) for k, value in pairs])[at]
 
 
-def check_names(names: Iterable[Any], place: Callable[[Any], str] | None = None) -> None:
+def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") -> None:
     """Refuse populations whose names differ in type, capitals, spaces or a number's form only.
 
-    ``place`` tells where a name was found, for the message.
+    ``place`` is where they were found, or a function of the name that tells.
     """
     seen: dict[Any, Any] = {}
     for name in names:
@@ -164,9 +164,10 @@ def check_names(names: Iterable[Any], place: Callable[[Any], str] | None = None)
         other = seen.setdefault(_plain_name(name), name)
         if name == other:
             continue
+        where = [place(n) if callable(place) else place for n in (other, name)]
         first, second = (
-            f"{n!r} ({type(n).__name__}{'' if place is None else ', ' + place(n)})"
-            for n in (other, name)
+            f"{n!r} ({type(n).__name__}{', ' if at else ''}{at})"
+            for n, at in zip((other, name), where, strict=True)
         )
         raise LabelError(
             f"populations {first} and {second} look like the same one. Did you mean one "

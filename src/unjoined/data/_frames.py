@@ -192,7 +192,7 @@ def population_names(column: nw.Series[Any], *, table: str, first_row: int = 0) 
             "populations must be text or numbers."
         ) from None
     names = {v: population_name(v) for v in distinct if not is_missing(v)}
-    check_names(names, lambda _: f"column {column.name!r} of {table}")
+    check_names(names, f"column {column.name!r} of {table}")
     missing = [i for i, v in enumerate(values) if v not in names]
     if missing:
         raise TableError(

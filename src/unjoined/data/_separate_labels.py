@@ -191,7 +191,7 @@ class SeparateLabels(Mapping[str, Any]):
         (['age'], [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0])
         """
         for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
-            check_names(given, lambda _, kind=kind: f"{kind} tables")
+            check_names(given, f"{kind} tables")
         parts = [
             take_table(
                 frame,

@@ -230,7 +230,7 @@ class TableSource:
         [('outcome', 2), ('treatment', 1)]
         """
         for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
-            check_names(given, lambda _, kind=kind: f"{kind} tables")
+            check_names(given, f"{kind} tables")
         tables = [
             _Table(table, kind, label, population_name(name))
             for kind, group, label in (
