@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from unjoined import GaussianBasis, InputError, LinearBasis, MinMaxUplift, TableError, paper_problem
 from unjoined.data._sources import ArraySource
-from unjoined.features import FourierBasis, Scaling, StackedBasis
+from unjoined.features import FourierBasis, PrincipalBasis, Scaling, StackedBasis
 from unjoined.moments import GroupedSums, fit_centring, label_rows
 from unjoined.moments._census import take_census
 from unjoined.moments._pass import Position, sum_source
@@ -57,6 +57,7 @@ def sums():
 PLANS = {
     "gaussian": make_plan(),
     "single": replace(make_plan(), single=True),
+    "principal": make_plan(StackedBasis(PrincipalBasis(np.array([[0.6], [0.8]])), GAUSSIAN)),
     "stacked": make_plan(StackedBasis(LinearBasis(2), FOURIER), GAUSSIAN, names=None),
     "centred": make_plan(centring=(fit_centring(ROWS, np.random.RandomState(0)),)),
     "by group": make_plan(

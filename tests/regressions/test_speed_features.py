@@ -11,6 +11,7 @@ from unjoined import (
     MinMaxUplift,
     MixtureUplift,
     SimulatedProblem,
+    TwoStageUplift,
     UnjoinedWarning,
     Uplift,
     WeightedUplift,
@@ -124,3 +125,11 @@ def test_a_wide_model_survives_a_file(tmp_path):
     model = MinMaxUplift(random_state=0).fit(**data)
     again = load_model(save_model(model, tmp_path / "model.skops"))
     assert_array_equal(again.predict(data.X), model.predict(data.X))
+
+
+def test_two_stages_with_more_coefficients_than_rows_claim_no_standard_errors():
+    """They came from a pseudo-inverse of residuals that are all 0, at the cube of the features."""
+    wide = TwoStageUplift(random_state=0).fit(**problem(120).draw(40, random_state=0))
+    assert wide.coefficients_.covariance is None
+    narrow = TwoStageUplift(random_state=0).fit(**problem(2).draw(40, random_state=0))
+    assert narrow.coefficients_.covariance is not None

@@ -49,7 +49,7 @@ class TwoStageCoefficients:
 
     names: tuple[str, ...]  # "intercept", features, "treatment", "treatment:" and feature
     estimates: Array  # (q,)
-    covariance: Array | None  # (q, q); None if the first stage was a model of the user's
+    covariance: Array | None  # (q, q); None with a first stage of the user's or q rows or fewer
 
     @property
     def standard_errors(self) -> Array | None:
@@ -266,7 +266,11 @@ class TwoStageUplift(UpliftEstimator):
         self.coefficients_ = None
         if self.second_stage is None:
             gamma = np.asarray(self.second_stage_.model.coef_)
-            covariance = None if first is None else _covariance(gamma, design, y, outcome, first)
+            # With as many coefficients as rows nothing is left over to tell their errors by, and
+            # inverting the products of thousands of them takes minutes.
+            covariance = None
+            if first is not None and design.shape[1] < len(design):
+                covariance = _covariance(gamma, design, y, outcome, first)
             self.coefficients_ = self._in_user_units(gamma, covariance)
 
     def _sample(self, Z: Array, rows: LabelledRows, at: IntArray) -> _Sample:
