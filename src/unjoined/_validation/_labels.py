@@ -120,7 +120,7 @@ def check_policies(policies: Any) -> list[str]:
             f"policies must name two populations or more, got {found}. Uplift cannot be "
             "identified from one: pass a mapping of names to probabilities of treatment."
         )
-    check_names(policies, lambda _: "policies")
+    check_names(policies, "policies")
     return [population_name(name) for name in policies]
 
 
@@ -156,18 +156,20 @@ def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") ->
 
     ``place`` is where they were found, or a function of the name that tells.
     """
+
+    def at(name: Any) -> str:
+        return place(name) if callable(place) else place
+
     seen: dict[Any, Any] = {}
     for name in names:
         if is_missing(name):
-            where = "" if place is None else f" ({place(name)})"
+            where = f" ({at(name)})" if at(name) else ""
             raise LabelError(f"a population is missing its name, got {name!r}{where}.")
         other = seen.setdefault(_plain_name(name), name)
         if name == other:
             continue
-        where = [place(n) if callable(place) else place for n in (other, name)]
         first, second = (
-            f"{n!r} ({type(n).__name__}{', ' if at else ''}{at})"
-            for n, at in zip((other, name), where, strict=True)
+            f"{n!r} ({', '.join(filter(None, (type(n).__name__, at(n))))})" for n in (other, name)
         )
         raise LabelError(
             f"populations {first} and {second} look like the same one. Did you mean one "
