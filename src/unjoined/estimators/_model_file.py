@@ -120,6 +120,7 @@ def check_members(members: dict[str, bytes], allowed: set[str] | frozenset[str])
 
 
 def check_types(unknown: set[str]) -> None:
+    """Refuse a file that holds types nobody has vouched for."""
     if unknown:
         raise TableError(
             f"holds types that are not trusted: {', '.join(sorted(unknown)[:5])}. If you know "

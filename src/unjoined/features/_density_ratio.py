@@ -217,4 +217,5 @@ def deal_folds(n: int, n_folds: int, rng: Rng) -> IntArray:
 
 
 def filled(weight: Array | None, n: int) -> Array:
+    """Return the weights, or ones if there are none."""
     return np.ones(n) if weight is None else weight
