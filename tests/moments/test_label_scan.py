@@ -107,17 +107,10 @@ def test_it_leaves_the_unusual_to_the_checks(what, block, monkeypatch):
     assert scan_labels(fields["y"], fields["kind"], fields["population"], n) is None
 
 
-def test_labels_whose_sum_is_beyond_all_numbers_are_labels(arithmetic):
-    """In numpy they are left to the checks, since a sum is what it looks at."""
+def test_labels_too_large_for_arithmetic_are_left_to_the_checks(arithmetic):
     fields = draw(3)
     fields["y"][np.flatnonzero(fields["kind"] == "outcome")[:3]] = 1.7e308
-    found = scan(fields)
-    if arithmetic == "compiled":
-        assert_array_equal(
-            found.label[fields["kind"] == "outcome"], fields["y"][fields["kind"] == "outcome"]
-        )
-    else:
-        assert found is None
+    assert scan(fields) is None
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.int16, np.uint64, "U1", "U30", ">i8"])

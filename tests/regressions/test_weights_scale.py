@@ -1,7 +1,5 @@
 """Weights say how much a row counts beside the other rows of its table, and nothing else."""
 
-from dataclasses import astuple
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -148,6 +146,7 @@ def _risks(data, weight, *, binary):
     linear = uj.MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, **ONE)
     linear.fit(**data)
     held = uj.HeldOutRows.from_data(**labelled)
+    strength = uj.identification_strength(**labelled)
     return np.array(
         [
             uj.outcome_risk(f, **labelled),
@@ -157,7 +156,9 @@ def _risks(data, weight, *, binary):
             held.score(f, "weighted_risk"),
             held.difference(f, 0 * f, "outcome_risk").standard_error,
             uj.error_bound(linear, labelled, min_gap=0.2).bound,
-            *astuple(uj.identification_strength(**labelled)),
+            strength.f_statistic,
+            strength.rms_gap,
+            strength.mean_gap,
         ]
     )
 

@@ -222,7 +222,8 @@ def _sums_of_copies(
         plan.coding,
     )
     found = accumulate(plan.values, plan.size, rows, groups=group)
-    n_rows, square = int(times.sum()), float(times @ weight**2)
+    n_rows = int(times.sum())
+    square = float(times @ (sketch.square / sketch.count)[at])
     cell = replace(found.cells[key], n_rows=n_rows, weight_square=square)
     return GroupedSums(plan.size, {key: cell}), policy
 

@@ -214,7 +214,9 @@ def _add(
     total: PlannedSums, rows: LabelledRows, group: Any, weight: Array, n_jobs: int | None
 ) -> PlannedSums:
     sums, policy = total.plan.sums(rows, group, n_jobs=n_jobs)
-    policy = _with_own_squares(policy, rows, weight, total.plan.scaling)
+    if not np.array_equal(weight, rows.weight):
+        policy = _with_own_squares(policy, rows, weight, total.plan.scaling)
+        sums = _with_own_weights(sums, rows, group, weight)
     return PlannedSums(total.plan, total.sums.merge(sums), total.policy.merge(policy))
 
 
@@ -225,8 +227,6 @@ def _with_own_squares(
 
     Sums of weights are the same with the mean of the copies; sums of squares are not.
     """
-    if np.array_equal(weight, rows.weight):
-        return policy
     square = policy.square.copy()
     for k in (0, 1):
         at = rows.at(TREATMENT, k)
@@ -235,3 +235,15 @@ def _with_own_squares(
         square += PolicySums.of_rows(X, scaling, label, weight[at], k).square
         square -= PolicySums.of_rows(X, scaling, label, rows.weight[at], k).square
     return replace(policy, square=square)
+
+
+def _with_own_weights(
+    sums: GroupedSums, rows: LabelledRows, group: Any, weight: Array
+) -> GroupedSums:
+    """Do the same for the squared weights of the cells, which say how many rows they stand for."""
+    cells = {}
+    for key, cell in sums.cells.items():
+        at = rows.at(key.kind, key.population)
+        own = weight[at[group[at] == key.group]]
+        cells[key] = replace(cell, weight_square=float(own @ own))
+    return GroupedSums(sums.p, cells)
