@@ -37,6 +37,7 @@ def test_links_between_pages_lead_somewhere(page):
         assert (page.parent / target.strip()).exists(), target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "example", sorted((ROOT / "docs" / "examples").rglob("*.py")), ids=lambda p: p.stem
 )
@@ -47,6 +48,7 @@ def test_examples_draw_the_pictures_of_the_pages(example, tmp_path):
     assert all((ROOT / "docs" / "images" / picture.name).exists() for picture in pictures)
 
 
+@pytest.mark.slow
 def test_numbers_of_the_readme_are_those_of_the_demo(tmp_path):
     """To two hundredths: networks differ a little between machines."""
     done = subprocess.run(

@@ -133,6 +133,7 @@ def test_equal_policies_are_called_weak_in_words(capsys, folder):
     assert err.startswith("unjoined: warning: the two populations' policies can hardly be told")
 
 
+@pytest.mark.slow
 def test_demo_writes_everything_it_names(capsys, tmp_path):
     code, out, err = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300")
     assert (code, err) == (0, "")

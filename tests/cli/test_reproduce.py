@@ -15,6 +15,7 @@ def run(capsys, *arguments):
     return stop.value.code or 0, printed.out, printed.err
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_everything_and_is_not_run_twice(capsys, tmp_path, monkeypatch):
     out = tmp_path / "paper"
     options = ("--small", "--trials", 1, "--jobs", 1, "--out", out)

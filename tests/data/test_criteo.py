@@ -193,6 +193,7 @@ def test_an_archive_as_published_is_read_without_unpacking_it(tmp_path):
     assert_array_equal(fetch_criteo(path=tmp_path).y, [one.clicked for one, _ in made])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [form_a, form_b, form_c])
 def test_memory_does_not_grow_with_the_file(tmp_path, form):
     peaks = []

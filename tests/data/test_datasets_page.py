@@ -10,6 +10,7 @@ PAGE = ROOT / "docs" / "guide" / "datasets.md"
 REAL = ROOT.parent / "shared" / "data"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the data sets are not here")
 def test_examples_that_need_data_run_on_it(tmp_path, monkeypatch, capsys):
     for folder in ("hillstrom", "nsw", "criteo_counterfactual"):

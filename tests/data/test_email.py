@@ -133,6 +133,7 @@ def test_the_real_file_is_the_one_whose_checksum_we_know(monkeypatch):
     assert locate(EMAIL_SOURCE, download=False).name == EMAIL_SOURCE.name + ".gz"
 
 
+@pytest.mark.slow
 @needs_file
 @pytest.mark.parametrize(
     ("treatment", "n_treated", "visit", "spend"),
@@ -161,6 +162,7 @@ def test_the_bracket_is_a_function_of_the_spending():
     assert_array_equal(data.X[:, 9:12].sum(axis=1), 1)
 
 
+@pytest.mark.slow
 @needs_file
 def test_conversions_are_visits_and_only_they_spend():
     visit, conversion, spend = (

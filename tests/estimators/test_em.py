@@ -238,6 +238,7 @@ def posterior(fit, X, y, chance):
     return chance * p_1 / (chance * p_1 + (1.0 - chance) * p_0)
 
 
+@pytest.mark.slow
 def test_forests_return_their_likeliest_iteration_and_the_same_one_each_time():
     X, y, chance, _ = draw(500)
     forest = RandomForestClassifier(10, min_weight_fraction_leaf=0.05)

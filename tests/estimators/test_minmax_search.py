@@ -236,6 +236,7 @@ def test_the_risk_of_a_width_is_the_weighted_risk_of_held_out_predictions():
     assert abs(report.risk[report.chosen[0]] - np.mean(risks)) < 5.0 * np.sqrt(2.0) * error
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_chosen_settings_rank_nearly_as_well_as_the_best_of_the_grid():
     """More than nine tenths of what the best fixed pair of a coarse grid reaches, on average."""

@@ -33,6 +33,7 @@ def shifted(distance=0.5):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("shift", ["classifier", "rulsif", GaussianNB()], ids=str)
 def test_weights_remove_a_bias_that_is_visible_without_them(shift):

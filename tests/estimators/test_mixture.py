@@ -126,6 +126,7 @@ def with_treatments(data, change):
 # --- Units and symmetries -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (3.0, 7.0), (0.0, 1e-3)])
 def test_the_coding_of_a_binary_outcome_changes_only_the_units(low, high):
     data = draw()

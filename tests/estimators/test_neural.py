@@ -124,6 +124,7 @@ def test_linear_modules_find_the_closed_form(data, linear):
     assert_allclose(linear.critic(data.X), exact.critic(data.X), atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("divisor", "ridge_f", "ridge_g", "critic"),
     [(4.0, RIDGE_F, RIDGE_G / 4.0, 2.0), (2.0, RIDGE_F / 2.0, RIDGE_G / 2.0, 1.0)],
@@ -472,6 +473,7 @@ def test_a_table_of_one_row_cannot_be_split(data):
 HALF_SQUARE = (lambda s, y: (s + y) ** 2 / 2, lambda g, h: h**2 / 2 - g * h)
 
 
+@pytest.mark.slow
 def test_three_linear_players_solve_their_first_order_conditions(data):
     """With the half square all three conditions are linear, so that the answer is known."""
     A, b, C = system(data)

@@ -217,6 +217,7 @@ def test_the_callers_models_are_not_changed(binary):
     assert not hasattr(outcome_model, "coef_")
 
 
+@pytest.mark.slow
 def test_networks_learn_outcomes_in_the_thousands():
     """Without standardised outcomes the networks would still be at their start."""
     data = real_problem().draw(1500, random_state=0)

@@ -82,6 +82,7 @@ def test_smooth_policies_are_found_by_smooth_functions():
     assert rms(chosen, wave, grid()) < 0.5 * rms(straight, wave, grid())
 
 
+@pytest.mark.slow
 def test_what_is_chosen_has_the_lowest_held_out_loss():
     for seed, policy in enumerate((linear, step, wave, constant(0.3))):
         for found in fit(draw(policy, constant(0.5), 300, seed=seed)):

@@ -188,6 +188,7 @@ def test_standard_errors_are_those_of_paired_differences(data):
     assert model.candidates_["b"].standard_error == pytest.approx(expected.standard_error)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_stated_errors_match_the_spread_over_draws(problem):
     """Fixed candidates, policies almost known: 150 draws, so within 4 / sqrt(300) = 23 percent."""

@@ -253,6 +253,7 @@ def test_standard_errors_are_those_of_the_stacked_moment_conditions(data):
         assert_allclose(fit.standard_errors, expected, rtol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(("effect", "truth"), [("linear", EFFECT), ("constant", [3.0])])
 def test_standard_errors_are_the_spread_of_the_estimates(effect, truth):

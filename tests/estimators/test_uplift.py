@@ -89,6 +89,7 @@ def test_same_seed_gives_the_same_bits_whatever_the_threads(data, model):
     assert again.candidates_ == model.candidates_
 
 
+@pytest.mark.slow
 def test_large_tables_are_compared_on_a_part_of_their_rows(data, model, monkeypatch):
     monkeypatch.setattr(_uplift, "COMPARED_ROWS", 60)
     few = Uplift(random_state=0).fit(**data)
@@ -129,6 +130,7 @@ def test_saved_and_loaded_it_predicts_the_same(data, model, tmp_path):
     assert loaded.candidates_ == model.candidates_
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 @pytest.mark.parametrize("b", [0.4, 5.0])
 def test_it_ranks_the_papers_data_almost_as_the_truth_does(b):

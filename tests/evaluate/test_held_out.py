@@ -178,6 +178,7 @@ def test_whole_weights_equal_repeated_rows(name, data, f):
     assert once.score(f, name) == pytest.approx(twice.score(f[take], name), rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", SCORES)
 def test_differences_estimate_the_squared_error_and_know_their_own(name):
@@ -321,6 +322,7 @@ def test_target_rows_and_rows_of_no_weight_are_left_out(data):
         assert found == score(u[kept], **more.take(kept), n_folds=2), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_grid_search_takes_the_scorer(name, monkeypatch):
     """Scores are those of the function on each fold, and models are fitted once per fold."""

@@ -47,6 +47,7 @@ def test_every_problem_has_varying_uplift_and_different_policies(problem):
     assert 790 <= data.n_rows - 200 * problem.target <= 810
 
 
+@pytest.mark.slow
 def test_one_draw_scores_every_method_and_repeats_itself():
     problem = PROBLEMS["plain real"]
     trials = list(run_trial(problem, 60, seed=0, slow=False))

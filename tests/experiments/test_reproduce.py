@@ -174,6 +174,7 @@ def test_gross_errors_are_counted_where_they_are(monkeypatch):
     assert "points" not in later
 
 
+@pytest.mark.slow
 def test_every_method_is_fitted_and_minmax_with_the_ridges_it_chose():
     data = paper_problem(10.0).draw(100, random_state=0)
     X = np.linspace(-3.0, 3.0, 10).reshape(5, 2)
@@ -385,6 +386,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path, two_tasks):
         run_tasks(two_tasks, tmp_path / "t.jsonl", jobs=1)
 
 
+@pytest.mark.slow
 def test_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
     tasks = synthetic_tasks(1, seed=0, small=True)[1:]
     two = run_tasks(tasks, tmp_path / "2.jsonl", jobs=2)
@@ -710,6 +712,7 @@ def test_a_preview_says_so_and_a_full_run_does_not(files):
     assert "This is a preview" not in paper_page(results)
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_files_and_a_later_study_joins_the_page(files, tmp_path):
     def again(studies, out):
         return reproduce_paper(
@@ -756,6 +759,7 @@ def test_a_foreign_results_file_is_not_overwritten(tmp_path, quick):
         reproduce_paper(["synthetic"], tmp_path, trials=1, small=True)
 
 
+@pytest.mark.slow
 def test_figures_of_one_trial_have_lines_without_bands(tmp_path, quick):
     records = [run_task(task) for task in synthetic_tasks(1, seed=0, small=True)]
     block = summarise_study("synthetic", records)

@@ -169,6 +169,7 @@ def test_log_ratios_err_as_maximum_likelihood_does(shift, n_target, n_cell):
     assert observed < expected * chi2.ppf(1.0 - 1e-4, df=1)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("estimator", [classifier_ratio, rulsif_ratio])
 def test_the_error_against_the_true_ratio_falls_with_the_number_of_rows(estimator):
@@ -414,6 +415,7 @@ def test_a_classifier_that_is_sure_and_wrong_gives_an_infinite_ratio():
 # --- why the default is not calibrated twice ------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_second_calibration_leaves_part_of_the_shift():
     """Along the shift, the weighted mean of the cell minus the mean of the target.

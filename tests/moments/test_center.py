@@ -87,6 +87,7 @@ def test_any_fixed_functions_leave_the_expectations_of_a_and_b_alone():
     assert (np.abs(changes.mean(axis=0)) < 4.5 * error).all()
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("problem", "entries"),

@@ -15,7 +15,7 @@ import pytest
 from unjoined import LinearBasis, MinMaxUplift, SimulatedProblem
 from unjoined.evaluate._bound import error_bound, sampling_terms
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 
 TRUTH = np.array([0.2, 0.3])
 GAP = 0.8

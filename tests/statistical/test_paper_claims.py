@@ -5,7 +5,7 @@ import pytest
 
 from unjoined import GaussianBasis, MinMaxGau, MinMaxUplift, auuc, paper_problem, qini
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 SEEDS = range(20)
 
 

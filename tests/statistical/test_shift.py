@@ -11,7 +11,7 @@ from unjoined.moments import accumulate, assemble, label_rows
 from unjoined.moments._shift import weigh_shift
 from unjoined.solve import solve_minmax
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 
 POLICIES = {"A": 0.8, "B": 0.3}
 GAP = 0.5
