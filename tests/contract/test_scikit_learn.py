@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -50,6 +51,8 @@ def _numbered(X, sample_weight):
     """
     n = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
     by_position = np.arange(n)
+    if issparse(X):
+        return by_position
     weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight)
     matrix = np.asarray(X, dtype=object)
     if weight.shape != (n,) or matrix.ndim != 2:

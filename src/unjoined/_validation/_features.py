@@ -10,6 +10,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from scipy.sparse import issparse
 
 from unjoined._typing import Array, BoolArray, MatrixLike
 from unjoined._validation._message import LARGEST, shown
@@ -75,6 +76,8 @@ def _reads_as_number(value: Any) -> bool:
 
 def check_number_type(name: str, values: Any, error: type[InputError] = InputError) -> None:
     """Refuse an array of text, dates, durations or complex numbers, which numpy would convert."""
+    if issparse(values):  # told elsewhere, and numpy cannot look into it
+        return
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths, which is told elsewhere

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -115,14 +115,14 @@ def sum_source(
     at = Position()
     prepare = _preparation(plan, census)
     for batch in batches(source, batch_rows):
-        rows, group, weight = prepare(batch)
+        rows, group, weights = prepare(batch)
         before, at = at, at.after(batch, plan.populations)
         if at.n_rows <= begin.n_rows:
             _check_same_rows(at, begin)
             continue
         if before.n_rows < begin.n_rows:
             raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
-        total = _add(total, rows, group, weight, n_jobs)
+        total = _add(total, rows, group, weights, n_jobs)
         if after_batch is not None:
             after_batch(total, at)
     if at.n_rows < begin.n_rows:
@@ -140,9 +140,16 @@ def labelled_batches(
         yield rows, group
 
 
+class _Weights(NamedTuple):
+    """What rows weigh beside the mean of their copies."""
+
+    own: Array  # (n,)
+    square: Array  # (n,) the mean over copies that differ
+
+
 def _preparation(
     plan: SumsPlan, census: Census
-) -> Callable[[Chunk], tuple[LabelledRows, IntArray, Array]]:
+) -> Callable[[Chunk], tuple[LabelledRows, IntArray, _Weights]]:
     """Return what prepares batch after batch, from the first on: it counts rows that repeat."""
     repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
     return lambda batch: _prepare(batch, plan, census, repeated)
@@ -162,8 +169,8 @@ def _changed(why: str) -> TableError:
 
 def _prepare(
     batch: Chunk, plan: SumsPlan, census: Census, repeated: dict[tuple[str, Any], RepeatedRows]
-) -> tuple[LabelledRows, IntArray, Array]:
-    """Return the labelled rows of a batch in the inner coding, their groups and own weights.
+) -> tuple[LabelledRows, IntArray, _Weights]:
+    """Return the labelled rows of a batch in the inner coding, their groups and weights.
 
     In the rows, copies that differ in weight have their mean, see `RepeatedRows`.
     """
@@ -173,7 +180,7 @@ def _prepare(
     index = np.full(len(used), -1, dtype=np.int64)
     label = raw.copy()
     group = np.zeros(len(used), dtype=np.int64)
-    keys, even = row_keys(X, raw), weight.copy()
+    keys, even, square = row_keys(X, raw), weight.copy(), weight**2
     for k, name in enumerate(plan.populations):
         index[population == name] = k
         for which in (OUTCOME, TREATMENT):
@@ -185,14 +192,14 @@ def _prepare(
             label[at] = _encoded(raw[at], which, plan, census, batch.origin)
             place = census.places(which, X[at], raw[at])
             group[at] = repeated[which, name].deal(keys[at], plan.n_groups, place)
-            even[at] = repeated[which, name].evened(keys[at], weight[at])
+            even[at], square[at] = repeated[which, name].evened(keys[at], weight[at])
     if (unknown := population[index < 0]).size:
         raise LabelError(
             f"{batch.origin} has rows of population {unknown.tolist()[0]!r}; the sums are for "
             f"{' and '.join(map(repr, plan.populations))}."
         )
     rows = LabelledRows(X, label, kind, index, even, list(plan.populations), plan.coding)
-    return rows, group, weight
+    return rows, group, _Weights(weight, square)
 
 
 def _encoded(raw: Array, kind: str, plan: SumsPlan, census: Census, origin: str) -> Array:
@@ -211,12 +218,12 @@ def _encoded(raw: Array, kind: str, plan: SumsPlan, census: Census, origin: str)
 
 
 def _add(
-    total: PlannedSums, rows: LabelledRows, group: Any, weight: Array, n_jobs: int | None
+    total: PlannedSums, rows: LabelledRows, group: Any, weights: _Weights, n_jobs: int | None
 ) -> PlannedSums:
     sums, policy = total.plan.sums(rows, group, n_jobs=n_jobs)
-    if not np.array_equal(weight, rows.weight):
-        policy = _with_own_squares(policy, rows, weight, total.plan.scaling)
-        sums = _with_own_weights(sums, rows, group, weight)
+    if not np.array_equal(weights.own, rows.weight):
+        policy = _with_own_squares(policy, rows, weights.own, total.plan.scaling)
+        sums = _with_squares(sums, rows, group, weights.square)
     return PlannedSums(total.plan, total.sums.merge(sums), total.policy.merge(policy))
 
 
@@ -237,13 +244,11 @@ def _with_own_squares(
     return replace(policy, square=square)
 
 
-def _with_own_weights(
-    sums: GroupedSums, rows: LabelledRows, group: Any, weight: Array
-) -> GroupedSums:
-    """Do the same for the squared weights of the cells, which say how many rows they stand for."""
+def _with_squares(sums: GroupedSums, rows: LabelledRows, group: Any, square: Array) -> GroupedSums:
+    """Do the same for the squared weights of every cell and group, in whichever a copy falls."""
     cells = {}
     for key, cell in sums.cells.items():
         at = rows.at(key.kind, key.population)
-        own = weight[at[group[at] == key.group]]
-        cells[key] = replace(cell, weight_square=float(own @ own))
+        inside = at[group[at] == key.group]
+        cells[key] = replace(cell, weight_square=float(square[inside].sum()))
     return GroupedSums(sums.p, cells)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unjoined._typing import Array, IntArray
+from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.moments._grouped import HashArray, row_hashes
 
 __all__ = ["RepeatedRows", "RowSketch", "row_keys"]
@@ -103,6 +103,11 @@ class RowSketch:
         )
 
     @property
+    def uneven(self) -> BoolArray:
+        """Whether a row's copies have different weights, shape (m,)."""
+        return np.asarray(self.square * self.count > self.weight**2 * (1.0 + 1e-9))
+
+    @property
     def mean_weight(self) -> Array:
         """The mean weight of a row's copies, shape (m,).
 
@@ -137,9 +142,9 @@ class RowSketch:
         """Return the rows of the sketch that occur more than once."""
         several = self.count > 1
         # Copies of one weight keep it to the bit.
-        even = self.square * self.count <= self.weight**2 * (1.0 + 1e-9)
-        weight = np.where(even, np.nan, self.mean_weight)
-        return RepeatedRows(self.key[several], weight[several])
+        weight = np.where(self.uneven, self.mean_weight, np.nan)
+        square = self.square / self.count
+        return RepeatedRows(self.key[several], weight[several], square[several])
 
 
 class RepeatedRows:
@@ -154,22 +159,25 @@ class RepeatedRows:
     ----------
     keys : array of shape (m,)
         Rows to count, ascending.
-    weight : array of shape (m,), optional
-        Mean weight of the copies, NaN where they all have the same.
+    weight, square : array of shape (m,), optional
+        Mean weight of the copies, NaN where they all have the same, and mean squared weight.
     """
 
-    def __init__(self, keys: HashArray, weight: Array | None = None) -> None:
+    def __init__(
+        self, keys: HashArray, weight: Array | None = None, square: Array | None = None
+    ) -> None:
         self.keys = keys
         self.weight = np.full(len(keys), np.nan) if weight is None else weight
+        self.square = self.weight**2 if square is None else square
         self.seen = np.zeros(len(keys), dtype=np.int64)
 
-    def evened(self, keys: HashArray, weight: Array) -> Array:
-        """Return weights in which copies that differ have the mean of all of them."""
+    def evened(self, keys: HashArray, weight: Array) -> tuple[Array, Array]:
+        """Return weights and their squares, the mean over all copies where these differ."""
         if np.isnan(self.weight).all():
-            return weight
+            return weight, weight**2
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         known = (self.keys[at] == keys) & ~np.isnan(self.weight[at])
-        return np.where(known, self.weight[at], weight)
+        return np.where(known, self.weight[at], weight), np.where(known, self.square[at], weight**2)
 
     def deal(self, keys: HashArray, n_groups: int, place: HashArray | None = None) -> IntArray:
         """Return the groups of rows that come next, by ``place`` or else keys; remember them."""

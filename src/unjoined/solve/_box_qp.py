@@ -158,7 +158,7 @@ class _Nearest:
             Q, R = self.factors
             k = len(self.binding)
             parts = Q.T @ normal
-            along = solve_triangular(R[:k], parts[:k])
+            along = _solved(R[:k], parts[:k])
             rest = float(parts[k:] @ parts[k:])  # squared share outside the span of binding rows
             full = excess / rest if rest > (DEPENDENT * self.size[i]) ** 2 else np.inf
             held = np.flatnonzero(along > 0.0)
@@ -190,9 +190,14 @@ class _Nearest:
         self.factors = _factors(normals.T)
         R = self.factors[1][: len(normals)]
         limit = np.where(np.array(self.sign) > 0.0, self.upper, -self.lower)
-        half = solve_triangular(R, normals @ self.target - limit, trans="T")
-        self.force = np.maximum(solve_triangular(R, half), 0.0)
+        half = _solved(R, normals @ self.target - limit, trans="T")
+        self.force = np.maximum(_solved(R, half), 0.0)
         self.y = self.target - normals.T @ self.force
+
+
+def _solved(R: Array, b: Array, trans: str = "N") -> Array:
+    """Solve a triangular system. Older versions of scipy refuse one without unknowns."""
+    return np.asarray(solve_triangular(R, b, trans=trans)) if len(b) else b
 
 
 def _factors(normals: Array) -> tuple[Array, Array]:
