@@ -196,7 +196,8 @@ def _sums_of_copies(
     """Return the sums of one cell and group in which each row occurs ``copies`` times."""
     at = np.flatnonzero(copies)
     X, times, n = sketch.X[at], copies[at], len(at)
-    weight = np.where(sketch.uneven, sketch.mean_weight, sketch.weight / sketch.count)[at]
+    mean: Array = np.where(sketch.uneven, sketch.mean_weight, sketch.weight / sketch.count)
+    weight = mean[at]
     is_outcome = key.kind == OUTCOME
     label = (
         plan.coding.encode(sketch.label[at]) if is_outcome else census.treatment(sketch.label[at])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, qr, qr_delete, qr_insert, solve_triangular
@@ -195,7 +196,7 @@ class _Nearest:
         self.y = self.target - normals.T @ self.force
 
 
-def _solved(R: Array, b: Array, trans: str = "N") -> Array:
+def _solved(R: Array, b: Array, trans: Literal["N", "T"] = "N") -> Array:
     """Solve a triangular system. Older versions of scipy refuse one without unknowns."""
     return np.asarray(solve_triangular(R, b, trans=trans)) if len(b) else b
 
