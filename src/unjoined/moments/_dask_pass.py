@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from unjoined._optional import import_extra
-from unjoined._typing import BoolArray, IntArray
+from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data._chunks import Chunk
 from unjoined.data._dask import DaskSource, connected
