@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import cython_blas
 
+from unjoined.errors import InputError
 from unjoined.moments import _rank_k
 from unjoined.moments._rank_k import add_gram, find_syrk, mirrored
 
@@ -45,3 +46,9 @@ def test_mirroring_takes_the_upper_triangle():
     assert_array_equal(found, [[1.0, 2.0, 3.0], [2.0, 4.0, 5.0], [3.0, 5.0, 6.0]])
     assert found.flags.c_contiguous
     assert total[1, 0] == 9.0
+
+
+@pytest.mark.parametrize("total", [np.zeros((2, 2), order="F"), np.zeros((3, 3))])
+def test_a_total_that_rows_do_not_fit_is_refused(total):
+    with pytest.raises(InputError, match=r"rows in C order, shape \(5, 3\)"):
+        add_gram(np.ones((5, 3)), total)

@@ -1,5 +1,7 @@
 """A source is gone through once per pass, and what goes wrong inside it is not hidden."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,6 +75,17 @@ def test_a_source_of_ones_own_is_iterated_once_per_pass_and_asked_for_its_names_
     model = FAST.fit_chunks(source)
     assert (source.passes, source.asked) == (2, 0)
     assert model.feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_a_source_whose_chunks_tell_no_names_is_asked_for_them():
+    class Source:
+        def __iter__(self):
+            for chunk in ArraySource(**rows(["a", "b"])):
+                yield replace(chunk, names=())
+
+        feature_names = ("a", "b")
+
+    assert FAST.fit_chunks(Source()).feature_names_in_.tolist() == ["a", "b"]
 
 
 def test_an_error_inside_a_source_is_not_reported_as_no_source():

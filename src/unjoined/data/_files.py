@@ -21,7 +21,14 @@ from unjoined._typing import Frame
 from unjoined._validation import NUMBER
 from unjoined.errors import TableError, UnjoinedWarning
 
-__all__ = ["FileReader", "check_file", "read_table", "replace_file", "write_table"]
+__all__ = [
+    "FileReader",
+    "check_file",
+    "read_table",
+    "refuse_interrupt",
+    "replace_file",
+    "write_table",
+]
 
 PARQUET = (".parquet", ".pq")
 ENDINGS = (*PARQUET, ".csv", ".csv.gz", ".tsv", ".tsv.gz")
@@ -239,12 +246,19 @@ def read_table(path: str | os.PathLike[str], *, text: Collection[str] = ()) -> F
     with duckdb.connect() as connection:
         try:
             table = connection.sql(reader.query, params=[reader.path]).to_arrow_table()
-        except duckdb.Error as error:
+        except (duckdb.Error, RuntimeError) as error:
+            refuse_interrupt(error)
             kind = "csv" if reader.names else "parquet"
             raise TableError(
                 f"{str(file)!r} cannot be read as {kind}: {_first_lines(str(error))}"
             ) from error
     return reader.typed(table, text)
+
+
+def refuse_interrupt(error: Exception) -> None:
+    """Tell Ctrl-C, which versions of DuckDB report by various errors, from bad tables."""
+    if "interrupted" in str(error).lower():
+        raise KeyboardInterrupt from error
 
 
 def _first_lines(message: str, limit: int = 6) -> str:

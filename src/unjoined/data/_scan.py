@@ -13,7 +13,14 @@ import narwhals as nw
 
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
-from unjoined.data._files import ENDINGS, FileReader, _ending, _first_lines, check_file
+from unjoined.data._files import (
+    ENDINGS,
+    FileReader,
+    _ending,
+    _first_lines,
+    check_file,
+    refuse_interrupt,
+)
 from unjoined.errors import TableError
 
 __all__ = ["Piece", "SqlQuery", "scan_table"]
@@ -167,7 +174,8 @@ def _stream(
             for batch in getattr(relation, name)(chunk_rows):
                 yield Piece(arrow.Table.from_batches([batch]), origin, row)
                 row += batch.num_rows
-    except (duckdb.Error, arrow.ArrowException, OSError) as error:  # OSError: while streaming
+    except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
+        refuse_interrupt(error)
         raise TableError(
             f"{origin} cannot be read beyond row {row:,} (counting from 0): "
             f"{_first_lines(str(error))}"

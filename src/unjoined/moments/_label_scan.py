@@ -119,10 +119,6 @@ def _look(
     treatment = ~outcome
     if not (outcome | (kind == TREATMENT)).all() or not (second | (population == names[0])).all():
         return None
-    with np.errstate(over="ignore", invalid="ignore"):  # a sum may overflow, or be inf - inf
-        total = y.sum()
-    if not np.isfinite(total):
-        return None
     outcomes, codes = y[outcome], y[treatment]
     zeros, ones = codes == 0, codes == 1
     if not (zeros | ones).all() and not (ones | (codes == -1)).all():
