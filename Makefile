@@ -9,7 +9,7 @@ OLDEST_VENV ?= .venv-oldest
 OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggregate.py \
 	tests/cli/test_cli.py::test_default_list_treats_whoever_is_not_harmed \
 	tests/cli/test_cli.py::test_chunks_fit_the_same_from_two_tables_and_from_four \
-	tests/data/test_files.py tests/data/test_dask.py tests/moments/test_sums_file.py \
+	tests/data/test_files.py tests/data/test_dask.py tests/sums/test_sums_file.py \
 	tests/solve/test_box_qp.py tests/plot tests/estimators/test_persist.py \
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
@@ -52,7 +52,7 @@ lint: $(VENV)/.test
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadscope \
 		-m "not slow and not network" --cov --cov-report=term
-	$(BIN)/coverage report --include='src/unjoined/moments/*,src/unjoined/solve/*' --fail-under=100
+	$(BIN)/coverage report --include='src/unjoined/sums/*,src/unjoined/solve/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95 > /dev/null
 
 $(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt

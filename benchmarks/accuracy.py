@@ -23,17 +23,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from problems import PROBLEMS
 from threadpoolctl import threadpool_limits
-
-from unjoined.experiments import (
-    DEFAULT,
-    JOINT,
-    METHODS,
-    PAPER,
-    PROBLEMS,
-    Trial,
-    run_trial,
-)
+from trials import DEFAULT, JOINT, METHODS, PAPER, Trial, run_trial
 
 SLOW_ROWS = 500  # the slowest methods are left out above
 Task = tuple[str, int, int]

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegressionCV
+from trials import oracle_share
 
 from unjoined import (
     FourLogistic,
@@ -31,12 +32,11 @@ from unjoined import (
     MinMaxUplift,
     MixtureUplift,
     PlugInUplift,
-    SimulatedProblem,
     TwoStageUplift,
     Uplift,
     WeightedUplift,
 )
-from unjoined.experiments import oracle_share
+from unjoined.data import SimulatedProblem
 
 SMOOTH, SMALL = "MinMaxUplift", "MinMaxUplift, 100 centres"
 PLAIN, LINEAR = "MinMaxUplift, 50, nothing chosen", "MinMaxUplift, linear"

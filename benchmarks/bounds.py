@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from unjoined import MinMaxUplift, SeparateLabels, campaign_problem, paper_problem
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data import campaign_problem, paper_problem
 
 TIGHT: tuple[Any, ...] = (
     (0.0, 0.05),

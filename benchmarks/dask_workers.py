@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from unjoined import MinMaxUplift
-from unjoined.data._dask import DaskSource
+from unjoined.data.dask import DaskSource
 
 TARGET_RATIO = 1.7
 SETTINGS = {"n_centers": 100, "width": "median", "random_state": 0, "n_jobs": 1}

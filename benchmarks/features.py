@@ -19,13 +19,13 @@ import unjoined
 FEATURES = (50, 100, 200, 300, 400)
 
 
-def problem(d: int) -> unjoined.SimulatedProblem:
+def problem(d: int) -> unjoined.data.SimulatedProblem:
     """Return independent features of which two matter, and a 0/1 outcome."""
 
     def chance(X: np.ndarray, treated: np.ndarray) -> np.ndarray:
         return expit(-0.5 + X[:, 0] + treated * (0.5 - X[:, 1]))
 
-    return unjoined.SimulatedProblem(
+    return unjoined.data.SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, d)),
         policies={
             "A": lambda X: expit(1.0 + 0.5 * X[:, 0]),

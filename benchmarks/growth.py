@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from unjoined.features import GaussianBasis, Scaling
-from unjoined.features._basis import ScaledBasis
-from unjoined.moments import LabelledRows, accumulate, label_rows
+from unjoined.basis import GaussianBasis, Scaling
+from unjoined.basis.functions import ScaledBasis
+from unjoined.data import LabelledRows, label_rows
+from unjoined.sums import accumulate
 
 RESULTS = Path(__file__).parent / "results" / "growth.json"
 ROWS = (100_000, 300_000, 1_000_000, 3_000_000)

@@ -31,20 +31,23 @@ from unittest.mock import patch
 
 import numpy as np
 
-import unjoined.estimators._base as base_module
-import unjoined.estimators._minmax_chunks as chunks_module
-import unjoined.estimators._minmax_plan as plan_module
+import unjoined.estimators.base as base_module
+import unjoined.estimators.minmax_chunks as chunks_module
+import unjoined.estimators.minmax_plan as plan_module
 from unjoined import MinMaxUplift
-from unjoined._compiled import _gaussians, _labels, _ridges
-from unjoined.features import GaussianBasis, Scaling
-from unjoined.features._basis import ScaledBasis
-from unjoined.moments import accumulate, label_rows
-from unjoined.moments._accumulate import accumulate_policies
-from unjoined.moments._center import center_rows, deal_folds
-from unjoined.moments._plan import SumsPlan
-from unjoined.moments._rank_k import add_gram
-from unjoined.moments._threads import Scratch, n_threads, over_pieces
-from unjoined.solve._select import RIDGES_G
+from unjoined._compiled import kernels as _gaussians
+from unjoined._compiled import kernels as _labels
+from unjoined._compiled import kernels as _ridges
+from unjoined._threads import Scratch, n_threads, over_pieces
+from unjoined.basis import GaussianBasis, Scaling
+from unjoined.basis.functions import ScaledBasis
+from unjoined.data import label_rows
+from unjoined.nuisance.centring import center_rows, deal_folds
+from unjoined.solve.select import RIDGES_G
+from unjoined.sums import accumulate
+from unjoined.sums.add_up import accumulate_policies
+from unjoined.sums.moments import add_gram
+from unjoined.sums.plan import SumsPlan
 
 ROWS, FEATURES, CENTERS, WIDTH = 2_000_000, 10, 100, 6.0
 REPEATS, PIECE = 7, 16_384

@@ -2,8 +2,10 @@
 
 import pytest
 
-from unjoined._compiled import _gaussians, _labels, _ridges
-from unjoined._compiled._library import library
+from unjoined._compiled import kernels as _gaussians
+from unjoined._compiled import kernels as _labels
+from unjoined._compiled import kernels as _ridges
+from unjoined._compiled.library import library
 
 
 @pytest.fixture(scope="module", params=["compiled", "numpy"])

@@ -52,7 +52,7 @@ def test_importing_the_package_imports_no_extra_that_scikit_learn_does_not():
 @pytest.mark.parametrize(
     ("call", "extra"),
     [
-        ("unjoined.plot_uplift_histogram([0.1])", "plot"),
+        ("unjoined.plot.plot_uplift_histogram([0.1])", "plot"),
         ("unjoined.read_table('x.csv')", "cli"),
         ("unjoined.load_model('x.skops')", "cli"),
     ],
@@ -64,7 +64,8 @@ def test_a_missing_extra_says_which_install_brings_it(call, extra):
 
 def test_the_core_fits_without_any_extra():
     code = """
-from unjoined import MinMaxUplift, paper_problem
+from unjoined import MinMaxUplift
+from unjoined.data import paper_problem
 data = paper_problem().draw(200, random_state=0)
 print(MinMaxUplift(random_state=0).fit(**data).predict(data.X).shape)
 """

@@ -7,8 +7,6 @@ from typing import Any
 
 from unjoined.errors import MissingExtraError
 
-__all__ = ["import_extra"]
-
 
 def import_extra(module: str, *, extra: str) -> Any:
     """Return ``module``, imported; if it is missing, name the extra that brings it.

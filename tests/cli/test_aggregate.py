@@ -7,7 +7,7 @@ import pytest
 
 from unjoined import load_model, read_table
 from unjoined.cli import main
-from unjoined.experiments import write_campaign
+from unjoined.reproduce import write_campaign
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, pla
 def test_a_plan_without_names_is_refused(capsys, plan, tmp_path):
     from dataclasses import replace
 
-    from unjoined.moments._sums_file import read_sums, write_sums
+    from unjoined.sums.files import read_sums, write_sums
 
     found, _ = read_sums(plan)
     nameless = replace(found, plan=replace(found.plan, feature_names=None))
@@ -159,7 +159,7 @@ def test_a_plan_without_names_is_refused(capsys, plan, tmp_path):
 def test_an_interrupted_aggregation_resumes_to_the_same_file(
     capsys, folder, plan, tmp_path, monkeypatch
 ):
-    from unjoined.moments import _checkpoint
+    from unjoined.sums import files as _checkpoint
 
     monkeypatch.setattr(_checkpoint, "BATCH_ROWS", 128)
     monkeypatch.setattr(_checkpoint, "CHECKPOINT_BATCHES", 2)

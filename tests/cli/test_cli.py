@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import load_model, read_table, write_table
+from unjoined import load_model, read_table
 from unjoined.cli import main
-from unjoined.experiments import write_campaign
+from unjoined.data import write_table
+from unjoined.reproduce import write_campaign
 
 
 @pytest.fixture(scope="module")

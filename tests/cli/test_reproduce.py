@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from unjoined.cli import _reproduce, main
+from unjoined.cli import main
+from unjoined.cli import run as _reproduce
 
 
 def run(capsys, *arguments):
@@ -28,9 +29,7 @@ def test_a_small_run_writes_everything_and_is_not_run_twice(capsys, tmp_path, mo
         "paper-figure-1.png",
         "paper-figure-2.png",
     ]
-    monkeypatch.setattr(
-        "unjoined.experiments._study_runner.run_task", lambda task: pytest.fail("ran again")
-    )
+    monkeypatch.setattr("unjoined.reproduce.runner.run_task", lambda task: pytest.fail("ran again"))
     code, shown, err = run(capsys, "synthetic", *options, "--json")
     assert (code, err) == (0, "")
     printed = json.loads(shown)

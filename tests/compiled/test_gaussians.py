@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined._compiled import (
+from unjoined._compiled.kernels import (
     GaussianKernel,
     MeanArrays,
     PolicyArrays,
@@ -17,7 +17,7 @@ from unjoined._compiled import (
     SumArrays,
     gaussian_kernel,
 )
-from unjoined._compiled._library import library
+from unjoined._compiled.library import library
 
 EPS = float(np.finfo(np.float64).eps)
 QUICK = settings(max_examples=40, deadline=None)

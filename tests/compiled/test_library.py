@@ -11,7 +11,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from unjoined._compiled import _gaussians, _labels, _library, _ridges
+from unjoined._compiled import (
+    kernels as _gaussians,
+)
+from unjoined._compiled import (
+    kernels as _labels,
+)
+from unjoined._compiled import (
+    kernels as _ridges,
+)
+from unjoined._compiled import (
+    library as _library,
+)
 
 KERNELS = Path(_library.__file__).parent / "kernels.c"
 COMPILER = shutil.which("cc")
@@ -19,8 +30,9 @@ POSSIBLE = platform.machine() == "x86_64" and sys.platform != "win32" and COMPIL
 
 FIT = """
 import numpy as np
-from unjoined import MinMaxUplift, paper_problem
-from unjoined._compiled._library import library
+from unjoined import MinMaxUplift
+from unjoined.data import paper_problem
+from unjoined._compiled.library import library
 
 model = MinMaxUplift(n_centers=20, random_state=0).fit(**paper_problem().draw(300, random_state=0))
 print(library() is None, *model.predict(np.ones((3, 2)) * np.arange(3)[:, None]))

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined._compiled import _ridges, ridge_paths
-from unjoined._compiled._library import library
+from unjoined._compiled import kernels as _ridges
+from unjoined._compiled.kernels import ridge_paths
+from unjoined._compiled.library import library
 
 EPS = float(np.finfo(np.float64).eps)
 LEVELS = list(range(1, 1 + (library().level if library() else 0)))

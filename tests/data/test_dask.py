@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined import InputError, MissingExtraError, TableError
 from unjoined.data import paper_problem
-from unjoined.data._chunks import ChunkSource
-from unjoined.data._dask import DaskSource, as_dask_source, connected, in_memory, is_dask
-from unjoined.data._sources import ArraySource, TableSource
+from unjoined.data.chunks import ChunkSource
+from unjoined.data.dask import DaskSource, as_dask_source, connected, in_memory, is_dask
+from unjoined.data.sources import ArraySource, TableSource
+from unjoined.errors import InputError, MissingExtraError, TableError
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

@@ -5,7 +5,9 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from unjoined import SeparateLabels, TableError, read_table, write_table
+from unjoined import SeparateLabels, read_table
+from unjoined.data import write_table
+from unjoined.errors import TableError
 
 TABLE = pa.table({"age": [31.5, 54.0], "visit": [1, 0], "region": ["north", "south"]})
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unjoined import CellKFold, InputError, paper_problem
+from unjoined.data import CellKFold, paper_problem
+from unjoined.errors import InputError
 
 
 @given(

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined.data import SeparateLabels
-from unjoined.data._frames import feature_matrix
+from unjoined import SeparateLabels
+from unjoined.data.frames import feature_matrix
 from unjoined.errors import InputError, LabelError, TableError
 
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined import InputError, LabelError, SeparateLabels, TableError
+from unjoined import SeparateLabels
 from unjoined.data import paper_problem
-from unjoined.data._chunks import ChunkSource
-from unjoined.data._scan import SqlQuery, scan_table
-from unjoined.data._sources import ArraySource, IterableSource, TableSource, as_source
+from unjoined.data.chunks import ChunkSource
+from unjoined.data.scan import SqlQuery, scan_table
+from unjoined.data.sources import ArraySource, IterableSource, TableSource, as_source
+from unjoined.errors import InputError, LabelError, TableError
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}
 

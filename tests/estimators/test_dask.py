@@ -14,13 +14,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
 import unjoined
-from unjoined import InputError, LabelError, MinMaxUplift, TableError, WeightedUplift, paper_problem
-from unjoined.data import _dask as dask_data
-from unjoined.data._dask import DaskSource
-from unjoined.data._sources import ArraySource
-from unjoined.estimators import _minmax_chunks as chunks
-from unjoined.moments import _dask_pass as dask_pass
-from unjoined.moments._census import take_census
+from unjoined import MinMaxUplift, WeightedUplift
+from unjoined.data import dask as dask_data
+from unjoined.data import paper_problem
+from unjoined.data.dask import DaskSource
+from unjoined.data.sources import ArraySource
+from unjoined.errors import InputError, LabelError, TableError
+from unjoined.estimators import minmax_chunks as chunks
+from unjoined.sums import dask_pass
+from unjoined.sums.census import take_census
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -390,15 +392,28 @@ JOINT = {
 def test_metrics_take_dask_columns(name):
     rng = np.random.default_rng(0)
     score, values = rng.normal(size=90), rng.normal(size=90)
-    found = JOINT[name](unjoined, da.from_array(score, 40), da.from_array(values, 40))
-    assert found == JOINT[name](unjoined, score, values)
+    found = JOINT[name](
+        unjoined.targeting if name == "expected_gain" else unjoined.metrics,
+        da.from_array(score, 40),
+        da.from_array(values, 40),
+    )
+    assert found == JOINT[name](
+        unjoined.targeting if name == "expected_gain" else unjoined.metrics, score, values
+    )
     frame = dd.from_pandas(pd.DataFrame({"s": score, "v": values}), npartitions=3)
-    assert JOINT[name](unjoined, frame["s"], frame["v"]) == found
+    assert (
+        JOINT[name](
+            unjoined.targeting if name == "expected_gain" else unjoined.metrics,
+            frame["s"],
+            frame["v"],
+        )
+        == found
+    )
 
 
 def test_scores_without_joint_labels_take_dask_columns(expected):
     lazy = {name: da.from_array(values, 300) for name, values in DATA.items()}
     held = expected.predict(DATA["X"])
-    for score in (unjoined.weighted_risk, unjoined.outcome_risk):
+    for score in (unjoined.metrics.weighted_risk, unjoined.metrics.outcome_risk):
         assert score(expected.predict(lazy["X"]), **lazy) == pytest.approx(score(held, **DATA))
     assert expected.score(**lazy) == pytest.approx(expected.score(**DATA))

@@ -12,16 +12,11 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from unjoined import (
-    InputError,
-    PlugInUplift,
-    RatioGuardWarning,
-    SeparateLabels,
-    SimulatedProblem,
-    paper_problem,
-)
-from unjoined.estimators import _density
-from unjoined.estimators._density import DensityUplift
+from unjoined import PlugInUplift, SeparateLabels
+from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.errors import InputError, RatioGuardWarning
+from unjoined.estimators import density as _density
+from unjoined.estimators.density import DensityUplift
 
 FAST = {"n_centers": 30, "width_x": 1.0, "width_y": 0.5, "ridge": 0.01, "n_folds": 2}
 

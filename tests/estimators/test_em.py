@@ -21,8 +21,8 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from unjoined.errors import InputError, LabelError
-from unjoined.estimators import _em
-from unjoined.estimators._em import PROBABILITY_FLOOR, VARIANCE_FLOOR, fit_em
+from unjoined.estimators import em as _em
+from unjoined.estimators.em import PROBABILITY_FLOOR, VARIANCE_FLOOR, fit_em
 
 # Solved to rounding, so that only EM's own convergence counts.
 EXACT = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10)

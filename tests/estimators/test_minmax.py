@@ -13,19 +13,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from unjoined import (
-    CellKFold,
-    GaussianBasis,
-    InputError,
-    LinearBasis,
-    MinMaxGau,
-    MinMaxUplift,
-    SeparateLabels,
-    TableError,
-    WeakIdentificationWarning,
-    campaign_problem,
-    paper_problem,
-)
+from unjoined import MinMaxGau, MinMaxUplift, SeparateLabels
+from unjoined.basis import GaussianBasis, LinearBasis
+from unjoined.data import CellKFold, campaign_problem, paper_problem
+from unjoined.errors import InputError, TableError, WeakIdentificationWarning
 
 
 @pytest.fixture(scope="module")

@@ -10,21 +10,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from unjoined import (
-    InputError,
-    LabelError,
-    LinearBasis,
-    MinMaxUplift,
-    TableError,
-    WeakIdentificationWarning,
-    identification_strength,
-    load_model,
-    paper_problem,
-    save_model,
-)
-from unjoined.data._sources import ArraySource
-from unjoined.moments import _checkpoint
-from unjoined.moments._sums_file import read_sums, write_sums
+from unjoined import MinMaxUplift, identification_strength, load_model, save_model
+from unjoined.basis import LinearBasis
+from unjoined.data import paper_problem
+from unjoined.data.sources import ArraySource
+from unjoined.errors import InputError, LabelError, TableError, WeakIdentificationWarning
+from unjoined.sums import files as _checkpoint
+from unjoined.sums.files import read_sums, write_sums
 
 PROBLEM = paper_problem(b=5.0)
 DATA = dict(PROBLEM.draw(400, random_state=0))

@@ -5,19 +5,14 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression
+from trials import oracle_share
 
-from unjoined import (
-    InputError,
-    MinMaxUplift,
-    WeakIdentificationWarning,
-    campaign_problem,
-    identification_strength,
-    paper_problem,
-)
-from unjoined.estimators import _minmax, _minmax_plan
-from unjoined.experiments import oracle_share
-from unjoined.features._basis import ScaledBasis
-from unjoined.moments import label_rows
+from unjoined import MinMaxUplift, identification_strength
+from unjoined.basis.functions import ScaledBasis
+from unjoined.data import campaign_problem, label_rows, paper_problem
+from unjoined.errors import InputError, WeakIdentificationWarning
+from unjoined.estimators import minmax as _minmax
+from unjoined.estimators import minmax_plan as _minmax_plan
 
 PROBLEM = paper_problem(b=5.0)
 DATA = PROBLEM.draw(1500, random_state=0)

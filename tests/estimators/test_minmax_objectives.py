@@ -4,17 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined import (
-    InputError,
-    MinMaxUplift,
-    SeparateLabels,
-    SimulatedProblem,
-    campaign_problem,
-    load_model,
-    paper_problem,
-    save_model,
-)
-from unjoined.solve import (
+from unjoined import MinMaxUplift, SeparateLabels, load_model, save_model
+from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
+from unjoined.errors import InputError
+from unjoined.losses import (
     AbsoluteLoss,
     HuberLoss,
     LogCoshLoss,

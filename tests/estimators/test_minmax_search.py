@@ -5,22 +5,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from unjoined import (
-    GaussianBasis,
-    InputError,
-    LinearBasis,
-    MinMaxGau,
-    MinMaxUplift,
-    SeparateLabels,
-    SimulatedProblem,
-    campaign_problem,
-    paper_problem,
-    qini,
-    weighted_risk,
-)
-from unjoined.data import CellKFold
-from unjoined.estimators._minmax_select import MinMaxSearch, some_rows
-from unjoined.solve._select import RIDGES_F, RIDGES_G
+from unjoined import MinMaxGau, MinMaxUplift, SeparateLabels
+from unjoined.basis import GaussianBasis, LinearBasis
+from unjoined.data import CellKFold, SimulatedProblem, campaign_problem, paper_problem
+from unjoined.errors import InputError
+from unjoined.estimators.minmax_search import MinMaxSearch, some_rows
+from unjoined.metrics import qini, weighted_risk
+from unjoined.solve.select import RIDGES_F, RIDGES_G
 
 PLAIN = {"width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2}
 
@@ -313,13 +304,13 @@ def test_some_rows_are_rows_without_repeats():
 
 
 def test_held_out_values_do_not_depend_on_chunks(data, fitted, monkeypatch):
-    monkeypatch.setattr("unjoined.moments._combine.PIECE_ROWS", 7)
+    monkeypatch.setattr("unjoined.sums.values.PIECE_ROWS", 7)
     small = MinMaxUplift(random_state=0).fit(**data)
     assert_allclose(small.search_.risk, fitted.search_.risk, rtol=1e-9)
 
 
 def test_with_many_rows_some_settle_the_width_and_all_the_ridges(data, monkeypatch):
-    from unjoined.estimators import _minmax_select as select
+    from unjoined.estimators import minmax_search as select
 
     everything = MinMaxUplift(random_state=0).fit(**data)
     monkeypatch.setattr(select, "WIDTH_ROWS", 90)  # of 200 in each table

@@ -8,15 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.naive_bayes import GaussianNB
 
-from unjoined import (
-    InputError,
-    MinMaxUplift,
-    OverlapWarning,
-    SimulatedProblem,
-    load_model,
-    paper_problem,
-    save_model,
-)
+from unjoined import MinMaxUplift, load_model, save_model
+from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.errors import InputError, OverlapWarning
 
 
 def shifted(distance=0.5):

@@ -13,35 +13,21 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from unjoined import (
-    CellKFold,
-    FourierBasis,
-    GaussianBasis,
-    InputError,
-    LabelError,
-    MinMaxUplift,
-    MixtureUplift,
-    SimulatedProblem,
-    WeakIdentificationWarning,
-    load_model,
-    save_model,
-)
-from unjoined.estimators import _mixture, _mixture_fit
-from unjoined.estimators._em import fit_em
-from unjoined.estimators._mixture_fit import Member, MixtureFit
-from unjoined.estimators._mixture_rules import (
+from unjoined import MinMaxUplift, MixtureUplift, load_model, save_model
+from unjoined.basis import FourierBasis, GaussianBasis, LeadingBasis, LinearBasis, draw_pool
+from unjoined.data import CellKFold, SimulatedProblem
+from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
+from unjoined.estimators import mixture as _mixture
+from unjoined.estimators import mixture_fit as _mixture_fit
+from unjoined.estimators.em import fit_em
+from unjoined.estimators.mixture_fit import Member, MixtureFit
+from unjoined.estimators.mixture_rules import (
     LEAST_WEIGHT,
     MOST_MEMBERS,
     choose_threshold,
     weigh_settings,
 )
-from unjoined.estimators._mixture_search import (
-    MixtureSearch,
-    OutcomeRows,
-    Setting,
-    deal_folds,
-)
-from unjoined.features import LeadingBasis, LinearBasis, draw_pool
+from unjoined.estimators.mixture_search import MixtureSearch, OutcomeRows, Setting, deal_folds
 from unjoined.solve import BernoulliTerms, GaussianMixture, MeanTerms, Scoring
 
 # One setting and a policy model without luck: what is left is the likelihood itself.

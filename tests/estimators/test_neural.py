@@ -12,18 +12,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from unjoined import (
-    InputError,
-    MinMaxUplift,
-    MissingExtraError,
-    SeparateLabels,
-    paper_problem,
-    qini,
-)
-from unjoined.estimators._neural import NeuralMinMaxUplift
-from unjoined.estimators._training import held_out_risk, split_cells
-from unjoined.moments import label_rows
-from unjoined.solve._saddle_torch import SaddleRows, SaddleSettings, _batches, train_saddle
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data import label_rows, paper_problem
+from unjoined.errors import InputError, MissingExtraError
+from unjoined.estimators.neural import NeuralMinMaxUplift, held_out_risk, split_cells
+from unjoined.metrics import qini
+from unjoined.solve.torch import SaddleRows, SaddleSettings, _batches, train_saddle
 
 torch = pytest.importorskip("torch")
 Linear = partial(torch.nn.Linear, out_features=1)

@@ -19,13 +19,13 @@ from unjoined import (
     MinMaxUplift,
     NeuralMinMaxUplift,
     PlugInUplift,
-    SmoothLoss,
-    TableError,
     TwoStageUplift,
     load_model,
-    paper_problem,
     save_model,
 )
+from unjoined.data import paper_problem
+from unjoined.errors import TableError
+from unjoined.losses import SmoothLoss
 
 
 @pytest.fixture(scope="module")

@@ -13,20 +13,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-from unjoined import (
-    CellKFold,
-    FourLogistic,
-    FourNNC,
-    FourNNR,
-    FourRidge,
-    InputError,
-    PlugInUplift,
-    RatioGuardWarning,
-    SeparateLabels,
-    SimulatedProblem,
-    unjoin,
-)
-from unjoined.estimators._plugin import _guarded_ratio
+from unjoined import FourLogistic, FourNNC, FourNNR, FourRidge, PlugInUplift, SeparateLabels
+from unjoined.data import CellKFold, SimulatedProblem, unjoin
+from unjoined.errors import InputError, RatioGuardWarning
+from unjoined.estimators.plugin import _guarded_ratio
 
 GAP = {"A": 0.9, "B": 0.2}  # constant policies: the ratio is tame
 

@@ -7,10 +7,10 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from unjoined.estimators import _policies
-from unjoined.estimators._policies import FLOOR, fit_policies
-from unjoined.features import draw_pool
-from unjoined.moments import label_rows
+from unjoined.basis import draw_pool
+from unjoined.data import label_rows
+from unjoined.nuisance import policies as _policies
+from unjoined.nuisance.policies import FLOOR, fit_policies
 
 
 def linear(X):

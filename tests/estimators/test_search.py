@@ -14,25 +14,15 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 
-from unjoined import (
-    InputError,
-    PlugInUplift,
-    RatioGuardWarning,
-    SimulatedProblem,
-    UpliftEstimator,
-    WeakIdentificationWarning,
-)
-from unjoined.estimators import _search
-from unjoined.estimators._candidates import (
-    Scored,
-    choose,
-    list_candidates,
-    score_folds,
-    score_rows,
-)
-from unjoined.estimators._search import UpliftSearchCV, default_candidates
-from unjoined.estimators._weighted import WeightedUplift
-from unjoined.evaluate._held_out import SCORES, HeldOutRows
+from unjoined import PlugInUplift
+from unjoined.data import SimulatedProblem
+from unjoined.errors import InputError, RatioGuardWarning, WeakIdentificationWarning
+from unjoined.estimators import UpliftEstimator
+from unjoined.estimators import search as _search
+from unjoined.estimators.candidates import Scored, choose, list_candidates, score_folds, score_rows
+from unjoined.estimators.search import UpliftSearchCV, default_candidates
+from unjoined.estimators.weighted import WeightedUplift
+from unjoined.metrics.scores import SCORES, HeldOutRows
 
 QUICK = {"policy_model": LogisticRegression(), "outcome_model": LinearRegression()}
 DEFAULTS = {"cv": 2, "scoring": "weighted_risk", "rule": "best", "random_state": 0, **QUICK}

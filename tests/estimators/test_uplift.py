@@ -2,20 +2,21 @@
 
 import numpy as np
 import pytest
+from problems import PROBLEMS
+from trials import oracle_share
 
 from unjoined import (
-    LabelError,
     MinMaxUplift,
     MixtureUplift,
     SeparateLabels,
     Uplift,
     WeightedUplift,
     load_model,
-    paper_problem,
     save_model,
 )
-from unjoined.estimators import _uplift
-from unjoined.experiments import PROBLEMS, oracle_share
+from unjoined.data import paper_problem
+from unjoined.errors import LabelError
+from unjoined.estimators import uplift as _uplift
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +66,8 @@ def test_reason_is_one_sentence_that_says_what_and_how_sure(model):
 
 def test_equal_effects_are_not_called_different():
     """With one effect for all on the log-odds, held-out rows cannot favour heterogeneity much."""
+    from problems import binary_problem
     from scipy.special import expit
-
-    from unjoined.experiments import binary_problem
 
     problem = binary_problem(
         lambda n, rng: rng.standard_normal((n, 2)),

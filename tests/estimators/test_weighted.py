@@ -7,16 +7,19 @@ from scipy.special import expit
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
-from unjoined import InputError, LinearBasis, SeparateLabels, SimulatedProblem, paper_problem, qini
-from unjoined.estimators._weighted import (
+from unjoined import SeparateLabels
+from unjoined.basis import LinearBasis
+from unjoined.data import SimulatedProblem, label_rows, paper_problem
+from unjoined.errors import InputError
+from unjoined.estimators.weighted import (
     RIDGES,
     WeightedUplift,
     fold_sums,
     ridge_path,
     solve_weighted,
 )
-from unjoined.evaluate._nuisances import Nuisances
-from unjoined.moments import label_rows
+from unjoined.metrics import qini
+from unjoined.nuisance.crossfit import Nuisances
 
 QUADRATICS = ["label", "gap"]
 
@@ -251,7 +254,7 @@ def test_defaults_find_the_papers_uplift():
 def test_prediction_in_chunks_is_the_same(data, monkeypatch):
     model = WeightedUplift(basis="linear", ridge=0.1, random_state=0, **QUICK).fit(**data)
     expected = model.predict(data.X)
-    monkeypatch.setattr("unjoined.estimators._weighted.PREDICT_ROWS", 7)
+    monkeypatch.setattr("unjoined.estimators.weighted.PREDICT_ROWS", 7)
     assert_allclose(model.predict(data.X), expected, rtol=1e-12)
     assert model.path_ is None
     plain = WeightedUplift(basis=LinearBasis(2), standardize=False, ridge=0.1, **QUICK).fit(**data)

@@ -6,14 +6,10 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_array_equal
 
-from unjoined import (
-    InputError,
-    paper_problem,
-    perfect_curve,
-    plot_uplift_curve,
-    plot_uplift_histogram,
-    uplift_curve,
-)
+from unjoined.data import paper_problem
+from unjoined.errors import InputError
+from unjoined.metrics import perfect_curve, uplift_curve
+from unjoined.plot import plot_uplift_curve, plot_uplift_histogram
 
 mpl.use("Agg")
 

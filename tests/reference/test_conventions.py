@@ -7,8 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from unjoined.errors import InputError, LabelError
-from unjoined.evaluate._area import auuc, qini, rank_score
-from unjoined.evaluate._conventions import (
+from unjoined.metrics.conventions import (
     causalml_auuc,
     causalml_qini,
     pylift_q,
@@ -16,8 +15,7 @@ from unjoined.evaluate._conventions import (
     sklift_uplift_at_k,
     sklift_uplift_auc,
 )
-from unjoined.evaluate._curve import uplift_curve
-from unjoined.evaluate._value import joint_values, treat_all
+from unjoined.metrics.curves import auuc, joint_values, qini, rank_score, treat_all, uplift_curve
 
 SEEDS = range(8)
 

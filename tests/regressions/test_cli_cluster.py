@@ -6,7 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from unjoined import ClusterError, DaskSource, InputError, MinMaxUplift, paper_problem
+from unjoined import MinMaxUplift
+from unjoined.data import DaskSource, paper_problem
+from unjoined.errors import ClusterError, InputError
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

@@ -4,9 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unjoined import MinMaxUplift, paper_problem, save_model, write_sums, write_table
+from unjoined import MinMaxUplift, save_model
 from unjoined.cli import main
-from unjoined.experiments import draw_truth, write_campaign
+from unjoined.data import paper_problem, write_table
+from unjoined.reproduce import draw_truth, write_campaign
+from unjoined.sums import write_sums
 
 
 def run(capsys, *arguments):

@@ -5,8 +5,8 @@ import os
 import pyarrow as pa
 import pytest
 
-from unjoined import write_table
 from unjoined.cli import main
+from unjoined.data import write_table
 
 
 def run(capsys, *arguments):

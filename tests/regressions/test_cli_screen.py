@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unjoined import WeightedUplift, load_model, paper_problem, save_model, write_table
+from unjoined import WeightedUplift, load_model, save_model
 from unjoined.cli import main
+from unjoined.data import paper_problem, write_table
 
 NASTY = "age[/years] :smile: \x1b[2Jx\ny\x9b\u202e[bold]"
 SHOWN = r"age[/years] :smile: \x1b[2Jx\ny\x9b\u202e[bold]"

@@ -9,16 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import (
-    MinMaxUplift,
-    SeparateLabels,
-    TableError,
-    UnjoinedWarning,
-    read_table,
-    save_model,
-    write_table,
-)
+from unjoined import MinMaxUplift, SeparateLabels, read_table, save_model
 from unjoined.cli import main
+from unjoined.data import write_table
+from unjoined.errors import TableError, UnjoinedWarning
 
 FORMULAS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-", "＝1"]  # noqa: RUF001
 HARMLESS = ["-5", "+49170", "-0.5e-3", "a=b", "#10", "00123", "'", "", None, "x-y", " =1", "-inf"]

@@ -6,17 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unjoined import (
-    ArraySource,
-    IterableSource,
-    MinMaxUplift,
-    SeparateLabels,
-    TableError,
-    TableSource,
-    aggregate_rows,
-    fourier_plan,
-    paper_problem,
-)
+from unjoined import MinMaxUplift, SeparateLabels, TableSource
+from unjoined.data import ArraySource, IterableSource, paper_problem
+from unjoined.errors import TableError
+from unjoined.sums import aggregate_rows, fourier_plan
 
 FAST = MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0)
 

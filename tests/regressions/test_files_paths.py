@@ -8,8 +8,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import TableError, TableSource, read_table
+from unjoined import TableSource, read_table
 from unjoined.cli import main
+from unjoined.errors import TableError
 
 ENDINGS = ("csv", "csv.gz", "parquet")
 

@@ -7,18 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import (
-    ArraySource,
-    DaskSource,
-    InputError,
-    LabelError,
-    MinMaxUplift,
-    SeparateLabels,
-    TableError,
-    TableSource,
-    fourier_plan,
-)
+from unjoined import MinMaxUplift, SeparateLabels, TableSource
 from unjoined.cli import main
+from unjoined.data import ArraySource, DaskSource
+from unjoined.errors import InputError, LabelError, TableError
+from unjoined.sums import fourier_plan
 
 FAST = MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0)
 LABELS = {"outcome": "y", "treatment": "t"}

@@ -4,7 +4,9 @@ import duckdb
 import pandas as pd
 import pytest
 
-from unjoined import SqlQuery, TableError, TableSource
+from unjoined import TableSource
+from unjoined.data import SqlQuery
+from unjoined.errors import TableError
 
 ROWS = "SELECT 1.0 AS x, 1 AS y"
 

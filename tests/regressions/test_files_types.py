@@ -10,17 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import (
-    ArraySource,
-    DaskSource,
-    InputError,
-    MinMaxUplift,
-    SeparateLabels,
-    SqlQuery,
-    TableError,
-    TableSource,
-    auuc,
-)
+from unjoined import MinMaxUplift, SeparateLabels, TableSource
+from unjoined.data import ArraySource, DaskSource, SqlQuery
+from unjoined.errors import InputError, TableError
+from unjoined.metrics import auuc
 
 N = 8
 BASE = {"x": np.arange(N, dtype=float), "region": ["a", "b", "b", "a"] * 2}

@@ -19,12 +19,12 @@ from unjoined import (
     MinMaxUplift,
     MixtureUplift,
     PlugInUplift,
-    TableError,
     TwoStageUplift,
     load_model,
-    paper_problem,
     save_model,
 )
+from unjoined.data import paper_problem
+from unjoined.errors import TableError
 
 DATA = paper_problem().draw(60, random_state=0)
 FOREST = PlugInUplift(
@@ -207,7 +207,7 @@ def not_fitted(schema):
 
 
 def other_class(schema):
-    schema["__class__"], schema["__module__"] = "GaussianBasis", "unjoined.features._basis"
+    schema["__class__"], schema["__module__"] = "GaussianBasis", "unjoined.basis.functions"
 
 
 def swapped_basis(schema):
@@ -293,7 +293,7 @@ def test_types_and_ways_to_build_them_that_are_not_listed_are_refused_by_name(sa
     for module, name, loader in (
         ("os", "system", "FunctionNode"),
         ("builtins", "exec", "FunctionNode"),
-        ("unjoined.data._download", "Download", "ObjectNode"),
+        ("unjoined.datasets.fetch", "Download", "ObjectNode"),
         ("sklearn.linear_model._base", "LinearRegression", "MethodNode"),
         ("operator", "methodcaller", "OperatorFuncNode"),
         ("functools", "partial", "PartialNode"),
@@ -348,7 +348,7 @@ resource.setrlimit(resource.RLIMIT_AS, (used + 400_000_000,) * 2)
 for path in sys.argv[1:]:
     try:
         unjoined.load_model(path)
-    except unjoined.TableError as error:
+    except unjoined.errors.TableError as error:
         print(error)
 """
 

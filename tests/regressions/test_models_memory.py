@@ -5,16 +5,10 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
-from unjoined import (
-    FourRidge,
-    InputError,
-    MinMaxUplift,
-    MixtureUplift,
-    PlugInUplift,
-    TwoStageUplift,
-    paper_problem,
-)
-from unjoined.estimators._weighted import WeightedUplift
+from unjoined import FourRidge, MinMaxUplift, MixtureUplift, PlugInUplift, TwoStageUplift
+from unjoined.data import paper_problem
+from unjoined.errors import InputError
+from unjoined.estimators.weighted import WeightedUplift
 
 MODELS = [
     MinMaxUplift(random_state=0),

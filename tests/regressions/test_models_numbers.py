@@ -12,7 +12,6 @@ from unjoined import (
     DensityUplift,
     FourNNR,
     FourRidge,
-    InputError,
     MinMaxGau,
     MinMaxUplift,
     MixtureUplift,
@@ -23,7 +22,8 @@ from unjoined import (
     UpliftSearchCV,
 )
 from unjoined.cli import main
-from unjoined.estimators._weighted import WeightedUplift
+from unjoined.errors import InputError
+from unjoined.estimators.weighted import WeightedUplift
 
 FOREST = {
     "outcome_model": RandomForestRegressor(3, random_state=0),

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined import paper_problem
-from unjoined.features import LinearBasis
-from unjoined.moments import accumulate, label_rows, weigh_shift
+from unjoined.basis import LinearBasis
+from unjoined.data import label_rows, paper_problem
+from unjoined.nuisance import weigh_shift
+from unjoined.sums import accumulate
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.OverlapWarning")

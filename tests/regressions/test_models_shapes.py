@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from unjoined import InputError
-from unjoined._compiled import (
+from unjoined._compiled.kernels import (
     MeanArrays,
     PolicyArrays,
     RowArrays,
@@ -13,7 +12,7 @@ from unjoined._compiled import (
     label_kernel,
     ridge_paths,
 )
-from unjoined.features import (
+from unjoined.basis import (
     FourierBasis,
     GaussianBasis,
     KernelBasis,
@@ -23,9 +22,11 @@ from unjoined.features import (
     Scaling,
     StackedBasis,
 )
-from unjoined.features._basis import ScaledBasis
-from unjoined.moments import LabelledRows, accumulate, label_rows
-from unjoined.moments._combine import combine
+from unjoined.basis.functions import ScaledBasis
+from unjoined.data import LabelledRows, label_rows
+from unjoined.errors import InputError
+from unjoined.sums import accumulate
+from unjoined.sums.values import combine
 
 RNG = np.random.default_rng(0)
 GAUSSIANS = GaussianBasis(RNG.random((40, 3)), 1.0)

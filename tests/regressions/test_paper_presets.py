@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from unjoined import MinMaxGau, paper_problem, qini
+from unjoined import MinMaxGau
+from unjoined.data import paper_problem
+from unjoined.metrics import qini
 
 PROBLEM = paper_problem(5.0)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from unjoined import Uplift, campaign_problem
+from unjoined import Uplift
+from unjoined.data import campaign_problem
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")

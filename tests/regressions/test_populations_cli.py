@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from unjoined import SimulatedProblem, load_model, write_table
+from unjoined import load_model
 from unjoined.cli import main
+from unjoined.data import SimulatedProblem, write_table
 
 pa = pytest.importorskip("pyarrow")
 

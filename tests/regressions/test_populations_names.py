@@ -7,18 +7,15 @@ import pandas as pd
 import pytest
 
 from unjoined import (
-    ArraySource,
-    CellKFold,
-    LabelError,
     MinMaxUplift,
     SeparateLabels,
-    TableError,
     TableSource,
     identification_strength,
     load_model,
     save_model,
-    unjoin,
 )
+from unjoined.data import ArraySource, CellKFold, unjoin
+from unjoined.errors import LabelError, TableError
 
 DAYS = ["2020-01-01", "2020-02-01"]
 TIMES = [day + " 00:00:00" for day in DAYS]

@@ -4,19 +4,16 @@ import numpy as np
 import pytest
 
 from unjoined import (
-    ArraySource,
-    DaskSource,
     DensityUplift,
-    LabelError,
     MinMaxUplift,
     NeuralMinMaxUplift,
     PlugInUplift,
-    SimulatedProblem,
     TwoStageUplift,
     WeightedUplift,
-    aggregate_rows,
-    fourier_plan,
 )
+from unjoined.data import ArraySource, DaskSource, SimulatedProblem
+from unjoined.errors import LabelError
+from unjoined.sums import aggregate_rows, fourier_plan
 
 TWO_ONLY = [
     DensityUplift,

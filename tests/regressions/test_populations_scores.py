@@ -8,13 +8,11 @@ from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
-from unjoined import (
-    CellKFold,
+from unjoined import MinMaxUplift, MixtureUplift
+from unjoined.data import CellKFold, SimulatedProblem
+from unjoined.errors import LabelError
+from unjoined.metrics import (
     HeldOutRows,
-    LabelError,
-    MinMaxUplift,
-    MixtureUplift,
-    SimulatedProblem,
     error_bound,
     fixed_critic_score,
     minmax_objective,

@@ -8,14 +8,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from unjoined import (
-    InputError,
     MinMaxUplift,
     MixtureUplift,
     PlugInUplift,
-    SimulatedProblem,
     UpliftSearchCV,
     identification_strength,
 )
+from unjoined.data import SimulatedProblem
+from unjoined.errors import InputError
 
 QUICK = {"cv": 2, "policy_model": LogisticRegression(), "outcome_model": LinearRegression()}
 SCORES = ["weighted_risk", "outcome_risk", "fixed_critic"]

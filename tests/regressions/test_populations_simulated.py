@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from unjoined import InputError, SimulatedProblem
+from unjoined.data import SimulatedProblem
+from unjoined.errors import InputError
 
 
 def law(policies):

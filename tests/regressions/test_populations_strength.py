@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
-from unjoined import (
-    MinMaxUplift,
-    MixtureUplift,
-    SimulatedProblem,
-    Uplift,
-    WeakIdentificationWarning,
-    identification_strength,
-)
+from unjoined import MinMaxUplift, MixtureUplift, Uplift, identification_strength
+from unjoined.data import SimulatedProblem
+from unjoined.errors import WeakIdentificationWarning
 
 NUMBERS = ("mean_gap", "rms_gap", "f_statistic", "degrees")
 

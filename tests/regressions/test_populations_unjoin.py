@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from unjoined import InputError, unjoin
+from unjoined.data import unjoin
+from unjoined.errors import InputError
 
 POLICIES = {"A": lambda X: 0.2 + 0.3 * X[:, 0], "B": 0.5, "C": lambda X: 0.8 - 0.3 * X[:, 0]}
 CHANCE = np.array([[0.1, 0.5, 0.7], [0.6, 0.5, 0.2]])  # of the outcome 1, by treatment and x

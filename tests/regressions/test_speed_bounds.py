@@ -5,7 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from unjoined import InputError, MinMaxUplift, campaign_problem
+from unjoined import MinMaxUplift
+from unjoined.data import campaign_problem
+from unjoined.errors import InputError
 
 SETTINGS = {"n_centers": 40, "width": "median", "ridge_f": 1e-3, "ridge_g": 1e-3}
 

@@ -10,17 +10,17 @@ from scipy.special import expit
 from unjoined import (
     MinMaxUplift,
     MixtureUplift,
-    SimulatedProblem,
     TwoStageUplift,
-    UnjoinedWarning,
     Uplift,
     WeightedUplift,
     identification_strength,
     load_model,
     save_model,
 )
+from unjoined.data import SimulatedProblem
+from unjoined.errors import UnjoinedWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.WeakIdentificationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 
 
 def problem(d, *, spread=None):

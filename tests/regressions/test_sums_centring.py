@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from unjoined import InputError, MinMaxUplift, aggregate_rows, fourier_plan
+from unjoined import MinMaxUplift
+from unjoined.errors import InputError
+from unjoined.sums import aggregate_rows, fourier_plan
 
 NAMES = ["a", "b"]
 PLAN = fourier_plan({"x0": (0.0, 1.0), "x1": (0.0, 1.0)}, NAMES, n_functions=12)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from unjoined import TableError, aggregate_rows, fourier_plan, read_sums
-from unjoined.moments import _checkpoint
+from unjoined.errors import TableError
+from unjoined.sums import aggregate_rows, fourier_plan, read_sums
+from unjoined.sums import files as _checkpoint
 
 N = 1024  # rows after which a checkpoint is written
 PLAN = fourier_plan({"age": (0.0, 1.0)}, ["north", "south"], n_functions=1, n_groups=2)

@@ -7,15 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from unjoined import (
-    MinMaxUplift,
-    TableError,
-    aggregate_rows,
-    fourier_plan,
-    paper_problem,
-    read_sums,
-    write_sums,
-)
+from unjoined import MinMaxUplift
+from unjoined.data import paper_problem
+from unjoined.errors import TableError
+from unjoined.sums import aggregate_rows, fourier_plan, read_sums, write_sums
 
 NAMES = ["1", "2"]
 DATA = dict(paper_problem(b=5.0).draw(2000, random_state=0))

@@ -3,15 +3,9 @@
 import numpy as np
 import pytest
 
-from unjoined import (
-    InputError,
-    aggregate_rows,
-    fourier_plan,
-    merge_sums,
-    read_sums,
-    write_sums,
-)
 from unjoined.cli import main
+from unjoined.errors import InputError
+from unjoined.sums import aggregate_rows, fourier_plan, merge_sums, read_sums, write_sums
 
 NAMES = ["north", "south"]
 PLAN = fourier_plan(

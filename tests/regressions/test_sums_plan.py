@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from unjoined import InputError, fourier_plan
+from unjoined.errors import InputError
+from unjoined.sums import fourier_plan
 
 AGE = {"age": (45.0, 15.0)}
 NAMES = ["north", "south"]

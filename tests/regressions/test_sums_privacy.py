@@ -5,20 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unjoined import (
-    FourierBasis,
-    GaussianBasis,
-    InputError,
-    LinearBasis,
-    aggregate_rows,
-    fourier_plan,
-    paper_problem,
-    read_sums,
-    write_sums,
-)
+from unjoined.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.cli import main
-from unjoined.features import Scaling, StackedBasis
-from unjoined.moments import fit_centring, label_rows
+from unjoined.data import label_rows, paper_problem
+from unjoined.errors import InputError
+from unjoined.nuisance import fit_centring
+from unjoined.sums import aggregate_rows, fourier_plan, read_sums, write_sums
 
 NAMES = ["a", "b"]
 PLAN = fourier_plan({"x": (0.0, 1.0), "z": (0.0, 1.0)}, NAMES, n_functions=4, n_groups=2)

@@ -28,7 +28,7 @@ def fit(data, weight, *, sample_rows=10_000, dask=False, **settings):
     columns = {**data, "sample_weight": weight}
     model = uj.MinMaxUplift(random_state=0, n_jobs=1, **settings)
     if not dask:
-        source = uj.ArraySource(**columns, chunk_rows=170)
+        source = uj.data.ArraySource(**columns, chunk_rows=170)
         return model.fit_chunks(source, sample_rows=sample_rows)
     da = pytest.importorskip("dask.array")
     lazy = {
@@ -36,7 +36,7 @@ def fit(data, weight, *, sample_rows=10_000, dask=False, **settings):
         for name, column in columns.items()
         if column is not None
     }
-    return model.fit_chunks(uj.DaskSource.from_arrays(**lazy), sample_rows=sample_rows)
+    return model.fit_chunks(uj.data.DaskSource.from_arrays(**lazy), sample_rows=sample_rows)
 
 
 @pytest.mark.parametrize("sample_rows", [100, 10_000])

@@ -9,16 +9,16 @@ LOSSES = {
     "squared": "squared",
     "absolute": "absolute",
     "huber": "huber",
-    "huber-object": uj.HuberLoss(2.0),
-    "pinball": uj.PinballLoss(0.3),
+    "huber-object": uj.losses.HuberLoss(2.0),
+    "pinball": uj.losses.PinballLoss(0.3),
     "log-cosh": "log-cosh",
-    "smooth": uj.SmoothLoss(
+    "smooth": uj.losses.SmoothLoss(
         rho=lambda v: v**2 / 2.0,
         conjugate=lambda g: g**2 / 2.0,
         slope=lambda g: g,
         curve=lambda g: np.ones_like(g),
     ),
-    "three-player": uj.ThreePlayerLoss(
+    "three-player": uj.losses.ThreePlayerLoss(
         conjugate=lambda s, y: (s + y) ** 2 / 2.0,
         biconjugate=lambda g, h: h**2 / 2.0 - g * h,
         slope_g=lambda g, h: -h,

@@ -9,13 +9,13 @@ import unjoined as uj
 
 torch = pytest.importorskip("torch")
 RIDGE_F, RIDGE_G = 0.1, 0.3
-HALF_SQUARE = uj.SmoothLoss(
+HALF_SQUARE = uj.losses.SmoothLoss(
     rho=lambda v: v**2 / 2.0,
     conjugate=lambda g: g**2 / 2.0,
     slope=lambda g: g,
     curve=lambda g: np.ones_like(g),
 )
-THREE = uj.ThreePlayerLoss(
+THREE = uj.losses.ThreePlayerLoss(
     conjugate=lambda s, y: (s + y) ** 2 / 2.0,
     biconjugate=lambda g, h: h**2 / 2.0 - g * h,
     slope_g=lambda g, h: -h,
@@ -35,7 +35,7 @@ def test_the_guide_said_that_ridges_are_the_same_for_every_loss(name):
     loss, conjugate, divisor = PAIRS[name]
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    data = uj.paper_problem(b=3.0).draw(60, random_state=0)
+    data = uj.data.paper_problem(b=3.0).draw(60, random_state=0)
     X = np.asarray(data.X) / 3.0
     labels = {"y": data.y, "kind": data.kind, "population": data.population}
     exact = uj.MinMaxUplift(
@@ -77,9 +77,9 @@ def test_the_guide_said_that_ridges_are_the_same_for_every_loss(name):
 def _objective(f, g, X, labels, name):
     """Return what both play for, penalties off: the paper's objective, or its like."""
     if name == "squared":
-        return uj.minmax_objective(f, g, X, **labels)
+        return uj.metrics.minmax_objective(f, g, X, **labels)
     # The paper's with g/2 has g^2/4 where the half square has the conjugate g^2/2.
     kind, population = np.asarray(labels["kind"]), np.asarray(labels["population"])
     cells = [(kind == k) & (population == p) for k in set(kind) for p in set(population)]
     square = np.mean([np.mean(g[cell] ** 2) for cell in cells])
-    return uj.minmax_objective(f, g / 2.0, X, **labels) - square / 4.0
+    return uj.metrics.minmax_objective(f, g / 2.0, X, **labels) - square / 4.0

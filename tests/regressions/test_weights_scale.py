@@ -142,20 +142,22 @@ def _risks(data, weight, *, binary):
     labelled = {**data, "sample_weight": weight}
     f = data["X"][:, 0]
     if binary:
-        return np.array([uj.weighted_risk(f, **labelled), uj.outcome_risk(f, **labelled)])
+        return np.array(
+            [uj.metrics.weighted_risk(f, **labelled), uj.metrics.outcome_risk(f, **labelled)]
+        )
     linear = uj.MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, **ONE)
     linear.fit(**data)
-    held = uj.HeldOutRows.from_data(**labelled)
+    held = uj.metrics.HeldOutRows.from_data(**labelled)
     strength = uj.identification_strength(**labelled)
     return np.array(
         [
-            uj.outcome_risk(f, **labelled),
-            uj.fixed_critic_score(f, **labelled),
-            uj.minmax_objective(f, 0.5 * f, **labelled),
+            uj.metrics.outcome_risk(f, **labelled),
+            uj.metrics.fixed_critic_score(f, **labelled),
+            uj.metrics.minmax_objective(f, 0.5 * f, **labelled),
             linear.score(**labelled),
             held.score(f, "weighted_risk"),
             held.difference(f, 0 * f, "outcome_risk").standard_error,
-            uj.error_bound(linear, labelled, min_gap=0.2).bound,
+            uj.metrics.error_bound(linear, labelled, min_gap=0.2).bound,
             strength.f_statistic,
             strength.rms_gap,
             strength.mean_gap,
@@ -181,7 +183,7 @@ def test_a_row_of_weight_zero_counts_in_no_risk():
     absent = np.arange(len(weight)) % 9 == 4
     rest = {key: column[~absent] for key, column in data.items()}
     f, g = data["X"][:, 0], data["X"][~absent, 0]
-    for risk in (uj.weighted_risk, uj.outcome_risk, uj.fixed_critic_score):
+    for risk in (uj.metrics.weighted_risk, uj.metrics.outcome_risk, uj.metrics.fixed_critic_score):
         zero = risk(f, **data, sample_weight=np.where(absent, 0.0, weight))
         left_out = risk(g, **rest, sample_weight=weight[~absent])
         np.testing.assert_allclose(zero, left_out, rtol=1e-9)
@@ -197,14 +199,14 @@ def test_a_likelihood_does_not_see_the_unit_of_the_weights():
 
 
 def test_weights_divided_by_their_number_reversed_the_order_of_four_logistic():
-    problem = uj.campaign_problem()
+    problem = uj.data.campaign_problem()
     data = problem.draw(1000, random_state=0)
     new = problem.draw_joint(4000, random_state=1)
     weight = np.random.default_rng(0).uniform(0.5, 1.5, len(data.y))
     share = []
     for scale in (1.0, 1.0 / len(weight)):
         model = uj.FourLogistic(random_state=0).fit(**data, sample_weight=scale * weight)
-        share.append(uj.qini(model.predict(new.X), new.uplift, normalize=True).value)
+        share.append(uj.metrics.qini(model.predict(new.X), new.uplift, normalize=True).value)
     assert share[0] == pytest.approx(share[1], abs=1e-9)
 
 

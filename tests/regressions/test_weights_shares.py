@@ -76,6 +76,6 @@ def test_a_table_given_twice_changed_the_answer(name, cell):
 
 def test_a_second_stage_without_weights_is_refused_if_tables_differ_in_size():
     model = uj.TwoStageUplift(second_stage=LassoLars())
-    with pytest.raises(uj.InputError, match="outcome tables have different sizes"):
+    with pytest.raises(uj.errors.InputError, match="outcome tables have different sizes"):
         model.fit(**draw(sizes((60, 40), (50, 70))))
     assert model.fit(**draw(sizes((60, 60), (50, 70)))).predict([[0.0]]).shape == (1,)

@@ -7,9 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from unjoined import GaussianBasis, InputError, paper_problem
-from unjoined.moments import RowScan, accumulate, assemble, label_rows
+from unjoined.basis import GaussianBasis
+from unjoined.data import label_rows, paper_problem
+from unjoined.errors import InputError
 from unjoined.solve import solve_bounded, solve_box_qp, solve_minmax
+from unjoined.sums import RowScan, accumulate, assemble
 
 
 def all_rows(phi):

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined.data import SeparateLabels, paper_problem
+from unjoined import SeparateLabels
+from unjoined.basis import GaussianBasis, LinearBasis
+from unjoined.data import label_rows, paper_problem
 from unjoined.errors import InputError
-from unjoined.evaluate import minmax_objective
-from unjoined.features import GaussianBasis, LinearBasis
-from unjoined.moments import MinMaxSystem, accumulate, assemble, label_rows
+from unjoined.metrics import minmax_objective
 from unjoined.solve import objective, ridge_path, solve_minmax
+from unjoined.sums import MinMaxSystem, accumulate, assemble
 
 QUICK = settings(max_examples=40, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -288,7 +289,7 @@ def test_a_ridge_too_small_for_collinear_functions_is_named(solve):
 
 def test_a_singular_value_routine_that_gives_up_is_replaced(monkeypatch):
     """LAPACK's fast routine fails on rare finite matrices; the slow one gives the same answer."""
-    from unjoined.solve import _closed_form
+    from unjoined.solve import minmax as _closed_form
 
     rng = np.random.RandomState(0)
     root = rng.standard_normal((6, 6))

@@ -8,9 +8,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from unjoined import GaussianBasis, InputError, LinearBasis, paper_problem
-from unjoined.moments import RowScan, accumulate, assemble, label_rows
-from unjoined.solve import (
+from unjoined.basis import GaussianBasis, LinearBasis
+from unjoined.data import label_rows, paper_problem
+from unjoined.errors import InputError
+from unjoined.losses import (
     LOSSES,
     AbsoluteLoss,
     HuberLoss,
@@ -21,12 +22,15 @@ from unjoined.solve import (
     ThreePlayerLoss,
     check_conjugate,
     check_conjugates,
+)
+from unjoined.solve import (
     solve_box_loss,
     solve_log_cosh,
     solve_minmax,
     solve_smooth_loss,
     solve_three_player,
 )
+from unjoined.sums import RowScan, accumulate, assemble
 
 BOX = [SquaredLoss(), HuberLoss(0.7), AbsoluteLoss(), PinballLoss(0.3)]
 RIDGES = {"ridge_f": 0.02, "ridge_g": 0.03}

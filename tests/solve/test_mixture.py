@@ -12,13 +12,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge
 
-from unjoined.solve import (
-    BaseEffectRows,
-    BernoulliTerms,
-    GaussianMixture,
-    MeanTerms,
-    Scoring,
-)
+from unjoined.solve import BaseEffectRows, BernoulliTerms, GaussianMixture, MeanTerms, Scoring
 
 QUICK = settings(max_examples=40, deadline=None)
 NUMBERS = st.floats(-6.0, 6.0)

@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
 from unjoined.errors import InputError
-from unjoined.moments import MinMaxSystem
 from unjoined.solve import solve_minmax
-from unjoined.solve._select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_folds
+from unjoined.solve.select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_folds
+from unjoined.sums import MinMaxSystem
 
 pytestmark = pytest.mark.usefixtures("arithmetic")
 

@@ -12,8 +12,10 @@ import math
 import numpy as np
 import pytest
 
-from unjoined import LinearBasis, MinMaxUplift, SimulatedProblem
-from unjoined.evaluate._bound import error_bound, sampling_terms
+from unjoined import MinMaxUplift
+from unjoined.basis import LinearBasis
+from unjoined.data import SimulatedProblem
+from unjoined.metrics.bound import error_bound, sampling_terms
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 

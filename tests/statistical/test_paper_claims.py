@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from unjoined import GaussianBasis, MinMaxGau, MinMaxUplift, auuc, paper_problem, qini
+from unjoined import MinMaxGau, MinMaxUplift
+from unjoined.basis import GaussianBasis
+from unjoined.data import paper_problem
+from unjoined.metrics import auuc, qini
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 SEEDS = range(20)

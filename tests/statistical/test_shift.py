@@ -5,11 +5,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from unjoined import SimulatedProblem
-from unjoined.features import LinearBasis
-from unjoined.moments import accumulate, assemble, label_rows
-from unjoined.moments._shift import weigh_shift
+from unjoined.basis import LinearBasis
+from unjoined.data import SimulatedProblem, label_rows
+from unjoined.nuisance.shift import weigh_shift
 from unjoined.solve import solve_minmax
+from unjoined.sums import accumulate, assemble
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 

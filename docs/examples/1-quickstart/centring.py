@@ -12,8 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit
 
-from unjoined import MinMaxUplift, SimulatedProblem, campaign_problem, paper_problem, qini
+from unjoined import MinMaxUplift
 from unjoined._typing import Array
+from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
+from unjoined.metrics import qini
 
 BLUE, GREY = "#1f5f99", "0.45"
 N_DRAWS = 6

@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit
 
-from unjoined import MinMaxUplift, SimulatedProblem
+from unjoined import MinMaxUplift
 from unjoined._typing import Array
-from unjoined.moments import LabelledRows, label_rows
-from unjoined.moments._shift import ShiftReport, weigh_shift
+from unjoined.data import LabelledRows, SimulatedProblem, label_rows
+from unjoined.nuisance.shift import ShiftReport, weigh_shift
 
 BLUE, ORANGE, GREY, GREEN = "#1f5f99", "#b35a00", "0.35", "#1a7f37"
 COLORS = {"north": BLUE, "south": ORANGE}

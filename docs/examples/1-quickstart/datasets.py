@@ -13,7 +13,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unjoined.data import PublicData, SeparateLabels, fetch_email, fetch_jobs, unjoin
+from unjoined import SeparateLabels
+from unjoined.data import unjoin
+from unjoined.datasets import PublicData, fetch_email, fetch_jobs
 from unjoined.errors import TableError
 
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.35"

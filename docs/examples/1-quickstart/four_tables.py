@@ -11,14 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from unjoined import (
-    SeparateLabels,
-    Uplift,
-    campaign_problem,
-    perfect_curve,
-    plot_uplift_curve,
-    uplift_curve,
-)
+from unjoined import SeparateLabels, Uplift
+from unjoined.data import campaign_problem
+from unjoined.metrics import perfect_curve, uplift_curve
+from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.35"
 

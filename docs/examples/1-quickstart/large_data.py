@@ -10,13 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unjoined import (
-    MinMaxUplift,
-    campaign_problem,
-    perfect_curve,
-    plot_uplift_curve,
-    uplift_curve,
-)
+from unjoined import MinMaxUplift
+from unjoined.data import campaign_problem
+from unjoined.metrics import perfect_curve, uplift_curve
+from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE = "#1f5f99", "#b35a00"
 CHUNKS, ROWS = 10, 500  # rows of each of the four tables in a chunk

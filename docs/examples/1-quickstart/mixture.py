@@ -11,15 +11,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from unjoined import (
-    MinMaxGau,
-    MixtureUplift,
-    UpliftEstimator,
-    WeakIdentificationWarning,
-    paper_problem,
-    qini,
-)
+from unjoined import MinMaxGau, MixtureUplift
 from unjoined._typing import Array
+from unjoined.data import paper_problem
+from unjoined.errors import WeakIdentificationWarning
+from unjoined.estimators import UpliftEstimator
+from unjoined.metrics import qini
 
 B, N_PER_TABLE, N_DRAWS, REACH = 0.4, 2000, 4, 7.0
 

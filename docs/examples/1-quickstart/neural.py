@@ -12,17 +12,10 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unjoined import (
-    MinMaxUplift,
-    NeuralMinMaxUplift,
-    SimulatedProblem,
-    campaign_problem,
-    paper_problem,
-    perfect_curve,
-    plot_uplift_curve,
-    qini,
-    uplift_curve,
-)
+from unjoined import MinMaxUplift, NeuralMinMaxUplift
+from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
+from unjoined.metrics import perfect_curve, qini, uplift_curve
+from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE = "#1f5f99", "#b35a00"
 

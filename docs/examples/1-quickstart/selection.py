@@ -11,15 +11,10 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unjoined import (
-    MinMaxUplift,
-    PlugInUplift,
-    RatioGuardWarning,
-    UpliftSearchCV,
-    WeightedUplift,
-    campaign_problem,
-    qini,
-)
+from unjoined import MinMaxUplift, PlugInUplift, UpliftSearchCV, WeightedUplift
+from unjoined.data import campaign_problem
+from unjoined.errors import RatioGuardWarning
+from unjoined.metrics import qini
 
 BLUE, GREY = "#1f5f99", "0.45"
 

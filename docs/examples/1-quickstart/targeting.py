@@ -11,8 +11,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unjoined import MinMaxUplift, campaign_problem, joint_values
-from unjoined.evaluate import expected_gain, profit_rule
+from unjoined import MinMaxUplift
+from unjoined.data import campaign_problem
+from unjoined.metrics import joint_values
+from unjoined.targeting import expected_gain, profit_rule
 
 BLUE, ORANGE, GREEN, GREY = "#1f5f99", "#b35a00", "#2e7d4f", "0.45"
 VALUE, COST = 20.0, 1.0  # euros per purchase, euros per mail

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import expit
 
-from unjoined import MinMaxUplift, SimulatedProblem
+from unjoined import MinMaxUplift
+from unjoined.data import SimulatedProblem
 
 
 def problem() -> SimulatedProblem:

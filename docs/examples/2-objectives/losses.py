@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from unjoined import MinMaxUplift, SimulatedProblem
+from unjoined import MinMaxUplift
+from unjoined.data import SimulatedProblem
 
 SETTINGS = {
     "basis": "linear",

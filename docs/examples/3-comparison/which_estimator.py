@@ -14,9 +14,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unjoined.experiments import DEFAULT, JOINT, METHODS, PAPER
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+RESULTS = BENCHMARKS / "results" / "accuracy.json"
+sys.path.insert(0, str(BENCHMARKS))
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "accuracy.json"
+from trials import DEFAULT, JOINT, METHODS, PAPER  # noqa: E402 - found by the line above
+
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.45"
 SHOWN = 2000  # rows of a table in the detailed table and the picture
 BEST = "best of the paper"

@@ -5,17 +5,19 @@ the processor is another one, or ``UNJOINED_COMPILED=0`` is set: whoever calls t
 numpy, and comes to the same result but for rounding.
 """
 
-from unjoined._compiled._gaussians import (
+from unjoined._compiled.kernels import (
     GaussianKernel,
+    LabelKernel,
     MeanArrays,
     PolicyArrays,
     RowArrays,
+    ScannedLabels,
     SumArrays,
     gaussian_kernel,
+    label_kernel,
+    ridge_paths,
 )
-from unjoined._compiled._labels import LabelKernel, ScannedLabels, label_kernel
-from unjoined._compiled._library import plain
-from unjoined._compiled._ridges import ridge_paths
+from unjoined._compiled.library import plain
 
 __all__ = [
     "GaussianKernel",

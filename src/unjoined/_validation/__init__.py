@@ -4,7 +4,7 @@ A message names the argument as the user typed it, what was expected, what was f
 most five values) and what to do. Code behind these checks trusts its arguments.
 """
 
-from unjoined._validation._features import (
+from unjoined._validation.features import (
     NUMBER,
     check_columns,
     check_feature_sizes,
@@ -14,7 +14,7 @@ from unjoined._validation._features import (
     check_numeric_columns,
     check_row_width,
 )
-from unjoined._validation._labels import (
+from unjoined._validation.labels import (
     KINDS,
     OUTCOME,
     TARGET,
@@ -34,9 +34,11 @@ from unjoined._validation._labels import (
     is_kind,
     is_missing,
     population_name,
+    unit_mean,
 )
-from unjoined._validation._message import LARGEST, SMALLEST, printable, shown
-from unjoined._validation._parameters import (
+from unjoined._validation.parameters import (
+    LARGEST,
+    SMALLEST,
     check_count,
     check_finite,
     check_not_negative,
@@ -44,8 +46,10 @@ from unjoined._validation._parameters import (
     check_positive,
     check_share,
     check_word_or,
+    printable,
+    shown,
 )
-from unjoined._validation._values import (
+from unjoined._validation.values import (
     check_both_arms,
     check_cost,
     check_one_per_row,
@@ -105,4 +109,5 @@ __all__ = [
     "population_name",
     "printable",
     "shown",
+    "unit_mean",
 ]

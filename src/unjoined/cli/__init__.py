@@ -1,5 +1,5 @@
 """The command line: each command is a few lines that call the library."""
 
-from unjoined.cli._main import main
+from unjoined.cli.entry import main
 
 __all__ = ["main"]

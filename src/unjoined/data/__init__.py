@@ -1,49 +1,55 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
-from unjoined.data._chunks import Chunk, ChunkSource
-from unjoined.data._criteo import criteo_impressions, fetch_criteo
-from unjoined.data._criteo_formats import Impression
-from unjoined.data._criteo_uplift import fetch_criteo_uplift
-from unjoined.data._dask import DaskSource, in_memory
-from unjoined.data._download import data_folder
-from unjoined.data._email import fetch_email
-from unjoined.data._files import read_table, replace_file, write_table
-from unjoined.data._folds import CellKFold
-from unjoined.data._jobs import fetch_jobs
-from unjoined.data._public_data import PublicData
-from unjoined.data._scan import SqlQuery
-from unjoined.data._separate_labels import CellSummary, SeparateLabels
-from unjoined.data._simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
-from unjoined.data._sources import ArraySource, IterableSource, TableSource
-from unjoined.data._unjoin import UnjoinedTrial, unjoin
+from unjoined.data.chunks import CHUNK_ROWS, Chunk, ChunkSource
+from unjoined.data.dask import (
+    DaskSource,
+    as_dask_source,
+    connected,
+    in_memory,
+    is_dask,
+    predict_lazily,
+)
+from unjoined.data.frames import column_names, feature_matrix
+from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
+from unjoined.data.rows import LabelledRows, label_rows, target_rows
+from unjoined.data.scan import SqlQuery
+from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
+from unjoined.data.sources import ArraySource, IterableSource, TableSource, as_source
+from unjoined.data.tables import ENDINGS, read_table, replace_file, table_ending, write_table
+from unjoined.data.trials import UnjoinedTrial, unjoin
 
 __all__ = [
+    "CHUNK_ROWS",
+    "ENDINGS",
     "ArraySource",
     "CellKFold",
     "CellSummary",
     "Chunk",
     "ChunkSource",
     "DaskSource",
-    "Impression",
     "IterableSource",
     "JointLabels",
-    "PublicData",
+    "LabelledRows",
     "SeparateLabels",
     "SimulatedProblem",
     "SqlQuery",
     "TableSource",
     "UnjoinedTrial",
+    "as_dask_source",
+    "as_source",
     "campaign_problem",
-    "criteo_impressions",
-    "data_folder",
-    "fetch_criteo",
-    "fetch_criteo_uplift",
-    "fetch_email",
-    "fetch_jobs",
+    "column_names",
+    "connected",
+    "feature_matrix",
     "in_memory",
+    "is_dask",
+    "label_rows",
     "paper_problem",
+    "predict_lazily",
     "read_table",
     "replace_file",
+    "table_ending",
+    "target_rows",
     "unjoin",
     "write_table",
 ]

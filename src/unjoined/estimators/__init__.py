@@ -1,26 +1,26 @@
 """Estimators of the uplift, with scikit-learn's conventions."""
 
-from unjoined.estimators._base import UpliftEstimator
-from unjoined.estimators._candidates import CandidateScore, CandidateTable
-from unjoined.estimators._density import DensityUplift
-from unjoined.estimators._minmax import MinMaxUplift
-from unjoined.estimators._minmax_problem import BoundsReport, LossReport
-from unjoined.estimators._minmax_select import MinMaxSearch
-from unjoined.estimators._mixture import MixtureUplift
-from unjoined.estimators._neural import NeuralMinMaxUplift
-from unjoined.estimators._persist import load_model, save_model
-from unjoined.estimators._plugin import PlugInUplift
-from unjoined.estimators._presets import (
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.candidates import CandidateScore, CandidateTable
+from unjoined.estimators.density import DensityUplift
+from unjoined.estimators.minmax import MinMaxUplift
+from unjoined.estimators.minmax_problem import BoundsReport, LossReport
+from unjoined.estimators.minmax_search import MinMaxSearch
+from unjoined.estimators.mixture import MixtureUplift
+from unjoined.estimators.neural import NeuralMinMaxUplift
+from unjoined.estimators.persist import load_model, save_model
+from unjoined.estimators.plugin import (
     FourLogistic,
     FourNNC,
     FourNNR,
     FourRidge,
     MinMaxGau,
+    PlugInUplift,
 )
-from unjoined.estimators._search import UpliftSearchCV
-from unjoined.estimators._two_stage import TwoStageCoefficients, TwoStageUplift
-from unjoined.estimators._uplift import Uplift
-from unjoined.estimators._weighted import RiskPath, WeightedUplift
+from unjoined.estimators.search import UpliftSearchCV
+from unjoined.estimators.two_stage import TwoStageCoefficients, TwoStageUplift
+from unjoined.estimators.uplift import Uplift
+from unjoined.estimators.weighted import RiskPath, WeightedUplift
 
 __all__ = [
     "BoundsReport",

@@ -1,31 +1,41 @@
 """Solvers of the min-max problem, pure functions of trusted arrays."""
 
-from unjoined.solve._bounded import solve_bounded
-from unjoined.solve._box_qp import BoxQPSolution, RowOracle, solve_box_qp
-from unjoined.solve._closed_form import (
-    MinMaxSolution,
-    RidgePath,
-    objective,
-    ridge_path,
-    solve_minmax,
+from unjoined.solve.density import (
+    ConditionalDensity,
+    DensityFitter,
+    DensitySearch,
+    LeastSquaresFitter,
+    UnmixedDensities,
+    kernel_fitter,
+    outcome_grid,
+    search_density,
+    trapezoid_weights,
+    unmix,
 )
-from unjoined.solve._gaussian_mixture import GaussianMixture
-from unjoined.solve._general_loss import LossSolution, solve_box_loss, solve_smooth_loss
-from unjoined.solve._log_cosh import solve_log_cosh
-from unjoined.solve._losses import (
-    LOSSES,
-    AbsoluteLoss,
-    BoxLoss,
-    HuberLoss,
-    LogCoshLoss,
-    PinballLoss,
-    SmoothLoss,
-    SquaredLoss,
-    check_conjugate,
+from unjoined.solve.general import LossSolution, solve_box_loss, solve_log_cosh, solve_smooth_loss
+from unjoined.solve.minmax import MinMaxSolution, RidgePath, objective, ridge_path, solve_minmax
+from unjoined.solve.mixture import (
+    BaseEffectFit,
+    BaseEffectRows,
+    BernoulliTerms,
+    GaussianMixture,
+    MeanTerms,
+    OutcomeTerms,
+    RowTerms,
+    Scoring,
 )
-from unjoined.solve._mixture_terms import BernoulliTerms, MeanTerms, OutcomeTerms, RowTerms
-from unjoined.solve._scoring import BaseEffectFit, BaseEffectRows, Scoring
-from unjoined.solve._select import (
+from unjoined.solve.network import (
+    ModuleMaker,
+    Weights,
+    build_module,
+    check_maker,
+    default_network,
+    evaluate_module,
+    import_torch,
+    seeded,
+)
+from unjoined.solve.qp import BoxQPSolution, RowOracle, solve_bounded, solve_box_qp
+from unjoined.solve.select import (
     RIDGES_F,
     RIDGES_G,
     FoldScores,
@@ -33,41 +43,59 @@ from unjoined.solve._select import (
     choose_ridges,
     score_folds,
 )
-from unjoined.solve._three_player import ThreePlayerLoss, check_conjugates, solve_three_player
+from unjoined.solve.three_player import solve_three_player
+from unjoined.solve.torch import (
+    HeldOut,
+    SaddleRows,
+    SaddleSettings,
+    checked_biconjugate,
+    checked_conjugate,
+    train_saddle,
+)
 
 __all__ = [
-    "LOSSES",
     "RIDGES_F",
     "RIDGES_G",
-    "AbsoluteLoss",
     "BaseEffectFit",
     "BaseEffectRows",
     "BernoulliTerms",
-    "BoxLoss",
     "BoxQPSolution",
+    "ConditionalDensity",
+    "DensityFitter",
+    "DensitySearch",
     "FoldScores",
     "GaussianMixture",
-    "HuberLoss",
-    "LogCoshLoss",
+    "HeldOut",
+    "LeastSquaresFitter",
     "LossSolution",
     "MeanTerms",
     "MinMaxSolution",
+    "ModuleMaker",
     "OutcomeTerms",
-    "PinballLoss",
     "RidgeChoice",
     "RidgePath",
     "RowOracle",
     "RowTerms",
+    "SaddleRows",
+    "SaddleSettings",
     "Scoring",
-    "SmoothLoss",
-    "SquaredLoss",
-    "ThreePlayerLoss",
-    "check_conjugate",
-    "check_conjugates",
+    "UnmixedDensities",
+    "Weights",
+    "build_module",
+    "check_maker",
+    "checked_biconjugate",
+    "checked_conjugate",
     "choose_ridges",
+    "default_network",
+    "evaluate_module",
+    "import_torch",
+    "kernel_fitter",
     "objective",
+    "outcome_grid",
     "ridge_path",
     "score_folds",
+    "search_density",
+    "seeded",
     "solve_bounded",
     "solve_box_loss",
     "solve_box_qp",
@@ -75,4 +103,7 @@ __all__ = [
     "solve_minmax",
     "solve_smooth_loss",
     "solve_three_player",
+    "train_saddle",
+    "trapezoid_weights",
+    "unmix",
 ]

@@ -1,0 +1,367 @@
+"""Simulated problems on which estimators are compared, with the truth known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.special import expit
+
+from unjoined import SeparateLabels
+from unjoined._typing import Array
+from unjoined._validation.labels import OUTCOME, TREATMENT
+from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
+
+__all__ = ["PROBLEMS", "BenchmarkProblem", "binary_problem", "real_problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkProblem:
+    """A problem, how its tables are drawn, and what it was used for."""
+
+    name: str
+    what: str  # in a few words
+    make: Callable[[], SimulatedProblem]
+    is_settled_on: bool = False  # whether rules and defaults were settled by looking at it
+    is_binary: bool = True
+    sizes: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)  # of the tables, relative
+    target: bool = False  # whether target rows are drawn as well
+
+    def draw(self, n: int, seed: int) -> SeparateLabels:
+        """Draw tables of ``n`` rows on average."""
+        problem = self.make()
+        cells = [(kind, name) for kind in (OUTCOME, TREATMENT) for name in problem.policies]
+        n_rows = {cell: round(n * size) for cell, size in zip(cells, self.sizes, strict=True)}
+        return problem.draw(n_rows, n_target=n if self.target else 0, random_state=seed)
+
+
+def binary_problem(
+    features: Callable[[int, Rng], Array] | dict[str, Callable[[int, Rng], Array]],
+    policies: dict[str, Callable[[Array], Array]],
+    log_odds: Callable[[Array, Array], Array],
+    target_features: Callable[[int, Rng], Array] | None = None,
+) -> SimulatedProblem:
+    """Return a problem with outcomes 0/1 whose log-odds are a function of x and treatment."""
+
+    def chance(X: Array, treated: Array) -> Array:
+        return np.asarray(expit(log_odds(X, treated)))
+
+    def outcome(X: Array, treated: Array, rng: Rng) -> Array:
+        return np.asarray(rng.random_sample(len(X)) < chance(X, treated), dtype=np.float64)
+
+    return SimulatedProblem(features, policies, outcome, chance, target_features)
+
+
+def real_problem(
+    features: Callable[[int, Rng], Array],
+    policies: dict[str, Callable[[Array], Array]],
+    mean: Callable[[Array, Array], Array],
+    noise: Callable[[int, Rng], Array],
+) -> SimulatedProblem:
+    """Return a problem with a real outcome: a mean and noise that does not depend on x."""
+
+    def outcome(X: Array, treated: Array, rng: Rng) -> Array:
+        return mean(X, treated) + noise(len(X), rng)
+
+    return SimulatedProblem(features, policies, outcome, mean)
+
+
+def _normal(d: int, mean: float = 0.0) -> Callable[[int, Rng], Array]:
+    return lambda n, rng: mean + rng.standard_normal((n, d))
+
+
+def _uniform(d: int, reach: float) -> Callable[[int, Rng], Array]:
+    return lambda n, rng: rng.uniform(-reach, reach, (n, d))
+
+
+def _mixed(numeric: int, binary: int, levels: tuple[int, ...]) -> Callable[[int, Rng], Array]:
+    """Return numeric columns, 0/1 columns, and one-hot columns of categories."""
+
+    def draw(n: int, rng: Rng) -> Array:
+        parts = [rng.standard_normal((n, numeric)), 1.0 * (rng.random_sample((n, binary)) < 0.4)]
+        parts += [np.eye(count)[rng.randint(count, size=n)] for count in levels]
+        return np.hstack(parts)
+
+    return draw
+
+
+def _inside(chance: Array) -> Array:
+    return np.clip(chance, 0.05, 0.95)
+
+
+def sparse() -> SimulatedProblem:
+    """Return ten features of which few matter, a low base rate, small effects."""
+    return binary_problem(
+        _normal(10),
+        {
+            "A": lambda X: _inside(0.7 + 0.08 * X[:, 0]),
+            "B": lambda X: _inside(0.25 - 0.06 * X[:, 3]),
+        },
+        lambda X, t: (
+            -2.8 + 0.5 * X[:, 0] + 0.4 * X[:, 1] + t * (0.4 + 0.5 * X[:, 2] - 0.3 * X[:, 0])
+        ),
+    )
+
+
+def interactions() -> SimulatedProblem:
+    """Return nonlinear effects with interactions in five features."""
+
+    def log_odds(X: Array, t: Array) -> Array:
+        base = np.sin(1.5 * X[:, 0]) + 0.4 * X[:, 1] ** 2 - 0.8
+        effect = 1.8 * np.tanh(1.5 * X[:, 0] * X[:, 2]) + X[:, 3] * (X[:, 4] > 0.0) - 0.2
+        return base + t * effect
+
+    return binary_problem(
+        _uniform(5, 2.0),
+        {
+            "A": lambda X: expit(0.8 + X[:, 0] - 0.5 * X[:, 3]),
+            "B": lambda X: expit(-0.8 + 0.7 * np.cos(2.0 * X[:, 0])),
+        },
+        log_odds,
+    )
+
+
+def heavy_tails() -> SimulatedProblem:
+    """Return a real outcome with a strong main effect and noise of three degrees of freedom."""
+    return real_problem(
+        _normal(5),
+        {"A": lambda X: expit(1.0 + 0.5 * X[:, 0]), "B": lambda X: expit(-1.0 + 0.5 * X[:, 0])},
+        lambda X, t: (
+            50.0
+            + 6.0 * X[:, 0]
+            + 4.0 * np.sin(2.0 * X[:, 1])
+            + 3.0 * X[:, 2] ** 2
+            + t * (1.0 + 1.5 * X[:, 3] - X[:, 0])
+        ),
+        lambda n, rng: 2.0 * rng.standard_t(3, n),
+    )
+
+
+def shifted() -> SimulatedProblem:
+    """Return tables of people who differ from each other and from those to be treated."""
+    return binary_problem(
+        {"A": _normal(4, 0.5), "B": _normal(4, -0.5)},
+        {"A": lambda X: expit(0.8 - X[:, 0]), "B": lambda X: expit(-0.8 + 0.5 * X[:, 1])},
+        lambda X, t: (
+            -0.5
+            + 0.8 * X[:, 0]
+            + 0.4 * X[:, 1] ** 2
+            - 0.4 * X[:, 2]
+            + t * (0.3 - 0.9 * X[:, 0] + 0.7 * X[:, 2])
+        ),
+        target_features=_normal(4),
+    )
+
+
+def unequal() -> SimulatedProblem:
+    """Return a problem whose tables are drawn with very different sizes."""
+    return binary_problem(
+        _normal(6),
+        {"A": lambda X: expit(1.0 + X[:, 0]), "B": lambda X: expit(-0.5 - X[:, 1])},
+        lambda X, t: (
+            -1.0 + 0.6 * X[:, 0] - 0.5 * X[:, 2] + t * (0.5 + 0.8 * X[:, 1] - 0.6 * X[:, 3])
+        ),
+    )
+
+
+def mixed() -> SimulatedProblem:
+    """Return twenty columns: ten numeric, four 0/1, two categories of three levels."""
+    return binary_problem(
+        _mixed(10, 4, (3, 3)),
+        {
+            "A": lambda X: expit(1.2 - 1.2 * X[:, 10] + 0.5 * X[:, 0]),
+            "B": lambda X: expit(-1.2 + 0.8 * X[:, 14] + 0.5 * X[:, 1]),
+        },
+        lambda X, t: (
+            -1.2
+            + 0.6 * X[:, 0]
+            - 0.5 * X[:, 11]
+            + 0.7 * X[:, 15]
+            + t * (0.2 + 0.9 * X[:, 2] + 0.9 * X[:, 17] - 0.8 * X[:, 12])
+        ),
+    )
+
+
+def rotated() -> SimulatedProblem:
+    """Return two features, clear effects, policies one constant apart."""
+    return binary_problem(
+        lambda n, rng: 2.0 * rng.standard_normal((n, 2)),
+        {"a": lambda X: expit(X[:, 0] - X[:, 1]), "b": lambda X: expit(X[:, 0] - X[:, 1] - 2.0)},
+        lambda X, t: (X[:, 0] + 2.0 * X[:, 1]) * (1.0 - 2.0 * t) + 1.5 * X[:, 0],
+    )
+
+
+def faint() -> SimulatedProblem:
+    """Return eight features, a base rate of one in nine, faint linear effects."""
+    return binary_problem(
+        _normal(8),
+        {
+            "a": lambda X: _inside(0.65 + 0.1 * X[:, 1]),
+            "b": lambda X: _inside(0.35 + 0.1 * X[:, 1]),
+        },
+        lambda X, t: (
+            -2.2 + 0.6 * X[:, 0] - 0.4 * X[:, 4] + t * (0.3 + 0.35 * X[:, 2] + 0.25 * X[:, 0])
+        ),
+    )
+
+
+def product() -> SimulatedProblem:
+    """Return an effect that is a product of two features, four in all."""
+    return binary_problem(
+        _uniform(4, 2.0),
+        {
+            "a": lambda X: expit(X[:, 0]),
+            "b": lambda X: expit(-1.0 + 0.5 * X[:, 2] ** 2 - X[:, 0]),
+        },
+        lambda X, t: (
+            -0.3
+            + 0.8 * np.cos(2.0 * X[:, 0])
+            + 0.5 * X[:, 3]
+            + t * (1.5 * X[:, 0] * X[:, 1] - 0.7 * X[:, 2])
+        ),
+    )
+
+
+def outliers() -> SimulatedProblem:
+    """Return a real outcome with a kinked main effect and one gross value in twenty."""
+    return real_problem(
+        _normal(4),
+        {"a": lambda X: expit(1.0 + X[:, 0]), "b": lambda X: expit(-1.0 + X[:, 0])},
+        lambda X, t: 4.0 * np.abs(X[:, 0]) + 3.0 * X[:, 1] + t * (X[:, 2] + X[:, 1] ** 2 - 1.0),
+        lambda n, rng: rng.standard_normal(n) * np.where(rng.random_sample(n) < 0.05, 12.0, 1.5),
+    )
+
+
+def plain_real() -> SimulatedProblem:
+    """Return a real outcome, linear throughout, normal noise."""
+    return real_problem(
+        _normal(6),
+        {
+            "a": lambda X: _inside(0.6 + 0.1 * X[:, 0]),
+            "b": lambda X: _inside(0.3 - 0.1 * X[:, 0]),
+        },
+        lambda X, t: 20.0 + 2.0 * X[:, 0] - 3.0 * X[:, 1] + t * (1.0 + X[:, 2]),
+        lambda n, rng: 2.0 * rng.standard_normal(n),
+    )
+
+
+def steps() -> SimulatedProblem:
+    """Return policies, base and effect that are step functions of six features."""
+
+    def log_odds(X: Array, t: Array) -> Array:
+        base = -0.5 + 1.0 * (X[:, 1] > 0.0) - 0.8 * (X[:, 2] > 0.5)
+        return base + t * (1.2 * ((X[:, 3] > 0.0) & (X[:, 1] > -0.5)) - 0.4)
+
+    return binary_problem(
+        _normal(6),
+        {
+            "a": lambda X: np.where(X[:, 0] > 0.0, 0.8, 0.3),
+            "b": lambda X: np.where(X[:, 0] > 0.0, 0.3, 0.6),
+        },
+        log_odds,
+    )
+
+
+def few_mixed() -> SimulatedProblem:
+    """Return twelve columns: six numeric, three 0/1, one category of three levels."""
+    return binary_problem(
+        _mixed(6, 3, (3,)),
+        {
+            "a": lambda X: expit(0.8 * X[:, 6] + 0.8 * X[:, 9] - 0.2),
+            "b": lambda X: expit(-0.8 * X[:, 6] + 0.5 * X[:, 1]),
+        },
+        lambda X, t: (
+            -1.0
+            + 0.7 * X[:, 0]
+            + 0.5 * X[:, 7]
+            - 0.6 * X[:, 10]
+            + t * (0.3 + 0.8 * X[:, 9] - 0.6 * X[:, 6] + 0.4 * X[:, 2])
+        ),
+    )
+
+
+def gated() -> SimulatedProblem:
+    """Return six features, an effect that one of them switches on, and a bent product."""
+
+    def log_odds(X: Array, t: Array) -> Array:
+        base = -0.4 + 0.7 * np.sin(1.5 * X[:, 1]) + 0.4 * X[:, 4]
+        gate = 1.5 * X[:, 1] * (X[:, 2] > 0.0)
+        return base + t * (gate + 1.5 * np.tanh(1.5 * X[:, 0] * X[:, 3]) - 0.2)
+
+    return binary_problem(
+        _uniform(6, 2.0),
+        {"a": lambda X: expit(0.8 + 0.8 * X[:, 4]), "b": lambda X: expit(-0.8 + 0.6 * X[:, 0])},
+        log_odds,
+    )
+
+
+def pairs() -> SimulatedProblem:
+    """Return eight features, one product in the base and another in the effect."""
+    return binary_problem(
+        _normal(8),
+        {"a": lambda X: expit(1.0 + 0.5 * X[:, 0]), "b": lambda X: expit(-1.0 + 0.5 * X[:, 5])},
+        lambda X, t: (
+            -0.4
+            + 0.5 * X[:, 0]
+            - 0.4 * X[:, 1] * X[:, 2]
+            + t * (0.3 + 0.9 * X[:, 3] * X[:, 4] - 0.7 * X[:, 0])
+        ),
+    )
+
+
+def _paper(b: float, slope: float) -> BenchmarkProblem:
+    noisy = "" if slope == 10.0 else ", noisy"
+    return BenchmarkProblem(
+        f"paper b={b:g}{noisy}",
+        "the paper's data" if slope == 10.0 else "the paper's data, outcomes ten times noisier",
+        lambda: paper_problem(b, slope=slope),
+    )
+
+
+GAPS = (0.4, 1.0, 2.0, 5.0, 10.0)
+
+PROBLEMS: dict[str, BenchmarkProblem] = {
+    problem.name: problem
+    for problem in (
+        *(_paper(b, 10.0) for b in GAPS),
+        *(_paper(b, 1.0) for b in GAPS),
+        BenchmarkProblem("sparse", "10 features, few matter, low base rate, small effects", sparse),
+        BenchmarkProblem(
+            "interactions", "5 features, nonlinear effects with interactions", interactions
+        ),
+        BenchmarkProblem(
+            "heavy tails",
+            "real outcome, strong main effect, t(3) noise",
+            heavy_tails,
+            is_binary=False,
+        ),
+        BenchmarkProblem("shift", "tables that describe different people", shifted, target=True),
+        BenchmarkProblem(
+            "unequal",
+            "tables of 2.4, 0.4, 0.3 and 0.9 times the size",
+            unequal,
+            sizes=(2.4, 0.4, 0.3, 0.9),
+        ),
+        BenchmarkProblem("mixed", "20 columns, numeric and categorical", mixed),
+        BenchmarkProblem("rotated", "2 features, clear effects", rotated, is_settled_on=True),
+        BenchmarkProblem("faint", "8 features, faint linear effects", faint, is_settled_on=True),
+        BenchmarkProblem("product", "effect is a product of features", product, is_settled_on=True),
+        BenchmarkProblem(
+            "outliers", "real outcome, gross values", outliers, is_settled_on=True, is_binary=False
+        ),
+        BenchmarkProblem(
+            "plain real", "real outcome, linear", plain_real, is_settled_on=True, is_binary=False
+        ),
+        BenchmarkProblem("gated", "6 features, effects switched on", gated, is_settled_on=True),
+        BenchmarkProblem("pairs", "8 features, products", pairs, is_settled_on=True),
+        BenchmarkProblem("steps", "step functions throughout", steps, is_settled_on=True),
+        BenchmarkProblem(
+            "few mixed", "12 columns, some categorical", few_mixed, is_settled_on=True
+        ),
+        BenchmarkProblem(
+            "campaign", "the demo's e-mail campaign", campaign_problem, is_settled_on=True
+        ),
+    )
+}

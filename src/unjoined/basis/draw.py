@@ -1,0 +1,303 @@
+"""Choose a basis for given rows: centres, frequencies, width, or a pool to choose from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.spatial.distance import pdist
+
+from unjoined._typing import Array, Basis, IntArray
+from unjoined.basis.families import (
+    PrincipalBasis,
+    draw_kernel,
+    draw_principal,
+    draw_quadratic,
+    most_linear,
+)
+from unjoined.basis.functions import (
+    FourierBasis,
+    GaussianBasis,
+    LinearBasis,
+    StackedBasis,
+    check_basis,
+    weighted_quantile,
+)
+from unjoined.errors import InputError
+
+DEFAULT_SIZE = 100
+
+
+MOST_CENTERS = 200
+
+
+# The median of a few thousand pairs is known to about one percent, far finer than a width
+# needs to be; more rows would only cost time.
+WIDTH_SAMPLE = 300
+
+
+def median_width(X: Array, rng: Rng, weight: Array | None = None) -> float:
+    """Return the median distance between rows, the usual first guess of a kernel width.
+
+    Taken over the pairs of at most 300 randomly drawn rows; rows that coincide are left out,
+    so that discrete features do not make the width 0. In the units of the features. Pairs count,
+    and rows are drawn, by their weights.
+    """
+    if len(X) > WIDTH_SAMPLE:
+        X, weight = X[_choose(len(X), WIDTH_SAMPLE, weight, rng)], None
+    distances = pdist(X)
+    apart = distances > 0.0
+    if not apart.any():
+        return 1.0  # rows that are all the same leave nothing to resolve: any width serves
+    if weight is None:
+        return float(np.median(distances[apart]))
+    first, second = np.triu_indices(len(X), 1)  # the pairs in the order of pdist
+    pair = (weight[first] * weight[second])[apart]
+    return float(weighted_quantile(distances[apart], pair, (0.5,))[0])
+
+
+def _choose(n: int, size: int, weight: Array | None, rng: Rng) -> IntArray:
+    """Draw positions without replacement, by weights unless these are all the same."""
+    chance = None
+    if weight is not None and weight.min() < weight.max():
+        chance = weight / weight.sum()
+    return np.asarray(rng.choice(n, size, replace=False, p=chance))
+
+
+def auto_centers(n_rows: int) -> int:
+    """Return the number of centres of the smooth basis: 10 n^(1/4), at most 200.
+
+    50 at 600 rows, 100 at 10,000, 200 from 160,000 on. It grows slowly since the ridges, not the
+    number of functions, decide how rough an estimate may be; more functions only cost time.
+
+    Examples
+    --------
+    >>> [auto_centers(n) for n in (8, 600, 10_000, 1_000_000)]
+    [8, 49, 100, 200]
+    """
+    return min(round(10.0 * math.sqrt(math.sqrt(n_rows))), MOST_CENTERS, n_rows)
+
+
+def has_width(basis: Basis) -> bool:
+    """Whether the basis has a length scale that `rescaled` changes."""
+    if isinstance(basis, StackedBasis):
+        return has_width(basis.first) or has_width(basis.second)
+    return isinstance(basis, GaussianBasis | FourierBasis)
+
+
+def rescaled(basis: Basis, factor: float) -> Basis:
+    """Return the basis with its length scale multiplied by ``factor``, all else the same.
+
+    Centres and random phases stay, so that candidates of several widths differ in width only.
+    Bases without a length scale are returned as they are.
+
+    Examples
+    --------
+    >>> rescaled(GaussianBasis(np.zeros((1, 2)), width=3.0), 2.0).width
+    6.0
+    """
+    if isinstance(basis, GaussianBasis):
+        return replace(basis, width=factor * basis.width)
+    if isinstance(basis, FourierBasis):
+        return replace(basis, frequencies=basis.frequencies / factor)
+    if isinstance(basis, StackedBasis):
+        return StackedBasis(rescaled(basis.first, factor), rescaled(basis.second, factor))
+    return basis
+
+
+def _size(n_centers: int | str, n_rows: int) -> int:
+    if isinstance(n_centers, str):
+        return min(DEFAULT_SIZE, n_rows)
+    return n_centers
+
+
+def _gaussian(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
+    size = _size(n_centers, len(X))
+    if size > len(X):
+        raise InputError(
+            f"n_centers={size} centres are drawn from the rows without replacement, but there "
+            f"are only {len(X)} (n_samples={len(X)}). Pass n_centers='auto' or at most {len(X)}."
+        )
+    scale = median_width(X, rng, weight) if isinstance(width, str) else float(width)
+    return GaussianBasis(X[_choose(len(X), size, weight, rng)], scale)
+
+
+def _fourier(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
+    size = DEFAULT_SIZE if isinstance(n_centers, str) else n_centers
+    scale = median_width(X, rng, weight) if isinstance(width, str) else float(width)
+    frequencies = rng.standard_normal((X.shape[1], size)) * (np.sqrt(2.0) / scale)
+    return FourierBasis(frequencies, rng.uniform(0.0, 2.0 * np.pi, size))
+
+
+def _linear(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
+    return LinearBasis(X.shape[1])
+
+
+def _smooth(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
+    size = auto_centers(len(X)) if isinstance(n_centers, str) else n_centers
+    linear = draw_linear(X, len(X), rng, weight)
+    return StackedBasis(linear, _gaussian(X, size, width, rng, weight))
+
+
+def draw_linear(X: Array, n_rows: int, rng: Rng, weight: Array | None = None) -> Basis:
+    """Return a constant and the features, or their leading components if they are very many.
+
+    ``n_rows`` are the rows of the fit, of which ``X`` may be some; see `most_linear`.
+    """
+    most = most_linear(n_rows)
+    return LinearBasis(X.shape[1]) if X.shape[1] <= most else draw_principal(X, most, rng, weight)
+
+
+BASES: dict[str, Callable[[Array, int | str, float | str, Rng, Array | None], Basis]] = {
+    "smooth": _smooth,
+    "gaussian": _gaussian,
+    "fourier": _fourier,
+    "linear": _linear,
+}
+
+
+def draw_basis(
+    basis: str | Basis,
+    X: Array,
+    *,
+    n_centers: int | str,
+    width: float | str,
+    rng: Rng,
+    weight: Array | None = None,
+) -> Basis:
+    """Return the basis called ``basis`` for the rows ``X``, or check one that was given.
+
+    Parameters
+    ----------
+    basis : {"smooth", "gaussian", "fourier", "linear"} or Basis
+        A name, or a basis that is fixed already. "smooth" is a constant, the features
+        themselves (of more than 100, and more than a twentieth of the rows, their leading
+        principal components) and Gaussians.
+    X : array of shape (n, d)
+        Rows from which centres and the width are taken.
+    n_centers : int or "auto"
+        Number of centres or Fourier features; "auto" is 100, or all rows if there are fewer,
+        and for the smooth basis `auto_centers`.
+    width : float, "median" or "auto"
+        Length scale in the units of ``X``, or the median distance between rows. "auto" begins
+        there too; who searches goes on with `rescaled`.
+    rng : RandomState
+        Source of randomness.
+    weight : array of shape (n,), optional
+        How much each row counts in the median distance, and how likely it becomes a centre.
+    """
+    if isinstance(basis, str):
+        return BASES[basis](X, n_centers, width, rng, weight)
+    if basis.n_features != X.shape[1]:
+        raise InputError(
+            f"the given basis takes {basis.n_features} features, but X has {X.shape[1]}."
+        )
+    return basis
+
+
+def same_basis(a: Basis, b: Basis) -> bool:
+    """Whether two bases are equal: the same object, or the same kind with the same numbers."""
+    if a is b:
+        return True
+    if isinstance(a, StackedBasis) and isinstance(b, StackedBasis):
+        return same_basis(a.first, b.first) and same_basis(a.second, b.second)
+    if isinstance(a, GaussianBasis) and isinstance(b, GaussianBasis):
+        return a.width == b.width and np.array_equal(a.centers, b.centers)
+    if isinstance(a, FourierBasis) and isinstance(b, FourierBasis):
+        return np.array_equal(a.frequencies, b.frequencies) and np.array_equal(a.phases, b.phases)
+    if isinstance(a, PrincipalBasis) and isinstance(b, PrincipalBasis):
+        return np.array_equal(a.directions, b.directions)
+    return isinstance(a, LinearBasis) and a == b
+
+
+FEWEST, MOST = 20, 100
+
+
+MOST_PRODUCTS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class LeadingBasis:
+    """The first functions of another basis: none, the constant alone, or more.
+
+    Examples
+    --------
+    >>> from unjoined.basis import LinearBasis
+    >>> LeadingBasis(LinearBasis(2), size=1)(np.array([[3.0, 4.0]]))
+    array([[1.]])
+    """
+
+    basis: Basis
+    size: int
+
+    def __post_init__(self) -> None:
+        """Refuse more functions than there are."""
+        check_basis("basis", self.basis)
+        if not isinstance(self.size, int) or not 0 <= self.size <= self.basis.size:
+            raise InputError(f"size must be from 0 to {self.basis.size}, got {self.size!r}.")
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns d."""
+        return self.basis.n_features
+
+    def __call__(self, X: Array) -> Array:
+        """Map rows (n, d) to basis values (n, size)."""
+        return self.basis(X)[:, : self.size]
+
+
+def kernel_size(n_rows: int) -> int:
+    """Return how many centres ``n_rows`` rows deserve: their cube root times four, 20 to 100.
+
+    Smooth functions need few centres; the ridge, not their number, decides how rough a fit is.
+    """
+    return int(np.clip(round(4.0 * n_rows ** (1.0 / 3.0)), FEWEST, MOST))
+
+
+def draw_pool(
+    Z: Array,
+    *,
+    factors: tuple[float, ...],
+    n_centers: int,
+    rng: Rng,
+    weight: Array | None = None,
+) -> tuple[Basis, ...]:
+    """Return a linear basis, the same with smooth functions of each width, and with products.
+
+    Very many features enter the linear one by their leading components, see `draw_linear`.
+
+    Squares and products of features are left out if there would be more than 60 of them, that is
+    from eleven features on, or if no widths are given.
+
+    Parameters
+    ----------
+    Z : array of shape (n, d)
+        Scaled rows from which centres and the median distance are taken.
+    factors : tuple of float
+        Widths as multiples of the median distance between rows.
+    n_centers : int
+        Centres of each smooth basis, at most.
+    rng : RandomState
+        Source of randomness.
+    weight : array of shape (n,), optional
+        How much each row counts in the median distance and in the scale of the products. Centres
+        are drawn from the distinct rows, whatever these weigh.
+    """
+    linear = draw_linear(Z, len(Z), rng, weight)
+    width = median_width(Z, rng, weight)
+    smooth: list[Basis] = [draw_kernel(Z, n_centers, factor * width, rng) for factor in factors]
+    d = Z.shape[1]
+    if factors and d * (d + 1) // 2 <= MOST_PRODUCTS:
+        smooth.append(draw_quadratic(Z, weight))
+    return (linear, *(StackedBasis(linear, functions) for functions in smooth))

@@ -1,0 +1,432 @@
+"""Rows in Dask collections: a source for fits, lazy predictions, and what a lost cluster says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from unjoined._optional import import_extra
+from unjoined._typing import Array, MatrixLike
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.data.chunks import CHUNK_ROWS, Chunk, make_chunk
+from unjoined.data.scan import Piece
+from unjoined.data.sources import TableSource, _Table
+from unjoined.errors import ClusterError, InputError, TableError
+
+
+@contextmanager
+def told_if_lost(client: Any) -> Iterator[None]:
+    """Turn what Dask raises about a lost scheduler or worker into one message.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        What the work inside goes through.
+
+    Raises
+    ------
+    InputError
+        The client is closed from the start.
+    ClusterError
+        The cluster is lost. Errors of the work itself are passed on as they are.
+    """
+    distributed = import_extra("distributed", extra="dask")
+    if client.status != "running":
+        raise InputError(
+            f"the Dask client is {client.status}, so it has no cluster to work on. Pass one that "
+            "is connected."
+        )
+    try:
+        yield
+    except (
+        CancelledError,
+        distributed.comm.core.CommClosedError,
+        distributed.core.RPCClosed,
+        distributed.scheduler.KilledWorker,
+    ) as error:
+        raise ClusterError(
+            f"the Dask cluster was lost before it had finished ({type(error).__name__}: {error}). "
+            "Check that the scheduler and its workers run, start them again if not, and repeat the "
+            "fit with a new client. Workers that run out of memory need smaller partitions."
+        ) from error
+
+
+SECONDS = 10  # to wait for a scheduler, and then for its first worker
+
+
+def is_dask(collection: Any) -> bool:
+    """Tell whether an object is a Dask collection, without importing Dask.
+
+    >>> is_dask([1.0, 2.0])
+    False
+    """
+    # Before 2025 Dask DataFrames were in a package of their own.
+    return type(collection).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+@dataclass(frozen=True, eq=False)
+class DaskSource:
+    """Rows of Dask DataFrames or arrays, one partition at a time.
+
+    Made by `from_tables`, `from_frames` or `from_arrays`, with the arguments of `TableSource` and
+    of ``fit``. Nothing is computed until a fit asks for it. ``MinMaxUplift.fit_chunks`` then
+    turns partitions into sums where they are: on the workers of a cluster if there is a client,
+    else by Dask's own scheduler on this machine. Iterating brings the partitions here, one by one.
+
+    Attributes
+    ----------
+    parts : tuple of Delayed
+        One checked `Chunk` for each partition, not yet computed.
+    names : tuple of str or None
+        Names of the features.
+    client : distributed.Client, str or None
+        Who computes: a client, the address of a scheduler, or None for Dask's choice, which is
+        the current client if there is one.
+    progress : bool
+        Whether each pass shows Dask's progress bar.
+    """
+
+    parts: tuple[Any, ...]
+    names: tuple[str, ...] | None
+    client: Any = None
+    progress: bool = False
+
+    @classmethod
+    def from_tables(
+        cls,
+        outcomes: Mapping[Any, Any],
+        treatments: Mapping[Any, Any],
+        *,
+        outcome: str,
+        treatment: str,
+        sample_weight: str | None = None,
+        features: Iterable[str] | None = None,
+        client: Any = None,
+        progress: bool = False,
+    ) -> DaskSource:
+        """Take Dask DataFrames that each hold one kind and population.
+
+        Parameters
+        ----------
+        outcomes, treatments : mapping of population name to Dask DataFrame
+            Divisions may be unknown and partitions empty.
+        outcome, treatment : str
+            The label's column.
+        sample_weight : str, optional
+            Column of row weights, in every table.
+        features : iterable of str, optional
+            Feature columns; by default all but labels and weights.
+        client : distributed.Client or str, optional
+            A client, or the address of a scheduler.
+        progress : bool, default=False
+            Whether each pass shows Dask's progress bar.
+
+        Raises
+        ------
+        TableError
+            A table is no Dask DataFrame, lacks a column, or there is none.
+        """
+        given = TableSource.from_tables(
+            outcomes,
+            treatments,
+            outcome=outcome,
+            treatment=treatment,
+            sample_weight=sample_weight,
+            features=features,
+        )
+        return _of_tables(given, client, progress)
+
+    @classmethod
+    def from_frames(
+        cls,
+        outcomes: Any,
+        treatments: Any,
+        *,
+        outcome: str,
+        treatment: str,
+        population: str,
+        sample_weight: str | None = None,
+        features: Iterable[str] | None = None,
+        client: Any = None,
+        progress: bool = False,
+    ) -> DaskSource:
+        """Take two Dask DataFrames that name each row's population in a column.
+
+        Parameters
+        ----------
+        outcomes, treatments : Dask DataFrame
+            The two tables.
+        outcome, treatment, population : str
+            Columns with the outcome, the treatment and the population's name.
+        sample_weight, features, client, progress
+            As in `from_tables`.
+        """
+        tables = (
+            _Table(outcomes, OUTCOME, outcome, None),
+            _Table(treatments, TREATMENT, treatment, None),
+        )
+        wanted = None if features is None else tuple(features)
+        given = TableSource(tables, population, sample_weight, wanted, CHUNK_ROWS, None, None)
+        return _of_tables(given, client, progress)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        y: Any,
+        *,
+        kind: Any,
+        population: Any,
+        sample_weight: Any = None,
+        client: Any = None,
+        progress: bool = False,
+    ) -> DaskSource:
+        """Take Dask arrays with the arguments of ``fit``.
+
+        Parameters
+        ----------
+        X : Dask array of shape (n, d)
+            Features. Its blocks of rows are the partitions.
+        y, kind, population, sample_weight : Dask or other array of shape (n,)
+            As in ``fit``; cut like ``X``. If the sizes of the blocks are not known, they must
+            come in as many blocks.
+        client, progress
+            As in `from_tables`.
+
+        Raises
+        ------
+        InputError
+            ``X`` is no two-dimensional Dask array, or a column has another length.
+        """
+        delayed = import_extra("dask", extra="dask").delayed
+        da = import_extra("dask.array", extra="dask")
+        if not (is_dask(X) and hasattr(X, "chunks") and X.ndim == 2):
+            raise InputError(
+                f"X must be a two-dimensional Dask array, got {type(X).__name__}. Dask "
+                "DataFrames go to from_tables or from_frames, numpy arrays to ArraySource."
+            )
+        rows = X.rechunk({1: -1})
+        columns = {"y": y, "kind": kind, "population": population, "sample_weight": sample_weight}
+        blocks = {
+            name: [None] * rows.numblocks[0] if column is None else _blocks(da, name, column, rows)
+            for name, column in columns.items()
+        }
+        make = delayed(_array_chunk, pure=False)
+        parts = tuple(
+            make(part, *labels, width=rows.shape[1], origin=f"partition {i} of the arrays")
+            for i, (part, *labels) in enumerate(
+                zip(rows.to_delayed().ravel(), *blocks.values(), strict=True)
+            )
+        )
+        return cls(parts, None, client, progress)
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the features; arrays have none."""
+        return None if self.names is None else list(self.names)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Go through all rows once, one partition in memory at a time."""
+        with connected(self.client) as client:
+            for part in self.parts:
+                yield part.compute() if client is None else client.compute(part).result()
+
+
+def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
+    delayed = import_extra("dask", extra="dask").delayed
+    tables, reader = given.tables, replace(given, tables=())  # which goes with every task
+    if not tables:
+        raise TableError("no table was given. Pass a Dask DataFrame for each kind and population.")
+    names: list[str] | None = None if reader.features is None else list(reader.features)
+    make = delayed(_table_chunk, pure=False)
+    parts: list[Any] = []
+    for table in tables:
+        title = f"the {table.kind} table"
+        title += "" if table.population is None else f" of population {table.population!r}"
+        frame = table.table
+        if not (is_dask(frame) and hasattr(frame, "columns") and frame.ndim == 2):
+            raise TableError(
+                f"{title} must be a Dask DataFrame, got {type(frame).__name__}. Tables in memory "
+                "and files go to TableSource."
+            )
+        # What Dask knows of the columns is an empty frame: checked before anything is computed.
+        about, known = replace(table, table=None), Piece(frame._meta, title, 0)
+        names = reader._features_of(about, known) if names is None else names
+        reader._chunk(about, known, names)
+        if reader.features is not None:  # then files are not read beyond these columns
+            frame = frame[list(dict.fromkeys([*names, *reader._special(table)]))]
+        parts += [
+            make(part, about, reader, names, f"partition {i} of {title}")
+            for i, part in enumerate(frame.to_delayed())
+        ]
+    return DaskSource(tuple(parts), None if names is None else tuple(names), client, progress)
+
+
+def _table_chunk(
+    frame: Any, table: _Table, reader: TableSource, names: list[str], origin: str
+) -> Chunk:
+    return reader._chunk(table, Piece(frame, origin, 0), names)
+
+
+def _array_chunk(
+    X: Any, y: Any, kind: Any, population: Any, weight: Any, *, width: int, origin: str
+) -> Chunk:
+    if X.ndim == 2 and X.shape[1] != width:
+        raise TableError(
+            f"{origin} has {X.shape[1]} features, the array says {width}. All partitions need the "
+            "same features, in the same order."
+        )
+    return make_chunk(
+        X, y, kind=kind, population=population, sample_weight=weight, names=None, origin=origin
+    )
+
+
+def _blocks(da: Any, name: str, column: Any, rows: Any) -> list[Any]:
+    """Return a column's parts beside the blocks of ``rows``, as Delayed objects."""
+    known = not np.isnan(rows.shape[0])
+    if hasattr(column, "to_dask_array"):  # a Dask Series: its partitions do not say their sizes
+        column = column.to_dask_array()
+    elif not is_dask(column):
+        column = np.asarray(column)
+    if known and not np.isnan(column.shape[0]):
+        if column.shape != rows.shape[:1]:
+            raise InputError(
+                f"{name} has shape {column.shape} but X has {rows.shape[0]} rows. Pass one entry "
+                "per row."
+            )
+        chunks = (rows.chunks[0],)
+        column = column.rechunk(chunks) if is_dask(column) else da.from_array(column, chunks)
+    elif not is_dask(column) or column.numblocks != rows.numblocks[:1]:
+        raise InputError(
+            f"the sizes of the blocks of X or {name} are not known, so {name} must be a Dask array "
+            f"of as many blocks as X ({rows.numblocks[0]}). Or call compute_chunk_sizes() on both."
+        )
+    return list(column.to_delayed().ravel())
+
+
+def as_dask_source(source: Any) -> DaskSource | None:
+    """Return a source of Dask collections for what holds such, None for anything else."""
+    if isinstance(source, DaskSource):
+        return source
+    if isinstance(source, Mapping) and is_dask(source.get("X")):
+        return DaskSource.from_arrays(**source)
+    if is_dask(source):
+        raise InputError(
+            f"a single Dask {type(source).__name__} does not say which rows carry which label. "
+            "Make a source of it with DaskSource.from_tables, from_frames or from_arrays."
+        )
+    return None
+
+
+@contextmanager
+def connected(client: Any) -> Iterator[Any]:
+    """Yield a client that has workers, or None where Dask computes on this machine.
+
+    Parameters
+    ----------
+    client : distributed.Client, str or None
+        A client, which is left open; the address of a scheduler, connected to and left again;
+        or None for the client that is current, if there is one.
+
+    Raises
+    ------
+    InputError, ClusterError
+        No scheduler answers there within 10 seconds or has workers by then; or it is lost later.
+    """
+    if client is None:
+        found = import_extra("dask.base", extra="dask").get_scheduler()
+        client = getattr(found, "__self__", None)  # the method ``get`` of a client
+        if not type(client).__module__.startswith("distributed"):
+            yield None
+            return
+    distributed = import_extra("distributed", extra="dask")
+    if isinstance(client, str):
+        with _open(distributed, client) as opened, told_if_lost(opened):
+            _wait_for_worker(opened)
+            yield opened
+        return
+    if not isinstance(client, distributed.Client) or client.asynchronous:
+        raise InputError(
+            "client must be a distributed.Client that is not asynchronous, or the address of a "
+            f"scheduler such as 'tcp://10.0.0.1:8786', got {type(client).__name__}."
+        )
+    with told_if_lost(client):
+        _wait_for_worker(client)
+        yield client
+
+
+def _open(distributed: Any, address: str) -> Any:
+    try:
+        return distributed.Client(address, timeout=SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:  # a timeout is an OSError
+        raise InputError(
+            f"no Dask scheduler answers at {address!r} within {SECONDS} seconds ({error}). Check "
+            "that it runs, and that the address and port are right."
+        ) from error
+
+
+def _wait_for_worker(client: Any) -> None:
+    try:
+        client.wait_for_workers(1, timeout=SECONDS)
+    except TimeoutError as error:
+        raise InputError(
+            f"the Dask scheduler at {client.scheduler.address!r} has no workers, and none came "
+            f"within {SECONDS} seconds. Start at least one (adaptive clusters: minimum=1)."
+        ) from error
+
+
+def in_memory(*columns: Any) -> tuple[Any, ...]:
+    """Return columns with Dask collections computed, all in one go; the rest as it is.
+
+    Metrics that sort rows need all scores and labels in memory: 8 bytes per row and column.
+    They take Dask columns as they are and compute each by itself; this computes what the
+    columns have in common, such as reading files, once.
+
+    Examples
+    --------
+    >>> in_memory([0.2, 0.1], None)
+    ([0.2, 0.1], None)
+    """
+    if not any(map(is_dask, columns)):
+        return columns
+    return tuple(import_extra("dask", extra="dask").compute(*columns))
+
+
+def predict_lazily(model: Any, X: Any) -> Any:
+    """Return predictions for a Dask DataFrame or array, computed when they are asked for.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; its ``predict`` is called for each partition.
+    X : Dask DataFrame or array of shape (n, d)
+        Features.
+
+    Returns
+    -------
+    Dask Series or array of shape (n,)
+        With the index of ``X`` if that is a DataFrame.
+    """
+    delayed = import_extra("dask", extra="dask").delayed
+    # As a task of its own, the model goes to each worker once rather than with every partition.
+    shared = delayed(model, pure=False, traverse=False)
+    if hasattr(X, "columns"):
+        pandas = import_extra("pandas", extra="dask")
+        meta = pandas.Series(dtype=np.float64, name="uplift", index=X._meta.index)
+        return X.map_partitions(_predict_part, shared, meta=meta)
+    rows = X.rechunk({1: -1})
+    blocks = {"drop_axis": 1, "dtype": np.float64, "meta": np.empty(0)}
+    return rows.map_blocks(_predict_part, model=shared, **blocks)
+
+
+def _predict_part(X: MatrixLike, model: Any) -> Any:
+    """Return predictions for one partition, which may be empty, in the form it came in."""
+    values: Array = model.predict(X) if len(X) else np.empty(0)
+    if not hasattr(X, "columns"):
+        return values
+    return type(X.iloc[:, 0])(values, index=X.index, name="uplift")

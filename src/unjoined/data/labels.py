@@ -1,0 +1,470 @@
+"""The container every estimator is fitted from, and folds that leave no cell of it empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state
+
+from unjoined._typing import Array, ArrayLike, Frame, IntArray, MatrixLike, RandomState
+from unjoined._validation import (
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    check_cells,
+    check_count,
+    check_finite_features,
+    check_kind,
+    check_labels,
+    check_names,
+    check_numeric_columns,
+    check_outcome,
+    check_population,
+    check_treatment,
+    check_weight,
+    population_name,
+    shown,
+)
+from unjoined.data.frames import (
+    TableParts,
+    column_names,
+    feature_matrix,
+    rebuild_frame,
+    split_by_population,
+    take_table,
+)
+from unjoined.errors import InputError, LabelError, TableError
+
+
+@dataclass(frozen=True, slots=True)
+class CellSummary:
+    """What one of the tables holds."""
+
+    kind: str
+    population: str
+    n_rows: int
+    label_mean: float  # outcome units, or share treated; NaN for target rows
+
+
+@dataclass(frozen=True, eq=False)
+class SeparateLabels(Mapping[str, Any]):
+    """Rows that carry an outcome or a treatment, never both, from two populations or more.
+
+    A checked, frozen mapping of exactly ``X``, ``y``, ``kind`` and ``population`` (and
+    ``sample_weight`` when given), so that ``model.fit(**data)`` works with every estimator.
+
+    Parameters
+    ----------
+    X : array or data frame of shape (n_rows, n_features)
+        Features, numbers only, in any units; a data frame (pandas, polars, pyarrow) keeps its
+        column names; either is copied.
+    y : array-like of shape (n_rows,)
+        Whichever label the row has: the outcome in the user's units, the treatment coded 0/1,
+        False/True or -1/+1, or NaN for rows of kind "target".
+    kind : array-like of shape (n_rows,)
+        ``"outcome"``, ``"treatment"`` or ``"target"`` (no label: rows that describe the people
+        to be scored).
+    population : array-like of shape (n_rows,)
+        Which of the populations, each treated by its own policy, the row comes from. Most
+        estimators take two; `Uplift` and `MixtureUplift` take any number. Numbers or text; dates
+        become text. Ignored for target rows.
+    sample_weight : array-like of shape (n_rows,), optional
+        Non-negative row weights.
+
+    Raises
+    ------
+    LabelError
+        Labels, kinds, populations or weights are missing or malformed.
+    TableError, InputError
+        Features are not finite numbers, or lengths differ.
+
+    See Also
+    --------
+    SeparateLabels.from_tables : from four data frames.
+    SeparateLabels.from_frames : from two data frames with a population column.
+
+    Notes
+    -----
+    Checking costs one pass over the rows and one copy of them.
+
+    Examples
+    --------
+    >>> data = SeparateLabels(
+    ...     X=[[0.1], [0.2], [0.3], [0.4], [0.5], [0.6]],
+    ...     y=[3.0, 1.0, 2.0, 1, 0, 0],
+    ...     kind=["outcome"] * 3 + ["treatment"] * 3,
+    ...     population=["north", "south", "south", "north", "north", "south"],
+    ... )
+    >>> list(data)
+    ['X', 'y', 'kind', 'population']
+    >>> data
+    SeparateLabels of 6 rows, 1 feature
+      outcome   north: 1 row, mean 3
+      outcome   south: 2 rows, mean 1.5
+      treatment north: 2 rows, 50.0 % treated
+      treatment south: 1 row, 0.0 % treated
+    """
+
+    X: MatrixLike
+    y: ArrayLike
+    kind: ArrayLike
+    population: ArrayLike
+    sample_weight: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field and freeze the arrays."""
+        names = column_names(self.X)
+        check_numeric_columns(self.X)
+        matrix = feature_matrix(self.X)
+        check_finite_features(matrix, names)
+        n = len(matrix)
+        kind = check_kind(self.kind, n)
+        population = check_population(self.population, kind)
+        y = check_labels(self.y, kind)
+        weight = check_weight(self.sample_weight, n)
+        check_cells(kind, population, weight, several=True)
+        check_outcome(y[kind == OUTCOME])
+        check_treatment(y[kind == TREATMENT])
+        frozen: dict[str, Any] = {"y": y, "kind": kind, "population": population}
+        if names is None:
+            frozen["X"] = matrix
+        else:  # a frame of our own: changing the caller's later must not change this one
+            own_frame = rebuild_frame(np.array(matrix), names, like=self.X)
+            object.__setattr__(self, "X", own_frame)
+        if self.sample_weight is not None:
+            frozen["sample_weight"] = weight
+        for field, array in frozen.items():
+            own = np.array(array)
+            own.setflags(write=False)
+            object.__setattr__(self, field, own)
+
+    @classmethod
+    def from_tables(
+        cls,
+        outcomes: Mapping[Any, Frame],
+        treatments: Mapping[Any, Frame],
+        *,
+        outcome: str,
+        treatment: str,
+        target: Frame | None = None,
+        sample_weight: str | None = None,
+    ) -> SeparateLabels:
+        """Combine data frames, one per kind and population.
+
+        Parameters
+        ----------
+        outcomes, treatments : mapping of population name to data frame
+            Two tables each, or more, under the same names. Columns are matched by name, so their
+            order may differ; apart from the labels they must be the same in all tables.
+        outcome, treatment : str
+            The label's column in the outcome and in the treatment tables.
+        target : data frame, optional
+            Rows without labels, from the people to be scored.
+        sample_weight : str, optional
+            Column of row weights, in every table.
+
+        Returns
+        -------
+        SeparateLabels
+            With ``X`` in the frame type of the first table and populations as strings.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> data = SeparateLabels.from_tables(
+        ...     outcomes={
+        ...         "A": pd.DataFrame({"age": [31, 54], "visit": [1, 0]}),
+        ...         "B": pd.DataFrame({"visit": [0, 1], "age": [45, 22]}),
+        ...     },
+        ...     treatments={
+        ...         "A": pd.DataFrame({"age": [28, 61], "mailed": [1, 1]}),
+        ...         "B": pd.DataFrame({"age": [39, 50], "mailed": [0, 1]}),
+        ...     },
+        ...     outcome="visit",
+        ...     treatment="mailed",
+        ... )
+        >>> list(data.X.columns), data.y.tolist()
+        (['age'], [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0])
+        """
+        for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
+            check_names(given, f"{kind} tables")
+        parts = [
+            take_table(
+                frame,
+                kind=kind,
+                population=population_name(name),
+                label=label,
+                weight=sample_weight,
+            )
+            for kind, tables, label in (
+                (OUTCOME, outcomes, outcome),
+                (TREATMENT, treatments, treatment),
+            )
+            for name, frame in tables.items()
+        ]
+        if target is not None:
+            parts.append(
+                take_table(target, kind=TARGET, population="", label=None, weight=sample_weight)
+            )
+        return cls._from_parts(parts)
+
+    @classmethod
+    def from_frames(
+        cls,
+        outcomes: Frame,
+        treatments: Frame,
+        *,
+        outcome: str,
+        treatment: str,
+        population: str,
+        target: Frame | None = None,
+        sample_weight: str | None = None,
+    ) -> SeparateLabels:
+        """Combine two data frames that name each row's population in a column.
+
+        Parameters
+        ----------
+        outcomes, treatments : data frame
+            One table of outcome rows and one of treatment rows, each with rows of all
+            populations.
+        outcome, treatment, population : str
+            Columns with the outcome, the treatment and the population's name.
+        target : data frame, optional
+            Rows without labels (and without a population), from the people to be scored.
+        sample_weight : str, optional
+            Column of row weights, in every table.
+
+        Returns
+        -------
+        SeparateLabels
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> outcomes = pl.DataFrame({"age": [31, 54], "visit": [1, 0], "region": ["N", "S"]})
+        >>> treatments = pl.DataFrame({"age": [28, 61], "mailed": [1, 0], "region": ["N", "S"]})
+        >>> data = SeparateLabels.from_frames(
+        ...     outcomes, treatments, outcome="visit", treatment="mailed", population="region"
+        ... )
+        >>> data.population.tolist()
+        ['N', 'S', 'N', 'S']
+        """
+        return cls.from_tables(
+            split_by_population(outcomes, population, table="the outcome table"),
+            split_by_population(treatments, population, table="the treatment table"),
+            outcome=outcome,
+            treatment=treatment,
+            target=target,
+            sample_weight=sample_weight,
+        )
+
+    @classmethod
+    def _from_parts(cls, parts: list[TableParts]) -> SeparateLabels:
+        if not parts:
+            raise TableError(
+                "no table was given: two outcome tables and two treatment tables are needed."
+            )
+        names = parts[0].features
+        X = np.concatenate([part.matrix(names) for part in parts])
+        weights = [part.weight for part in parts]
+        return cls(
+            X=rebuild_frame(X, names, like=parts[0].frame),
+            y=np.concatenate([part.label for part in parts]),
+            kind=np.repeat([part.kind for part in parts], [len(part) for part in parts]),
+            population=np.repeat(
+                [part.population for part in parts], [len(part) for part in parts]
+            ),
+            sample_weight=None
+            if any(weight is None for weight in weights)
+            else np.concatenate([weight for weight in weights if weight is not None]),
+        )
+
+    def __getitem__(self, key: str) -> Any:
+        """Return one of the arguments of ``fit``."""
+        if key not in set(self):
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the arguments of ``fit``."""
+        yield from ("X", "y", "kind", "population")
+        if self.sample_weight is not None:
+            yield "sample_weight"
+
+    def __len__(self) -> int:
+        """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""
+        return sum(1 for _ in self)
+
+    # Two sets of rows are the same only if they are one object: comparing arrays entry by
+    # entry inside ``==`` would surprise more than help.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all kinds."""
+        return len(np.asarray(self.y))
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Column names of ``X``, or None if it came as an array."""
+        return column_names(self.X)
+
+    @property
+    def populations(self) -> list[Any]:
+        """The populations' names, sorted: the order estimators use."""
+        weight = check_weight(self.sample_weight, self.n_rows)
+        names, _ = check_cells(
+            np.asarray(self.kind), np.asarray(self.population), weight, several=True
+        )
+        return names
+
+    def rows(self, kind: str, population: Any = None) -> NDArray[np.int64]:
+        """Return the positions of the rows of one kind, and of one population if named."""
+        chosen = np.asarray(self.kind) == kind
+        if population is not None:
+            chosen &= self._of_population(population)
+        return np.flatnonzero(chosen)
+
+    def _of_population(self, population: Any) -> NDArray[np.bool_]:
+        """Return which rows are of a population, named as when the data were made."""
+        known = np.asarray(self.population)
+        name = check_population([population], np.array([OUTCOME]))[0]
+        found = known == (str(name) if known.dtype.kind == "U" else name)
+        if not np.any(found):
+            there = shown(self.populations)
+            raise LabelError(f"there is no population {population!r}; there are {there}.")
+        return np.asarray(found)
+
+    def take(self, rows: ArrayLike) -> SeparateLabels:
+        """Return the rows at the given positions (or where a mask is true), checked anew."""
+        index = np.asarray(rows)
+        if index.dtype == bool:
+            index = np.flatnonzero(index)
+        matrix = feature_matrix(self.X)[index]
+        names = self.feature_names
+        weight = self.sample_weight
+        return SeparateLabels(
+            X=matrix if names is None else rebuild_frame(matrix, names, like=self.X),
+            y=np.asarray(self.y)[index],
+            kind=np.asarray(self.kind)[index],
+            population=np.asarray(self.population)[index],
+            sample_weight=None if weight is None else np.asarray(weight)[index],
+        )
+
+    def summary(self) -> list[CellSummary]:
+        """Return the size and the mean label of every table, outcomes first.
+
+        Outcome means are in the user's units; treatment means are shares treated, 0 to 1,
+        whatever the coding. Means are weighted by ``sample_weight``.
+        """
+        weight = check_weight(self.sample_weight, self.n_rows)
+        label: Array = np.array(self.y)
+        treated = self.rows(TREATMENT)
+        label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
+        cells = []
+        for kind in (OUTCOME, TREATMENT):
+            for name in self.populations:
+                at = self.rows(kind, name)
+                mean = float(np.average(label[at], weights=weight[at]))
+                cells.append(CellSummary(kind, str(name), len(at), mean))
+        if n_target := len(self.rows(TARGET)):
+            cells.append(CellSummary(TARGET, "", n_target, float("nan")))
+        return cells
+
+    def __repr__(self) -> str:
+        """Show the size and mean label of every table."""
+        d = feature_matrix(self.X).shape[1]
+        lines = [f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}"]
+        for cell in self.summary():
+            label = {
+                OUTCOME: f", mean {cell.label_mean:.4g}",
+                TREATMENT: f", {100 * cell.label_mean:.1f} % treated",
+                TARGET: ", no label",
+            }[cell.kind]
+            rows = f"{cell.n_rows:,} row{'s' * (cell.n_rows != 1)}"
+            lines.append(f"  {cell.kind:9} {cell.population}: {rows}{label}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild through the checks, so that a copy is as frozen as the original."""
+        fields = (self.X, self.y, self.kind, self.population, self.sample_weight)
+        return (SeparateLabels, fields)
+
+
+class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carries no types
+    """K folds that deal the rows of each kind and population out evenly.
+
+    Separate labels usually come table after table, so that plain `KFold` would leave whole
+    tables out. Pass ``cv=CellKFold(5)`` to `GridSearchCV`, with metadata routing on.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2 and at most the rows of the smallest table.
+    random_state : int, RandomState or None, default=0
+        Seed for the dealing.
+
+    Examples
+    --------
+    >>> from unjoined.data import CellKFold, paper_problem
+    >>> data = paper_problem().draw(10, random_state=0)
+    >>> train, test = next(CellKFold(5).split(**data))
+    >>> data.take(test)
+    SeparateLabels of 8 rows, 2 features
+      outcome   1: 2 rows, mean ...
+    """
+
+    # How scikit-learn lets a splitter ask for metadata.
+    __metadata_request__split = {"kind": True, "population": True, "sample_weight": False}  # noqa: RUF012
+
+    def __init__(self, n_splits: int = 5, *, random_state: RandomState = 0) -> None:
+        self.n_splits = n_splits
+        self.random_state = random_state
+
+    def split(
+        self,
+        X: MatrixLike,
+        y: ArrayLike | None = None,
+        groups: Any = None,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield the positions of training and held-out rows, fold after fold.
+
+        Parameters
+        ----------
+        X, y, groups, sample_weight
+            Not looked at, but for the number of rows.
+        kind, population : array-like of shape (n,)
+            As in ``fit``. Target rows are dealt out as well.
+        """
+        n_splits = check_count("n_splits", self.n_splits)
+        n = len(np.asarray(kind))
+        kinds = check_kind(kind, n)
+        populations = check_population(population, kinds)
+        cells = np.where(kinds == TARGET, "", populations.astype(str))
+        rng = check_random_state(self.random_state)
+        fold = np.empty(n, dtype=np.int64)
+        # Sorted, since sets of strings come in another order in every process.
+        for name, cell in sorted({*zip(kinds.tolist(), cells.tolist(), strict=True)}):
+            at = np.flatnonzero((kinds == name) & (cells == cell))
+            if n_splits < 2 or (len(at) < n_splits and name != TARGET):
+                raise InputError(
+                    f"n_splits={n_splits} must be at least 2 and at most the rows of the smallest "
+                    f"table; the {name} table of population {cell!r} has {len(at)}."
+                )
+            fold[at] = rng.permutation(np.resize(np.arange(n_splits), len(at)))
+        for j in range(n_splits):
+            yield np.flatnonzero(fold != j), np.flatnonzero(fold == j)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, **_: Any) -> int:
+        """Return the number of folds."""
+        return self.n_splits

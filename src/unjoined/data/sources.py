@@ -1,0 +1,388 @@
+"""Where rows come from: arrays, chunks, data frames, files, folders and queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import getattr_static
+from typing import Any, cast
+
+import narwhals as nw
+import numpy as np
+
+from unjoined._typing import ArrayLike, MatrixLike
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_count,
+    check_names,
+    check_numeric_columns,
+    population_name,
+)
+from unjoined.data.chunks import CHUNK_ROWS, Chunk, ChunkSource, make_chunk
+from unjoined.data.frames import column_names, feature_matrix, population_names
+from unjoined.data.scan import Piece, SqlQuery, scan_table
+from unjoined.errors import InputError, TableError
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySource:
+    """Rows in memory, handed out in pieces; nothing is copied beyond one piece.
+
+    Parameters
+    ----------
+    X, y, kind, population, sample_weight
+        As in ``fit``: ``ArraySource(**data)`` takes a `SeparateLabels`.
+    chunk_rows : int, default=65536
+        Rows to a piece, at most.
+
+    Examples
+    --------
+    >>> from unjoined.data import paper_problem
+    >>> source = ArraySource(**paper_problem().draw(500, random_state=0), chunk_rows=600)
+    >>> [len(chunk) for chunk in source]
+    [600, 600, 600, 200]
+    """
+
+    X: MatrixLike
+    y: ArrayLike
+    kind: ArrayLike
+    population: ArrayLike
+    sample_weight: ArrayLike | None = None
+    chunk_rows: int = CHUNK_ROWS
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Column names of ``X`` if it is a data frame."""
+        return column_names(self.X)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Go through all rows once."""
+        size = check_count("chunk_rows", self.chunk_rows)
+        names = self.feature_names
+        X: Any = nw.from_native(self.X, eager_only=True) if names else feature_matrix(self.X)
+        y, kind = np.asarray(self.y), np.asarray(self.kind)
+        # As objects, for else numpy would make text of 1 beside "1".
+        is_array = hasattr(self.population, "dtype")
+        population = np.asarray(self.population, dtype=None if is_array else object)
+        weight = None if self.sample_weight is None else np.asarray(self.sample_weight)
+        for name, part in (("y", y), ("kind", kind), ("population", population)):
+            if len(part) != len(X):
+                raise InputError(f"{name} has {len(part)} entries but X has {len(X)} rows.")
+        for start in range(0, len(X), size):
+            at = slice(start, start + size)
+            piece = X[at]
+            yield make_chunk(
+                piece.to_native() if names else piece,
+                y[at],
+                kind=kind[at],
+                population=population[at],
+                sample_weight=None if weight is None else weight[at],
+                names=names,
+                origin="the arrays",
+                first_row=start,
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class IterableSource:
+    """Chunks that a function makes, from the beginning whenever it is called.
+
+    Parameters
+    ----------
+    factory : callable
+        Called without arguments, returns an iterable of chunks: mappings with ``X``, ``y``,
+        ``kind``, ``population`` and, if wanted, ``sample_weight``. A generator function will do;
+        a generator will not, as it can be gone through once only.
+
+    Examples
+    --------
+    >>> from unjoined.data import paper_problem
+    >>> problem = paper_problem()
+    >>> def months():
+    ...     for seed in range(3):
+    ...         yield problem.draw(100, random_state=seed)
+    >>> sum(len(chunk) for chunk in IterableSource(months))
+    1200
+    """
+
+    factory: Callable[[], Iterable[Mapping[str, Any]]]
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the first chunk's features."""
+        for chunk in self._mappings():
+            return column_names(chunk["X"])
+        return None
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Go through all rows once."""
+        names: list[str] | None = None
+        width: int | None = None
+        for i, parts in enumerate(self._mappings()):
+            origin = f"chunk {i}"
+            names = column_names(parts["X"]) if width is None else names
+            chunk = make_chunk(
+                parts["X"],
+                parts["y"],
+                kind=parts["kind"],
+                population=parts["population"],
+                sample_weight=parts.get("sample_weight"),
+                names=names,
+                origin=origin,
+            )
+            width = chunk.X.shape[1] if width is None else width
+            if chunk.X.shape[1] != width:
+                raise TableError(
+                    f"{origin} has {chunk.X.shape[1]} features, those before it have {width}. "
+                    "All chunks need the same features, in the same order."
+                )
+            yield chunk
+
+    def _mappings(self) -> Iterator[Mapping[str, Any]]:
+        if not callable(self.factory):
+            raise InputError(
+                f"chunks are gone through twice, so IterableSource needs a function that starts "
+                f"anew with each call, got {type(self.factory).__name__}. Pass the generator "
+                "function itself, or lambda: iter(...)."
+            )
+        for i, parts in enumerate(self.factory()):
+            if missing := [
+                name for name in ("X", "y", "kind", "population") if name not in set(parts)
+            ]:
+                raise InputError(
+                    f"chunk {i} lacks {missing[0]!r}: a chunk is a mapping of X, y, kind, "
+                    "population and, if wanted, sample_weight."
+                )
+            yield parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One table of the user's, and what its rows are."""
+
+    table: Any
+    kind: str
+    label: str
+    population: str | None  # name of the population, or None if a column tells
+
+
+@dataclass(frozen=True, eq=False)
+class TableSource:
+    """Rows of two or four tables, streamed from where they are.
+
+    Made by `from_tables` or `from_frames`. A table is a data frame (pandas, polars, pyarrow), a
+    Parquet or CSV file, a folder or list of such files, or a `SqlQuery`. Files and queries are
+    read by DuckDB, a batch of rows at a time.
+    """
+
+    tables: tuple[_Table, ...]
+    population: str | None
+    sample_weight: str | None
+    features: tuple[str, ...] | None
+    chunk_rows: int
+    threads: int | None
+    memory_limit: str | None
+
+    @classmethod
+    def from_tables(
+        cls,
+        outcomes: Mapping[Any, Any],
+        treatments: Mapping[Any, Any],
+        *,
+        outcome: str,
+        treatment: str,
+        sample_weight: str | None = None,
+        features: Iterable[str] | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        threads: int | None = None,
+        memory_limit: str | None = None,
+    ) -> TableSource:
+        """Stream tables that each hold one kind and population.
+
+        Parameters
+        ----------
+        outcomes, treatments : mapping of population name to table
+            One party alone may give some of the four and an empty mapping for the rest.
+        outcome, treatment : str
+            The label's column.
+        sample_weight : str, optional
+            Column of row weights, in every table.
+        features : iterable of str, optional
+            Feature columns; by default all but labels and weights.
+        chunk_rows : int, default=65536
+            Rows to a piece, at most.
+        threads, memory_limit : int and str, optional
+            What DuckDB may use, such as 4 and "2GB"; by default what it takes by itself.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> source = TableSource.from_tables(
+        ...     {"A": pd.DataFrame({"age": [31.0, 54.0], "visit": [1, 0]})},
+        ...     {"A": pd.DataFrame({"age": [28.0], "mailed": [1]})},
+        ...     outcome="visit",
+        ...     treatment="mailed",
+        ... )
+        >>> [(str(chunk.kind[0]), len(chunk)) for chunk in source]
+        [('outcome', 2), ('treatment', 1)]
+        """
+        for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
+            check_names(given, f"{kind} tables")
+        tables = [
+            _Table(table, kind, label, population_name(name))
+            for kind, group, label in (
+                (OUTCOME, outcomes, outcome),
+                (TREATMENT, treatments, treatment),
+            )
+            for name, table in group.items()
+        ]
+        names = None if features is None else tuple(features)
+        return cls(tuple(tables), None, sample_weight, names, chunk_rows, threads, memory_limit)
+
+    @classmethod
+    def from_frames(
+        cls,
+        outcomes: Any,
+        treatments: Any,
+        *,
+        outcome: str,
+        treatment: str,
+        population: str,
+        sample_weight: str | None = None,
+        features: Iterable[str] | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        threads: int | None = None,
+        memory_limit: str | None = None,
+    ) -> TableSource:
+        """Stream two tables that name each row's population in a column.
+
+        Parameters
+        ----------
+        outcomes, treatments : table or None
+            None if a party has no such table.
+        outcome, treatment, population : str
+            Columns with the outcome, the treatment and the population's name.
+        sample_weight, features, chunk_rows, threads, memory_limit
+            As in `from_tables`.
+        """
+        tables = [
+            _Table(table, kind, label, None)
+            for kind, table, label in (
+                (OUTCOME, outcomes, outcome),
+                (TREATMENT, treatments, treatment),
+            )
+            if table is not None
+        ]
+        names = None if features is None else tuple(features)
+        return cls(
+            tuple(tables), population, sample_weight, names, chunk_rows, threads, memory_limit
+        )
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features: those asked for, or those of the first table."""
+        if self.features is not None:
+            return list(self.features)
+        for table, piece in self._pieces():
+            return self._features_of(table, piece)
+        raise TableError("no table was given, or all of them are empty.")
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Go through all rows once, table by table, file by file."""
+        names = None if self.features is None else list(self.features)
+        for table, piece in self._pieces():
+            names = self._features_of(table, piece) if names is None else names
+            yield self._chunk(table, piece, names)
+
+    def _pieces(self) -> Iterator[tuple[_Table, Piece]]:
+        size = check_count("chunk_rows", self.chunk_rows)
+        for table in self.tables:
+            name = f"the {table.kind} table"
+            if table.population is not None:
+                name += f" of population {table.population!r}"
+            for piece in scan_table(
+                table.table,
+                title=name,
+                chunk_rows=size,
+                threads=self.threads,
+                memory_limit=self.memory_limit,
+                text=() if self.population is None else (self.population,),
+            ):
+                yield table, piece
+
+    def _special(self, table: _Table) -> list[str]:
+        return [c for c in (table.label, self.population, self.sample_weight) if c is not None]
+
+    def _features_of(self, table: _Table, piece: Piece) -> list[str]:
+        special = self._special(table)
+        columns = list(nw.from_native(piece.frame, eager_only=True).columns)
+        if not (names := [name for name in columns if name not in special]):
+            raise TableError(f"{piece.origin} has no feature columns besides {', '.join(special)}.")
+        return names
+
+    def _chunk(self, table: _Table, piece: Piece, names: list[str]) -> Chunk:
+        frame = nw.from_native(piece.frame, eager_only=True)
+        needed = self._special(table) + ([] if self.features is None else names)
+        if missing := [name for name in needed if name not in frame.columns]:
+            raise TableError(
+                f"{piece.origin} has no column {missing[0]!r}; its columns are "
+                f"{', '.join(map(str, frame.columns))}."
+            )
+        found = names if self.features is not None else self._features_of(table, piece)
+        weight = self.sample_weight
+        return make_chunk(
+            frame.select(found).to_native(),
+            _numbers(frame, table.label, piece),
+            kind=np.full(len(frame), table.kind),
+            population=np.full(len(frame), table.population)
+            if self.population is None
+            else population_names(
+                frame.get_column(self.population), table=piece.origin, first_row=piece.first_row
+            ),
+            sample_weight=None if weight is None else _numbers(frame, weight, piece),
+            names=names,
+            origin=piece.origin,
+            first_row=piece.first_row,
+        )
+
+
+def _numbers(frame: nw.DataFrame[Any], name: str, piece: Piece) -> Any:
+    """Return labels or weights; missing ones become NaN and are refused with their row."""
+    check_numeric_columns(
+        frame.select(name).to_native(),
+        table=piece.origin,
+        what="labels and weights",
+        first_row=piece.first_row,
+    )
+    column = frame.get_column(name)
+    if column.dtype == nw.Boolean:
+        column = column.cast(nw.Int8)
+    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def as_source(source: Any) -> ChunkSource:
+    """Return what ``fit_chunks`` can go through, or say what it takes.
+
+    A `ChunkSource` passes; a mapping such as `SeparateLabels` becomes an `ArraySource`, a
+    function an `IterableSource`.
+    """
+    if isinstance(source, Mapping):
+        return ArraySource(**source)
+    if isinstance(source, SqlQuery) or nw.dependencies.is_into_dataframe(source):
+        raise InputError(
+            f"a single {type(source).__name__} does not say which rows carry which label. Make a "
+            "source of it with TableSource.from_frames or TableSource.from_tables."
+        )
+    # Looked up without being evaluated: a source may read rows to tell its names, and an error on
+    # the way would make it look like no source.
+    absent = object()
+    parts = (getattr_static(source, name, absent) for name in ("__iter__", "feature_names"))
+    if not isinstance(source, type) and all(part is not absent for part in parts):
+        return cast("ChunkSource", source)
+    if callable(source):
+        return IterableSource(source)
+    raise InputError(
+        f"source must be a TableSource, a SeparateLabels, or a function that returns chunks, got "
+        f"{type(source).__name__}."
+    )

@@ -1,0 +1,216 @@
+"""What all estimators share: how rows come in, and how a fit is scored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unjoined._threads import all_finite, all_within
+from unjoined._typing import Array, ArrayLike, MatrixLike
+from unjoined._validation import (
+    LARGEST,
+    check_feature_sizes,
+    check_finite_features,
+    check_numeric_columns,
+)
+from unjoined.data import LabelledRows, in_memory, is_dask, label_rows, predict_lazily, target_rows
+from unjoined.metrics import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
+
+
+class UpliftEstimator(BaseEstimator, ABC):
+    """Base of estimators that learn uplift from separate labels.
+
+    ``fit`` and ``score`` take the labels' ``kind`` and ``population`` beside ``X`` and ``y``,
+    and ask for them by default when scikit-learn's metadata routing is on, so that estimators
+    work in `Pipeline` and `GridSearchCV` without ``set_fit_request``.
+    """
+
+    # How scikit-learn lets a class state its default requests.
+    __metadata_request__fit = {"kind": True, "population": True}  # noqa: RUF012
+    __metadata_request__score = {"kind": True, "population": True}  # noqa: RUF012
+
+    _takes_several = False  # whether there may be more than two populations
+
+    identification_: IdentificationStrength
+    populations_: list[Any]
+    n_features_in_: int
+
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that carry one label each.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, finite numbers.
+        y : array-like of shape (n,)
+            Whichever label the row has; NaN for target rows.
+        kind : array-like of shape (n,)
+            "outcome", "treatment" or "target".
+        population : array-like of shape (n,)
+            Which of the populations the row comes from; there are two, unless the estimator
+            takes more.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative row weights. Only their ratios within a table count: the weights of
+            each table are brought to mean 1, so that their units change nothing, be it in all
+            tables or in one. Equal weights are as good as none, and a row of weight 0 is as good
+            as absent. Models that are given get weights of mean 1, so that their penalties mean
+            what they mean without weights.
+
+        Returns
+        -------
+        UpliftEstimator
+            Itself.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            The policies can hardly be told apart.
+        """
+        self._check_parameters()
+        # From here on a fit that fails leaves an estimator that is not fitted, never one with
+        # parts of two fits.
+        if hasattr(self, "identification_"):
+            del self.identification_
+        n_jobs = getattr(self, "n_jobs", None)
+        matrix = self._check_features(X, reset=True)
+        rows = label_rows(
+            matrix,
+            y,
+            kind=kind,
+            population=population,
+            sample_weight=sample_weight,
+            several=self._takes_several,
+            n_jobs=n_jobs,
+        )
+        # Target rows have no labels, so that they are among those that are left out.
+        target = None if rows.X is matrix else target_rows(matrix, kind, sample_weight)
+        strength = self._fit_rows(rows, target)
+        if strength is None:
+            strength = strength_of(rows, n_jobs=n_jobs)
+        warn_if_weak(strength, stacklevel=3)
+        self.populations_ = rows.names
+        self.identification_ = strength
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the last fit went through to its end."""
+        return hasattr(self, "identification_")
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are wrong whatever the rows."""
+
+    @abstractmethod
+    def _fit_rows(
+        self, rows: LabelledRows, target: tuple[Array, Array] | None
+    ) -> IdentificationStrength | None:
+        """Learn from checked rows, and from the features and weights of target rows if any.
+
+        Returns how different the policies are, if that was found on the way.
+        """
+
+    def predict(self, X: MatrixLike) -> Array:
+        """Return the estimated uplift at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``. A Dask array or DataFrame is not
+            computed: what comes back is lazy too.
+
+        Returns
+        -------
+        array of shape (n,)
+            Uplift in the units of the outcome; for a 0/1 outcome, probability points. Finite.
+            A Dask array or Series for a Dask collection.
+
+        Warns
+        -----
+        RatioGuardWarning
+            The estimator divides, and kept the ratio from exploding at some rows; the message
+            says at how many.
+        """
+        if is_dask(X):
+            check_is_fitted(self)
+            lazy: Array = predict_lazily(self, X)  # stands in for an array, as Dask has no types
+            return lazy
+        matrix = self._check_features(X, reset=False, fewest=0)
+        return self._predict_rows(matrix) if len(matrix) else np.empty(0)
+
+    @abstractmethod
+    def _predict_rows(self, matrix: Array) -> Array:
+        """Return the uplift at checked rows, in outcome units."""
+
+    def score(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return minus the weighted risk on held-out separate labels; higher is better.
+
+        Needs no joint labels, so that `GridSearchCV` can choose among settings. Not an R²: only
+        differences on the same rows mean something.
+
+        Parameters
+        ----------
+        X, y, kind, population, sample_weight
+            Held-out rows, as in ``fit``. Dask collections are computed to memory.
+
+        Returns
+        -------
+        float
+            In squared outcome units.
+
+        See Also
+        --------
+        unjoined.metrics.weighted_risk : the definition.
+        """
+        X, y, kind, population, sample_weight = in_memory(X, y, kind, population, sample_weight)
+        return -weighted_risk(
+            self.predict(X),
+            X,
+            y,
+            kind=kind,
+            population=population,
+            sample_weight=sample_weight,
+        )
+
+    def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
+        """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
+        if not reset:
+            check_is_fitted(self)
+        check_numeric_columns(X)
+        checks: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
+        matrix: Array = np.require(
+            validate_data(self, X, reset=reset, ensure_min_samples=fewest, **checks),
+            requirements=["C", "A"],
+        )
+        n_jobs = getattr(self, "n_jobs", None)
+        fine = (
+            all_within(matrix, LARGEST, n_jobs=n_jobs)
+            if reset
+            else all_finite(matrix, n_jobs=n_jobs)
+        )
+        if not fine:
+            found = getattr(self, "feature_names_in_", None)
+            names = None if found is None else found.tolist()
+            check_finite_features(matrix, names)
+            if reset:
+                check_feature_sizes(matrix, names)
+        return matrix

@@ -1,0 +1,321 @@
+"""Candidates of a search: fitted to folds, scored row by row, and chosen from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.random import RandomState as Rng
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
+
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
+from unjoined._validation import shown, unit_mean
+from unjoined.data import LabelledRows, column_names
+from unjoined.errors import InputError, WeakIdentificationWarning
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.metrics import HeldOutRows
+from unjoined.nuisance import seeded_clone
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One estimator with one setting of its parameters, not fitted."""
+
+    name: str
+    params: dict[str, Any]
+    estimator: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateScore:
+    """How one candidate fared on rows it had not seen."""
+
+    name: str
+    params: dict[str, Any]  # those taken from the candidate's grid
+    score: float  # higher is better
+    behind: float  # by how much the best score is higher, same units
+    standard_error: float  # of that difference
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CandidateTable:
+    """The scores of all candidates, in the order they were given."""
+
+    scoring: str
+    rows: tuple[CandidateScore, ...]
+
+    def __len__(self) -> int:
+        """Return the number of candidates."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[CandidateScore]:
+        """Go through the candidates in the order they were given."""
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> CandidateScore:
+        """Return the candidate of one name."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns, ready for a data frame."""
+        names = ("name", "params", "score", "behind", "standard_error", "chosen")
+        return {name: [getattr(row, name) for row in self.rows] for name in names}
+
+    def __repr__(self) -> str:
+        """Return the table as text, chosen candidates marked."""
+        width = max(9, *(len(row.name) for row in self.rows))
+        lines = [f"  {'candidate':<{width}}  {self.scoring:>13}  {'behind best':>11}  std. error"]
+        lines += [
+            f"{'*' if row.chosen else ' '} {row.name:<{width}}  {row.score:>13.5g}  "
+            f"{row.behind:>11.3g}  {row.standard_error:>10.2g}"
+            for row in self.rows
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scores of c candidates, and what each of u units adds to their errors."""
+
+    score: Array  # (c,) higher is better
+    influence: Array  # (u, c) squares of a difference of columns add up to its variance
+
+
+def list_candidates(candidates: Sequence[Any], rng: Rng) -> list[Candidate]:
+    """Return seeded copies of the candidates, one for each setting of their grids."""
+    listed: list[Candidate] = []
+    for name, estimator, *grid in candidates:
+        settings = list(ParameterGrid(grid[0])) if grid else [{}]
+        # One seed for all settings, so that they differ by nothing but the setting.
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        for params in settings:
+            inside = ", ".join(f"{key}={value!r}" for key, value in params.items())
+            copy = seeded_clone(clone(estimator).set_params(**params), check_random_state(seed))
+            listed.append(Candidate(f"{name}({inside})" if inside else name, params, copy))
+    names = [candidate.name for candidate in listed]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"candidates need different names, but {twice[0]!r} occurs twice.")
+    return listed
+
+
+def check_populations(candidates: Sequence[Any], names: Sequence[Any]) -> None:
+    """Refuse candidates that take two populations only if there are more."""
+    if len(names) <= 2:
+        return
+    two_only = []
+    for name, estimator, *_ in candidates:
+        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+        # Of estimators that are not ours nothing is known until they are fitted.
+        if isinstance(last, UpliftEstimator) and not last._takes_several:
+            two_only.append(name)
+    if two_only:
+        raise InputError(
+            f"the candidates {', '.join(map(repr, two_only))} take two populations only, but there "
+            f"are {len(names)}: {shown(names)}. Leave them out, or search on two of the "
+            "populations. Uplift and MixtureUplift take any number."
+        )
+
+
+def score_rows(held: HeldOutRows, uplift: Array, names: Sequence[str]) -> Scored:
+    """Score out-of-fold predictions (repeats, c, n) by one score, or by several together.
+
+    Rows' values are averaged over the repeats: the repeats share the rows, so that they make
+    the predictions less dependent on the split but add no rows to the standard error. Several
+    scores are brought to the same typical standard error and averaged.
+    """
+    score = np.zeros(uplift.shape[1])
+    influence = np.zeros((len(held.rows.label), uplift.shape[1]))
+    for name in names:
+        values = np.column_stack(
+            [
+                np.mean([held.values(f, name) for f in uplift[:, c]], axis=0)
+                for c in range(uplift.shape[1])
+            ]
+        )
+        spread = np.column_stack([held.influence(column) for column in values.T])
+        unit = _typical_error(spread) * len(names) if len(names) > 1 else 1.0
+        score -= held.rows.share @ values / unit
+        influence -= spread / unit
+    return Scored(score, influence)
+
+
+def _typical_error(influence: Array) -> float:
+    """Return the root mean square standard error of candidates' differences from their mean."""
+    apart = influence - influence.mean(axis=1, keepdims=True)
+    error = float(np.sqrt(np.mean(np.sum(apart**2, axis=0))))
+    return error if error > 0.0 else 1.0  # candidates that never differ
+
+
+def score_folds(scores: Array) -> Scored:
+    """Score by one number per fold, shape (repeats, folds, c), higher being better.
+
+    Without values for single rows the spread over the folds of a repeat has to do.
+    """
+    n_repeats, n_folds, n_candidates = scores.shape
+    apart = scores - scores.mean(axis=1, keepdims=True)
+    apart = apart / np.sqrt(n_repeats * n_folds * (n_folds - 1))
+    return Scored(scores.mean(axis=(0, 1)), apart.reshape(-1, n_candidates))
+
+
+def choose(scored: Scored, rule: str) -> tuple[int, BoolArray, Array, Array]:
+    """Return the best candidate, those the rule takes, and how far each is behind the best.
+
+    Ties go to the candidate that was given first. The last two arrays are the differences to
+    the best score and their standard errors.
+    """
+    best = int(np.argmax(scored.score))
+    behind = scored.score[best] - scored.score
+    apart = scored.influence - scored.influence[:, [best]]
+    error = np.sqrt(np.sum(apart**2, axis=0))
+    within: BoolArray = behind <= error
+    first = int(np.argmax(within))
+    index = np.arange(len(behind))
+    chosen: BoolArray = {"best": index == best, "one_se": index == first, "average": within}[rule]
+    return best, chosen, behind, error
+
+
+LIKELIHOOD = "likelihood"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldFit:
+    """What one fit of one candidate brought."""
+
+    candidate: int
+    repeat: int
+    fold: int
+    test: IntArray | None = None  # positions of the held-out rows
+    uplift: Array | None = None  # at these rows
+    score: float = np.nan
+    estimator: Any = None
+    warned: tuple[tuple[type[Warning], str], ...] = ()
+
+
+def fold_scoring(scoring: Any) -> Callable[..., float] | None:
+    """Return how one fold is scored, None if rows are scored instead."""
+    if isinstance(scoring, str) and scoring == LIKELIHOOD:
+        return _likelihood
+    return scoring if callable(scoring) else None
+
+
+def _likelihood(estimator: Any, X: MatrixLike, y: ArrayLike, **labels: Any) -> float:
+    return float(estimator.score_likelihood(X, y, **labels))
+
+
+def weigh(
+    data: dict[str, Any], weight: Array, rows: LabelledRows, used: BoolArray
+) -> tuple[dict[str, Any], BoolArray]:
+    """Return the data that count, and which of them carry a label, with weights of mean 1.
+
+    Candidates may be anyone's. They should not have to know what units weights are in, and rows
+    of weight 0 should not take part in how the folds are dealt.
+    """
+    clean = weight.copy()
+    clean[used] = rows.weight
+    target = ~used & (weight > 0.0)
+    clean[target] = unit_mean(weight[target])
+    counts = np.flatnonzero(weight > 0.0)
+    data = {**data, "sample_weight": clean}
+    return (data, used) if len(counts) == len(used) else (_take(data, counts), used[counts])
+
+
+def fit_fold(
+    c: int,
+    candidate: Candidate,
+    repeat: int,
+    fold: int,
+    split: tuple[IntArray, IntArray],
+    data: dict[str, Any],
+    scoring: Callable[..., float] | None,
+) -> FoldFit:
+    """Fit one candidate to one training set, and predict or score the rest."""
+    train, test = split
+    held = _take(data, test)
+    estimator = clone(candidate.estimator)
+    uplift, score = None, np.nan
+    # Recorded, to be repeated once by the search and not once per fold.
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        try:
+            estimator.fit(**_take(data, train))
+            if scoring is None:
+                uplift = _finite(np.asarray(estimator.predict(held["X"]), dtype=np.float64))
+            else:
+                score = float(scoring(estimator, held.pop("X"), held.pop("y"), **held))
+        except Exception as error:
+            raise InputError(
+                f"candidate {candidate.name!r} failed in fold {fold + 1} of repeat {repeat + 1}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+    return FoldFit(c, repeat, fold, test, uplift, score, warned=warned(record))
+
+
+def _take(data: dict[str, Any], index: IntArray) -> dict[str, Any]:
+    """Return some rows; a held-out fold may lack what a whole data set needs."""
+    X = data["X"]
+    if column_names(X) is not None:
+        X = nw.from_native(X, eager_only=True)[index].to_native()
+    else:
+        X = X[index]
+    return {"X": X, **{name: data[name][index] for name in data if name != "X"}}
+
+
+def _finite(uplift: Array) -> Array:
+    if not np.isfinite(uplift).all():
+        raise InputError("the predicted uplift holds NaN or infinite values.")
+    return uplift
+
+
+def fit_all(c: int, candidate: Candidate, data: dict[str, Any]) -> FoldFit:
+    """Fit one candidate to all rows."""
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        estimator = clone(candidate.estimator).fit(**data)
+    return FoldFit(c, 0, 0, estimator=estimator, warned=warned(record))
+
+
+def warned(record: list[warnings.WarningMessage]) -> tuple[tuple[type[Warning], str], ...]:
+    """Return what was recorded: kinds of warnings and their messages."""
+    return tuple((entry.category, str(entry.message)) for entry in record)
+
+
+@dataclass(slots=True)
+class Said:
+    """What the fits warned of, by kind of warning: names of candidates, a count, one message."""
+
+    n_fits: int = 0
+    names: dict[type[Warning], set[int]] = field(default_factory=dict)
+    counts: dict[type[Warning], int] = field(default_factory=dict)
+    messages: dict[type[Warning], str] = field(default_factory=dict)
+
+    def add(self, fit: FoldFit) -> None:
+        """Take down what one fit warned of."""
+        self.n_fits += 1
+        for category, message in dict(fit.warned).items():
+            # The search looks at all rows and says so itself; folds merely have fewer of them.
+            if issubclass(category, WeakIdentificationWarning):
+                continue
+            self.names.setdefault(category, set()).add(fit.candidate)
+            self.counts[category] = self.counts.get(category, 0) + 1
+            self.messages.setdefault(category, message)
+
+    def warn(self, titles: list[str], *, stacklevel: int) -> None:
+        """Repeat each kind of warning once; ``titles`` name the candidates."""
+        for category, message in self.messages.items():
+            names = ", ".join(repr(titles[c]) for c in sorted(self.names[category]))
+            warnings.warn(
+                f"in {self.counts[category]} of {self.n_fits} fits, of {names}: {message}",
+                category,
+                stacklevel=stacklevel,
+            )

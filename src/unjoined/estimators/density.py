@@ -1,0 +1,348 @@
+"""The paper's first naive estimator: conditional densities, a 2x2 system, an integral."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state, gen_batches
+
+from unjoined._typing import Array, MatrixLike, RandomState
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_count,
+    check_not_negative,
+    check_option,
+    check_positive,
+    check_word_or,
+)
+from unjoined.basis import Scaling, median_width
+from unjoined.data import LabelledRows
+from unjoined.errors import InputError, RatioGuardWarning
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.solve import (
+    ConditionalDensity,
+    DensityFitter,
+    DensitySearch,
+    LeastSquaresFitter,
+    UnmixedDensities,
+    kernel_fitter,
+    outcome_grid,
+    search_density,
+    trapezoid_weights,
+    unmix,
+)
+
+# Candidates of the search. Widths in x are multiples of the median distance between rows.
+WIDTHS_X = (0.15, 0.25, 0.4, 0.7, 1.5)
+
+
+WIDTHS_Y = (0.2, 0.4, 0.8)
+
+
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
+
+
+# A kernel estimate has nothing but its centres, so it keeps more rows of them.
+DEFAULT_CENTERS = {"lscde": 200, "kernel": 1000}
+
+
+CHUNK_ENTRIES = 2_000_000  # numbers in a matrix of rows times grid or centres: 16 MB
+
+
+class DensityUplift(UpliftEstimator):
+    r"""Uplift from separate labels by conditional densities and numerical integration.
+
+    Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the first half of the paper's section 3
+    describes: the densities :math:`p_k(y \mid x)` from the outcome rows and the policies
+    :math:`p_k(t \mid x)` from the treatment rows of each population :math:`k`; then the system
+
+    .. math::
+
+        p_k(y \mid x) = \sum_{t = \pm 1} p(y \mid x, t) \, p_k(t \mid x), \qquad k = 1, 2,
+
+    solved for :math:`p(y \mid x, \pm 1)` at every value of a grid; then
+    :math:`\int y \, (p(y \mid x, 1) - p(y \mid x, -1)) \, dy` by the trapezoid rule. A baseline.
+
+    An outcome of two values needs no grid: its law is one probability, fitted by
+    ``outcome_model``, and the result is that of `PlugInUplift` with the same models.
+
+    Parameters
+    ----------
+    density : {"lscde", "kernel"}, default="lscde"
+        Least-squares conditional density estimation, or a ratio of two kernel density estimates.
+    outcome_model : scikit-learn classifier or regressor, optional
+        Model of an outcome of two values; default logistic regression. Refused for others.
+    treatment_model : scikit-learn classifier or regressor, optional
+        Model of the policy, cloned and fitted once per population; default logistic regression.
+    n_centers : int or "auto", default="auto"
+        Number of Gaussian kernels of each density, at randomly drawn outcome rows; "auto" is 200
+        for "lscde", 1,000 for "kernel", or all rows if there are fewer.
+    width_x : float or "cv", default="cv"
+        Width of the kernels in the (standardised) features; "cv" chooses among 0.15 to 1.5
+        times the median distance between rows.
+    width_y : float or "cv", default="cv"
+        Width in the outcome, in its standard deviations; "cv" chooses among 0.2 to 0.8.
+    ridge : float or "cv", default="cv"
+        Penalty of the least squares; "cv" chooses among 1e-4 to 0.1. Not used by "kernel".
+    n_folds : int, default=3
+        Folds of the cross-validation, for each population by its own least-squares risk.
+    n_grid : int or "auto", default="auto"
+        Number of grid values, over the outcomes seen and three kernel widths beyond. "auto" takes
+        steps of a third of the smallest kernel width, and from 101 to 10,001 values.
+    min_gap : float, default=0.05
+        Guard of the system: policies that differ by less in treatment probability are moved
+        apart to this gap. 0 turns the guard off; then only rows where they are the same are
+        touched, and get the uplift 0. ``predict`` warns of rows touched (`RatioGuardWarning`).
+    standardize : bool, default=True
+        Whether features are brought to mean 0 and variance 1 first. Real outcomes always are.
+    random_state : int, RandomState or None, default=None
+        Seed of centres, folds, and models whose own ``random_state`` is None.
+
+    Attributes
+    ----------
+    outcome_laws_ : tuple of two ConditionalDensity or of two ConditionalMean
+        The density of each population, scaled; for an outcome of two values its mean, -1 to 1.
+    searches_ : tuple of two DensitySearch, or None for an outcome of two values
+        The candidates and their held-out risks; ``best`` has the widths and the ridge chosen.
+    treatment_means_ : tuple of two callables
+        The fitted policies, -1 to 1, on scaled features.
+    grid_, measure_ : array of shape (g,)
+        Values of the outcome, outcome units, and what each counts for in an integral: the grid
+        and its trapezoid weights, or the two values and ones.
+    scaling_, outcome_scaling_ : Scaling
+        What was subtracted from and divided out of the features and the outcome.
+    identification_, populations_, n_features_in_, feature_names_in_
+        As in `MinMaxUplift`.
+
+    See Also
+    --------
+    TwoStageUplift : the paper's second naive estimator, without densities.
+
+    Notes
+    -----
+    With c centres, fitting costs :math:`O(n c^2 + c^3)` time per pair of widths and fold (there are
+    15 and 3), predicting :math:`O(n c (d + g))` in chunks that keep every matrix below 16 MB.
+    Densities on the grid are divided by their trapezoid sum, so that each integrates to one; what
+    the system gives then does, too, but it may be negative in places, and is left so. Row weights
+    count in densities and models, which must take them. Kernels blur outcomes of a few values,
+    such as counts, but not their mean.
+
+    References
+    ----------
+    I. Yamane, F. Yger, J. Atif, M. Sugiyama. Uplift Modeling from Separate Labels. NeurIPS 2018.
+    M. Sugiyama, I. Takeuchi, T. Suzuki, T. Kanamori, H. Hachiya, D. Okanohara. Conditional
+    Density Estimation via Least-Squares Density Ratio Estimation. AISTATS 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unjoined.data import SimulatedProblem
+    >>> problem = SimulatedProblem(
+    ...     features=lambda n, rng: rng.standard_normal((n, 1)),
+    ...     policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.2)},
+    ...     outcome=lambda X, treated, rng: treated * X[:, 0] + rng.standard_normal(len(X)),
+    ...     outcome_mean=lambda X, treated: treated * X[:, 0],
+    ... )
+    >>> model = DensityUplift(random_state=0).fit(**problem.draw(500, random_state=0))
+    >>> new = problem.draw_joint(1000, random_state=1)
+    >>> bool(np.corrcoef(model.predict(new.X), new.uplift)[0, 1] > 0.8)
+    True
+    """
+
+    outcome_laws_: (
+        tuple[ConditionalDensity, ConditionalDensity] | tuple[ConditionalMean, ConditionalMean]
+    )
+    searches_: tuple[DensitySearch, DensitySearch] | None
+    treatment_means_: tuple[ConditionalMean, ConditionalMean]
+    grid_: Array
+    measure_: Array
+    scaling_: Scaling
+    outcome_scaling_: Scaling
+
+    def __init__(
+        self,
+        *,
+        density: str = "lscde",
+        outcome_model: Any = None,
+        treatment_model: Any = None,
+        n_centers: int | str = "auto",
+        width_x: float | str = "cv",
+        width_y: float | str = "cv",
+        ridge: float | str = "cv",
+        n_folds: int = 3,
+        n_grid: int | str = "auto",
+        min_gap: float = 0.05,
+        standardize: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
+        self.density = density
+        self.outcome_model = outcome_model
+        self.treatment_model = treatment_model
+        self.n_centers = n_centers
+        self.width_x = width_x
+        self.width_y = width_y
+        self.ridge = ridge
+        self.n_folds = n_folds
+        self.n_grid = n_grid
+        self.min_gap = min_gap
+        self.standardize = standardize
+        self.random_state = random_state
+
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
+        if self.outcome_model is not None and not rows.coding.is_binary:
+            raise InputError(
+                "outcome_model is for outcomes of two values, but the outcome takes more. Leave it "
+                "out, and a density is estimated; or use PlugInUplift."
+            )
+        rng = check_random_state(self.random_state)
+        scaling = Scaling.identity(rows.X.shape[1])
+        if self.standardize:
+            scaling = Scaling.of_rows(rows.X, rows.share)
+        Z = scaling(rows.X)
+        policies = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
+        if rows.coding.is_binary:
+            self.outcome_laws_ = fit_pair(self.outcome_model, Z, rows, OUTCOME, rng)
+            self.searches_ = None
+            offset, scale = np.array([rows.coding.offset]), np.array([rows.coding.scale])
+            self.outcome_scaling_ = Scaling(offset, scale)
+            self.grid_, self.measure_ = offset + scale * np.array([-1.0, 1.0]), np.ones(2)
+        else:
+            self._fit_densities(Z, rows, rng)
+        self.scaling_, self.treatment_means_ = scaling, policies
+
+    def _predict_rows(self, matrix: Array) -> Array:
+        Z = self.scaling_(matrix)
+        uplift, touched = np.empty(len(Z)), np.zeros(len(Z), dtype=bool)
+        centers = [len(getattr(law, "alpha", ())) for law in self.outcome_laws_]
+        widest = max(len(self.grid_), *centers)
+        for batch in gen_batches(len(Z), max(CHUNK_ENTRIES // widest, 1)):
+            laws = self._unmix(Z[batch])
+            uplift[batch], touched[batch] = laws.uplift, laws.guarded
+        self._warn_if_touched(int(touched.sum()), len(Z), stacklevel=4)
+        return uplift
+
+    def predict_density(self, X: MatrixLike) -> UnmixedDensities:
+        """Return the estimated law of the outcome with and without treatment at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features as in ``fit``. The result takes memory for rows times grid values, twice.
+
+        Returns
+        -------
+        UnmixedDensities
+            Densities per outcome unit on ``grid_``; for an outcome of two values, probabilities.
+
+        Warns
+        -----
+        RatioGuardWarning
+            The guard touched some rows; the message says how many.
+        """
+        laws = self._unmix(self.scaling_(self._check_features(X, reset=False)))
+        self._warn_if_touched(int(laws.guarded.sum()), len(laws.guarded), stacklevel=3)
+        return laws
+
+    def _unmix(self, Z: Array) -> UnmixedDensities:
+        """Estimate both populations' laws at scaled rows and solve the system."""
+        e_1, e_2 = (0.5 + 0.5 * mean(Z) for mean in self.treatment_means_)
+        q_1, q_2 = (self._law(law, Z) for law in self.outcome_laws_)
+        treated, untreated, touched = unmix(q_1, q_2, e_1, e_2, min_gap=self.min_gap)
+        return UnmixedDensities(self.grid_, self.measure_, treated, untreated, touched)
+
+    def _law(self, law: ConditionalDensity | ConditionalMean, Z: Array) -> Array:
+        """Return densities or probabilities of the grid values, shape (n, g)."""
+        if isinstance(law, ConditionalMean):
+            chance = 0.5 + 0.5 * law(Z)
+            return np.column_stack([1.0 - chance, chance])
+        q = law(Z, self.outcome_scaling_(self.grid_[:, None])[:, 0])
+        return np.asarray(q / (q @ self.measure_)[:, None])
+
+    def _fit_densities(self, Z: Array, rows: LabelledRows, rng: np.random.RandomState) -> None:
+        """Choose and fit the density of each population, and lay the grid."""
+        outcome = rows.of_kind(OUTCOME)
+        scaling = Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])
+        value = scaling(rows.label[:, None])[:, 0]
+        fits = [self._fit_density(Z, value, rows, k, rng) for k in (0, 1)]
+        self.searches_ = (fits[0][0], fits[1][0])
+        self.outcome_laws_ = (fits[0][1], fits[1][1])
+        self.outcome_scaling_ = scaling
+        widths = [density.width_y * float(scaling.scale[0]) for _, density in fits]
+        n_grid = None if isinstance(self.n_grid, str) else self.n_grid
+        self.grid_ = outcome_grid(rows.label[outcome], widths, n_grid)
+        self.measure_ = trapezoid_weights(self.grid_)
+
+    def _fit_density(
+        self, Z: Array, value: Array, rows: LabelledRows, k: int, rng: np.random.RandomState
+    ) -> tuple[DensitySearch, ConditionalDensity]:
+        """Search for the widths and ridge of one population, and fit with the best."""
+        at = rng.permutation(rows.at(OUTCOME, k))  # the first rows are the centres
+        n_centers = self._n_centers(len(at), rows.names[k])
+        fitter: DensityFitter = LeastSquaresFitter(n_centers)
+        ridges = _candidates(self.ridge, RIDGES)
+        if self.density == "kernel":
+            fitter, at, ridges = kernel_fitter, at[:n_centers], np.zeros(1)
+        median = median_width(Z[at], rng, rows.weight[at]) if isinstance(self.width_x, str) else 1.0
+        data = Z[at], value[at], rows.weight[at]
+        search = search_density(
+            fitter,
+            *data,
+            rng.permutation(len(at)) % min(self.n_folds, len(at)),
+            widths_x=median * _candidates(self.width_x, WIDTHS_X),
+            widths_y=_candidates(self.width_y, WIDTHS_Y),
+            ridges=ridges,
+        )
+        width_x, width_y, ridge = search.best
+        return search, fitter(*data, width_x, width_y, np.array([ridge]))[0]
+
+    def _n_centers(self, n: int, population: Any) -> int:
+        least = 2 if isinstance(self.n_centers, str) else max(2, self.n_centers)
+        if n < least:
+            raise InputError(
+                f"population {population!r} has {n} outcome rows, but its density needs {least} "
+                f"for centres and held-out rows (n_centers={self.n_centers!r}). Pass a smaller "
+                "n_centers, or use TwoStageUplift."
+            )
+        return min(DEFAULT_CENTERS[self.density], n) if isinstance(self.n_centers, str) else least
+
+    def _warn_if_touched(self, n_touched: int, n: int, *, stacklevel: int) -> None:
+        how = "has no solution and the uplift was set to 0."
+        if self.min_gap:
+            how = f"was solved with a gap of {self.min_gap:g} (min_gap)."
+        if n_touched:
+            message = f"the policy gap was too small at {n_touched} of {n} rows; there the system "
+            warnings.warn(message + how, RatioGuardWarning, stacklevel=stacklevel)
+
+    def _check_parameters(self) -> None:
+        check_option("density", self.density, DEFAULT_CENTERS)
+        if check_not_negative("min_gap", self.min_gap) > 1.0:
+            raise InputError(f"min_gap is a difference of probabilities, got {self.min_gap!r} > 1.")
+        for name in ("width_x", "width_y", "ridge"):
+            check_word_or(name, getattr(self, name), "cv", check_positive)
+        for name, least in (("n_folds", 2), ("n_grid", 3), ("n_centers", 2)):
+            value = getattr(self, name)
+            if isinstance(value, str) and name != "n_folds":
+                check_option(name, value, ["auto"])
+            elif check_count(name, value) < least:
+                raise InputError(f"{name} must be {least} or above, got {value!r}.")
+
+
+def _candidates(given: float | str, words: tuple[float, ...]) -> Array:
+    return np.array(words if isinstance(given, str) else [float(given)])
+
+
+def fit_pair(
+    model: Any, Z: Array, rows: LabelledRows, kind: str, rng: np.random.RandomState
+) -> tuple[ConditionalMean, ConditionalMean]:
+    """Fit a clone of ``model``, by default a logistic regression, to each of two cells."""
+    model = LogisticRegression() if model is None else model
+    first, second = (
+        fit_conditional_mean(seeded_clone(model, rng), Z[at], rows.label[at], rows.weight[at])
+        for at in (rows.at(kind, 0), rows.at(kind, 1))
+    )
+    return first, second

@@ -1,0 +1,406 @@
+"""The mixture of treated and untreated outcomes, fitted by EM over any scikit-learn models."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._validation import check_option
+from unjoined.errors import InputError, LabelError
+from unjoined.nuisance import seeded_clone
+
+BERNOULLI, GAUSSIAN = "bernoulli", "gaussian"
+
+
+PROBABILITY_FLOOR = 1e-9  # how far likelihoods (not predictions) keep probabilities from 0 and 1
+
+
+VARIANCE_FLOOR = 1e-6  # least residual variance, as a share of the outcome's variance
+
+
+PATIENCE = 10  # iterations without a new best likelihood that end the run of a falling model
+
+
+START_SPREAD = 2.0  # standard deviation of the coefficients of a random start, log-odds
+
+
+@dataclass(frozen=True, slots=True)
+class EMFit:
+    """Outcome models of the treated and the untreated, and how the iterations went.
+
+    The models are those of the likeliest iteration, the maximum of ``path``. EM promises a rising
+    path only for models that maximise the weighted likelihood: no forest, no penalty.
+    """
+
+    treated: Any  # fitted model of y given x under treatment
+    untreated: Any  # and without it; the same object if pooled
+    sigma: float  # standard deviation of y around its mean, outcome units; NaN for "bernoulli"
+    family: str
+    pooled: bool  # whether one model takes the treatment, -1 or +1, as a last column
+    path: Array  # (n_iter + 1,) mean log-likelihood per weight, nats: at the start and after each
+    converged: bool  # whether the last iteration changed it by no more than the tolerance
+    n_iter: int
+    start: int  # which start was chosen; 0 takes the policies as they are
+    is_monotone: bool  # whether no iteration lowered it by more than the tolerance
+
+    def means(self, X: Array) -> tuple[Array, Array]:
+        """Return E[y | x, treated] and E[y | x, untreated] at each row, outcome units."""
+        return (
+            _mean(self.treated, _with_treatment(X, 1.0, self.pooled), self.family),
+            _mean(self.untreated, _with_treatment(X, -1.0, self.pooled), self.family),
+        )
+
+    def log_likelihood(
+        self, X: Array, y: Array, chance: Array, weight: Array | None = None
+    ) -> Array:
+        """Return log p(y | x, population) of each row in nats, times its weight if given.
+
+        ``chance`` is e of each row. Over held-out rows the sum, divided by the sum of weights, is
+        a proper score of fits of one family, whatever their models: higher is better.
+        """
+        log_density = (_log_density(y, mean, self.sigma, self.family) for mean in self.means(X))
+        value, _ = _mix(*_logs(chance), *log_density)
+        return value if weight is None else weight * value
+
+
+def fit_em(
+    X: Array,
+    y: Array,
+    chance: Array,
+    weight: Array,
+    model: Any,
+    *,
+    family: str,
+    n_starts: int = 1,
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    pooled: bool = False,
+    rng: np.random.RandomState,
+) -> EMFit:
+    r"""Fit the outcome's law under treatment and without it to rows that do not tell which.
+
+    In population k the outcome is a mixture,
+
+    .. math::
+
+        p_k(y \mid x) = e_k(x) \, p(y \mid x, 1) + (1 - e_k(x)) \, p(y \mid x, 0),
+
+    with known chances of treatment :math:`e_k` and outcome laws shared by all populations. An
+    iteration gives each row its probability of having been treated,
+    :math:`r = e \, p(y \mid x, 1) / p_k(y \mid x)`, and fits ``model`` to the rows with weights
+    :math:`w r`, and once more with :math:`w (1 - r)`. The two parts cannot change places: e says
+    which is which. Where e hardly varies between rows of similar x, the answer rests on the
+    functional form of ``model``.
+
+    Parameters
+    ----------
+    X, y : arrays of shape (n, d) and (n,)
+        Outcome rows: features, scaled as ``model`` likes them, and outcomes, 0 and 1 for
+        "bernoulli", finite numbers for "gaussian".
+    chance : array of shape (n,)
+        :math:`e_k(x)` of each row in its own population, from 0 to 1; populations may be many.
+    weight : array of shape (n,)
+        Row weights, above 0.
+    model : scikit-learn classifier with ``predict_proba`` ("bernoulli") or regressor
+        Cloned and fitted with ``sample_weight``, which only the last step of a `Pipeline` sees.
+    family : {"bernoulli", "gaussian"}
+        Law of y given x and treatment; "gaussian" has one variance for all.
+    n_starts : int, default=1
+        Number of runs. The first starts at r = e, the others at the r of log-density ratios
+        drawn at random. The likeliest counts; a tie goes to the earliest.
+    max_iter : int, default=200
+        Most iterations per run.
+    tol : float, default=1e-6
+        A run ends when an iteration changes the mean log-likelihood by at most this share of
+        it; for "gaussian", whose likelihood depends on the outcome's units, by this many nats.
+    pooled : bool, default=False
+        Fit one model with the treatment, -1 or +1, as a last column instead of two models.
+    rng : RandomState
+        For the starts, and for models without a ``random_state``. A model keeps its seed over
+        all iterations, else no iteration would be the last.
+
+    Returns
+    -------
+    EMFit
+        The models of the likeliest iteration.
+
+    Raises
+    ------
+    InputError
+        ``model`` does not suit ``family``, takes no weights or predicts no finite numbers, or
+        the outcomes leave nothing to fit.
+
+    Notes
+    -----
+    An iteration costs two weighted fits of ``model`` and two predictions for all rows; memory is
+    a few times ``X``. Logistic regression starts where it last ended.
+
+    With a penalty it is the penalised likelihood that rises; the plain one may fall, as a forest's
+    may. Then the likeliest iteration is returned and ``is_monotone`` is False. A fully grown tree
+    explains each outcome by itself and learns nothing from the mixture: limit its leaves' weight.
+    """
+    check_option("family", family, [BERNOULLI, GAUSSIAN])
+    _check_model(model, family)
+    _check_rows(y, chance, family)
+    problem = _prepare(X, y, chance, weight, model, family, pooled, rng)
+    fit = _climb(problem, chance, 0, max_iter, tol)
+    for start in range(1, n_starts):
+        share = _draw_share(X, problem, chance, rng)
+        other, value = _climb(problem, share, start, max_iter, tol), fit.path.max()
+        if other.path.max() > value + problem.slack(tol, value):
+            fit = other
+    return fit
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A model that is fitted in every iteration, and the rows that have a say in it."""
+
+    model: Any  # never fitted itself
+    rows: IntArray  # (n',) rows that surely belong to the other part are left out
+    treated: BoolArray  # (n',) as what the row counts
+    X: Array  # (n', d)
+    label: Any  # (n',)
+
+    def fit(self, weight: Array, share: Array, previous: Any) -> Any:
+        """Return the model fitted to rows that were treated with probability ``share``."""
+        whole = clone(self.model)
+        is_warm = previous is not None and _is_convex(_last(whole))
+        if is_warm:  # a copy, because the previous one may turn out to be the best
+            whole = deepcopy(previous)
+            _last(whole).set_params(warm_start=True)
+        Z = self.X
+        if isinstance(whole, Pipeline) and len(whole) > 1:
+            # By hand, because with metadata routing on a pipeline does not take weights by name.
+            head = whole[:-1]
+            Z = head.fit_transform(Z, self.label)
+            whole.steps[:-1] = head.steps
+        r = np.where(self.treated, share[self.rows], 1.0 - share[self.rows])
+        _last(whole).fit(Z, self.label, sample_weight=weight[self.rows] * r)
+        if is_warm:
+            _last(whole).set_params(warm_start=_last(self.model).warm_start)
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What stays the same over iterations and starts."""
+
+    parts: tuple[_Part, ...]  # the treated and the untreated, or one for both
+    views: tuple[Array, Array]  # (n, d) each: all rows as treated and as untreated
+    y: Array  # (n,)
+    logs: tuple[Array, Array]  # (n,) each, log e and log(1 - e)
+    weight: Array  # (n,)
+    variance: float  # of y
+    family: str
+
+    def slack(self, tol: float, value: float) -> float:
+        """Return the change of a mean log-likelihood that counts as none, in nats."""
+        # Other units of a real outcome add a constant to the log-likelihood: no shares there.
+        return tol * abs(value) if self.family == BERNOULLI else tol
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Models after an M-step, and what they say about the rows."""
+
+    models: tuple[Any, ...]  # fitted, one per part
+    sigma: float
+    value: float  # mean log-likelihood per unit of weight
+    share: Array  # (n,) probability of having been treated: the next E-step
+
+
+def _climb(problem: _Problem, share: Array, start: int, max_iter: int, tol: float) -> EMFit:
+    """Iterate from the given probabilities of having been treated; keep the likeliest step."""
+    step = best = _maximise(problem, share, None)
+    path, stalled, converged, is_monotone = [step.value], 0, False, True
+    for _ in range(max_iter):
+        step = _maximise(problem, step.share, step.models)
+        gain, slack = step.value - path[-1], problem.slack(tol, path[-1])
+        path.append(step.value)
+        is_monotone = is_monotone and gain >= -slack
+        stalled = 0 if step.value > best.value + slack else stalled + 1
+        best = step if step.value > best.value else best
+        converged = abs(gain) <= slack
+        if converged or stalled >= PATIENCE:
+            break
+    return EMFit(
+        treated=best.models[0],
+        untreated=best.models[-1],
+        sigma=best.sigma,
+        family=problem.family,
+        pooled=len(problem.parts) == 1,
+        path=np.array(path),
+        converged=converged,
+        n_iter=len(path) - 1,
+        start=start,
+        is_monotone=is_monotone,
+    )
+
+
+def _maximise(problem: _Problem, share: Array, previous: tuple[Any, ...] | None) -> _Step:
+    """Do the M-step for ``share``, and with the new models the E-step that follows it."""
+    y, weight, family = problem.y, problem.weight, problem.family
+    models = tuple(
+        part.fit(weight, share, None if previous is None else previous[i])
+        for i, part in enumerate(problem.parts)
+    )
+    m_1 = _mean(models[0], problem.views[0], family)
+    m_0 = _mean(models[-1], problem.views[1], family)
+    sigma = np.nan
+    if family == GAUSSIAN:
+        squares = share * (y - m_1) ** 2 + (1.0 - share) * (y - m_0) ** 2
+        least = VARIANCE_FLOOR * problem.variance
+        sigma = float(np.sqrt(max(np.average(squares, weights=weight), least)))
+    log_density = (_log_density(y, mean, sigma, family) for mean in (m_1, m_0))
+    value, next_share = _mix(*problem.logs, *log_density)
+    return _Step(models, sigma, float(np.average(value, weights=weight)), next_share)
+
+
+def _mix(log_e: Array, log_rest: Array, log_p1: Array, log_p0: Array) -> tuple[Array, Array]:
+    """Return log(e p_1 + (1 - e) p_0), and r = e p_1 / (e p_1 + (1 - e) p_0)."""
+    # In logs, because densities of outlying rows underflow. As they are finite and e and 1 - e
+    # are not both 0, r is exactly 0 or 1 where e is, and NaN nowhere.
+    log_treated = log_e + log_p1
+    total = np.logaddexp(log_treated, log_rest + log_p0)
+    return total, np.exp(log_treated - total)
+
+
+def _logs(chance: Array) -> tuple[Array, Array]:
+    """Return log e and log(1 - e), minus infinity where they are."""
+    with np.errstate(divide="ignore"):
+        return np.log(chance), np.log1p(-chance)
+
+
+def _log_density(y: Array, mean: Array, sigma: float, family: str) -> Array:
+    """Return log p(y | mean) of each row."""
+    if family == BERNOULLI:
+        p = np.clip(mean, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
+        return np.where(y > 0.5, np.log(p), np.log1p(-p))
+    return np.asarray(-0.5 * ((y - mean) / sigma) ** 2 - np.log(sigma * np.sqrt(2.0 * np.pi)))
+
+
+def _mean(model: Any, X: Array, family: str) -> Array:
+    """Return the fitted conditional mean at each row, or say that it is none."""
+    method = "predict_proba" if family == BERNOULLI else "predict"
+    raw = np.asarray(getattr(model, method)(X), dtype=np.float64)
+    mean: Array = raw[:, 1] if family == BERNOULLI else raw
+    bad = ~np.isfinite(mean)
+    if bad.any():
+        raise InputError(
+            f"{type(_last(model)).__name__}.{method} returned NaN or infinite values in "
+            f"{int(bad.sum())} of {len(X)} rows (first at row {int(np.argmax(bad))}). Scale the "
+            "features, or choose a more stable model."
+        )
+    return mean
+
+
+def _prepare(
+    X: Array,
+    y: Array,
+    chance: Array,
+    weight: Array,
+    model: Any,
+    family: str,
+    pooled: bool,
+    rng: np.random.RandomState,
+) -> _Problem:
+    """Clone and seed the models, and lay out their rows."""
+    # Chosen by e alone, not by r, lest a row that underflows change what a forest counts.
+    rows = [np.flatnonzero(chance > 0.0), np.flatnonzero(chance < 1.0)]
+    signs = [np.ones(len(rows[0])), -np.ones(len(rows[1]))]
+    if pooled:
+        rows, signs = [np.concatenate(rows)], [np.concatenate(signs)]
+    label: Any = y.astype(np.int64) if family == BERNOULLI else y
+    parts = []
+    for at, sign in zip(rows, signs, strict=True):
+        Z = _with_treatment(X[at], sign, pooled)
+        parts.append(_Part(seeded_clone(model, rng), at, sign > 0.0, Z, label[at]))
+    views = (_with_treatment(X, 1.0, pooled), _with_treatment(X, -1.0, pooled))
+    variance = float(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
+    return _Problem(tuple(parts), views, y, _logs(chance), weight, variance, family)
+
+
+def _with_treatment(X: Array, sign: float | Array, pooled: bool) -> Array:
+    """Return the features, for a pooled model with the treatment, -1 or +1, as a last column."""
+    return np.column_stack([X, np.broadcast_to(sign, len(X))]) if pooled else X
+
+
+def _draw_share(X: Array, problem: _Problem, chance: Array, rng: np.random.RandomState) -> Array:
+    """Return the r of a log-density ratio drawn at random: linear in y, with slopes linear in x.
+
+    Noise drawn row by row would not do: the models average it out, and all starts are alike.
+    """
+    slope, tilt = (START_SPREAD * rng.standard_normal(size) for size in (1, X.shape[1]))
+    # A real outcome in its standard deviations; not a 0/1 outcome, whose rare 1 is no outlier.
+    unit = np.sqrt(problem.variance) if problem.family == GAUSSIAN else 1.0
+    centred = (problem.y - np.average(problem.y, weights=problem.weight)) / unit
+    ratio = centred * (slope + X @ tilt / np.sqrt(X.shape[1]))
+    return np.asarray(expit(logit(chance) + ratio))  # 0 and 1 stay 0 and 1
+
+
+def _last(model: Any) -> Any:
+    """Return the step that predicts: the last of a pipeline, else the model itself."""
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+
+
+def _is_convex(last: Any) -> bool:
+    """Whether the solver's start changes only its speed, so that it may be the previous fit.
+
+    ``warm_start`` alone does not say so: forests then keep their trees and networks go on.
+    """
+    return isinstance(last, LogisticRegression) and hasattr(last, "warm_start")
+
+
+def _check_model(model: Any, family: str) -> None:
+    """Refuse models that the family rules out, or that take no weights."""
+    name = type(_last(model)).__name__
+    needed, suits = "a regressor", not is_classifier(model) and hasattr(model, "predict")
+    if family == BERNOULLI:
+        needed = "a classifier with predict_proba"
+        suits = is_classifier(model) and hasattr(model, "predict_proba")
+    if not suits:
+        raise InputError(
+            f"family {family!r} needs {needed}, got {name}. Pass one, or choose the other family "
+            "if it suits the outcome."
+        )
+    if not has_fit_parameter(_last(model), "sample_weight"):
+        raise InputError(
+            f"EM weights rows by their probability of having been treated, but {name}.fit takes no "
+            "sample_weight. Choose a model that does."
+        )
+
+
+def _check_rows(y: Array, chance: Array, family: str) -> None:
+    """Refuse rows that leave one of the two parts without anything to learn."""
+    if not np.all((chance >= 0.0) & (chance <= 1.0)):
+        raise InputError(
+            f"chance must hold probabilities in [0, 1], got values from {chance.min():g} to "
+            f"{chance.max():g}. Clip what a regression of the treatment predicts."
+        )
+    if family == BERNOULLI and not np.isin(y, (0.0, 1.0)).all():
+        raise LabelError(
+            f"family 'bernoulli' needs outcomes 0 and 1, got values from {y.min():g} to "
+            f"{y.max():g}. Use family 'gaussian' for a real outcome."
+        )
+    for part, possible in (("treated", chance > 0.0), ("untreated", chance < 1.0)):
+        if not possible.any():
+            raise LabelError(
+                f"no outcome row may have been {part}: chance is {chance[0]:g} everywhere. Add a "
+                "population with another policy."
+            )
+        seen = y[possible] if family == BERNOULLI else y
+        if seen.min() == seen.max():
+            raise LabelError(
+                f"the outcome is {seen[0]:g} in all {seen.size} rows that may have been {part}, "
+                "so that there is nothing to fit. Add rows, or choose another outcome."
+            )

@@ -1,0 +1,268 @@
+"""What a model file must hold to be loaded: whole, small, of known types, and consistent."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.tree._tree import Tree
+from sklearn.utils.validation import check_is_fitted
+
+from unjoined._validation import check_count
+from unjoined.errors import InputError, MissingExtraError, TableError
+from unjoined.estimators.base import UpliftEstimator
+
+SCHEMA, CHECKSUM = "schema.json", "unjoined.sha256"
+
+
+MOST_MEMBERS = 100_000
+
+
+# Models are stored as they are, not compressed, so that a file holds no more than its own size.
+# Somebody may have compressed it since; up to here that can do no harm.
+FEW_BYTES = 100_000_000
+
+
+PREDICTIONS = ("predict", "predict_outcomes", "predict_policies", "critic")
+
+
+# How skops builds what a file holds, as far as that runs none of it. Methods, operators and
+# partial functions are not among them.
+LOADERS = frozenset(
+    {
+        "BytesNode",
+        "CachedNode",
+        "DTypeNode",
+        "DictNode",
+        "FunctionNode",
+        "JsonNode",
+        "ListNode",
+        "LossNode",
+        "MaskedArrayNode",
+        "NdArrayNode",
+        "ObjectNode",
+        "RandomGeneratorNode",
+        "RandomStateNode",
+        "SetNode",
+        "SliceNode",
+        "TreeNode",
+        "TupleNode",
+        "TypeNode",
+    }
+)
+
+
+BUILTINS = frozenset(
+    f"builtins.{name}"
+    for name in ("bool", "bytes", "dict", "float", "int", "list", "set", "slice", "str", "tuple")
+)
+
+
+NUMPY = frozenset(
+    {
+        *("numpy.dtype", "numpy.ndarray", "numpy.ma.MaskedArray", "numpy.ma.core.MaskedArray"),
+        *("numpy.random._generator.Generator", "numpy.random.mtrand.RandomState"),
+        *(f"numpy.{scalar.__name__}" for scalar in np.sctypeDict.values()),
+        *(f"numpy.{name}" for name in dir(np) if isinstance(getattr(np, name), np.ufunc)),
+    }
+)
+
+
+def checksum(members: dict[str, bytes]) -> str:
+    """Return a SHA-256 of all members but itself: it tells of damage, not of malice."""
+    total = hashlib.sha256()
+    for name in sorted(members.keys() - {CHECKSUM}):
+        total.update(f"{name} {len(members[name])}\n".encode())
+        total.update(members[name])
+    return total.hexdigest()
+
+
+def expand(raw: bytes, limit: int | None) -> dict[str, bytes]:
+    """Return what an archive holds, refusing more than ``limit`` bytes before it expands."""
+    limit = max(len(raw), FEW_BYTES) if limit is None else limit
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        listed = archive.infolist()
+        total = sum(info.file_size for info in listed)
+        if len(listed) > MOST_MEMBERS or total > limit:
+            raise TableError(
+                f"would expand to {total:,} bytes in {len(listed):,} parts; at most {limit:,} "
+                f"bytes in {MOST_MEMBERS:,} parts are allowed. If you know where the file comes "
+                "from, raise load_model(max_bytes=...)."
+            )
+        members: dict[str, bytes] = {}
+        for info in listed:
+            if not re.fullmatch(r"\w[\w.-]*", info.filename) or info.filename in members:
+                raise TableError(f"holds a part twice or of a strange name, {info.filename!r}.")
+            with archive.open(info) as part:
+                # Whatever the header says, no more than that is expanded.
+                members[info.filename] = part.read(info.file_size + 1)
+            if len(members[info.filename]) != info.file_size:
+                raise TableError(f"was cut off: its part {info.filename!r} is incomplete.")
+    return members
+
+
+def check_members(members: dict[str, bytes], allowed: set[str] | frozenset[str]) -> None:
+    """Refuse damage, arrays that are not as long as they say, and types that are not known."""
+    if SCHEMA not in members or CHECKSUM not in members:
+        raise TableError(
+            "is not a model file of this program: it has no schema or no checksum. Write one with "
+            "`save_model` or `unjoined fit`."
+        )
+    if members[CHECKSUM] != checksum(members).encode():
+        raise TableError(
+            "was altered or damaged since it was written: its checksum is wrong. Copy it again "
+            "from where it was written."
+        )
+    for name, content in members.items():
+        if name.endswith(".npy"):
+            _check_array(name, content)
+    check_types(set(_unknown_types(json.loads(members[SCHEMA]), allowed)))
+
+
+def check_types(unknown: set[str]) -> None:
+    """Refuse a file that holds types nobody has vouched for."""
+    if unknown:
+        raise TableError(
+            f"holds types that are not trusted: {', '.join(sorted(unknown)[:5])}. If you know "
+            "where the file comes from, pass them to load_model(trusted=...)."
+        )
+
+
+def _unknown_types(schema: Any, allowed: set[str] | frozenset[str]) -> Iterator[str]:
+    """Yield types that are not on a list; those of scikit-learn and scipy are left to skops."""
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack.extend(node)
+        if not isinstance(node, dict):
+            continue
+        stack.extend(node.values())
+        if "__loader__" not in node:
+            continue
+        name, loader = f"{node['__module__']}.{node['__class__']}", node["__loader__"]
+        known = name in allowed or name in BUILTINS or name in NUMPY
+        known = known or name.partition(".")[0] in ("scipy", "sklearn")
+        if not known or (loader not in LOADERS and name not in allowed):
+            yield name if loader in LOADERS else f"{name} ({loader})"
+
+
+def _check_array(name: str, content: bytes) -> None:
+    """Refuse an array of objects, or one that is not as long as its header says."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0
+    if version != (1, 0):
+        read = np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    size = dtype.itemsize
+    for length in shape:
+        size *= length  # as a whole number of Python, which does not overflow
+    if dtype.hasobject or min(shape, default=0) < 0 or size != len(content) - file.tell():
+        raise TableError(f"holds a part {name!r} that is no array of {dtype} of shape {shape}.")
+
+
+def check_model(model: Any, n_bytes: int) -> None:
+    """Refuse what is no fitted model, or one whose parts do not belong together."""
+    if not isinstance(model, UpliftEstimator):
+        raise TableError(f"holds a {type(model).__name__}, not an uplift estimator.")
+    check_is_fitted(model)
+    model._check_parameters()
+    for part in _parts(model):
+        # Files skip the checks that a class makes when it is called.
+        if is_dataclass(part) and hasattr(part, "__post_init__"):
+            part.__post_init__()
+        if isinstance(part, BaseEstimator):
+            _check_trees(part)
+    d = check_count("n_features_in_", model.n_features_in_)
+    names = getattr(model, "feature_names_in_", np.array(["x"] * min(d, n_bytes)))
+    if 8 * d > n_bytes or np.shape(names) != (d,) or not all(isinstance(n, str) for n in names):
+        raise InputError(f"its {d} features do not fit its other parts")
+    trial = np.vstack([np.zeros(d), np.ones(d), -np.ones(d)])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for method in PREDICTIONS:
+                if hasattr(type(model), method):
+                    _check_prediction(getattr(model, method)(trial), len(trial))
+    except MissingExtraError:  # such as torch, without which nothing is predicted anyway
+        pass
+
+
+def _check_prediction(found: Any, n: int) -> None:
+    for column in found if isinstance(found, tuple) else (found,):
+        if np.shape(column)[:1] != (n,) or not np.isfinite(column).all():
+            raise InputError("it does not predict finite numbers")
+
+
+def _parts(whole: Any) -> Iterator[Any]:
+    """Yield all objects that a model is made of, parts before what they are part of."""
+    seen: set[int] = set()
+
+    def parts(value: Any) -> Iterator[Any]:
+        if id(value) in seen or isinstance(value, str | bytes | type):
+            return
+        seen.add(id(value))
+        inner: Iterable[Any] = ()
+        if isinstance(value, dict):
+            inner = value.values()
+        elif isinstance(value, list | tuple):
+            inner = value
+        elif isinstance(value, np.ndarray) and value.dtype.hasobject:
+            inner = value.ravel().tolist()
+        elif is_dataclass(value):
+            inner = [getattr(value, field.name) for field in fields(value)]
+        elif isinstance(value, BaseEstimator):
+            inner = vars(value).values()
+        for part in inner:
+            yield from parts(part)
+        yield value
+
+    yield from parts(whole)
+
+
+def _check_trees(model: Any) -> None:
+    """Refuse trees that compiled code of scikit-learn would read past their end."""
+    if isinstance(tree := vars(model).get("tree_"), Tree):
+        if tree.node_count > tree.capacity:
+            raise InputError("a tree is shorter than it says")
+        children = (tree.children_left, tree.children_right)
+        _check_children(
+            tree.children_left != -1, *children, tree.feature, model.n_features_in_, tree.value
+        )
+    for tree in chain.from_iterable(vars(model).get("_predictors", ())):
+        nodes, sets = tree.nodes, tree.raw_left_cat_bitsets
+        if (nodes["bitset_idx"][nodes["is_categorical"] != 0] >= len(sets)).any():
+            raise InputError("a tree asks for a category that there is not")
+        inner, feature = nodes["is_leaf"] == 0, nodes["feature_idx"].astype(np.int64)
+        children = (nodes["left"], nodes["right"])
+        _check_children(inner, *children, feature, model.n_features_in_, nodes["value"])
+    if type(model).__module__ in ("sklearn.ensemble._forest", "sklearn.ensemble._gb"):
+        for inner_model in np.ravel(np.array(model.estimators_, dtype=object)):
+            if inner_model.n_features_in_ != model.n_features_in_:
+                raise InputError("a forest has trees of other features")
+
+
+def _check_children(
+    inner: Any, left: Any, right: Any, feature: Any, n_features: int, value: Any
+) -> None:
+    """Refuse branches that lead out of a tree or back, features it has not, and no numbers."""
+    n, here = len(inner), np.arange(len(inner))[inner]
+    for child in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
+        if not ((child > here) & (child < n)).all():
+            raise InputError("a branch of a tree leads nowhere")
+    used = feature[inner]
+    if n == 0 or (used < 0).any() or (used >= n_features).any():
+        raise InputError("a tree asks for a feature that there is not")
+    if not np.isfinite(value).all():
+        raise InputError("a tree predicts what is no number")

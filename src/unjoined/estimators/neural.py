@@ -1,0 +1,431 @@
+"""The paper's objective for torch modules, and what surrounds their training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from unjoined._optional import import_extra
+from unjoined._typing import Array, IntArray, MatrixLike, RandomState
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_count,
+    check_not_negative,
+    check_option,
+    check_positive,
+    check_share,
+)
+from unjoined.basis import Scaling
+from unjoined.data import LabelledRows
+from unjoined.errors import InputError
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.nuisance import fit_conditional_mean
+from unjoined.solve import (
+    HeldOut,
+    ModuleMaker,
+    SaddleRows,
+    SaddleSettings,
+    Weights,
+    build_module,
+    check_maker,
+    checked_biconjugate,
+    checked_conjugate,
+    default_network,
+    evaluate_module,
+    import_torch,
+    seeded,
+    train_saddle,
+)
+
+
+class NeuralMinMaxUplift(UpliftEstimator):
+    r"""Uplift from separate labels by a min-max game of two torch modules.
+
+    Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
+    an outcome label, never both, from two populations that were treated by different policies.
+    The objective is the paper's, for any differentiable functions f and g of parameters
+    :math:`\theta_f, \theta_g`,
+
+    .. math::
+
+        \min_f \max_g \; 2 E[w f g] - 4 E[z g] - E[g^2]
+        + \lambda_f \|\theta_f\|^2 - \lambda_g \|\theta_g\|^2,
+
+    with :math:`w = \pm t` and :math:`z = \pm y`, the sign telling the populations apart. It is
+    trained by optimistic Adam steps on batches that hold rows of all four tables.
+
+    Parameters
+    ----------
+    uplift_module, critic_module, third_module : callable or None, default=None
+        A `torch.nn.Module` class, or any callable, that takes the number of features and returns
+        a module with one output per row, shape (n,) or (n, 1). None is a network of two hidden
+        layers with tanh. The third one is played only by a loss that needs it.
+    n_hidden : int, default=64
+        Units in each hidden layer of the default network.
+    loss : "squared", callable or pair of callables, default="squared"
+        The loss :math:`\rho` of the residual :math:`\mu_w f - 2 \mu_z`. A callable is its convex
+        conjugate :math:`\rho^*`, on tensors, element by element; then :math:`E[w f g] - 2 E[z g]
+        - E[\rho^*(g)]` is played. Residuals are in units of the standardised outcome. Where
+        :math:`\rho^*` is infinite the critic must not go: bound the output of ``critic_module``. A
+        pair holds the two conjugates :math:`\ell^*(s, y')` and :math:`\ell^*_*(g, h)` of a loss
+        that is no function of the difference; then ``third_module`` plays h.
+    ridge_f, ridge_g : float, default=3e-4
+        Penalties on the squared norm of all parameters of either module, biases included. With
+        the squared loss those of `MinMaxUplift`, which divides its ``ridge_g`` by 4 for other
+        losses and by 2 for three players.
+    learning_rate : float, default=1e-3
+        Step length of both players.
+    batch_size : int or None, default=512
+        Rows per step, a quarter from each table; None takes all rows in every step.
+    max_epochs : int, default=200
+        At most so many passes over the largest table.
+    validation_share : float, default=0.2
+        Share of each table held out to choose the epoch; 0 trains on all rows to the last epoch.
+    patience : int or None, default=30
+        Stop after so many epochs without a better held-out risk; None never stops early.
+    momentum : float, default=0.9
+        Memory of Adam's mean slope. It smooths small batches, but answers the other player late:
+        in long training on all rows at once, 0.5 settles where 0.9 may circle.
+    averaging : float, default=0.99
+        Memory of the running average over steps that is used instead of the last weights, which
+        keep circling around the saddle point; 0 turns it off.
+    standardize : bool, default=True
+        Whether features and outcomes are brought to mean 0 and variance 1 first. Predictions are
+        in the user's units either way.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where torch computes; "auto" takes a graphics card if there is one.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the modules.
+    verbose : bool, default=False
+        Whether a progress bar is shown (needs the package rich).
+    random_state : int, RandomState or None, default=None
+        Seed for weights, batches and the held-out rows. On a CPU the same seed gives the same
+        bits with the same number of threads. Torch's own generator is left as it was.
+
+    Attributes
+    ----------
+    uplift_weights_, critic_weights_ : dict of str to array
+        Parameters and buffers of the modules, of the best epoch.
+    uplift_module_, critic_module_ : torch.nn.Module
+        Modules with these weights, made anew at each access.
+    n_epochs_, best_epoch_ : int
+        Epochs trained, and the one whose weights were kept, counted from 1.
+    history_ : dict of str to array of shape (n_epochs_,)
+        "objective" and "held_out_risk" of every epoch, in squared units of the standardised
+        outcome; the second is empty if nothing was held out.
+    scaling_ : Scaling
+        What was subtracted from and divided out of the features.
+    outcome_scale_ : float
+        Outcome units per unit of the modules' output.
+    identification_ : IdentificationStrength
+        How different the two policies are.
+    populations_ : list
+        The two populations' names; the first has the positive sign.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    MinMaxUplift : the same objective on a fixed basis, in closed form: exact and faster.
+
+    Notes
+    -----
+    One epoch costs two forward and backward passes over four times the rows of the largest
+    table. The epoch is chosen by the weighted risk (see `weighted_risk`) on the held-out rows, its
+    policy gap fitted by logistic regression to the other rows. Weights are kept as
+    arrays, so that `save_model` can store the model.
+
+    References
+    ----------
+    I. Yamane, F. Yger, J. Atif, M. Sugiyama. Uplift Modeling from Separate Labels. NeurIPS 2018.
+    C. Daskalakis, A. Ilyas, V. Syrgkanis, H. Zeng. Training GANs with Optimism. ICLR 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unjoined.data import paper_problem
+    >>> problem = paper_problem(b=5.0)
+    >>> data = problem.draw(1000, random_state=0)
+    >>> model = NeuralMinMaxUplift(max_epochs=20, random_state=0).fit(**data)
+    >>> X_new = problem.draw_joint(5000, random_state=1).X
+    >>> bool(np.corrcoef(model.predict(X_new), problem.uplift(X_new))[0, 1] > 0.7)
+    True
+    """
+
+    uplift_weights_: Weights
+    critic_weights_: Weights
+    third_weights_: Weights | None
+    n_epochs_: int
+    best_epoch_: int
+    history_: dict[str, Array]
+    scaling_: Scaling
+    outcome_scale_: float
+
+    def __init__(
+        self,
+        *,
+        uplift_module: ModuleMaker | None = None,
+        critic_module: ModuleMaker | None = None,
+        third_module: ModuleMaker | None = None,
+        n_hidden: int = 64,
+        loss: Any = "squared",
+        ridge_f: float = 3e-4,
+        ridge_g: float = 3e-4,
+        learning_rate: float = 1e-3,
+        batch_size: int | None = 512,
+        max_epochs: int = 200,
+        validation_share: float = 0.2,
+        patience: int | None = 30,
+        momentum: float = 0.9,
+        averaging: float = 0.99,
+        standardize: bool = True,
+        device: str = "cpu",
+        dtype: str = "float32",
+        verbose: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.uplift_module = uplift_module
+        self.critic_module = critic_module
+        self.third_module = third_module
+        self.n_hidden = n_hidden
+        self.loss = loss
+        self.ridge_f = ridge_f
+        self.ridge_g = ridge_g
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.validation_share = validation_share
+        self.patience = patience
+        self.momentum = momentum
+        self.averaging = averaging
+        self.standardize = standardize
+        self.device = device
+        self.dtype = dtype
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
+        rng = check_random_state(self.random_state)
+        settings = self._settings()
+        scaled = self._scale(rows)
+        at, held_at = split_cells(scaled, self.validation_share, rng)
+        train, held_out = scaled.take(at), scaled.take(held_at)
+        held = None
+        if len(held_at):
+            held = HeldOut(self._tensor(held_out.X), held_out_risk(train, held_out))
+        with (
+            progress_bar(self.verbose, settings.max_epochs) as on_epoch,
+            seeded(int(rng.randint(2**31 - 1)), self._device()),
+        ):
+            f, g = self._build("uplift_module"), self._build("critic_module")
+            h = None if settings.biconjugate is None else self._build("third_module")
+            found = train_saddle(
+                f, g, self._tensors(train), settings, h=h, rng=rng, held=held, on_epoch=on_epoch
+            )
+        self.uplift_weights_, self.critic_weights_ = found.uplift, found.critic
+        self.third_weights_ = found.third
+        self.n_epochs_, self.best_epoch_ = len(found.objective), found.best_epoch
+        self.history_ = {"objective": found.objective, "held_out_risk": found.risk}
+
+    def _predict_rows(self, matrix: Array) -> Array:
+        values = self._evaluate(matrix, "uplift_module")
+        return self.outcome_scale_ * values
+
+    def critic(self, X: MatrixLike) -> Array:
+        """Return the critic g(x): where it is far from 0, the fit is still contradicted.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n,)
+            With the squared loss in the units of the outcome; with another one the derivative
+            of the loss in units of the standardised outcome.
+        """
+        values = self._evaluate(self._check_features(X, reset=False), "critic_module")
+        return self.outcome_scale_ * values if isinstance(self.loss, str) else values
+
+    @property
+    def uplift_module_(self) -> Any:
+        """A module with the weights found for f, on scaled features."""
+        return self._rebuild("uplift_module")
+
+    @property
+    def critic_module_(self) -> Any:
+        """A module with the weights found for g, on scaled features."""
+        return self._rebuild("critic_module")
+
+    def _check_parameters(self) -> None:
+        import_torch()
+        check_option("dtype", self.dtype, ["float32", "float64"])
+        self._device()
+        check_count("n_hidden", self.n_hidden)
+        if check_share("validation_share", self.validation_share, zero_allowed=True) == 1.0:
+            raise InputError("validation_share must be below 1: something must be trained on.")
+        for name in ("momentum", "averaging"):
+            if check_not_negative(name, getattr(self, name)) >= 1.0:
+                raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}.")
+        for name in ("uplift_module", "critic_module", "third_module"):
+            check_maker(name, getattr(self, name))
+        self._settings()
+
+    def _settings(self) -> SaddleSettings:
+        return SaddleSettings(
+            learning_rate=check_positive("learning_rate", self.learning_rate),
+            max_epochs=check_count("max_epochs", self.max_epochs),
+            batch_size=_count_or_none("batch_size", self.batch_size),
+            patience=_count_or_none("patience", self.patience),
+            ridge_f=check_not_negative("ridge_f", self.ridge_f),
+            ridge_g=check_not_negative("ridge_g", self.ridge_g),
+            momentum=float(self.momentum),
+            averaging=float(self.averaging),
+            conjugate=checked_conjugate(self.loss),
+            biconjugate=checked_biconjugate(self.loss),
+        )
+
+    def _device(self) -> str:
+        check_option("device", self.device, ["cpu", "cuda", "auto"])
+        found: bool = import_torch().cuda.is_available()
+        if self.device == "cuda" and not found:
+            raise InputError(
+                "device='cuda', but torch finds no graphics card. Use 'cpu' or 'auto'."
+            )
+        return "cuda" if self.device != "cpu" and found else "cpu"
+
+    def _scale(self, rows: LabelledRows) -> LabelledRows:
+        """Return the rows as the modules see them, and note how to get back."""
+        self.scaling_, spread = Scaling.identity(rows.X.shape[1]), 1.0
+        label = rows.label
+        if self.standardize:
+            self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+            # A constant in y has no bearing on the uplift and only adds noise; rare outcomes
+            # vary little, and networks learn best what varies by about one.
+            outcome = rows.of_kind(OUTCOME)
+            y = label[outcome, None]
+            scale = Scaling.of_rows(y, rows.share[outcome])
+            label = label.copy()
+            label[outcome] = scale(y)[:, 0]
+            spread = float(scale.scale[0])
+        self.outcome_scale_ = rows.coding.scale * spread
+        return replace(rows, X=self.scaling_(rows.X), label=label)
+
+    def _tensor(self, values: Array) -> Any:
+        torch = import_torch()
+        return torch.as_tensor(values, dtype=getattr(torch, self.dtype), device=self._device())
+
+    def _tensors(self, rows: LabelledRows) -> SaddleRows:
+        """Return the training rows, which come ordered by `CELLS`, as tensors."""
+        a, b, c, d = (len(rows.at(kind, k)) for kind, k in CELLS)
+        return SaddleRows(
+            self._tensor(rows.X),
+            self._tensor(rows.share * rows.sign * rows.label),
+            self._tensor(rows.share),
+            (a, b, c, d),
+        )
+
+    def _build(self, name: str) -> Any:
+        maker = getattr(self, name) or partial(default_network, n_hidden=self.n_hidden)
+        return build_module(
+            maker, self.n_features_in_, name=name, device=self._device(), dtype=self.dtype
+        )
+
+    def _rebuild(self, name: str) -> Any:
+        check_is_fitted(self)
+        torch = import_torch()
+        weights: Weights = getattr(self, name.replace("module", "weights_"))
+        with seeded(0, self._device()):  # first weights are drawn, then replaced
+            module = self._build(name)
+        module.load_state_dict({key: torch.as_tensor(value) for key, value in weights.items()})
+        return module.eval()
+
+    def _evaluate(self, matrix: Array, name: str) -> Array:
+        return evaluate_module(self._rebuild(name), self._tensor(self.scaling_(matrix)), name=name)
+
+
+def _count_or_none(name: str, value: Any) -> int | None:
+    return None if value is None else check_count(name, value)
+
+
+CELLS = [(kind, k) for kind in (TREATMENT, OUTCOME) for k in (0, 1)]
+
+
+def split_cells(
+    rows: LabelledRows, share: float, rng: np.random.RandomState
+) -> tuple[IntArray, IntArray]:
+    """Return positions to train on, ordered by `CELLS`, and a share of each cell held out."""
+    train, held = [], []
+    for kind, k in CELLS:
+        at = rows.at(kind, k)
+        if share == 0.0:
+            train.append(at)
+            continue
+        if len(at) < 2:
+            raise InputError(
+                f"population {rows.names[k]!r} has only one {kind} row, so none can be held out "
+                f"to choose the epoch (n_samples={len(rows.label)} labelled rows in all). Set "
+                "validation_share=0 to train on all rows."
+            )
+        shuffled = rng.permutation(at)
+        n_held = min(max(1, round(share * len(at))), len(at) - 1)
+        held.append(shuffled[:n_held])
+        train.append(np.sort(shuffled[n_held:]))
+    empty = np.empty(0, dtype=np.int64)
+    return np.concatenate(train), np.concatenate([empty, *held])
+
+
+def held_out_risk(train: LabelledRows, held: LabelledRows) -> Callable[[Array], float]:
+    r"""Return the weighted risk on held-out rows as a function of f's values there.
+
+    :math:`R(f) = E[w \nu f^2] - 4 E[z \nu f]` as in `weighted_risk`. The policy gap
+    :math:`\nu` is fitted once, to the training rows: for the held-out rows it is then a given
+    function, no folds are needed, and an epoch costs one pass over the values of f.
+    """
+    scaling = Scaling.of_rows(train.X, train.share)
+    chance = []
+    for k in (0, 1):
+        at = train.at(TREATMENT, k)
+        mean = fit_conditional_mean(
+            LogisticRegression(), scaling(train.X[at]), train.label[at], train.weight[at]
+        )
+        chance.append((mean(scaling(held.X)) + 1.0) / 2.0)
+    signed = held.share * held.sign * (chance[0] - chance[1])
+    treatment, outcome = held.of_kind(TREATMENT), held.of_kind(OUTCOME)
+    mean_outcome = (held.share * held.label)[outcome].sum()
+    square = (signed * held.label)[treatment]
+    linear = (signed * (held.label - mean_outcome))[outcome]
+
+    def risk(f: Array) -> float:
+        return float(square @ f[treatment] ** 2 - 4.0 * linear @ f[outcome])
+
+    return risk
+
+
+@contextmanager
+def progress_bar(
+    verbose: bool, max_epochs: int
+) -> Iterator[Callable[[int, float, float], None] | None]:
+    """Yield what to call after each epoch: it moves a progress bar, if one is wanted."""
+    if not verbose:
+        yield None
+        return
+    with import_extra("rich.progress", extra="cli").Progress() as bar:
+        task = bar.add_task("training", total=max_epochs)
+
+        def show(epoch: int, objective: float, risk: float) -> None:
+            said = f"epoch {epoch}, objective {objective:.4f}"
+            said += "" if np.isnan(risk) else f", held-out risk {risk:.4f}"
+            bar.update(task, completed=epoch, description=said)
+
+        yield show

@@ -1,0 +1,391 @@
+"""Choose among estimators by scores that need no joint labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+
+from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike, RandomState
+from unjoined._validation import check_count, check_option, check_weight
+from unjoined.data import CellKFold, LabelledRows, column_names, is_dask
+from unjoined.errors import InputError
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.candidates import (
+    LIKELIHOOD,
+    Candidate,
+    CandidateScore,
+    CandidateTable,
+    FoldFit,
+    Said,
+    Scored,
+    check_populations,
+    choose,
+    fit_all,
+    fit_fold,
+    fold_scoring,
+    list_candidates,
+    score_folds,
+    score_rows,
+    weigh,
+)
+from unjoined.estimators.minmax import MinMaxUplift
+from unjoined.estimators.mixture import MixtureUplift
+from unjoined.estimators.plugin import PlugInUplift
+from unjoined.estimators.weighted import WeightedUplift
+from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of, warn_if_weak
+from unjoined.nuisance import cross_fit
+
+RULES = ("best", "one_se", "average")
+
+
+def default_candidates(n_populations: int = 2) -> list[tuple[str, UpliftEstimator]]:
+    """Return the candidates of a search that was given none, the simplest first."""
+    if n_populations > 2:
+        return [("linear", MixtureUplift(basis="linear")), ("smooth", MixtureUplift())]
+    return [
+        ("linear", WeightedUplift(basis="linear")),
+        ("smooth", WeightedUplift()),
+        ("min-max", MinMaxUplift()),
+        ("ratio", PlugInUplift()),
+    ]
+
+
+class UpliftSearchCV(UpliftEstimator):
+    """Choose among uplift estimators by cross-validation without joint labels.
+
+    Every candidate is fitted to all folds but one and predicts the rows of that fold. These
+    predictions are scored against labels they have not seen, by a score the true uplift
+    minimises. Then the chosen candidate is fitted to all rows. Policies and outcome means that
+    the scores need are cross-fitted once and shared by all candidates.
+
+    Parameters
+    ----------
+    candidates : list of (name, estimator) or (name, estimator, param_grid), optional
+        In order of preference, say from simple to flexible: ties and the rule "one_se" go by it.
+        A grid, as in `GridSearchCV`, makes one candidate of each setting. Estimators whose
+        ``random_state`` is None get a seed. Default: `WeightedUplift` on a linear and on a
+        smooth basis, `MinMaxUplift`, `PlugInUplift`; for more than two populations, which these
+        do not take, `MixtureUplift` on a linear and on a smooth basis.
+    scoring : str, callable or list of str, default="weighted_risk"
+        "weighted_risk", "fixed_critic" or "outcome_risk"; a list of these is averaged, each
+        divided by its typical standard error. "likelihood" is the candidates'
+        ``score_likelihood``. A callable ``scoring(estimator, X, y, *, kind, population)`` returns
+        one number per fold, higher being better.
+    cv : int, default=5
+        Folds, dealt by `CellKFold`.
+    n_repeats : int, default=1
+        How often the rows are dealt into folds anew.
+    rule : {"best", "one_se", "average"}, default="one_se"
+        "best" takes the highest score. "one_se" takes the first candidate whose score is within
+        one standard error of the highest. "average" predicts the mean of all that are.
+    policy_model, outcome_model : scikit-learn classifier or regressor, optional
+        Models behind the scores; see `HeldOutRows.from_data`.
+    n_jobs : int or None, default=None
+        Processes; -1 uses all cores. Results do not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed for folds and candidates; the same seed gives the same choice.
+
+    Attributes
+    ----------
+    candidates_ : CandidateTable
+        Score of every candidate (higher is better; risks with a minus), its difference to the
+        best, the standard error of that difference, and who was chosen.
+    best_name_ : str
+        The chosen candidate; for the rule "average", the one with the highest score.
+    best_estimator_ : estimator
+        That candidate, fitted to all rows.
+    estimators_ : list of estimators
+        All chosen candidates, fitted to all rows; their mean is what ``predict`` returns.
+    reason_ : str
+        One sentence that says why.
+    identification_, populations_, n_features_in_, feature_names_in_
+        As in every estimator.
+
+    See Also
+    --------
+    unjoined.metrics.uplift_scorer : the same scores for `GridSearchCV`.
+
+    Notes
+    -----
+    Costs ``cv * n_repeats + 1`` fits of each candidate. Standard errors are of paired
+    differences, from the rows' own contributions to the scores. They are not taken over folds,
+    except for "likelihood" and callables, which return nothing finer: folds share training rows,
+    so their spread is only a rough guide. Either way predictions are taken as given: how much a
+    candidate would change with other training rows is not in the standard error.
+
+    A warning that candidates raise is repeated once, with a count.
+
+    Examples
+    --------
+    >>> from unjoined.data import campaign_problem
+    >>> data = campaign_problem().draw(1000, random_state=0)
+    >>> search = UpliftSearchCV(
+    ...     [
+    ...         ("linear", WeightedUplift(basis="linear")),
+    ...         ("rough", WeightedUplift(basis="gaussian", ridge=1e-3)),
+    ...     ],
+    ...     cv=3,
+    ...     random_state=0,
+    ... ).fit(**data)
+    >>> search.best_name_
+    'linear'
+    >>> print(search.candidates_)
+      candidate  weighted_risk  behind best  std. error
+    * linear     ...
+      rough      ...
+    """
+
+    _takes_several = True
+
+    candidates_: CandidateTable
+    best_name_: str
+    best_estimator_: Any
+    estimators_: list[Any]
+    reason_: str
+
+    def __init__(
+        self,
+        candidates: Sequence[Any] | None = None,
+        *,
+        scoring: str | Sequence[str] | Callable[..., float] = "weighted_risk",
+        cv: int = 5,
+        n_repeats: int = 1,
+        rule: str = "one_se",
+        policy_model: Any = None,
+        outcome_model: Any = None,
+        n_jobs: int | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.candidates = candidates
+        self.scoring = scoring
+        self.cv = cv
+        self.n_repeats = n_repeats
+        self.rule = rule
+        self.policy_model = policy_model
+        self.outcome_model = outcome_model
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Score the candidates, and fit the chosen one to all rows.
+
+        Parameters
+        ----------
+        X, y, kind, population, sample_weight
+            As in every estimator.
+
+        Returns
+        -------
+        UpliftSearchCV
+            Itself.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            The policies can hardly be told apart.
+        """
+        self._check_parameters()
+        # As in the base class: a fit that fails leaves an estimator that is not fitted.
+        if hasattr(self, "identification_"):
+            del self.identification_
+        matrix = self._check_features(X, reset=True)
+        rows, used = labelled_rows(matrix, y, kind, population, sample_weight)
+        given = self.candidates or default_candidates(len(rows.names))
+        check_populations(given, rows.names)
+        if self.scoring == LIKELIHOOD:
+            _check_likelihood(given)
+        strength = strength_of(rows)
+        warn_if_weak(strength, stacklevel=3)
+        # Candidates get a data frame as it is: they may select columns by name.
+        features = matrix if column_names(X) is None else X
+        labels = {"y": y, "kind": kind, "population": population}
+        data = {"X": features} | {name: np.asarray(column) for name, column in labels.items()}
+        if sample_weight is not None:
+            data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
+        self._search(given, data, rows, used)
+        self.populations_ = rows.names
+        self.identification_ = strength
+        return self
+
+    def _search(
+        self, given: Sequence[Any], data: dict[str, Any], rows: LabelledRows, used: BoolArray
+    ) -> None:
+        rng = check_random_state(self.random_state)
+        candidates = list_candidates(given, rng)
+        seeds = [int(rng.randint(np.iinfo(np.int32).max)) for _ in range(self.n_repeats)]
+        fits = self._fit_folds(candidates, data, seeds)
+        said = Said()
+        for fit in fits:
+            said.add(fit)
+        if isinstance(self.scoring, str | list | tuple) and self.scoring != LIKELIHOOD:
+            uplift = np.empty((self.n_repeats, len(candidates), len(used)))
+            for fit in fits:
+                uplift[fit.repeat, fit.candidate, fit.test] = fit.uplift
+            nuisances = cross_fit(
+                rows,
+                policy_model=self.policy_model,
+                outcome_model=self.outcome_model,
+                n_folds=self.cv,
+                rng=check_random_state(0),
+            )
+            names = [self.scoring] if isinstance(self.scoring, str) else list(self.scoring)
+            scored = score_rows(HeldOutRows(rows, nuisances, used), uplift, names)
+        else:
+            scores = np.empty((self.n_repeats, self.cv, len(candidates)))
+            for fit in fits:
+                scores[fit.repeat, fit.fold, fit.candidate] = fit.score
+            scored = score_folds(scores)
+        self._choose(candidates, scored, data, said)
+        said.warn([candidate.name for candidate in candidates], stacklevel=4)
+
+    def _fit_folds(
+        self, candidates: list[Candidate], data: dict[str, Any], seeds: list[int]
+    ) -> list[FoldFit]:
+        """Fit every candidate to every training set, in parallel if asked."""
+        scoring = fold_scoring(self.scoring)
+        jobs = [
+            (c, candidate, r, j, split)
+            for r, seed in enumerate(seeds)
+            for j, split in enumerate(CellKFold(self.cv, random_state=seed).split(**data))
+            for c, candidate in enumerate(candidates)
+        ]
+        fits: list[FoldFit] = Parallel(n_jobs=self.n_jobs)(
+            delayed(fit_fold)(c, candidate, r, j, split, data, scoring)
+            for c, candidate, r, j, split in jobs
+        )
+        return fits
+
+    def _choose(
+        self, candidates: list[Candidate], scored: Scored, data: dict[str, Any], said: Said
+    ) -> None:
+        """Apply the rule, fit what it takes to all rows and say why."""
+        best, chosen, behind, error = choose(scored, self.rule)
+        entries = tuple(
+            CandidateScore(
+                candidate.name,
+                candidate.params,
+                score=float(scored.score[c]),
+                behind=float(behind[c]),
+                standard_error=float(error[c]),
+                chosen=bool(chosen[c]),
+            )
+            for c, candidate in enumerate(candidates)
+        )
+        self.candidates_ = CandidateTable(_scoring_name(self.scoring), entries)
+        taken = np.flatnonzero(chosen).tolist()
+        picked = taken[0] if self.rule == "one_se" else best
+        fitted = {}
+        for c in taken:
+            fit = fit_all(c, candidates[c], data)
+            said.add(fit)
+            fitted[c] = fit.estimator
+        self.estimators_ = list(fitted.values())
+        self.best_name_, self.best_estimator_ = candidates[picked].name, fitted[picked]
+        self.reason_ = _reason(self.candidates_, self.rule, candidates[best].name, self.best_name_)
+
+    def predict(self, X: MatrixLike) -> Array:
+        """Return the chosen candidate's uplift at each row, or the mean of those chosen.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n,)
+            Uplift in the units of the outcome.
+        """
+        if is_dask(X):
+            return super().predict(X)
+        matrix = self._check_features(X, reset=False)
+        return self._predict_rows(matrix if column_names(X) is None else X)
+
+    def _predict_rows(self, matrix: MatrixLike) -> Array:
+        return np.asarray(np.mean([model.predict(matrix) for model in self.estimators_], axis=0))
+
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
+        raise NotImplementedError  # ``fit`` hands candidates the data as they were given
+
+    def _check_parameters(self) -> None:
+        check_count("n_repeats", self.n_repeats)
+        if check_count("cv", self.cv) < 2:
+            raise InputError(f"cv must be at least 2 folds, got {self.cv}.")
+        check_option("rule", self.rule, RULES)
+        _check_candidates(self.candidates)
+        if isinstance(self.scoring, str):
+            check_option("scoring", self.scoring, (*SCORES, LIKELIHOOD))
+        elif isinstance(self.scoring, list | tuple) and self.scoring:
+            for name in self.scoring:
+                check_option("every entry of scoring", name, SCORES)
+        elif not callable(self.scoring):
+            raise InputError(
+                f"scoring must be a name, a list of names or a callable, got {self.scoring!r}."
+            )
+
+
+def _check_likelihood(candidates: Sequence[Any]) -> None:
+    for name, estimator, *_ in candidates:
+        if not hasattr(estimator, "score_likelihood"):
+            raise InputError(
+                f"scoring='likelihood' needs candidates with a method score_likelihood, which "
+                f"{name!r} ({type(estimator).__name__}) lacks. Leave it out, or score by "
+                "'weighted_risk', which works for all."
+            )
+
+
+def _check_candidates(candidates: Any) -> None:
+    if candidates is None:
+        return
+    if not isinstance(candidates, list | tuple) or not candidates:
+        raise InputError(
+            f"candidates must be a list of (name, estimator) or (name, estimator, param_grid), "
+            f"got {candidates!r}."
+        )
+    for entry in candidates:
+        if (
+            not isinstance(entry, list | tuple)
+            or len(entry) not in (2, 3)
+            or not isinstance(entry[0], str)
+            or not all(hasattr(entry[1], method) for method in ("fit", "predict", "get_params"))
+        ):
+            raise InputError(
+                f"each candidate must be (name, estimator) or (name, estimator, param_grid), "
+                f"got {entry!r}."
+            )
+
+
+def _scoring_name(scoring: Any) -> str:
+    if isinstance(scoring, str):
+        return scoring
+    return getattr(scoring, "__name__", "score") if callable(scoring) else " + ".join(scoring)
+
+
+def _reason(table: CandidateTable, rule: str, best: str, picked: str) -> str:
+    """Say in one sentence why these candidates were taken."""
+    n_chosen = sum(row.chosen for row in table)
+    if rule == "average":
+        return (
+            f"The mean of {n_chosen} of {len(table)} candidates whose {table.scoring} is within "
+            f"one standard error of the best, {best!r}."
+        )
+    if picked == best:
+        return f"{picked!r} has the best {table.scoring} of {len(table)} candidates."
+    row = table[picked]
+    return (
+        f"{picked!r} is the first of {len(table)} candidates within one standard error of the best "
+        f"{table.scoring}: it is {row.behind:.3g} behind {best!r}, with a standard error of "
+        f"{row.standard_error:.2g}."
+    )

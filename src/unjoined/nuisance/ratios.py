@@ -1,0 +1,445 @@
+"""Density ratios p_target(x) / p_cell(x): by a classifier, or by least squares (RuLSIF)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.linalg import eigh
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined.basis import GaussianBasis, Scaling, median_width
+from unjoined.nuisance.models import fit_weighted, seeded_clone
+
+N_FOLDS = 5
+
+
+CUT = 2.5  # standard deviations, of the default classifier's features
+
+
+@dataclass(frozen=True, slots=True)
+class RatioEstimate:
+    """An estimate of p_target(x) / p_cell(x) at the rows of one cell.
+
+    The mean of the ratio over the cell estimates the share of the target's mass that lies where
+    the cell has rows: 1 if it covers the target, less if the target goes where the cell has not
+    been.
+    """
+
+    ratio: Array  # (n,) not negative, not normalised; inf where a classifier was sure and wrong
+    apart: tuple[int, ...]  # which parts of the target (0 if there is one) lie apart from the cell
+
+
+def ratio_classifier() -> Pipeline:
+    """Return the default classifier: logistic regression on the features and their squares.
+
+    Exact for Gaussians with uncorrelated features or equal covariances, whose log ratio is such a
+    function. Standardised features are cut at +-2.5 first: a square goes on rising where there
+    are hardly any rows, and with skewed features a few of them would get all of the weight.
+
+    Its odds are used as they are. Platt's sigmoid on top shrinks them, and so leaves part of the
+    shift where it was; an isotonic fit can make them infinite.
+    """
+    return make_pipeline(
+        FunctionTransformer(_with_squares), StandardScaler(), LogisticRegression(max_iter=1000)
+    )
+
+
+def _with_squares(Z: Array) -> Array:
+    bounded = np.clip(Z, -CUT, CUT)
+    return np.hstack([bounded, bounded**2])
+
+
+def classifier_ratio(
+    target: Array,
+    cell: Array,
+    *,
+    model: Any = None,
+    n_folds: int = N_FOLDS,
+    rng: Rng,
+    target_weight: Array | None = None,
+    weight: Array | None = None,
+) -> RatioEstimate:
+    r"""Estimate the ratio by a classifier that tells target rows from rows of the cell.
+
+    .. math::
+
+        \frac{p(x)}{p_k(x)} = \frac{n_k}{n} \cdot
+        \frac{P(\text{target} \mid x)}{P(\text{cell} \mid x)}
+
+    Parameters
+    ----------
+    target, cell : arrays of shape (n, d) and (n_k, d)
+        Rows of the two samples; trusted. At least ``n_folds`` each.
+    model : scikit-learn classifier with ``predict_proba``, optional
+        Cloned; gets standardised features. `ratio_classifier` by default.
+    n_folds : int, default=5
+        Folds of the cross-fitting: no row is weighted by a model that saw it.
+    rng : RandomState
+        Deals the folds, and seeds models whose ``random_state`` is None.
+    target_weight, weight : arrays of shape (n,) and (n_k,), optional
+        Positive row weights; the densities are then those of the weighted rows.
+
+    Returns
+    -------
+    RatioEstimate
+        At the rows of the cell. ``apart`` is ``(0,)`` if the classifier, on rows it has not
+        seen, gives every target row a higher chance of being one than every row of the cell.
+
+    Notes
+    -----
+    Costs ``n_folds`` fits. Rows are sorted before folds are dealt, so that the order they come
+    in has no bearing on the result; only rows with equal features may swap their weights.
+
+    Examples
+    --------
+    >>> rng = np.random.RandomState(0)
+    >>> target, cell = rng.normal(0.5, 1.0, (4000, 1)), rng.normal(0.0, 1.0, (4000, 1))
+    >>> ratio = classifier_ratio(target, cell, rng=rng).ratio
+    >>> truth = np.exp(0.5 * cell[:, 0] - 0.125)
+    >>> bool(np.mean((ratio / truth - 1.0) ** 2) < 0.01)
+    True
+    """
+    chance, weights = _held_out_chances(
+        [target, cell], [target_weight, weight], model, n_folds, rng
+    )
+    at_target, at_cell = chance
+    totals = [float(w.sum()) for w in weights]
+    with np.errstate(divide="ignore"):
+        ratio = at_cell[:, 0] / at_cell[:, 1] * (totals[1] / totals[0])
+    is_apart = at_cell[:, 0].max() < at_target[:, 0].min()
+    return RatioEstimate(ratio, (0,) if is_apart else ())
+
+
+def pooled_classifier_ratios(
+    cells: Sequence[Array],
+    *,
+    model: Any = None,
+    n_folds: int = N_FOLDS,
+    rng: Rng,
+    weights: Sequence[Array | None] | None = None,
+) -> list[RatioEstimate]:
+    r"""Estimate, for every cell, the ratio of the pooled rows' density to its own.
+
+    The pool is :math:`p = \sum_c \pi_c p_c` with the cells' shares :math:`\pi_c` of the rows (of
+    their weight), so that one classifier of the cells gives every ratio at once,
+
+    .. math::
+
+        \frac{p(x)}{p_k(x)} = \frac{\pi_k}{P(\text{cell} = k \mid x)} \ge \pi_k .
+
+    Parameters
+    ----------
+    cells : sequence of arrays of shape (n_k, d)
+        Rows of each cell; trusted. At least ``n_folds`` each.
+    model, n_folds, rng
+        As in `classifier_ratio`; the classifier tells as many classes as there are cells.
+    weights : sequence of arrays of shape (n_k,) or None, optional
+        Positive row weights of each cell.
+
+    Returns
+    -------
+    list of RatioEstimate
+        One per cell; ``apart`` lists the positions in ``cells`` of those it does not overlap.
+    """
+    given = [None] * len(cells) if weights is None else weights
+    chance, clean = _held_out_chances(cells, given, model, n_folds, rng)
+    total = sum(float(w.sum()) for w in clean)
+    estimates = []
+    for k, at_cell in enumerate(chance):
+        with np.errstate(divide="ignore"):
+            ratio = float(clean[k].sum()) / total / at_cell[:, k]
+        apart = tuple(
+            c
+            for c, at_other in enumerate(chance)
+            if c != k and _odds_share(at_cell, c, k).max() < _odds_share(at_other, c, k).min()
+        )
+        estimates.append(RatioEstimate(ratio, apart))
+    return estimates
+
+
+def _odds_share(chance: Array, c: int, k: int) -> Array:
+    """Return P(c | x, c or k); one half where a classifier excludes both."""
+    both = chance[:, c] + chance[:, k]
+    half = np.full(len(chance), 0.5)
+    return np.asarray(np.divide(chance[:, c], both, out=half, where=both > 0.0))
+
+
+def _held_out_chances(
+    parts: Sequence[Array],
+    weights: Sequence[Array | None],
+    model: Any,
+    n_folds: int,
+    rng: Rng,
+) -> tuple[list[Array], list[Array]]:
+    """Return P(part | x) at the rows of each part from models that did not see the row.
+
+    Also returns the weights, ones where none were given.
+    """
+    sizes = [len(part) for part in parts]
+    clean = [filled(weight, n) for weight, n in zip(weights, sizes, strict=True)]
+    X, weight = np.concatenate(parts), np.concatenate(clean)
+    part = np.repeat(np.arange(len(parts)), sizes)
+    # Sorted, so that the order rows come in does not matter; then shuffled, as a model may cut
+    # its rows into folds of its own without shuffling them.
+    order = np.lexsort((weight, *X.T[::-1], part))[rng.permutation(len(X))]
+    X, weight, part = X[order], weight[order] / weight.mean(), part[order]
+    Z = Scaling.of_rows(X, weight)(X)
+    fold = np.empty(len(X), dtype=np.int64)
+    for k, n in enumerate(sizes):
+        fold[part == k] = deal_folds(n, n_folds, rng)
+    chance = np.empty((len(X), len(parts)))
+    for j in range(n_folds):
+        held = fold == j
+        fitted = seeded_clone(ratio_classifier() if model is None else model, rng)
+        fit_weighted(fitted, Z[~held], part[~held], weight[~held])
+        chance[held] = fitted.predict_proba(Z[held])
+    unsorted = np.empty_like(chance)
+    unsorted[order] = chance
+    return np.split(unsorted, np.cumsum(sizes)[:-1]), clean
+
+
+def deal_folds(n: int, n_folds: int, rng: Rng) -> IntArray:
+    """Return a fold for each of ``n`` rows, all folds of the same size to one row."""
+    return np.asarray(rng.permutation(np.resize(np.arange(n_folds), n)), dtype=np.int64)
+
+
+def filled(weight: Array | None, n: int) -> Array:
+    """Return the weights, or ones if there are none."""
+    return np.ones(n) if weight is None else weight
+
+
+N_CENTERS = 100  # of RuLSIF, as in its authors' experiments
+
+
+# Multiples of the median distance between rows, and penalties: RuLSIF's cross-validation
+# chooses among them. Kernel values lie between 0 and 1, so the penalties need no units.
+WIDTH_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+
+
+# Below this share of the target's mass, the rows of the cell say nothing about the target.
+NO_MASS = 0.01
+
+
+CHUNK_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeRatio:
+    r"""A combination of kernels that estimates :math:`p / (\alpha p + (1 - \alpha) p_k)`."""
+
+    basis: GaussianBasis  # on standardised features
+    scaling: Scaling
+    theta: Array  # (b,) coefficients
+    alpha: float
+    ridge: float
+    is_apart: bool  # every held-out target row got a higher ratio than every held-out cell row
+
+    def __call__(self, X: Array) -> Array:
+        """Return the ratio at each row, negative values of the fit set to 0."""
+        values = [self.basis(self.scaling(X[s])) @ self.theta for s in _chunks(len(X))]
+        return np.maximum(np.concatenate(values), 0.0) if values else np.empty(0)
+
+
+def rulsif_ratio(
+    target: Array,
+    cell: Array,
+    *,
+    alpha: float = 0.0,
+    n_folds: int = N_FOLDS,
+    rng: Rng,
+    target_weight: Array | None = None,
+    weight: Array | None = None,
+) -> RatioEstimate:
+    """Estimate the (relative) ratio at the rows of the cell by RuLSIF.
+
+    Parameters
+    ----------
+    target, cell, alpha, n_folds, rng, target_weight, weight
+        As in `fit_relative_ratio`.
+
+    Returns
+    -------
+    RatioEstimate
+        At the rows of the cell. ``apart`` is ``(0,)`` if, with coefficients fitted to other
+        rows, every target row gets a higher ratio than every row of the cell, or if the cell
+        covers less than 1 % of the target's mass.
+
+    Examples
+    --------
+    >>> rng = np.random.RandomState(0)
+    >>> target, cell = rng.normal(0.5, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
+    >>> ratio = rulsif_ratio(target, cell, rng=rng).ratio
+    >>> bool(np.corrcoef(ratio, np.exp(0.5 * cell[:, 0]))[0, 1] > 0.95)
+    True
+    """
+    fitted = fit_relative_ratio(
+        target,
+        cell,
+        alpha=alpha,
+        n_folds=n_folds,
+        rng=rng,
+        target_weight=target_weight,
+        weight=weight,
+    )
+    ratio = fitted(cell)
+    is_apart = fitted.is_apart or np.average(ratio, weights=weight) < NO_MASS
+    return RatioEstimate(ratio, (0,) if is_apart else ())
+
+
+def fit_relative_ratio(
+    target: Array,
+    cell: Array,
+    *,
+    alpha: float = 0.0,
+    n_folds: int = N_FOLDS,
+    rng: Rng,
+    target_weight: Array | None = None,
+    weight: Array | None = None,
+) -> RelativeRatio:
+    r"""Fit relative unconstrained least-squares importance fitting (RuLSIF), in closed form.
+
+    With Gaussian kernels :math:`K` around target rows, :math:`r_\alpha = K^\top \theta` minimises
+    the squared distance to :math:`p / (\alpha p + (1 - \alpha) p_k)`, up to a constant
+
+    .. math::
+
+        J(\theta) = \tfrac12 \theta^\top H \theta - h^\top \theta, \qquad
+        H = \alpha E_p[K K^\top] + (1 - \alpha) E_k[K K^\top], \quad h = E_p[K],
+
+    so that :math:`\theta = (H + \lambda I)^{-1} h`. Width and :math:`\lambda` are those with the
+    smallest :math:`J` on held-out folds.
+
+    Parameters
+    ----------
+    target, cell : arrays of shape (n, d) and (n_k, d)
+        Rows of the two samples; trusted.
+    alpha : float, default=0.0
+        In [0, 1). 0 is the plain ratio. Above, the ratio is bounded by 1/alpha and easier to
+        estimate, but it is another function: averages weighted by it are biased.
+    n_folds : int, default=5
+        Folds of the cross-validation; at most the rows of either sample.
+    rng : RandomState
+        Draws at most 100 centres and deals the folds.
+    target_weight, weight : arrays of shape (n,) and (n_k,), optional
+        Positive row weights.
+
+    Returns
+    -------
+    RelativeRatio
+
+    Notes
+    -----
+    Costs O((n + n_k) b^2) time for each of five widths and b = 100 centres, and O(b^2) memory
+    per fold. Rows are sorted first: their order has no bearing on the result.
+
+    References
+    ----------
+    M. Yamada, T. Suzuki, T. Kanamori, H. Hachiya, M. Sugiyama. Relative Density-Ratio Estimation
+    for Robust Distribution Comparison. Neural Computation 2013.
+    """
+    X = np.concatenate([target, cell])
+    part = np.repeat([0, 1], [len(target), len(cell)])
+    row_weight = np.concatenate([filled(target_weight, len(target)), filled(weight, len(cell))])
+    order = np.lexsort((row_weight, *X.T[::-1], part))
+    X, row_weight = X[order], row_weight[order]
+    for k in (0, 1):
+        row_weight[part == k] /= row_weight[part == k].sum()
+    scaling = Scaling.of_rows(X, row_weight)
+    Z = scaling(X)
+    width = median_width(Z, rng, row_weight)
+    centers = Z[np.sort(rng.choice(len(target), min(N_CENTERS, len(target)), replace=False))]
+    # Two samples by n_folds folds: rows of sample k and fold j make group k * n_folds + j.
+    group = np.concatenate(
+        [deal_folds(len(target), n_folds, rng), deal_folds(len(cell), n_folds, rng)]
+    )
+    group += n_folds * part
+    bases = [GaussianBasis(centers, factor * width) for factor in WIDTH_FACTORS]
+    sums = [_kernel_sums(basis, Z, row_weight, group, n_folds) for basis in bases]
+    scores = np.array([_held_out_scores(each, alpha) for each in sums])  # (widths, ridges)
+    i, j = np.unravel_index(int(np.argmin(scores)), scores.shape)
+    H, h = sums[i].system(alpha, np.ones(n_folds, dtype=bool))
+    unseen = _held_out_values(bases[i], Z, sums[i], alpha, int(j), group % n_folds)
+    is_apart = bool(unseen[part == 1].max() < unseen[part == 0].min())
+    return RelativeRatio(bases[i], scaling, _solve(H, h)[j], alpha, RIDGES[j], is_apart)
+
+
+@dataclass(frozen=True, slots=True)
+class _KernelSums:
+    """Sums over the rows of each sample (0 target, 1 cell) and fold."""
+
+    weight: Array  # (2, n_folds)
+    mean: Array  # (n_folds, b) of the target alone: sum of w K
+    gram: Array  # (2, n_folds, b, b) sum of w K K^T
+
+    def system(self, alpha: float, folds: BoolArray) -> tuple[Array, Array]:
+        """Return H and h over some of the folds."""
+        target, cell = (
+            self.gram[k, folds].sum(axis=0) / self.weight[k, folds].sum() for k in (0, 1)
+        )
+        h = self.mean[folds].sum(axis=0) / self.weight[0, folds].sum()
+        return alpha * target + (1.0 - alpha) * cell, h
+
+
+def _kernel_sums(
+    basis: GaussianBasis, Z: Array, weight: Array, group: IntArray, n_folds: int
+) -> _KernelSums:
+    b = basis.size
+    total, mean, gram = np.zeros(2 * n_folds), np.zeros((n_folds, b)), np.zeros((2 * n_folds, b, b))
+    for g in range(2 * n_folds):
+        rows = np.flatnonzero(group == g)
+        total[g] = weight[rows].sum()
+        for chunk in _chunks(len(rows)):
+            at = rows[chunk]
+            K = basis(Z[at])
+            if g < n_folds:
+                mean[g] += weight[at] @ K
+            K *= np.sqrt(weight[at])[:, None]
+            gram[g] += K.T @ K
+    return _KernelSums(total.reshape(2, n_folds), mean, gram.reshape(2, n_folds, b, b))
+
+
+def _held_out_scores(sums: _KernelSums, alpha: float) -> Array:
+    """Return J for every ridge, averaged over folds that theta was not fitted to."""
+    n_folds = len(sums.mean)
+    scores = np.zeros(len(RIDGES))
+    for j in range(n_folds):
+        held = np.arange(n_folds) == j
+        theta = _solve(*sums.system(alpha, ~held))  # (ridges, b)
+        H, h = sums.system(alpha, held)
+        scores += 0.5 * np.einsum("ri,ij,rj->r", theta, H, theta) - theta @ h
+    return scores / n_folds
+
+
+def _held_out_values(
+    basis: GaussianBasis, Z: Array, sums: _KernelSums, alpha: float, ridge: int, fold: IntArray
+) -> Array:
+    """Return the fit at every row from coefficients of the other folds."""
+    values = np.empty(len(Z))
+    for j in range(len(sums.mean)):
+        theta = _solve(*sums.system(alpha, np.arange(len(sums.mean)) != j))[ridge]
+        rows = np.flatnonzero(fold == j)
+        for chunk in _chunks(len(rows)):
+            values[rows[chunk]] = basis(Z[rows[chunk]]) @ theta
+    return values
+
+
+def _solve(H: Array, h: Array) -> Array:
+    """Return (H + ridge I)^-1 h for every ridge, one row each, from one factorisation."""
+    values, vectors = eigh(H)
+    shrunk = (vectors.T @ h) / (np.maximum(values, 0.0) + np.array(RIDGES)[:, None])
+    return np.asarray(shrunk @ vectors.T)
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    for start in range(0, n, CHUNK_ROWS):
+        yield slice(start, start + CHUNK_ROWS)

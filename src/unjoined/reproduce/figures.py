@@ -1,0 +1,213 @@
+"""The figures of the paper's section 6, from the numbers of a results file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unjoined._optional import import_extra
+from unjoined.data import replace_file
+from unjoined.reproduce.studies import CLOSE_B, LARGEST_ERROR, OURS, WIDTHS
+
+Block = dict[str, Any]
+
+
+# One look per method, in every figure; told apart without colour as well.
+WIDE, NARROW = WIDTHS
+
+
+LINEAR: dict[str, Any] = {"color": "#E69F00", "ls": "-.", "marker": "^"}
+
+
+NEURAL: dict[str, Any] = {"color": "#D55E00", "ls": ":", "marker": "v"}
+
+
+LOOKS: dict[str, dict[str, Any]] = {
+    OURS: {"color": "black", "ls": "-", "marker": "o", "zorder": 5},
+    WIDE: {"color": "#0072B2", "ls": "-", "marker": "s"},
+    NARROW: {"color": "#56B4E9", "ls": "--", "marker": "D"},
+    "FourLogistic": LINEAR,
+    "FourRidge": LINEAR,
+    "FourNNC": NEURAL,
+    "FourNNR": NEURAL,
+}
+
+
+TITLES = {"email": "The Email data", "jobs": "The Jobs data", "criteo": "The Criteo data"}
+
+
+ERROR_RANGE = (1e-5, 1e5)  # of Figure 2; a few ratios lie outside and are drawn at its edge
+
+
+def figure_names(study: str) -> tuple[str, ...]:
+    """Return the names of a study's figure files."""
+    if study == "synthetic":
+        return "paper-figure-1.png", "paper-figure-2.png"
+    return (f"paper-figure-3-{study}.png",)
+
+
+def draw_figures(block: Block, folder: Path) -> list[Path]:
+    """Draw the figures of one study as PNG files.
+
+    Parameters
+    ----------
+    block : dict
+        The study's numbers, from `summarise_study`.
+    folder : path
+        Where the files go; it must exist.
+
+    Returns
+    -------
+    list of path
+        The files written, each whole or not at all.
+
+    Raises
+    ------
+    MissingExtraError
+        matplotlib is not installed.
+    """
+    name = block["study"]
+    figures = [_figure_1(block), _figure_2(block)] if name == "synthetic" else [_figure_3(block)]
+    return [
+        replace_file(
+            folder / file,
+            lambda path, figure=figure: figure.savefig(path, format="png", dpi=140),  # type: ignore[misc]
+        )
+        for file, figure in zip(figure_names(name), figures, strict=True)
+    ]
+
+
+def _new(width: float, height: float) -> Any:
+    return import_extra("matplotlib.figure", extra="plot").Figure(
+        figsize=(width, height), layout="constrained"
+    )
+
+
+def _tidy(ax: Any) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color="0.93", lw=0.8)
+    ax.set_axisbelow(True)
+
+
+def _figure_1(block: Block) -> Any:
+    """Draw area and squared error against b."""
+    figure = _new(10.0, 4.4)
+    left, right = figure.subplots(1, 2)
+    points = [p for p in block["by_b"] if p["b"] != CLOSE_B]
+    b = [p["b"] for p in points]
+    # Wide, so that it is seen behind a method that reaches it.
+    left.plot(b, [p["oracle"] for p in points], color="0.8", lw=7.0, label="true uplift")
+    left.plot(b, [p["random"] for p in points], color="0.6", ls=(0, (1, 2)), label="random order")
+    for name in (m for m in LOOKS if m in points[0]["methods"]):
+        rows = [p["methods"][name] for p in points]
+        area = np.array([row["auuc"] for row in rows])
+        error = np.array([row["auuc_se"] or 0.0 for row in rows])
+        look = {"ms": 3.5, "lw": 1.5, **LOOKS[name]}
+        left.plot(b, area, label=name, **look)
+        left.fill_between(b, area - error, area + error, color=look["color"], alpha=0.18, lw=0)
+        right.plot(b, [row["error"] for row in rows], **look)
+    left.set_ylabel("area under the uplift curve")
+    right.set_ylabel("mean squared error, median over trials")
+    right.set_yscale("log")
+    for ax in (left, right):
+        ax.set_xlabel("b: policies are the same at 0, far apart at 10")
+        ax.set_xlim(0.0, max(b))
+        _tidy(ax)
+    figure.legend(
+        *left.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+        fontsize="small",
+    )
+    figure.suptitle(
+        f"Synthetic data: 4 x {block['n']:,} rows, mean of {_trials(block)}, band of one "
+        "standard error",
+        fontsize=11,
+    )
+    return figure
+
+
+def _figure_2(block: Block) -> Any:
+    """Draw squared errors of single points, coloured by the policy gap."""
+    points = block["points"]
+    errors = points["squared_error"]
+    names = [name for name in LOOKS if name in errors][::-1]
+    figure = _new(12.0, 3.5)
+    axes = figure.subplots(1, len(names), sharey=True)
+    order = np.argsort(points["gap"])[::-1]  # small gaps last, on top
+    x2, gap = np.array(points["x2"])[order], np.array(points["gap"])[order]
+    for ax, name in zip(axes, names, strict=True):
+        drawn = ax.scatter(
+            x2,
+            np.clip(np.array(errors[name])[order], *ERROR_RANGE),
+            c=gap,
+            cmap="viridis",
+            s=9,
+            vmin=0.0,
+            lw=0,
+        )
+        ax.axhline(LARGEST_ERROR, color="0.45", lw=0.9, ls="--")
+        ax.set_yscale("log")
+        ax.set_title(name, fontsize=10)
+        ax.set_xlabel("$x_2$")
+        _tidy(ax)
+    axes[0].set_ylabel("squared error")
+    axes[-1].text(  # where the fewest points are
+        0.5,
+        LARGEST_ERROR * 1.5,
+        "no answer in [-2, 2]\nis above this line",
+        fontsize=7.5,
+        color="0.3",
+        ha="center",
+        transform=axes[-1].get_yaxis_transform(),
+    )
+    figure.colorbar(drawn, ax=axes, label="policy gap $|p_1 - p_2|$", pad=0.01)
+    figure.suptitle(
+        f"Synthetic data, b = {CLOSE_B:g}: {len(x2)} test points of one trial. Points drawn at "
+        "$10^5$ or $10^{-5}$ lie beyond it.",
+        fontsize=11,
+    )
+    return figure
+
+
+def _figure_3(block: Block) -> Any:
+    """Draw mean uplift curves with standard errors."""
+    figure = _new(6.2, 4.6)
+    ax = figure.add_subplot()
+    shares = np.array(block["shares"])
+    factor, unit = (1.0, block["unit"]) if block["unit"] == "dollars" else (100.0, block["unit"])
+    per = "per person" if factor == 1.0 else "per 100 people"
+    names = [name for name in LOOKS if name in block["methods"]]
+    for i, name in enumerate(names):
+        row = block["methods"][name]
+        gain = factor * np.array(row["gain"])
+        error = factor * np.array([e or 0.0 for e in row["gain_se"]])
+        look = {"lw": 1.6, **LOOKS[name]}
+        bar = {key: look[key] for key in ("color", "marker")} | {"zorder": look.get("zorder", 3)}
+        ax.plot(shares, gain, **(look | {"marker": ""}))
+        # Bars side by side: bands of five methods would cover one another.
+        at = slice(4 + i, -1, 5)
+        ax.errorbar(shares[at], gain[at], error[at], ls="", ms=4.0, lw=1.1, capsize=2.5, **bar)
+        ax.plot([], [], label=name, ms=4.0, **look)
+    everyone = factor * 2.0 * block["random"]
+    ax.plot([0, 1], [0, everyone], color="0.6", ls=(0, (1, 2)), label="random order")
+    ax.axhline(0.0, color="0.8", lw=0.8, zorder=0)
+    ax.set_xlim(0.0, 1.0)
+    ax.set_xticks(np.linspace(0, 1, 6), [f"{p:.0%}" for p in np.linspace(0, 1, 6)])
+    ax.set_xlabel("share of people treated, best first")
+    ax.set_ylabel(f"gain over treating nobody ({unit} {per})")
+    ax.set_title(
+        f"{TITLES[block['study']]}: 4 x {block['n']:,} rows, mean of {_trials(block)}, bars of one "
+        "standard error",
+        fontsize=9.5,
+    )
+    _tidy(ax)
+    ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _trials(block: Block) -> str:
+    return "1 trial" if block["trials"] == 1 else f"{block['trials']} trials"

@@ -1,0 +1,254 @@
+"""From the records of single trials to the numbers of a study."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array, ArrayLike
+from unjoined.reproduce.ridges import GRID_F, GRID_G, STUDY_PAIRS
+from unjoined.reproduce.runner import Record
+from unjoined.reproduce.studies import CLOSE_B, PRESET, WIDTHS, synthetic_size
+from unjoined.reproduce.trials import SHARES, UNITS, trial_size
+
+DIGITS = 5  # significant ones kept in the file
+
+
+def summarise_study(name: str, records: Sequence[Record]) -> dict[str, Any]:
+    """Return the numbers of a study: means over trials and their standard errors.
+
+    Parameters
+    ----------
+    name : {"synthetic", "email", "jobs", "criteo"}
+        The study.
+    records : sequence of dict
+        Its trials, all of one seed and size.
+
+    Returns
+    -------
+    dict
+        Ready for JSON, numbers rounded. The same records give the same dict, but for
+        ``"seconds"``, the processor time of each method over all trials.
+    """
+    task = records[0]["task"]
+    size = (synthetic_size if name == "synthetic" else _size_of(name))(small=task["small"])
+    block: dict[str, Any] = {
+        "study": name,
+        "version": records[0]["version"],
+        "seed": task["seed"],
+        "small": task["small"],
+        "trials": len({record["task"]["trial"] for record in records}),
+        "n": records[0]["result"].get("n", size[0]),
+        "n_test": size[1],
+    }
+    block |= _synthetic(records) if name == "synthetic" else _real(name, records)
+    seconds = {
+        method: sum(record["seconds"][method] for record in records)
+        for method in records[0]["seconds"]
+    }
+    return {**_rounded(block), "seconds": {m: round(s, 1) for m, s in seconds.items()}}
+
+
+def _size_of(name: str) -> Any:
+    return lambda *, small: trial_size(name, small=small)
+
+
+def mean_and_error(values: ArrayLike) -> tuple[float, float | None]:
+    """Return a mean and its standard error, None with one value only."""
+    array = np.asarray(values, dtype=np.float64)
+    n = len(array)
+    error = float(array.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+    return float(array.mean()), error
+
+
+def _synthetic(records: Sequence[Record]) -> dict[str, Any]:
+    points = sorted({record["task"]["b"] for record in records})
+    by_b = {b: [r["result"] for r in records if r["task"]["b"] == b] for b in points}
+    close = by_b[CLOSE_B]
+    return {
+        "by_b": [{"b": b, **_synthetic_point(results)} for b, results in by_b.items()],
+        "gross": _gross([r["gross"] for r in close]),
+        "points": next((r["points"] for r in close if "points" in r), None),
+    }
+
+
+def _gross(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how often each method is grossly wrong, and the margins that the claims ask for."""
+
+    def share(method: str, third: str) -> Array:
+        return np.array([gross[method][third] for gross in trials])
+
+    return {
+        method: {
+            **_named("small gap", share(method, "small gap")),
+            **_named("large gap", share(method, "large gap")),
+            "minus_twice_large": mean_and_error(
+                share(method, "small gap") - 2.0 * share(method, "large gap")
+            ),
+            "below_half_of_network": mean_and_error(
+                0.5 * share("FourNNC", "small gap") - share(method, "small gap")
+            ),
+        }
+        for method in trials[0]
+    }
+
+
+def _synthetic_point(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    methods = list(results[0]["methods"])
+    shares = {m: _column(results, m, "share") for m in methods}
+    return {
+        "oracle": mean_and_error([r["oracle"] for r in results])[0],
+        "random": mean_and_error([r["random"] for r in results])[0],
+        "methods": {
+            method: {
+                **_named("auuc", _column(results, method, "auuc")),
+                **_named("share", shares[method]),
+                "error": float(np.median(_column(results, method, "error"))),
+                "median_error": mean_and_error(_column(results, method, "median_error"))[0],
+                "minus": _differences(method, shares),
+            }
+            for method in methods
+        },
+    }
+
+
+def _real(name: str, records: Sequence[Record]) -> dict[str, Any]:
+    results = [record["result"] for record in records]
+    methods = list(results[0]["methods"])
+    areas = {m: _column(results, m, "auuc") for m in methods}
+    random = np.array([r["random"] for r in results])
+    return {
+        "unit": UNITS[name],
+        "shares": SHARES.tolist(),
+        **_named("random", random),
+        "methods": {
+            method: {
+                **_named("auuc", areas[method]),
+                **_named("above_random", areas[method] - random),
+                **_curve([r["methods"][method]["gain"] for r in results]),
+                "minus": _differences(method, areas),
+            }
+            for method in methods
+        },
+    }
+
+
+def _column(results: Sequence[dict[str, Any]], method: str, what: str) -> Array:
+    if what != "share":
+        return np.array([r["methods"][method][what] for r in results])
+    above = [r["methods"][method]["auuc"] - r["random"] for r in results]
+    best = [r["oracle"] - r["random"] for r in results]
+    share: Array = np.array(above) / np.array(best)
+    return share
+
+
+def _named(name: str, values: Array) -> dict[str, float | None]:
+    mean, error = mean_and_error(values)
+    return {name: mean, f"{name}_se": error}
+
+
+def _curve(gains: Iterable[list[float]]) -> dict[str, Any]:
+    pairs = [mean_and_error(column) for column in np.array(list(gains)).T]
+    return {"gain": [p[0] for p in pairs], "gain_se": [p[1] for p in pairs]}
+
+
+def _differences(method: str, scores: dict[str, Array]) -> dict[str, Any]:
+    """Return by how much a method's score is above each other's, trial by trial."""
+    return {
+        other: mean_and_error(scores[method] - scores[other]) for other in scores if other != method
+    }
+
+
+def summarise_ridges(records: Sequence[Record]) -> dict[str, Any]:
+    """Return what ridges change, one row for each b and width.
+
+    Parameters
+    ----------
+    records : sequence of dict
+        Trials of the ridge study, all of one study, seed and size.
+
+    Returns
+    -------
+    dict
+        Ready for JSON, numbers rounded. Scores are means over trials with their standard errors.
+    """
+    task = records[0]["task"]
+    rows = []
+    for b in sorted({record["task"]["b"] for record in records}):
+        results = [r["result"] for r in records if r["task"]["b"] == b]
+        place = {"b": b} if task["study"] == "synthetic" else {}
+        rows += [{**place, "method": m, **_ridge_row([r[m] for r in results])} for m in WIDTHS]
+    block = {
+        "study": task["study"],
+        "version": records[0]["version"],
+        "seed": task["seed"],
+        "small": task["small"],
+        "trials": len({record["task"]["trial"] for record in records}),
+        "ridges_f": GRID_F,
+        "ridges_g": GRID_G,
+        "rows": rows,
+    }
+    return {**_rounded(block), "seconds": round(sum(r["seconds"]["MinMaxGau"] for r in records), 1)}
+
+
+def _ridge_row(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return scores of the rule and of single pairs, for one width at one place."""
+    scores = np.array([trial["score"] for trial in trials])  # (n, n_f, n_g)
+    mean = scores.mean(axis=0)
+    singles = {
+        "preset": (GRID_F.index(PRESET[0]), GRID_G.index(PRESET[1])),
+        "best_study": max(STUDY_PAIRS, key=lambda at: mean[at]),
+        "best": _best_pair(scores),
+    }
+    by_rule = {name: [tuple(trial[name]) for trial in trials] for name in ("study", "wide")}
+    ruled = {
+        name: np.array([score[at] for score, at in zip(scores, chosen, strict=True)])
+        for name, chosen in by_rule.items()
+    }
+    often = {name: Counter(chosen) for name, chosen in by_rule.items()}
+    common = {name: min(count, key=lambda at: (-count[at], at)) for name, count in often.items()}
+    return {
+        **{name: mean_and_error(values) for name, values in ruled.items()},
+        "wide_minus_study": mean_and_error(ruled["wide"] - ruled["study"]),
+        **{f"{name}_pair": _pair(at) for name, at in common.items()},
+        "at_edge": float(np.mean([_from_edge(at) == 0 for at in by_rule["wide"]])),
+        **{name: mean_and_error(scores[:, *at]) for name, at in singles.items()},
+        **{f"{name}_pair": _pair(at) for name, at in singles.items()},
+        "score": mean.tolist(),
+    }
+
+
+def _best_pair(scores: Array) -> tuple[int, int]:
+    """Return the best pair in hindsight, the one farthest from the edges if many are as good.
+
+    As good is within a tenth of the best pair's standard error. There always are many: with a
+    large ``ridge_g`` only the product of the ridges counts, so that the best one of a grid would
+    lie at its edge, whatever the grid.
+    """
+    mean = scores.mean(axis=0)
+    f, g = np.unravel_index(int(np.argmax(mean)), mean.shape)
+    error = mean_and_error(scores[:, f, g])[1] or 0.0
+    short = mean[f, g] - mean
+    good = [(int(i), int(j)) for i, j in np.argwhere(short <= error / 10.0)]
+    return min(good, key=lambda at: (-_from_edge(at), short[at]))
+
+
+def _pair(at: tuple[int, int]) -> tuple[float, float]:
+    return GRID_F[at[0]], GRID_G[at[1]]
+
+
+def _from_edge(at: tuple[int, int]) -> int:
+    """Return how many steps a pair is away from the nearest edge of the grid."""
+    return min(at[0], len(GRID_F) - 1 - at[0], at[1], len(GRID_G) - 1 - at[1])
+
+
+def _rounded(value: Any) -> Any:
+    """Return the same with fewer digits, and tuples as lists, as JSON will have them."""
+    if isinstance(value, dict):
+        return {str(key): _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

@@ -1,0 +1,373 @@
+"""The min-max problem for torch modules, and its losses on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from unjoined._typing import Array, IntArray
+from unjoined.errors import InputError
+from unjoined.losses import ThreePlayerLoss, check_conjugates
+from unjoined.solve.network import Weights, column, evaluate_module, import_torch, weights_of
+
+
+def checked_biconjugate(loss: Any) -> Callable[[Any, Any], Any] | None:
+    """Return the second of two conjugates a user gave, checked; None for two-player losses."""
+    if not isinstance(loss, tuple):
+        return None
+    if len(loss) != 2 or not all(callable(part) for part in loss):
+        raise InputError(
+            "a loss of three players is a pair of callables on tensors, the conjugate of (s, y') "
+            f"and the biconjugate of (g, h); got {loss!r}."
+        )
+    conjugate, biconjugate = loss
+    check_conjugates(
+        ThreePlayerLoss(
+            conjugate=_on_arrays(conjugate),
+            biconjugate=_on_arrays(biconjugate),
+            slope_g=_slope(biconjugate, 0),
+            slope_h=_slope(biconjugate, 1),
+        )
+    )
+    return cast("Callable[[Any, Any], Any]", biconjugate)
+
+
+def _on_arrays(function: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
+    torch = import_torch()
+
+    def value(first: Array, second: Array) -> Array:
+        found = function(torch.as_tensor(first), torch.as_tensor(second))
+        return np.asarray(found.detach().numpy())
+
+    return value
+
+
+def _slope(function: Callable[[Any, Any], Any], which: int) -> Callable[[Array, Array], Array]:
+    torch = import_torch()
+
+    def slope(first: Array, second: Array) -> Array:
+        arguments = [torch.as_tensor(x).clone().requires_grad_() for x in (first, second)]
+        (found,) = torch.autograd.grad(function(*arguments).sum(), arguments[which])
+        return np.asarray(found.numpy())
+
+    return slope
+
+
+def checked_conjugate(loss: Any) -> Callable[[Any], Any] | None:
+    """Return the conjugate a user gave, checked; None for the squared loss."""
+    if isinstance(loss, tuple) or loss == "squared":
+        return None
+    if not callable(loss):
+        raise InputError(
+            f"loss must be 'squared', the convex conjugate of a loss (a callable on tensors), or a "
+            f"pair of conjugates; got {loss!r}."
+        )
+    _check_convex(loss)
+    return cast("Callable[[Any], Any]", loss)
+
+
+def _check_convex(conjugate: Callable[[Any], Any]) -> None:
+    """Refuse a function that is no convex conjugate: not elementwise, not convex, not finite at 0.
+
+    Looked at on a grid from -8 to 8, in units of the standardised outcome. It may be infinite
+    outside of an interval around 0, as those of the Huber and absolute losses are.
+    """
+    torch = import_torch()
+    grid = torch.linspace(-8.0, 8.0, 513, dtype=torch.float64)
+    values = conjugate(grid)
+    if not isinstance(values, torch.Tensor) or values.shape != grid.shape:
+        found = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+        raise InputError(
+            "loss must map a tensor to a tensor of the same shape, element by element; for shape "
+            f"{tuple(grid.shape)} it gave {found}."
+        )
+    v = values.detach().numpy()
+    g = grid.numpy()
+    finite = np.isfinite(v)
+    if np.isnan(v).any() or (v == -np.inf).any() or not finite[len(v) // 2]:
+        raise InputError(
+            "loss must be the convex conjugate of a loss: finite at 0 and nowhere NaN or -inf. At "
+            f"0 it is {v[len(v) // 2]:g}."
+        )
+    # On an even grid, convexity of every pair's midpoint follows from that of neighbours.
+    with np.errstate(invalid="ignore"):
+        bend = v[:-2] + v[2:] - 2.0 * v[1:-1]
+    tolerance = 1e-12 * (1.0 + np.abs(v[finite]).max())
+    wrong = np.flatnonzero(bend < -tolerance)
+    inside = np.flatnonzero(finite)
+    hole = np.flatnonzero(~finite[inside[0] : inside[-1] + 1])
+    if len(wrong) or len(hole):
+        at = g[1:-1][wrong[0]] if len(wrong) else g[inside[0] + hole[0]]
+        raise InputError(
+            f"loss must be the convex conjugate of a loss, but it is not convex near g = {at:g}. "
+            "For rho(r) = r**2 pass lambda g: g**2 / 4."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SaddleRows:
+    """Tensors of the training rows, ordered by cell: treatments of 1, 2, outcomes of 1, 2."""
+
+    Z: Any  # (n, d)
+    signed: Any  # (n,) share * sign * label
+    share: Any  # (n,) each cell adds up to 1/2
+    sizes: tuple[int, int, int, int]  # rows in each cell
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Rows set aside, and the risk to be made small on them as a function of f's values."""
+
+    Z: Any  # (m, d)
+    risk: Callable[[Array], float]
+
+
+@dataclass(frozen=True, slots=True)
+class SaddleSettings:
+    """How to train; see `NeuralMinMaxUplift` for what each means."""
+
+    learning_rate: float
+    max_epochs: int
+    batch_size: int | None = None  # None: all rows in every step
+    patience: int | None = None  # None: all epochs
+    ridge_f: float = 0.0
+    ridge_g: float = 0.0
+    averaging: float = 0.0
+    momentum: float = 0.5
+    conjugate: Callable[[Any], Any] | None = None  # None: squared loss, the paper's J
+    biconjugate: Callable[[Any, Any], Any] | None = None  # with it, a third player h
+    optimism: float = 1.0  # 0: plain simultaneous steps, which go round in circles
+
+
+@dataclass(frozen=True, slots=True)
+class SaddleFit:
+    """What training found, and the record of how it went."""
+
+    uplift: Weights
+    critic: Weights
+    third: Weights | None
+    objective: Array  # (n_epochs,) mean over the epoch's batches, without the penalties
+    risk: Array  # (n_epochs,) held-out; empty if nothing was held out
+    best_epoch: int  # counted from 1; its weights are the ones returned
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    Z: Any
+    signed: Any
+    share: Any
+    n_treatment: int  # the first rows carry treatments, the rest outcomes
+
+
+def train_saddle(
+    f: Any,
+    g: Any,
+    rows: SaddleRows,
+    settings: SaddleSettings,
+    *,
+    h: Any = None,
+    rng: np.random.RandomState,
+    held: HeldOut | None = None,
+    on_epoch: Callable[[int, float, float], None] | None = None,
+) -> SaddleFit:
+    """Train the modules, which are changed, and return the weights of the best epoch.
+
+    ``h`` is the third player of `SaddleSettings.biconjugate`, None without one. One epoch passes
+    over the largest cell once. Without held-out rows the last epoch is the best one. Costs two
+    forward and backward passes per row and epoch.
+    """
+    players = _Players(f, g, h, settings)
+    objective: list[float] = []
+    risk: list[float] = []
+    best_epoch, best = 1, players.averaged()
+    for epoch in range(1, settings.max_epochs + 1):
+        objective.append(_run_epoch(players, rows, settings, rng))
+        _refuse_divergence(objective[-1], epoch, settings.learning_rate)
+        candidate = players.averaged()
+        if held is not None:
+            with players.showing(candidate):
+                risk.append(held.risk(evaluate_module(f, held.Z, name="uplift_module")))
+            _refuse_divergence(risk[-1], epoch, settings.learning_rate)
+        if held is None or risk[-1] <= min(risk):
+            best_epoch, best = epoch, candidate
+        if on_epoch is not None:
+            on_epoch(epoch, objective[-1], risk[-1] if risk else np.nan)
+        if settings.patience is not None and epoch - best_epoch >= settings.patience:
+            break
+    players.put(best)
+    third = None if h is None else weights_of(h)
+    record = np.array(objective), np.array(risk)
+    return SaddleFit(weights_of(f), weights_of(g), third, *record, best_epoch)
+
+
+class _Players:
+    """All modules' parameters as views of one vector, moved by one optimistic Adam update.
+
+    Optimism (Daskalakis et al., 2018) steps along ``2 d_t - d_{t-1}`` instead of ``d_t``, the
+    direction the other player's answer is about to turn to. The second moment never shrinks
+    (AMSGrad, Reddi et al., 2018): plain Adam speeds up again as the gradient fades and leaves
+    the saddle point it had reached.
+    """
+
+    decay_2, epsilon = 0.999, 1e-8
+
+    def __init__(self, f: Any, g: Any, h: Any, settings: SaddleSettings) -> None:
+        torch = import_torch()
+        self.f, self.g, self.h, self.settings = f, g, h, settings
+        self.modules = [module for module in (f, g, h) if module is not None]
+        own = [[p for p in module.parameters() if p.requires_grad] for module in self.modules]
+        self.parameters = [p for parameters in own for p in parameters]
+        self.theta = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        start = 0
+        for p in self.parameters:
+            p.data = self.theta[start : start + p.numel()].view_as(p)
+            start += p.numel()
+        n_f, n_g = (sum(p.numel() for p in parameters) for parameters in own[:2])
+        self.sign = torch.ones_like(self.theta)
+        self.sign[n_f : n_f + n_g] = -1.0  # the critic climbs, the others descend
+        self.decay = torch.full_like(self.theta, 2.0 * settings.ridge_f)
+        self.decay[n_f:] = 2.0 * settings.ridge_g
+        self.n_steps = 0
+        self.first, self.second, self.largest, self.average, self.previous = (
+            torch.zeros_like(self.theta) for _ in range(5)
+        )
+
+    def step(self, batch: _Batch) -> Any:
+        """Move both players by one batch; return the objective there, without penalties."""
+        torch = import_torch()
+        value = _payoff(self.f, self.g, self.h, batch, self.settings)
+        slopes = torch.autograd.grad(value, self.parameters, allow_unused=True)
+        flat = torch.cat(
+            [
+                (torch.zeros_like(p) if slope is None else slope).reshape(-1)
+                for p, slope in zip(self.parameters, slopes, strict=True)
+            ]
+        )
+        # The penalties' slope goes through the same preconditioner as the payoff's, so that a
+        # resting point solves the stated problem; decay outside of it would solve another one.
+        self._move(flat.mul_(self.sign).addcmul_(self.decay, self.theta))
+        return value.detach()
+
+    def _move(self, slope: Any) -> None:
+        torch = import_torch()
+        self.n_steps += 1
+        t, b_1, b_2 = self.n_steps, self.settings.momentum, self.decay_2
+        self.first.mul_(b_1).add_(slope, alpha=1.0 - b_1)
+        self.second.mul_(b_2).addcmul_(slope, slope, value=1.0 - b_2)
+        torch.maximum(self.largest, self.second, out=self.largest)
+        root = (self.largest / (1.0 - b_2**t)).sqrt_().add_(self.epsilon)
+        direction = (self.first / (1.0 - b_1**t)).div_(root)
+        optimism = self.settings.optimism if t > 1 else 0.0
+        self.theta.sub_(
+            (1.0 + optimism) * direction - optimism * self.previous,
+            alpha=self.settings.learning_rate,
+        )
+        self.previous = direction
+        keep = self.settings.averaging
+        self.average.mul_(keep).add_(self.theta, alpha=1.0 - keep)
+
+    def averaged(self) -> list[Any]:
+        """Return the running average of the weights, and the buffers as they are."""
+        weight = 1.0 - self.settings.averaging**self.n_steps
+        buffers = [b.clone() for b in self._buffers()]
+        return [self.average / weight if self.n_steps else self.theta.clone(), *buffers]
+
+    def put(self, state: list[Any]) -> None:
+        """Set the modules to a state that `averaged` returned."""
+        for tensor, value in zip([self.theta, *self._buffers()], state, strict=True):
+            tensor.copy_(value)
+
+    @contextmanager
+    def showing(self, state: list[Any]) -> Iterator[None]:
+        """Set the modules to a state for a while."""
+        before = [tensor.clone() for tensor in (self.theta, *self._buffers())]
+        self.put(state)
+        yield
+        self.put(before)
+
+    def _buffers(self) -> list[Any]:
+        return [b for module in self.modules for b in module.buffers()]
+
+
+def _payoff(f: Any, g: Any, h: Any, batch: _Batch, settings: SaddleSettings) -> Any:
+    """Return the estimate of the objective from one batch, without the penalties."""
+    n = batch.n_treatment
+    f_values = column(f, batch.Z[:n], name="uplift_module")  # outcome rows do not need f
+    g_values = column(g, batch.Z, name="critic_module")
+    cross = (batch.signed[:n] * f_values * g_values[:n]).sum()
+    if settings.biconjugate is not None:
+        h_values = column(h, batch.Z, name="third_module")
+        pull = (batch.signed[n:] * h_values[n:]).sum()
+        mixed = 0.5 * (batch.share * settings.biconjugate(g_values, h_values)).sum()
+        return cross - 2.0 * pull + mixed
+    linear = (batch.signed[n:] * g_values[n:]).sum()
+    if settings.conjugate is None:
+        return 2.0 * cross - 4.0 * linear - 0.5 * (batch.share * g_values.square()).sum()
+    return cross - 2.0 * linear - 0.5 * (batch.share * settings.conjugate(g_values)).sum()
+
+
+def _run_epoch(
+    players: _Players, rows: SaddleRows, settings: SaddleSettings, rng: np.random.RandomState
+) -> float:
+    for module in players.modules:
+        module.train()
+    values = [players.step(batch) for batch in _batches(rows, settings.batch_size, rng)]
+    # One look per epoch: asking for every step's value would stall a graphics card.
+    return float(import_torch().stack(values).mean())
+
+
+def _batches(
+    rows: SaddleRows, batch_size: int | None, rng: np.random.RandomState
+) -> Iterator[_Batch]:
+    """Yield batches with rows of all four cells, a quarter from each.
+
+    A cell counts half of its kind whatever its size, so equal numbers from each are the best
+    use of a batch. Smaller cells come round more often; one of fewer rows than a quarter of
+    the batch is in every batch as a whole. Rows keep their share, times cell size over rows
+    drawn: the batch's objective has the objective over all rows as its mean.
+    """
+    torch = import_torch()
+    sizes = rows.sizes
+    quarter = max(sizes) if batch_size is None else max(1, batch_size // 4)
+    if quarter >= max(sizes):
+        yield _Batch(rows.Z, rows.signed, rows.share, sizes[0] + sizes[1])
+        return
+    n_batches = -(-max(sizes) // quarter)
+    drawn = [min(quarter, n) for n in sizes]
+    starts = np.cumsum([0, *sizes[:-1]])
+    order = np.hstack(
+        [
+            start + _in_turn(n, n_batches * m, rng).reshape(n_batches, m)
+            for start, n, m in zip(starts, sizes, drawn, strict=True)
+        ]
+    )
+    factor = torch.as_tensor(
+        np.repeat(np.divide(sizes, drawn), drawn), dtype=rows.share.dtype, device=rows.share.device
+    )
+    for positions in torch.as_tensor(order, device=rows.share.device):
+        yield _Batch(
+            rows.Z[positions],
+            rows.signed[positions] * factor,
+            rows.share[positions] * factor,
+            drawn[0] + drawn[1],
+        )
+
+
+def _in_turn(n: int, n_draws: int, rng: np.random.RandomState) -> IntArray:
+    """Return ``n_draws`` positions below n: one random order after another."""
+    rounds = [rng.permutation(n) for _ in range(-(-n_draws // n))]
+    return np.concatenate(rounds)[:n_draws].astype(np.int64)
+
+
+def _refuse_divergence(value: float, epoch: int, learning_rate: float) -> None:
+    if not np.isfinite(value):
+        raise InputError(
+            f"training diverged: the objective is {value} in epoch {epoch}. Lower learning_rate "
+            f"(now {learning_rate:g}), raise ridge_f and ridge_g, or bring features and outcomes "
+            "to a common scale (standardize=True). With a loss of your own, see that the critic "
+            "stays where its conjugate is finite."
+        )

@@ -1,0 +1,72 @@
+"""Additive sums of rows: one pass, any chunking, any order."""
+
+from unjoined.sums.add_up import CHUNK_ROWS, accumulate
+from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan
+from unjoined.sums.census import Census, take_census
+from unjoined.sums.dask_pass import dask_census, dask_sums
+from unjoined.sums.files import (
+    merge_sums,
+    read_finished_sums,
+    read_sums,
+    sum_with_checkpoint,
+    write_sums,
+)
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums, stable_groups
+from unjoined.sums.plan import (
+    CELLS,
+    Centring,
+    MinMaxSystem,
+    PlannedSums,
+    SmoothMeans,
+    SumsPlan,
+    assemble,
+    by_chunks,
+    cell_positions,
+    center_sums,
+    has_constant,
+    means_basis,
+    sample_cells,
+    smooth_coef,
+    take_sample,
+)
+from unjoined.sums.values import RowScan, Violations, combine
+
+__all__ = [
+    "CELLS",
+    "CHUNK_ROWS",
+    "MIN_COUNT",
+    "CellKey",
+    "Census",
+    "Centring",
+    "GroupedSums",
+    "MinMaxSystem",
+    "MomentSums",
+    "PlannedSums",
+    "PolicySums",
+    "RowScan",
+    "SmoothMeans",
+    "SumsPlan",
+    "Violations",
+    "accumulate",
+    "aggregate_rows",
+    "assemble",
+    "by_chunks",
+    "cell_positions",
+    "center_sums",
+    "combine",
+    "dask_census",
+    "dask_sums",
+    "fourier_plan",
+    "has_constant",
+    "means_basis",
+    "merge_sums",
+    "read_finished_sums",
+    "read_sums",
+    "sample_cells",
+    "smooth_coef",
+    "stable_groups",
+    "sum_with_checkpoint",
+    "take_census",
+    "take_sample",
+    "write_sums",
+]

@@ -1,0 +1,363 @@
+"""Sums across organisations: a plan that discloses no row, and one party's share of the sums."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from unjoined._typing import Array, Basis, IntArray, RandomState
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    OutcomeCoding,
+    check_count,
+    check_finite,
+    check_names,
+    check_positive,
+    population_name,
+)
+from unjoined.basis import FourierBasis, LinearBasis, Scaling, StackedBasis
+from unjoined.data import ChunkSource, LabelledRows, as_source
+from unjoined.errors import InputError
+from unjoined.sums.census import Census, take_census
+from unjoined.sums.files import sum_with_checkpoint
+from unjoined.sums.moments import CellKey, policy_design
+from unjoined.sums.passes import labelled_batches
+from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan
+
+# Radians per spread: no function goes through a whole period within one spread of a feature.
+MAX_FREQUENCY = 2.0 * np.pi
+
+
+MAX_SPREADS = 10.0  # standard deviation of a scaled feature, else frequencies are higher than said
+
+
+# Labels of two values can be solved for if there are more equations than half of the rows
+# (Mangasarian and Recht, 2011).
+ROWS_PER_SUM = 2
+
+
+MAX_SHARE = 0.5  # of one row, as in the dominance rule of statistical offices
+
+
+COLLINEAR = 1e-12  # of the largest eigenvalue: below, a direction that no row has
+
+
+def check_plan(plan: SumsPlan) -> None:
+    """Refuse a plan whose functions could be aimed at a row."""
+    found = _functions_of(plan)
+    if found is not None:
+        raise InputError(
+            f"the plan holds {found}, by which a single row could be singled out, and nothing was "
+            "added up. A plan may hold a constant, the features and Fourier functions that are not "
+            "too fine. Make one with fourier_plan or `unjoined plan`."
+        )
+
+
+def _functions_of(plan: SumsPlan) -> str | None:
+    """Return what a plan holds that is not accepted, None if there is no such thing."""
+    first: Basis = plan.basis
+    second: Basis | None = None
+    if isinstance(plan.basis, StackedBasis):
+        first, second = plan.basis.first, plan.basis.second
+    if plan.critic is not plan.basis:
+        return "functions of the critic's own"
+    if plan.centring:
+        return "functions to be subtracted from the labels"
+    if not isinstance(first, LinearBasis) or not isinstance(second, FourierBasis | None):
+        names = [type(part).__name__ for part in (first, second) if part is not None]
+        return f"functions of other kinds ({' and '.join(names)})"
+    if second is not None and np.abs(second.frequencies).max() > MAX_FREQUENCY:
+        highest = float(np.abs(second.frequencies).max())
+        return (
+            f"frequencies of up to {highest:.3g} per spread, where {MAX_FREQUENCY:.3g} is allowed"
+        )
+    return None
+
+
+def check_counts(found: PlannedSums, min_count: int) -> None:
+    """Refuse sums over few effective rows, and scales far from the rows' own."""
+    for key in sorted(found.sums.cells):
+        cell = found.sums.cells[key]
+        p = found.plan.size
+        sums = p if key.kind == OUTCOME else p * (p + 1) // 2
+        least = max(min_count, ROWS_PER_SUM * sums)
+        if cell.effective_rows < least * (1.0 - 1e-9):
+            raise InputError(
+                f"{_place(key, found.plan)} has {cell.n_rows} rows, worth "
+                f"{cell.effective_rows:.1f} of equal weight, fewer than the minimum of {least}: "
+                f"{min_count} in any case, and {ROWS_PER_SUM} for each of its {sums} sums of "
+                "labels, which could else be solved for the labels. Nothing was written. Agree on "
+                "fewer functions or groups, or give more rows."
+            )
+    _check_spreads(found)
+
+
+def _check_spreads(found: PlannedSums) -> None:
+    """Refuse spreads that are far too small: functions would vary from row to row."""
+    plan = found.plan
+    linear = slice(1, plan.n_features + 1)  # behind the constant
+    for kind in (OUTCOME, TREATMENT):
+        for k, name in enumerate(plan.populations):
+            total = found.sums.total(kind, k)
+            if not total.n_rows:
+                continue
+            away = np.sqrt(np.diag(total.gram)[linear] / total.weight)
+            j = int(np.argmax(away))
+            if away[j] > MAX_SPREADS:
+                raise InputError(
+                    f"the plan says that feature {_name(plan, j)} is about "
+                    f"{plan.scaling.mean[j]:.3g}, give or take {plan.scaling.scale[j]:.3g}, but "
+                    f"the {kind} rows of population {name!r} are {away[j]:.3g} times as far away. "
+                    "Functions that are so fine for the rows could single one out. Nothing was "
+                    "written. Agree on a plan with about the right value and spread."
+                )
+
+
+def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> None:
+    """Refuse sums in which one row outweighs the others, in one more pass over the rows.
+
+    Costs O(n p^2) time, as the sums do.
+    """
+    plan = found.plan
+    roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
+    policies = {k: _inverse_root(found.policy.gram[k]) for k in (0, 1) if found.policy.n_rows[k]}
+    for rows, group in labelled_batches(source, plan, census):
+        phi = plan.values(rows.X)
+        for key, root in roots.items():
+            at = np.flatnonzero(
+                (rows.kind == key.kind) & (rows.population == key.population) & (group == key.group)
+            )
+            _check_shares(phi[at], root, rows, at, plan, _place(key, plan))
+        for k, root in policies.items():
+            at = rows.at(TREATMENT, k)
+            place = f"the treatment table of population {plan.populations[k]!r}"
+            _check_shares(policy_design(rows.X[at], plan.scaling), root, rows, at, plan, place)
+
+
+def _check_shares(
+    values: Array, root: Array, rows: LabelledRows, at: IntArray, plan: SumsPlan, place: str
+) -> None:
+    """Refuse a row that is louder than all others in some combination of functions."""
+    share = rows.weight[at] * np.sum((values @ root) ** 2, axis=1)
+    if share.max(initial=0.0) > MAX_SHARE:
+        raise _one_row(place, plan, rows, int(at[np.argmax(share)]), float(share.max()))
+
+
+def _inverse_root(gram: Array) -> Array:
+    """Return R with R R^T the inverse of the sum of products, without directions no row has."""
+    size = np.sqrt(np.diag(gram))
+    size[size == 0.0] = 1.0
+    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
+    used = values > COLLINEAR * values[-1]
+    root: Array = vectors[:, used] / np.sqrt(values[used]) / size[:, None]
+    return root
+
+
+def _one_row(place: str, plan: SumsPlan, rows: LabelledRows, at: int, share: float) -> InputError:
+    """Return the error for a row whose label could be told from the sums."""
+    scaled = plan.scaling(rows.X[at : at + 1])[0]
+    j = int(np.argmax(np.abs(scaled)))
+    return InputError(
+        f"{place} has a row that makes up {share:.0%} of some combination of the sums, "
+        "more than half, so that its label could be told. Its feature "
+        f"{_name(plan, j)} lies {abs(scaled[j]):.3g} spreads from the typical value, its weight is "
+        f"{rows.weight[at]:.3g}. Nothing was written. Cap extreme values and weights, leave out "
+        "features that few rows have, give more rows, or agree on fewer functions or groups."
+    )
+
+
+def _place(key: CellKey, plan: SumsPlan) -> str:
+    population = plan.populations[key.population]
+    return f"group {key.group} of the {key.kind} rows of population {population!r}"
+
+
+def _name(plan: SumsPlan, j: int) -> str:
+    return repr(plan.feature_names[j]) if plan.feature_names else str(j)
+
+
+MIN_COUNT = 10
+
+
+REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
+
+
+def fourier_plan(
+    features: Mapping[str, tuple[float, float]],
+    populations: Sequence[str],
+    *,
+    outcome_values: tuple[float, float] | None = None,
+    n_functions: int | None = None,
+    width: float | None = None,
+    n_groups: int = 5,
+    random_state: RandomState = 0,
+) -> SumsPlan:
+    r"""Make a plan from what parties may tell each other: names and rough numbers, no rows.
+
+    The functions are a constant, the scaled features and random Fourier features
+    :math:`\sqrt{2/p} \cos(\omega^\top x + \theta)`.
+
+    Parameters
+    ----------
+    features : mapping of name to pair of float
+        For each feature a typical value and a typical spread, in its units. Rough numbers do:
+        they are a matter of convenience, not of correctness.
+    populations : sequence of two str
+        Names of the populations, as in the tables.
+    outcome_values : pair of float, optional
+        The two values of a two-valued outcome, such as (0, 1). None is for real outcomes.
+    n_functions : int, optional
+        Number of Fourier features, by default three for each feature and at most 30. With p
+        functions in all, `aggregate_rows` asks for 2 p outcome rows and p (p + 1) treatment rows
+        to a group.
+    width : float, optional
+        Length scale of the kernel they stand for, in spreads; by default sqrt(2 d), about the
+        distance between two people. Widths well below 1 are refused, as functions that fine could
+        single out people.
+    n_groups : int, default=5
+        Groups that ridges are chosen by, 2 to 1000.
+    random_state : int or RandomState, default=0
+        Draws the Fourier features.
+
+    Examples
+    --------
+    >>> plan = fourier_plan({"age": (45, 15)}, ["north", "south"], outcome_values=(0, 1))
+    >>> plan.basis.size, plan.coding.scale
+    (5, 0.5)
+    """
+    names = _names(populations)
+    scaling = _scaling(features)
+    if not 2 <= check_count("n_groups", n_groups) <= MAX_GROUPS:
+        raise InputError(
+            f"n_groups must be 2 to {MAX_GROUPS}, as rows are held out group by group, got "
+            f"{n_groups}."
+        )
+    d = len(features)
+    rng = check_random_state(random_state)
+    length = np.sqrt(2.0 * d) if width is None else check_positive("width", width)
+    size = min(3 * d, 30) if n_functions is None else check_count("n_functions", n_functions)
+    frequencies = rng.standard_normal((d, size)) * (np.sqrt(2.0) / length)
+    if np.abs(frequencies).max() > MAX_FREQUENCY:
+        raise InputError(
+            f"width={length:g} makes functions so fine that they could single out people. Pass a "
+            f"width of {length * np.abs(frequencies).max() / MAX_FREQUENCY:.2g} or more."
+        )
+    fourier = FourierBasis(frequencies, rng.uniform(0.0, 2.0 * np.pi, size))
+    basis = StackedBasis(LinearBasis(d), fourier)
+    return SumsPlan(
+        feature_names=tuple(features),
+        populations=names,
+        coding=_coding(outcome_values),
+        scaling=scaling,
+        basis=basis,
+        critic=basis,
+        centring=(),
+        n_groups=n_groups,
+    )
+
+
+def _names(populations: Any) -> tuple[str, str]:
+    """Return the names of the two populations, sorted."""
+    given = _listed(populations)
+    check_names(given)
+    names = sorted(population_name(name) for name in given)
+    if len(names) != 2 or len(set(names)) != 2 or not all(names):
+        raise InputError(f"a plan needs two populations with different names, got {populations!r}.")
+    return names[0], names[1]
+
+
+def _listed(values: Any) -> list[Any]:
+    """Return what a list or an array holds, and nothing of a text or a number."""
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else []
+
+
+def _scaling(features: Mapping[str, tuple[float, float]]) -> Scaling:
+    """Return what the typical values and spreads of features make."""
+    if not features or not all(isinstance(name, str) and name for name in features):
+        raise InputError(
+            f"a plan needs one feature or more, each with a name, got {list(features)}."
+        )
+    mean, scale = [], []
+    for name, entry in features.items():
+        pair = _listed(entry)
+        if len(pair) != 2:
+            raise InputError(
+                f"feature {name!r} needs a typical value and a spread, such as (45, 15), got "
+                f"{entry!r}."
+            )
+        mean.append(check_finite(f"typical value of {name}", pair[0]))
+        scale.append(check_positive(f"spread of {name}", pair[1]))
+    return Scaling(np.array(mean), np.array(scale))
+
+
+def _coding(values: Any) -> OutcomeCoding:
+    """Return how outcomes are written inside, from the two values that they have, if two."""
+    if values is None:
+        return OutcomeCoding(0.0, 1.0, is_binary=False)
+    pair = [check_finite("each of outcome_values", value) for value in _listed(values)]
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise InputError(f"outcome_values must be two different numbers, got {values!r}.")
+    low, high = sorted(pair)
+    return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
+
+
+def aggregate_rows(
+    source: Any,
+    plan: SumsPlan,
+    *,
+    min_count: int = MIN_COUNT,
+    checkpoint: str | os.PathLike[str] | None = None,
+    n_jobs: int | None = None,
+) -> PlannedSums:
+    """Add up one party's rows by an agreed plan.
+
+    Parameters
+    ----------
+    source : ChunkSource, mapping or callable
+        Rows of some or all of the four cells, with the plan's features in the plan's order.
+    plan : SumsPlan
+        As agreed.
+    min_count : int, default=10
+        Fewest effective rows that a group may have, whatever the number of functions.
+    checkpoint : path, optional
+        A file that is written about every million rows of the second pass and left where it is.
+        If it exists, the pass goes on from there, to the same bits. Keep it to yourself: it is
+        written whatever ``min_count`` says.
+    n_jobs : int or None, default=None
+        Threads; the result does not depend on it.
+
+    Returns
+    -------
+    PlannedSums
+
+    Raises
+    ------
+    InputError
+        The features are others, or sums would tell the label of a single row: the plan has
+        functions other than linear and Fourier ones or too high frequencies, a group has too
+        few effective rows for its number of sums, or a row outweighs the others.
+
+    Notes
+    -----
+    Three passes over the rows: the first counts rows that repeat and looks at treatment codes,
+    the second adds up, the third looks for rows that outweigh the others.
+    """
+    check_plan(plan)
+    least = check_count("min_count", min_count)
+    rows = as_source(source)
+    census = take_census(rows, sample_rows=REPEATED_ROWS)
+    if census.n_features != plan.n_features or (
+        census.feature_names is not None and census.feature_names != plan.feature_names
+    ):
+        raise InputError(
+            f"the plan is for the features {plan.feature_names or plan.n_features}, the rows have "
+            f"{census.feature_names or census.n_features}. Pass the plan's features, in its order."
+        )
+    found = sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=n_jobs)
+    check_counts(found, least)
+    check_leverage(rows, census, found)
+    return found

@@ -1,0 +1,413 @@
+"""The first look at a source: cells, labels, and a sample that does not depend on the order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._validation import (
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    OutcomeCoding,
+    check_names,
+    check_outcome,
+    check_two,
+)
+from unjoined._validation import (
+    check_treatment as check_codes,
+)
+from unjoined.data import Chunk, ChunkSource, LabelledRows
+from unjoined.errors import LabelError, TableError
+from unjoined.sums.moments import HashArray, row_hashes
+
+MOST_VALUES = 3  # more distinct values than two make an outcome real
+
+
+PLACES = 2**16  # few enough that rounding moves next to no row to another
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What one pass over all rows found; the same whatever their order and chunks."""
+
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    names: tuple[Any, ...]  # of the populations, sorted
+    outcomes: Array  # the smallest, the largest and one value between, as far as there are such
+    codes: Array  # distinct treatment labels; -1/+1 or 0/1
+    cells: dict[tuple[str, Any], RowSketch]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows with a label and a weight above 0."""
+        return sum(cell.n_rows for cell in self.cells.values())
+
+    @property
+    def coding(self) -> OutcomeCoding:
+        """How outcomes are written inside, if this source has all of them."""
+        if len(self.outcomes) < 2:
+            raise LabelError(
+                f"the outcome is {self.outcomes[0]:g} in all outcome rows; where nothing varies "
+                "there is no uplift to estimate. Check the outcome column and how its rows were "
+                "chosen."
+            )
+        return check_outcome(self.outcomes)
+
+    def check_complete(self) -> None:
+        """Refuse a source that does not have the four cells."""
+        check_names(
+            self.names,
+            lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
+        )
+        instead = "fit Uplift or MixtureUplift, which take any number, to rows in memory"
+        check_two(self.names, "the source has {}", instead)
+        for name in self.names:
+            for kind in (OUTCOME, TREATMENT):
+                if (kind, name) not in self.cells:
+                    raise LabelError(
+                        f"population {name!r} has no {kind} rows with positive weight; each "
+                        f"population needs an {OUTCOME} table and a {TREATMENT} table."
+                    )
+
+    def merge(self, other: Census, *, place: str = "one of the parts") -> Census:
+        """Return the census of the rows of both; neither argument changes.
+
+        Parameters
+        ----------
+        other : Census
+            Of further rows, with samples of the same size.
+        place : str
+            What messages call them.
+
+        Raises
+        ------
+        TableError, LabelError
+            The number of features differs, or treatments are coded by more than two values.
+        """
+        if other.n_features != self.n_features:
+            raise TableError(
+                f"{place} has {other.n_features} features, the rows before it have "
+                f"{self.n_features}. All chunks need the same features, in the same order."
+            )
+        cells = dict(self.cells)
+        for key, sketch in other.cells.items():
+            cells[key] = cells[key].merge(sketch) if key in cells else sketch
+        return Census(
+            self.n_features,
+            self.feature_names,
+            _sorted_names(cells),
+            _some_values(self.outcomes, other.outcomes),
+            _codes(self.codes, other.codes, place),
+            cells,
+        )
+
+    def treatment(self, label: Array) -> Array:
+        """Return treatment labels as -1/+1."""
+        return 2.0 * label - 1.0 if np.isin(self.codes, (0.0, 1.0)).all() else label
+
+    def places(self, kind: str, X: Array, label: Array) -> HashArray:
+        """Return hashes that groups are taken from, blind to where 0 and 1 lie in the outcome.
+
+        Else a constant added to all outcomes would deal the rows anew and change the fit. Of a
+        real outcome its place between the smallest and the largest counts, from either end, so
+        that rows with equal features do not all fall into one group.
+        """
+        place = np.zeros(len(label))
+        if kind == OUTCOME and len(self.outcomes) == MOST_VALUES:
+            low, high = self.outcomes[0], self.outcomes[-1]
+            place = np.rint(np.abs((label - low) / (high - low) - 0.5) * PLACES)
+        return row_keys(X, place)
+
+    def sample(self, n_groups: int) -> tuple[LabelledRows, IntArray]:
+        """Return a sample of every cell in the inner coding, and the rows' groups."""
+        coding = self.coding
+        parts: list[tuple[Array, Array, Array, IntArray]] = []
+        kinds, populations = [], []
+        for kind in (OUTCOME, TREATMENT):
+            for k, name in enumerate(self.names):
+                cell = self.cells[kind, name]
+                # Rounded, as the last digits depend on the order in which weights were added, and
+                # fits to the sample would magnify that.
+                cell = replace(cell, total_weight=float(f"{cell.total_weight:.9g}"))
+                place = self.places(kind, cell.X, cell.label)
+                X, label, weight, group = cell.sample(n_groups, place)
+                inner = coding.encode(label) if kind == OUTCOME else self.treatment(label)
+                parts.append((X, inner, weight, group))
+                kinds.append(np.full(len(label), kind))
+                populations.append(np.full(len(label), k))
+        X, label, weight = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        group = np.concatenate([part[3] for part in parts])
+        rows = LabelledRows(
+            X,
+            label,
+            np.concatenate(kinds),
+            np.concatenate(populations),
+            weight,
+            list(self.names),
+            coding,
+        )
+        return rows, group
+
+
+def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
+    """Go through a source once.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        Rows of some or all cells. Target rows and rows of weight 0 are passed over.
+    sample_rows : int
+        Distinct rows to keep of every cell, at most: all that is held in memory.
+
+    Raises
+    ------
+    TableError, LabelError
+        A chunk is malformed, the number of features changes, there are no rows, or treatments
+        are not coded by two values.
+    """
+    total: Census | None = None
+    names: tuple[str, ...] | None = ()
+    for chunk in source:
+        names = chunk.names if total is None else names
+        part = census_of_chunk(chunk, sample_rows=sample_rows)
+        total = part if total is None else total.merge(part, place=_place(chunk))
+    if total is None or not total.cells:
+        raise TableError("the source has no rows with a label and a positive weight.")
+    if names == ():
+        asked = source.feature_names
+        names = None if asked is None else tuple(asked)
+    return replace(total, feature_names=names)
+
+
+def census_of_chunk(chunk: Chunk, *, sample_rows: int) -> Census:
+    """Return the census of one chunk, which may have no rows: then it has no cells."""
+    used = (chunk.weight > 0.0) & (chunk.kind != TARGET)
+    cells = {}
+    for kind in (OUTCOME, TREATMENT):
+        for name in np.unique(chunk.population[used & (chunk.kind == kind)]).tolist():
+            at = np.flatnonzero(used & (chunk.kind == kind) & (chunk.population == name))
+            rows = chunk.X[at], chunk.label[at], chunk.weight[at]
+            cells[kind, name] = RowSketch.of_rows(*rows, sample_rows)
+    return Census(
+        int(chunk.X.shape[1]),
+        None,
+        _sorted_names(cells),
+        _some_values(np.empty(0), chunk.label[used & (chunk.kind == OUTCOME)]),
+        _codes(np.empty(0), chunk.label[used & (chunk.kind == TREATMENT)], _place(chunk)),
+        cells,
+    )
+
+
+def _place(chunk: Chunk) -> str:
+    return f"{chunk.origin}, from row {chunk.first_row:,} on"
+
+
+def _sorted_names(cells: Mapping[tuple[str, Any], RowSketch]) -> tuple[Any, ...]:
+    return tuple(sorted({name for _, name in cells}, key=lambda name: (type(name).__name__, name)))
+
+
+def _some_values(known: Array, values: Array) -> Array:
+    """Return the smallest, the largest and one more distinct value, if there are as many."""
+    distinct = np.unique(np.concatenate([known, values]))
+    if len(distinct) <= MOST_VALUES:
+        return distinct
+    return distinct[[0, 1, -1]]
+
+
+def _codes(known: Array, values: Array, place: str) -> Array:
+    codes = np.unique(np.concatenate([known, values]))
+    try:
+        check_codes(codes)
+    except LabelError as error:
+        raise LabelError(f"{place}: {error}") from error
+    return codes
+
+
+def row_keys(X: Array, label: Array) -> HashArray:
+    """Return what tells rows apart: equal features and labels have equal keys.
+
+    Not weights: which rows are drawn, and which groups they fall into, must not change with the
+    units that weights are in.
+    """
+    return row_hashes(X, label)
+
+
+def _sums_by(group: IntArray, values: Array) -> Array:
+    """Return the sums of values by group; every group has a value."""
+    return np.bincount(group, weights=values).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSketch:
+    """The ``size`` distinct rows of a cell with the smallest hashes, and how often each occurs.
+
+    As hashes know nothing of positions, this is a simple random sample of the distinct rows,
+    the same whatever the order and the chunks. A row that is in the sample at the end has been
+    in it since it first occurred, so its count is exact.
+    """
+
+    size: int
+    n_rows: int  # of the cell
+    total_weight: float
+    key: HashArray  # (m,) ascending, m <= size
+    X: Array  # (m, d)
+    label: Array  # (m,)
+    weight: Array  # (m,) of all copies together
+    square: Array  # (m,) sum of the copies' squared weights
+    count: IntArray  # (m,)
+
+    @classmethod
+    def zero(cls, size: int, d: int) -> RowSketch:
+        """Return the sketch of no rows, the neutral element of `merge`."""
+        none = np.empty(0)
+        return cls(
+            size,
+            0,
+            0.0,
+            np.empty(0, dtype=np.uint64),
+            np.empty((0, d)),
+            none,
+            none,
+            none,
+            np.empty(0, dtype=np.int64),
+        )
+
+    @classmethod
+    def of_rows(cls, X: Array, label: Array, weight: Array, size: int) -> RowSketch:
+        """Return the sketch of some rows. Costs O(n d + n log n)."""
+        keys = row_keys(X, label)
+        key, first, inverse, count = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
+        )
+        at = first[:size]
+        return cls(
+            size,
+            len(label),
+            float(weight.sum()),
+            key[:size],
+            X[at],
+            label[at],
+            _sums_by(inverse, weight)[:size],
+            _sums_by(inverse, weight**2)[:size],
+            count[:size],
+        )
+
+    def merge(self, other: RowSketch) -> RowSketch:
+        """Return the sketch of the rows of both; neither argument changes."""
+        keys = np.concatenate([self.key, other.key])
+        key, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        count = np.zeros(len(key), dtype=np.int64)
+        np.add.at(count, inverse, np.concatenate([self.count, other.count]))
+        weight = _sums_by(inverse, np.concatenate([self.weight, other.weight]))
+        square = _sums_by(inverse, np.concatenate([self.square, other.square]))
+        at = first[: self.size]
+        return RowSketch(
+            self.size,
+            self.n_rows + other.n_rows,
+            self.total_weight + other.total_weight,
+            key[: self.size],
+            np.concatenate([self.X, other.X])[at],
+            np.concatenate([self.label, other.label])[at],
+            weight[: self.size],
+            square[: self.size],
+            count[: self.size],
+        )
+
+    @property
+    def uneven(self) -> BoolArray:
+        """Whether a row's copies have different weights, shape (m,)."""
+        return np.asarray(self.square * self.count > self.weight**2 * (1.0 + 1e-9))
+
+    @property
+    def mean_weight(self) -> Array:
+        """The mean weight of a row's copies, shape (m,).
+
+        Rounded where there are several, as the last digits of their sum depend on the order.
+        """
+        mean = self.weight / self.count
+        unit = 10.0 ** (np.floor(np.log10(mean)) - 8.0)
+        return np.where(self.count > 1, np.rint(mean / unit) * unit, mean)
+
+    def sample(
+        self, n_groups: int, place: HashArray | None = None
+    ) -> tuple[Array, Array, Array, IntArray]:
+        """Return features, labels, weights and groups of a sample that stands for the cell.
+
+        Groups go by ``place``, one hash for each row of the sketch, or else by the rows' keys.
+        Rows that repeat are in it several times, in proportion and once at least, about ``size``
+        rows in all; weights make up for rounding and add up to the cell's. A cell of at most
+        ``size`` rows is its own sample.
+        """
+        share = min(1.0, self.size / int(self.count.sum()))
+        copies = np.maximum(np.rint(share * self.count), 1.0).astype(np.int64)
+        at = np.repeat(np.arange(len(self.key)), copies)
+        nth = np.arange(len(at)) - np.repeat(np.cumsum(copies) - copies, copies)
+        hashes = self.key if place is None else place
+        group = (hashes[at] % np.uint64(n_groups)).astype(np.int64)
+        weight = self.mean_weight[at] * (self.count / copies)[at]
+        if share < 1.0 or int(self.count.sum()) < self.n_rows:
+            weight *= self.total_weight / weight.sum()
+        return self.X[at], self.label[at], weight, (group + nth) % n_groups
+
+    def repeated(self) -> RepeatedRows:
+        """Return the rows of the sketch that occur more than once."""
+        several = self.count > 1
+        # Copies of one weight keep it to the bit.
+        weight = np.where(self.uneven, self.mean_weight, np.nan)
+        square = self.square / self.count
+        return RepeatedRows(self.key[several], weight[several], square[several])
+
+
+class RepeatedRows:
+    """Deals rows into groups by their hashes, and copies of a row evenly.
+
+    A group hashed from content takes all copies of a row. Where a few rows make up the table, as
+    with a handful of 0/1 features, groups would then follow different laws. Copies are the same
+    in all respects, their mean weight included, so counting them as they come keeps the result
+    free of their order.
+
+    Parameters
+    ----------
+    keys : array of shape (m,)
+        Rows to count, ascending.
+    weight, square : array of shape (m,), optional
+        Mean weight of the copies, NaN where they all have the same, and mean squared weight.
+    """
+
+    def __init__(
+        self, keys: HashArray, weight: Array | None = None, square: Array | None = None
+    ) -> None:
+        self.keys = keys
+        self.weight = np.full(len(keys), np.nan) if weight is None else weight
+        self.square = self.weight**2 if square is None else square
+        self.seen = np.zeros(len(keys), dtype=np.int64)
+
+    def evened(self, keys: HashArray, weight: Array) -> tuple[Array, Array]:
+        """Return weights and their squares, the mean over all copies where these differ."""
+        if np.isnan(self.weight).all():
+            return weight, weight**2
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        known = (self.keys[at] == keys) & ~np.isnan(self.weight[at])
+        return np.where(known, self.weight[at], weight), np.where(known, self.square[at], weight**2)
+
+    def deal(self, keys: HashArray, n_groups: int, place: HashArray | None = None) -> IntArray:
+        """Return the groups of rows that come next, by ``place`` or else keys; remember them."""
+        hashes = keys if place is None else place
+        group = (hashes % np.uint64(n_groups)).astype(np.int64)
+        if not len(self.keys):
+            return group
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        hit = np.flatnonzero(self.keys[at] == keys)
+        which = at[hit]
+        order = np.argsort(which, kind="stable")
+        ranked = which[order]
+        nth = np.empty(len(which), dtype=np.int64)
+        nth[order] = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
+        group[hit] = (group[hit] + self.seen[which] + nth) % n_groups
+        self.seen += np.bincount(which, minlength=len(self.keys))
+        return group

@@ -1,0 +1,247 @@
+"""What a file of sums must be to be believed, and what a table's sums are known by."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.errors import InputError
+from unjoined.sums.moments import CellKey, MomentSums
+from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, has_constant
+
+LARGEST = 1e150  # of any number: its square is still one
+
+
+# What sums in double precision and in single precision may be off by, relative to their size.
+TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-3
+
+
+class UnsoundError(Exception):
+    """Says what is wrong inside a file; `read_sums` adds which file."""
+
+
+def need(ok: bool, what: str) -> None:
+    """Refuse the file unless ``ok``."""
+    if not ok:
+        raise UnsoundError(what)
+
+
+def whole(value: Any, what: str, low: int, high: int) -> int:
+    """Return a whole number in a range, both ends included."""
+    good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    need(good, f"for {what} a whole number from {low} to {high} was expected")
+    return int(value)
+
+
+def number(value: Any, what: str, *, positive: bool = False) -> float:
+    """Return a finite number, above 0 if asked."""
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    good = good and abs(value) <= LARGEST and (value > 0 or not positive)
+    need(good, f"for {what} a finite number{' above 0' if positive else ''} was expected")
+    return float(value)
+
+
+def text(value: Any, what: str) -> str:
+    """Return a text that is not empty."""
+    need(isinstance(value, str) and value != "", f"for {what} a text was expected")
+    return str(value)
+
+
+def items(value: Any, what: str, length: int | None = None) -> list[Any]:
+    """Return a list, of a given length if there is one."""
+    good = isinstance(value, list) and length in (None, len(value))
+    need(good, f"for {what} a list {'' if length is None else f'of {length} '}was expected")
+    return list(value)
+
+
+def fields(value: Any, what: str, *names: str) -> Mapping[str, Any]:
+    """Return what has exactly these names."""
+    good = isinstance(value, dict) and set(value) == set(names)
+    need(good, f"{what} does not have the entries {', '.join(names)}")
+    return dict(value)
+
+
+class FileArrays:
+    """The arrays of a file, each to be taken once."""
+
+    def __init__(self, listed: Any, raw: bytes) -> None:
+        """Cut bytes into the arrays that a header lists, once their sizes add up."""
+        self.left: dict[str, Array] = {}
+        shapes = {}
+        for entry in items(listed, "the list of arrays"):
+            name, shape = items(entry, "an entry of the list of arrays", 2)
+            need(text(name, "the name of an array") not in shapes, f"array {name!r} comes twice")
+            sizes = items(shape, f"the shape of {name!r}")
+            shapes[name] = [whole(size, f"the shape of {name!r}", 0, len(raw)) for size in sizes]
+        # Before anything is allocated: a header may claim what the file does not hold.
+        total = sum(math.prod(shape) for shape in shapes.values())
+        need(8 * total == len(raw), "its arrays are not as large as its header says")
+        start = 0
+        for name, shape in shapes.items():
+            array = np.frombuffer(raw, dtype="<f8", count=math.prod(shape), offset=start)
+            start += array.nbytes
+            need(bool(np.all(np.abs(array) <= LARGEST)), f"array {name!r} holds no finite numbers")
+            self.left[name] = array.astype(np.float64).reshape(shape)
+
+    def take(self, name: str, *shape: int | None) -> Array:
+        """Return an array of a shape in which None stands for any number above 0."""
+        need(name in self.left, f"array {name!r} is missing")
+        array = self.left.pop(name)
+        good = array.ndim == len(shape) and all(
+            have == want or (want is None and have > 0)
+            for have, want in zip(array.shape, shape, strict=True)
+        )
+        need(good, f"array {name!r} has another shape than its plan and cells call for")
+        return array
+
+    def check_empty(self) -> None:
+        """Refuse arrays that nothing has asked for."""
+        need(not self.left, f"nothing calls for the array {next(iter(self.left), '')!r}")
+
+
+def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan) -> None:
+    """Refuse sums that are those of no rows whatever."""
+    what = f"the sums of group {key.group} of the {key.kind} rows of population {key.population}"
+    tolerance = SINGLE_TOLERANCE if plan.single else TOLERANCE
+    _check_weights(sums.n_rows, sums.weight, sums.weight_square, what)
+    _check_gram(sums.gram, what, tolerance)
+    constant = has_constant(plan.basis)
+    if constant:
+        need(_near(sums.gram[0, 0], sums.weight, tolerance), f"{what} contradict their weight")
+    # Labels of two values are -1 and +1; less a mean between the two they are twice as large.
+    bound = 2.0 if plan.centring else 1.0
+    if key.kind == TREATMENT or plan.coding.is_binary:
+        _check_label_sums(sums.label_basis, sums.weight, bound**2 * sums.gram, what, tolerance)
+    if key.kind == TREATMENT:
+        need(_is_symmetric(sums.label_cross, sums.gram, tolerance), f"{what} are not symmetric")
+        for sign in (1.0, -1.0):
+            part = sums.gram + sign / bound * sums.label_cross
+            good = _is_positive(part, sums.gram, 2.0 * tolerance)
+            need(good, f"{what} are those of no labels between -1 and +1")
+        if constant:
+            room = tolerance * bound * np.sqrt(sums.weight * np.diag(sums.gram))
+            same = np.abs(sums.label_cross[0] - sums.label_basis) <= room
+            need(bool(np.all(same)), f"{what} contradict each other")
+
+
+def check_policy(found: PlannedSums) -> None:
+    """Refuse sums of policies that are not those of the treatment rows."""
+    policy = found.policy
+    for k in (0, 1):
+        what = f"the sums of policies of population {k}"
+        cells = [
+            sums
+            for key, sums in found.sums.cells.items()
+            if (key.kind, key.population) == (TREATMENT, k)
+        ]
+        weight, gram, square = policy.weight[k], policy.gram[k], policy.square[k]
+        squares = sum(sums.weight_square for sums in cells)
+        agree = (
+            int(policy.n_rows[k]) == sum(sums.n_rows for sums in cells)
+            and _near(weight, sum(sums.weight for sums in cells), TOLERANCE)
+            and _near(gram[0, 0], weight, TOLERANCE)
+            and _near(square[0, 0], squares, TOLERANCE)
+        )
+        need(agree, f"{what} are not over as many treatment rows as there are")
+        _check_gram(gram, what, TOLERANCE)
+        _check_gram(square, what, TOLERANCE)
+        _check_label_sums(policy.label[k], weight, gram, what, TOLERANCE)
+
+
+def _check_weights(n: int, weight: float, square: float, what: str) -> None:
+    """Refuse weights of which the squares add up to what they cannot."""
+    room = 1.0 + TOLERANCE
+    good = weight**2 <= n * square * room and square <= weight**2 * room
+    need(good, f"{what} are over {n} rows whose weights and their squares contradict each other")
+
+
+def _check_label_sums(label: Array, weight: float, gram: Array, what: str, room: float) -> None:
+    """Refuse sums of labels times functions that are larger than Cauchy and Schwarz allow."""
+    largest = (1.0 + room) * np.sqrt(weight * np.diag(gram))
+    need(bool(np.all(np.abs(label) <= largest)), f"{what} have labels that are too large")
+
+
+def _check_gram(gram: Array, what: str, tolerance: float) -> None:
+    """Refuse what is no sum of products of functions with each other."""
+    need(bool(np.all(np.diag(gram) >= 0.0)), f"{what} have a sum of squares below 0")
+    need(_is_symmetric(gram, gram, tolerance), f"{what} are not symmetric")
+    need(_is_positive(gram, gram, tolerance), f"{what} are not positive semidefinite")
+
+
+def _near(a: Any, b: Any, tolerance: float) -> bool:
+    return bool(abs(float(a) - float(b)) <= tolerance * abs(float(b)))
+
+
+def _is_symmetric(matrix: Array, gram: Array, tolerance: float) -> bool:
+    size = np.sqrt(np.diag(gram))
+    return bool(np.all(np.abs(matrix - matrix.T) <= tolerance * np.outer(size, size)))
+
+
+def _is_positive(matrix: Array, gram: Array, tolerance: float) -> bool:
+    """Whether a symmetric matrix is positive semidefinite, each function being of size one."""
+    size = np.sqrt(np.diag(gram))
+    size[size == 0.0] = 1.0
+    room = tolerance * len(size)
+    try:
+        factor = np.linalg.cholesky(matrix / np.outer(size, size) + room * np.eye(len(size)))
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.isfinite(factor).all())
+
+
+BITS = 16  # kept of every sum: rounding changes far smaller ones, another table far larger ones
+
+
+SHIFT = 0.3183  # moves the edges of the grid away from round numbers, which many sums are
+
+
+def tables_of(found: PlannedSums) -> tuple[TableId, ...]:
+    """Return the identities of all tables that were added up, sorted."""
+    if found.tables:
+        return found.tables
+    totals = {(kind, k): found.sums.total(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)}
+    return tuple(
+        TableId(kind, k, _digest(sums)) for (kind, k), sums in totals.items() if sums.n_rows
+    )
+
+
+def _digest(sums: MomentSums) -> str:
+    """Return 128 bits that do not depend on the order in which rows were added up.
+
+    They are made of the sums, rounded, which are in the file anyway, and not of rows: nothing can
+    be found out from them that the sums do not tell.
+    """
+    squares = np.diag(sums.gram)
+    size = np.linalg.norm(sums.label_basis)
+    digest = hashlib.sha256(str(sums.n_rows).encode())
+    for part in (_rounded(squares, squares), _rounded(sums.label_basis, np.array(size))):
+        digest.update(part)
+    return digest.hexdigest()[:32]
+
+
+def _rounded(values: Array, size: Array) -> bytes:
+    """Return numbers as multiples of a small part of their size, which is a power of two."""
+    _, exponent = np.frexp(size * (1.0 + SHIFT))
+    steps = np.floor(np.ldexp(values, BITS - exponent) + SHIFT)
+    return bytes(steps.astype("<i8"))
+
+
+def refuse_overlap(parts: Sequence[PlannedSums]) -> None:
+    """Refuse sums of which two hold the same table."""
+    first: dict[TableId, int] = {}
+    for i, part in enumerate(parts):
+        for table in tables_of(part):
+            if table in first:
+                name = part.plan.populations[table.population]
+                raise InputError(
+                    f"sums {i + 1} hold the same {table.kind} rows of population {name!r} as sums "
+                    f"{first[table] + 1}, and each table is to be counted once. Leave out one of "
+                    "the two. If these are different rows after all, aggregate them together."
+                )
+            first[table] = i

@@ -1,0 +1,368 @@
+"""Sums as files: versioned, checksummed, written whole or not at all, and never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.data import ChunkSource, replace_file
+from unjoined.errors import InputError, TableError
+from unjoined.sums.census import Census
+from unjoined.sums.checks import (
+    FileArrays,
+    UnsoundError,
+    check_cell,
+    check_policy,
+    fields,
+    items,
+    need,
+    number,
+    refuse_overlap,
+    tables_of,
+    text,
+    whole,
+)
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
+from unjoined.sums.passes import Position, sum_source
+from unjoined.sums.plan import PlannedSums, SumsPlan, TableId
+from unjoined.sums.plan_file import plan_from_parts, plan_parts
+
+MAGIC, VERSION = "unjoined-sums", 2
+
+
+CONTENTS = "sums over rows of products of basis functions and labels; no rows"
+
+
+HEADER = (
+    "contents",
+    "plan",
+    "plan_digest",
+    "cells",
+    "tables",
+    "policy_rows",
+    "position",
+    "arrays",
+)
+
+
+CELL = ("kind", "population", "group", "rows", "weight", "weight_square")
+
+
+POLICY = ("weight", "label", "gram", "square")
+
+
+MAX_ROWS = 2**53
+
+
+def write_sums(
+    found: PlannedSums, path: str | os.PathLike[str], *, position: Position | None = None
+) -> Path:
+    """Write sums and their plan to a file that `read_sums` reads.
+
+    Parameters
+    ----------
+    found : PlannedSums
+        Sums of some or all cells, or of none: then the file is the plan alone, to be agreed on.
+    path : path
+        The file; replaced as a whole if it exists, left as it was if anything goes wrong.
+    position : Position, optional
+        How far an unfinished pass has come, for a checkpoint.
+
+    Returns
+    -------
+    Path
+        The file written. The same sums give the same bytes.
+    """
+    plan, arrays = plan_parts(found.plan)
+    cells = []
+    for i, key in enumerate(sorted(found.sums.cells)):
+        sums = found.sums.cells[key]
+        cells.append(
+            {
+                "kind": key.kind,
+                "population": key.population,
+                "group": key.group,
+                "rows": sums.n_rows,
+                "weight": sums.weight,
+                "weight_square": sums.weight_square,
+            }
+        )
+        if key.kind == TREATMENT:  # those of outcomes are not needed and not added up
+            arrays[f"cell{i}.label_cross"] = sums.label_cross
+        arrays[f"cell{i}.label_basis"] = sums.label_basis
+        arrays[f"cell{i}.gram"] = sums.gram
+    policy = found.policy
+    for name in POLICY:
+        arrays[f"policy.{name}"] = getattr(policy, name)
+    header = {
+        "contents": CONTENTS,
+        "plan": plan,
+        "plan_digest": plan_digest(found.plan),
+        "cells": cells,
+        "tables": [list(table) for table in tables_of(found)],
+        "policy_rows": policy.n_rows.tolist(),
+        "position": None if position is None else [position.n_rows, str(position.digest)],
+        "arrays": [[name, list(array.shape)] for name, array in arrays.items()],
+    }
+    text = json.dumps(header, sort_keys=True).encode()
+    body = text + b"".join(_raw(array) for array in arrays.values())
+    first = f"{MAGIC} {VERSION} {hashlib.sha256(body).hexdigest()} {len(text)}\n".encode()
+    return replace_file(path, lambda file: file.write_bytes(first + body))
+
+
+def _raw(array: Array) -> bytes:
+    return np.ascontiguousarray(array, dtype="<f8").tobytes()
+
+
+def plan_digest(plan: SumsPlan) -> str:
+    """Return a SHA-256 of everything in a plan: equal for equal plans only."""
+    parts, arrays = plan_parts(plan)
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.shape}".encode())
+        digest.update(_raw(array))
+    return digest.hexdigest()
+
+
+def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | None]:
+    """Read a file of sums; nothing in it is run.
+
+    Returns
+    -------
+    PlannedSums, Position or None
+        The position is that of an unfinished pass.
+
+    Raises
+    ------
+    TableError
+        The file does not exist, is no file of sums, is of another version, was altered or cut
+        off since it was written, or holds what cannot be the sums of any rows.
+    """
+    file = Path(path)
+    header, raw = _opened(file)
+    try:
+        return _checked(header, raw)
+    except (UnsoundError, InputError) as error:
+        raise TableError(
+            f"{str(file)!r} is no sound file of sums: {str(error).rstrip('.')}. Get it again from "
+            "who wrote it, and do not use it as it is."
+        ) from error
+
+
+def _opened(file: Path) -> tuple[bytes, bytes]:
+    """Return the header and the arrays of a file whose checksum is right, both as bytes."""
+    if not file.is_file():
+        raise TableError(f"there is no file of sums {str(file)!r}. Check the path.")
+    first, _, body = file.read_bytes().partition(b"\n")
+    words = first[:200].decode("ascii", errors="replace").split(" ")
+    if len(words) != 4 or words[0] != MAGIC:
+        raise TableError(f"{str(file)!r} is no file of sums. Write one with `unjoined aggregate`.")
+    if words[1] != str(VERSION):
+        raise TableError(
+            f"{str(file)!r} is of version {words[1]}; this program reads version {VERSION}. Write "
+            "it anew with the same version of unjoined at all parties."
+        )
+    size = int(words[3]) if re.fullmatch("[0-9]{1,12}", words[3]) else -1
+    if hashlib.sha256(body).hexdigest() != words[2] or not 0 <= size <= len(body):
+        raise TableError(
+            f"{str(file)!r} was altered or cut off since it was written: its checksum is wrong. "
+            "Get it again from who wrote it."
+        )
+    return body[:size], body[size:]
+
+
+def _checked(head: bytes, raw: bytes) -> tuple[PlannedSums, Position | None]:
+    """Return what a file holds, once all of it was looked at."""
+    try:
+        header = fields(json.loads(head), "the header", *HEADER)
+    except (ValueError, RecursionError):  # no JSON, no text, or a number of too many digits
+        raise UnsoundError("its header cannot be read") from None
+    need(header["contents"] == CONTENTS, "it says that it holds something else")
+    arrays = FileArrays(header["arrays"], raw)
+    plan = plan_from_parts(header["plan"], arrays)
+    need(header["plan_digest"] == plan_digest(plan), "its plan is not the one it names")
+    cells = {}
+    for i, cell in enumerate(items(header["cells"], "the list of cells")):
+        key, sums = _read_cell(cell, f"cell{i}", plan, arrays)
+        need(key not in cells, "the same cell comes twice")
+        cells[key] = sums
+    rows = items(header["policy_rows"], "the rows of the policies", 2)
+    counts = np.array([whole(n, "a number of rows", 0, MAX_ROWS) for n in rows], dtype=np.int64)
+    q = 2 * plan.n_features + 1
+    shapes = ((2,), (2, q), (2, q, q), (2, q, q))
+    parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=True)]
+    arrays.check_empty()
+    tables = _read_tables(header["tables"], {key[:2] for key in cells})
+    found = PlannedSums(plan, GroupedSums(plan.size, cells), PolicySums(counts, *parts), tables)
+    check_policy(found)
+    return found, _read_position(header["position"])
+
+
+def _read_cell(
+    cell: Any, name: str, plan: SumsPlan, arrays: FileArrays
+) -> tuple[CellKey, MomentSums]:
+    """Return the sums of one kind, population and group."""
+    given = fields(cell, "a cell", *CELL)
+    key = CellKey(
+        _kind(given["kind"]),
+        whole(given["population"], "the population of a cell", 0, 1),
+        whole(given["group"], "the group of a cell", 0, plan.n_groups - 1),
+    )
+    p, square = plan.size, (plan.size, plan.size)
+    treatment = key.kind == TREATMENT
+    sums = MomentSums(
+        whole(given["rows"], "the number of rows of a cell", 1, MAX_ROWS),
+        number(given["weight"], "the weight of a cell", positive=True),
+        arrays.take(f"{name}.label_cross", *square) if treatment else np.zeros(square),
+        arrays.take(f"{name}.label_basis", p),
+        arrays.take(f"{name}.gram", *square),
+        number(given["weight_square"], "the squared weight of a cell", positive=True),
+    )
+    check_cell(key, sums, plan)
+    return key, sums
+
+
+def _kind(value: Any) -> str:
+    """Return a kind of rows that sums are kept of."""
+    need(value in (OUTCOME, TREATMENT), f"{value!r} is neither outcome nor treatment")
+    return str(value)
+
+
+def _read_tables(listed: Any, cells: set[tuple[str, int]]) -> tuple[TableId, ...]:
+    """Return the identities of the tables added up; every cell comes from one or more."""
+    found = []
+    for entry in items(listed, "the list of tables"):
+        kind, population, digest = items(entry, "a table", 3)
+        good = re.fullmatch("[0-9a-f]{32}", text(digest, "the identity of a table")) is not None
+        need(good, "the identity of a table is not 32 hexadecimal digits")
+        found.append(TableId(_kind(kind), whole(population, "a population", 0, 1), digest))
+    need(len(set(found)) == len(found), "the same table comes twice")
+    need({(table.kind, table.population) for table in found} == cells, "its tables are not listed")
+    return tuple(sorted(found))
+
+
+def _read_position(at: Any) -> Position | None:
+    """Return how far an unfinished pass has come."""
+    if at is None:
+        return None
+    n_rows, digest = items(at, "the position of a checkpoint", 2)
+    good = re.fullmatch("[0-9]{1,20}", text(digest, "the digest of a checkpoint")) is not None
+    need(good and int(digest) < 2**64, "the digest of a checkpoint is no number")
+    return Position(whole(n_rows, "the position of a checkpoint", 1, MAX_ROWS), int(digest))
+
+
+def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
+    """Read a file of sums, refusing the checkpoint of a pass that has not come to its end."""
+    found, position = read_sums(path)
+    if position is not None:
+        raise TableError(
+            f"{str(path)!r} is the checkpoint of a pass that stopped after {position.n_rows:,} "
+            "rows. Run the same command again to finish it, and use the file it writes."
+        )
+    return found
+
+
+def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
+    """Add up the sums of several parties.
+
+    Raises
+    ------
+    InputError
+        There is nothing to merge, the plans differ, or two hold the same table, be it within
+        sums that were merged before.
+    """
+    if not parts:
+        raise InputError("there is nothing to merge: give one file of sums or more.")
+    digests = [plan_digest(part.plan) for part in parts]
+    for i, digest in enumerate(digests):
+        if digest != digests[0]:
+            raise InputError(
+                f"sums {i + 1} were made with another basis, scaling, coding, centring or other "
+                f"features than sums 1 (plan {digest[:12]} against {digests[0][:12]}), so they "
+                "cannot be added. All parties must use the same plan file."
+            )
+    refuse_overlap(parts)
+    return PlannedSums(
+        parts[0].plan,
+        reduce(GroupedSums.merge, [part.sums for part in parts]),
+        reduce(PolicySums.merge, [part.policy for part in parts]),
+        tuple(sorted(table for part in parts for table in tables_of(part))),
+    )
+
+
+BATCH_ROWS, CHECKPOINT_BATCHES = 65_536, 16  # a checkpoint about every million rows
+
+
+def sum_with_checkpoint(
+    source: ChunkSource,
+    plan: SumsPlan,
+    census: Census,
+    checkpoint: str | os.PathLike[str] | None,
+    *,
+    n_jobs: int | None = None,
+) -> PlannedSums:
+    """Add up a source, going on from a checkpoint if there is one, to the same bits.
+
+    Parameters
+    ----------
+    source, plan, census, n_jobs
+        As in `sum_source`.
+    checkpoint : path or None
+        A file that is written about every million rows and left where it is. None writes none.
+
+    Raises
+    ------
+    TableError
+        The file is no checkpoint, belongs to another plan, or the source has changed since.
+    """
+    if checkpoint is None:
+        return sum_source(source, plan, census, n_jobs=n_jobs)
+    started = _resume(checkpoint, plan)
+
+    def save(found: PlannedSums, position: Position) -> None:
+        if position.n_rows // BATCH_ROWS % CHECKPOINT_BATCHES == 0:
+            write_sums(found, checkpoint, position=position)
+
+    return sum_source(
+        source,
+        plan,
+        census,
+        n_jobs=n_jobs,
+        start=started,
+        after_batch=save,
+        batch_rows=BATCH_ROWS,
+    )
+
+
+def _resume(
+    checkpoint: str | os.PathLike[str], plan: SumsPlan
+) -> tuple[PlannedSums, Position] | None:
+    """Return what a checkpoint has, if there is one and it belongs to this plan."""
+    expected = plan_digest(plan)  # without a file too: refuse now what no file can hold
+    if not Path(checkpoint).exists():
+        return None
+    try:
+        found, position = read_sums(checkpoint)
+    except TableError as error:
+        raise TableError(
+            f"the checkpoint {str(checkpoint)!r} cannot be used: {error} Delete it to start anew."
+        ) from error
+    if position is None:
+        raise TableError(
+            f"{str(checkpoint)!r} is a finished file of sums, not a checkpoint. Name another file."
+        )
+    if plan_digest(found.plan) != expected:
+        raise TableError(
+            f"the checkpoint {str(checkpoint)!r} belongs to other rows, parameters or another "
+            "random_state (which must be an integer). Delete it to start anew."
+        )
+    return PlannedSums(plan, found.sums, found.policy), position

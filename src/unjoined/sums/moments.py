@@ -1,0 +1,474 @@
+"""Additive sums of one cell, of groups of cells, and of policies; they merge in any order."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cython_blas
+
+from unjoined._typing import Array, BoolArray, IntArray, SingleArray
+from unjoined.basis import Scaling
+from unjoined.errors import InputError
+
+
+def _signature(letter: str) -> str:
+    # What scipy calls the arguments of BLAS syrk; a build with other integers would differ.
+    number = f"__pyx_t_5scipy_6linalg_11cython_blas_{letter}"
+    return (
+        f"void (char *, char *, int *, int *, {number} *, {number} *, int *, {number} *, "
+        f"{number} *, int *)"
+    )
+
+
+def find_syrk(
+    api: Mapping[str, Any], letter: str, signature: str | None = None
+) -> Callable[..., None] | None:
+    """Return BLAS dsyrk ("d") or ssyrk ("s") out of what scipy offers to compiled code, or None.
+
+    Called this way it leaves Python's lock to other threads, which
+    ``scipy.linalg.blas.dsyrk`` does not, and updates one triangle in place, which numpy's
+    product of a matrix with its own transpose does not: a tenth of the time of the update.
+    """
+    capsule, python = api.get(f"{letter}syrk"), ctypes.pythonapi
+    known = (signature or _signature(letter)).encode()
+    python.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    if capsule is None or not python.PyCapsule_IsValid(capsule, known):
+        return None
+    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    address = python.PyCapsule_GetPointer(capsule, known)
+    text, pointer = ctypes.c_char_p, ctypes.c_void_p
+    return ctypes.CFUNCTYPE(None, text, text, *[pointer] * 8)(address)
+
+
+_dsyrk, _ssyrk = (find_syrk(cython_blas.__pyx_capi__, letter) for letter in "ds")
+
+
+_ONE, _ONE_SINGLE, _ZERO_SINGLE = ctypes.c_double(1.0), ctypes.c_float(1.0), ctypes.c_float(0.0)
+
+
+def add_gram(phi: Array | SingleArray, total: Array) -> None:
+    """Add phi^T phi to the upper triangle of ``total``; the lower one is left to chance.
+
+    Parameters
+    ----------
+    phi : array of shape (m, p)
+        In C order. In single precision the product is too, and is then added in double.
+    total : array of shape (p, p)
+        In Fortran order; changed in place.
+    """
+    m, p = phi.shape
+    if total.shape != (p, p) or not (phi.flags.c_contiguous and total.flags.f_contiguous):
+        raise InputError(
+            f"rows in C order, shape ({m}, {p}), are added up in Fortran order, shape ({p}, {p}), "
+            f"got shape {total.shape}."
+        )
+    size, rows = ctypes.byref(ctypes.c_int(p)), ctypes.byref(ctypes.c_int(m))
+    # C order read as Fortran order is the transpose, of p rows and m columns.
+    if phi.dtype == np.float64 and _dsyrk is not None:
+        one = ctypes.byref(_ONE)
+        _dsyrk(b"U", b"N", size, rows, one, phi.ctypes.data, size, one, total.ctypes.data, size)
+    elif phi.dtype == np.float32 and _ssyrk is not None:
+        part = np.zeros((p, p), dtype=np.float32, order="F")
+        one, zero = ctypes.byref(_ONE_SINGLE), ctypes.byref(_ZERO_SINGLE)
+        _ssyrk(b"U", b"N", size, rows, one, phi.ctypes.data, size, zero, part.ctypes.data, size)
+        total += part
+    else:
+        total += phi.T @ phi
+
+
+def mirrored(total: Array) -> Array:
+    """Return the symmetric matrix with the upper triangle of ``total``, in C order."""
+    return np.where(_upper(len(total)), total, total.T)
+
+
+@lru_cache(maxsize=8)
+def _upper(p: int) -> BoolArray:
+    return np.tri(p, dtype=bool).T
+
+
+class Roots(NamedTuple):
+    """What the rows of a run are scaled by, for all of its chunks at once."""
+
+    weight: float  # sum of weights
+    weight_square: float  # sum of squared weights
+    label: Array  # (m,) labels times weights
+    scale: Array | None  # (m, 1) square roots of weights; None if these are ones
+    cross: Array | None  # (m, 1) square roots of the labels' sizes; None if these are ones
+
+    @classmethod
+    def of_rows(cls, label: Array, weight: Array, *, cross: bool) -> Roots:
+        """Return the roots of labels of one sign; without ``cross`` labels are not looked at."""
+        size = np.abs(label) if cross else np.ones(0)
+        return cls(
+            float(weight.sum()),
+            float(weight @ weight),
+            weight * label,
+            None if np.all(weight == 1.0) else np.sqrt(weight)[:, None],
+            None if np.all(size == 1.0) else np.sqrt(size)[:, None],
+        )
+
+    def cut(self, rows: slice) -> Roots:
+        """Return those of some of the rows; the sums of weights stay those of all."""
+        scale = None if self.scale is None else self.scale[rows]
+        cross = None if self.cross is None else self.cross[rows]
+        return Roots(self.weight, self.weight_square, self.label[rows], scale, cross)
+
+    def centred(self, label: Array, weight: Array, *, cross: bool) -> Roots:
+        """Return these with other labels, of one sign or 0."""
+        return Roots(
+            self.weight,
+            self.weight_square,
+            label if self.scale is None else weight * label,
+            self.scale,
+            np.sqrt(np.abs(label))[:, None] if cross else None,
+        )
+
+
+@dataclass(slots=True)
+class RunningSums:
+    """Sums that rows are added to in place; of the matrices, the upper triangles hold.
+
+    The only object here that changes. It belongs to one thread, and ends as `MomentSums`.
+    """
+
+    n_rows: int
+    weight: float
+    label_cross: Array  # (p, p) in Fortran order
+    label_basis: Array  # (p,)
+    gram: Array  # (p, p) in Fortran order
+    weight_square: float = 0.0
+
+    @classmethod
+    def zero(cls, p: int) -> RunningSums:
+        """Return the sums of no rows."""
+        cross, gram = (np.zeros((p, p), order="F") for _ in range(2))
+        return cls(0, 0.0, cross, np.zeros(p), gram)
+
+    def add(
+        self, phi: Array | SingleArray, label: Array, scale: Array | None, cross: Array | None
+    ) -> None:
+        """Add rows with basis values ``phi`` (m, p), which are overwritten.
+
+        Parameters
+        ----------
+        phi : array of shape (m, p)
+            Basis values, in C order. In single precision products over the rows are too, and are
+            added up in double.
+        label : array of shape (m,)
+            Labels times weights.
+        scale : array of shape (m, 1) or None
+            Square roots of weights, None if these are ones.
+        cross : array of shape (m, 1) or None
+            Square roots of the labels' sizes, the labels being of one sign; None if they are
+            not needed for ``label_cross``, or are all of size one: see `absorb`.
+        """
+        self.n_rows += len(phi)
+        # Unlike the operator, dot leaves Python's lock to other threads for small results too.
+        self.label_basis += np.dot(label.astype(phi.dtype, copy=False), phi)
+        # Scaling rows by square roots keeps each update a product of a matrix with its own
+        # transpose, which takes half of the multiplications; scaling in place saves a copy.
+        if scale is not None:
+            phi *= scale.astype(phi.dtype, copy=False)
+        add_gram(phi, self.gram)
+        if cross is not None:
+            phi *= cross.astype(phi.dtype, copy=False)
+            add_gram(phi, self.label_cross)
+
+    def absorb(self, other: RunningSums, *, sign: float, unit: bool) -> None:
+        """Add the sums of a run of labels of one sign, 0 for labels without a cross product.
+
+        Of labels that are all -1 or all +1, ``unit``, the cross product is that of the basis
+        values but for the sign: every row was multiplied once.
+        """
+        self.n_rows += other.n_rows
+        self.weight += other.weight
+        self.weight_square += other.weight_square
+        self.label_basis += other.label_basis
+        self.gram += other.gram
+        if sign:
+            part = other.gram if unit else other.label_cross
+            (np.add if sign > 0.0 else np.subtract)(self.label_cross, part, out=self.label_cross)
+
+    def frozen(self) -> MomentSums:
+        """Return the sums with both triangles."""
+        return MomentSums(
+            self.n_rows,
+            self.weight,
+            mirrored(self.label_cross),
+            self.label_basis,
+            mirrored(self.gram),
+            self.weight_square,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MomentSums:
+    """Sums over the rows of one cell. Sums of disjoint chunks add up, means do not.
+
+    The same basis phi serves the uplift and its critic, so the matrices are symmetric.
+    """
+
+    n_rows: int
+    weight: float  # sum of row weights r
+    label_cross: Array  # (p, p)  sum of r l phi(x) phi(x)^T
+    label_basis: Array  # (p,)    sum of r l phi(x)
+    gram: Array  # (p, p)  sum of r phi(x) phi(x)^T
+    weight_square: float  # sum of r^2
+
+    @property
+    def effective_rows(self) -> float:
+        """How many rows of equal weight would say as much as these (Kish, 1965)."""
+        return self.weight**2 / self.weight_square if self.n_rows else 0.0
+
+    @classmethod
+    def zero(cls, p: int) -> MomentSums:
+        """Return the sums of no rows, the neutral element of `merge`."""
+        return cls(0, 0.0, np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), 0.0)
+
+    @classmethod
+    def of_rows(cls, phi: Array, label: Array, weight: Array, *, cross: bool) -> MomentSums:
+        """Return the sums of rows with basis values ``phi`` (n, p) and labels (n,).
+
+        Parameters
+        ----------
+        phi, label, weight : arrays of shape (n, p), (n,), (n,)
+            Basis values, labels, non-negative weights.
+        cross : bool
+            Whether ``label_cross`` is wanted: treatment rows need it, outcome rows do not, and
+            leaving it at zero saves an update.
+
+        Notes
+        -----
+        Labels -1/+1 take one symmetric update per sign, S+ and S-, and then
+        ``label_cross = S+ - S-`` and ``gram = S+ + S-``: every row is multiplied once, at a
+        quarter of the cost of two general products. Other labels take a second update.
+        """
+        total = RunningSums.zero(phi.shape[1])
+        positive = label > 0.0
+        runs = ((positive, 1.0), (~positive, -1.0)) if cross else ((np.full(len(phi), True), 0.0),)
+        for at, sign in runs:
+            roots = Roots.of_rows(label[at], weight[at], cross=cross)
+            run = RunningSums.zero(phi.shape[1])
+            run.add(np.ascontiguousarray(phi[at]), roots.label, roots.scale, roots.cross)
+            run.weight, run.weight_square = roots.weight, roots.weight_square
+            total.absorb(run, sign=sign, unit=roots.cross is None)
+        return total.frozen()
+
+    def merge(self, other: MomentSums) -> MomentSums:
+        """Return the sums over the rows of both; neither argument changes."""
+        return MomentSums(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.label_cross + other.label_cross,
+            self.label_basis + other.label_basis,
+            self.gram + other.gram,
+            self.weight_square + other.weight_square,
+        )
+
+
+HashArray: TypeAlias = NDArray[np.uint64]
+
+
+class CellKey(NamedTuple):
+    """Which rows a sum is over."""
+
+    kind: str  # "outcome" or "treatment"
+    population: int  # 0 or 1, in the sorted order of names
+    group: int  # a stable hash of the row's content
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedSums:
+    """One `MomentSums` per (kind, population, group); absent keys are sums of no rows.
+
+    The groups make it possible to fit without some of the rows, as cross-validation does: the
+    other groups are added up, without a further pass over the data.
+    """
+
+    p: int
+    cells: Mapping[CellKey, MomentSums] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze the mapping."""
+        object.__setattr__(self, "cells", MappingProxyType(dict(self.cells)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from a plain dictionary: a frozen view cannot be sent to another process."""
+        return (GroupedSums, (self.p, dict(self.cells)))
+
+    def merge(self, other: GroupedSums) -> GroupedSums:
+        """Return the sums over the rows of both; neither argument changes."""
+        cells = dict(self.cells)
+        for key, sums in other.cells.items():
+            cells[key] = cells[key].merge(sums) if key in cells else sums
+        return GroupedSums(self.p, cells)
+
+    @property
+    def groups(self) -> list[int]:
+        """The groups that have rows, sorted."""
+        return sorted({key.group for key in self.cells})
+
+    def of_group(self, group: int) -> GroupedSums:
+        """Return the sums of one group alone."""
+        return GroupedSums(self.p, {k: v for k, v in self.cells.items() if k.group == group})
+
+    def total(self, kind: str, population: int) -> MomentSums:
+        """Return the sums of one cell over all of its groups."""
+        parts = [
+            self.cells[key]
+            for key in sorted(self.cells)
+            if key.kind == kind and key.population == population
+        ]
+        return reduce(MomentSums.merge, parts, MomentSums.zero(self.p))
+
+
+# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
+_GOLDEN, _MIX_1, _MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
+
+
+def _mix(state: HashArray) -> None:
+    """Scramble 64-bit integers in place; every input bit moves every output bit."""
+    state += _GOLDEN
+    state ^= state >> np.uint64(30)
+    state *= _MIX_1
+    state ^= state >> np.uint64(27)
+    state *= _MIX_2
+    state ^= state >> np.uint64(31)
+
+
+def row_hashes(*columns: Array) -> HashArray:
+    """Return 64 bits for each row that depend on the row's content alone, shape (n,).
+
+    ``columns`` are one or two-dimensional arrays of n rows each, read in order. The same row has
+    the same hash whatever its position, chunk, thread or machine. Costs one pass.
+    """
+    state = np.zeros(len(columns[0]), dtype=np.uint64)
+    for part in columns:
+        for column in part.T if part.ndim == 2 else (part,):
+            # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
+            state ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
+            _mix(state)
+    return state
+
+
+def stable_groups(X: Array, label: Array, n_groups: int) -> IntArray:
+    """Return a group from 0 to ``n_groups - 1`` for each row, from the row's content alone.
+
+    The same row falls into the same group whatever its position, chunk, thread or machine.
+    Rows with the same features and label share a group, so that a copy of a row is never on
+    both sides of a split. Costs one pass over the features.
+    """
+    return (row_hashes(X, label) % np.uint64(n_groups)).astype(np.int64)
+
+
+CHUNK_ROWS = 4096  # of some twenty functions, which stay in the cache
+
+
+def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
+    """Write a constant, the scaled features and their squares, as far as D has room for each.
+
+    D has the shape (q, n), with q = 1, d + 1 or 2 d + 1.
+    """
+    d, q = X.shape[1], len(D)
+    # By columns: operations on rows of ten numbers are several times as slow.
+    D[0], Z = 1.0, D[1 : 1 + d]
+    if q > 1:
+        np.subtract(X.T, scaling.mean[:, None], out=Z)
+        Z /= scaling.scale[:, None]
+    if q > 1 + d:
+        np.multiply(Z, Z, out=D[1 + d :])
+
+
+def policy_design(X: Array, scaling: Scaling) -> Array:
+    """Return the functions that policies are told apart by, shape (n, 2 d + 1)."""
+    D = np.empty((1 + 2 * X.shape[1], len(X)))
+    _write_design(X, scaling, D)
+    return D.T
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySums:
+    """Sums over the treatment rows of each of m populations, with D the design."""
+
+    n_rows: IntArray  # (m,)
+    weight: Array  # (m,)    sum of row weights r
+    label: Array  # (m, q)   sum of r t D, t being -1/+1
+    gram: Array  # (m, q, q) sum of r D D^T
+    square: Array  # (m, q, q) sum of r^2 D D^T
+
+    @classmethod
+    def zero(cls, d: int, n_populations: int = 2, n_functions: int | None = None) -> PolicySums:
+        """Return the sums of no rows, the neutral element of `merge`."""
+        m, q = n_populations, 2 * d + 1 if n_functions is None else n_functions
+        return cls(
+            np.zeros(m, dtype=np.int64),
+            np.zeros(m),
+            np.zeros((m, q)),
+            np.zeros((m, q, q)),
+            np.zeros((m, q, q)),
+        )
+
+    @classmethod
+    def of_rows(
+        cls,
+        X: Array,
+        scaling: Scaling,
+        label: Array,
+        weight: Array,
+        population: int,
+        *,
+        n_populations: int = 2,
+        n_functions: int | None = None,
+    ) -> PolicySums:
+        """Return the sums of treatment rows of one population, with features (n, d).
+
+        ``n_functions`` is 1, d + 1 or 2 d + 1, where it is known that no more are needed.
+        """
+        total = cls.zero(X.shape[1], n_populations, n_functions)
+        q = total.label.shape[1]
+        total.n_rows[population] = len(X)
+        total.weight[population] = weight.sum()
+        unit = bool(np.all(weight == 1.0))
+        held = np.empty(q * min(len(X), CHUNK_ROWS))
+        for start in range(0, len(X), CHUNK_ROWS):
+            chunk = slice(start, min(start + CHUNK_ROWS, len(X)))
+            size = chunk.stop - start
+            D = held[: q * size].reshape(-1, size)
+            _write_design(X[chunk], scaling, D)
+            # Rows of weight one, as most are, take one product for both matrices. Unlike the
+            # operator, dot leaves Python's lock to other threads for small results too.
+            weighted = D if unit else D * weight[chunk]
+            total.label[population] += np.dot(weighted, label[chunk])
+            gram = np.dot(weighted, D.T)
+            total.gram[population] += gram
+            total.square[population] += gram if unit else np.dot(weighted, weighted.T)
+        return total
+
+    def pair(self, first: int, second: int) -> PolicySums:
+        """Return the sums of two of the populations."""
+        at = [first, second]
+        return PolicySums(
+            self.n_rows[at], self.weight[at], self.label[at], self.gram[at], self.square[at]
+        )
+
+    def merge(self, other: PolicySums) -> PolicySums:
+        """Return the sums over the rows of both; neither argument changes."""
+        return PolicySums(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.label + other.label,
+            self.gram + other.gram,
+            self.square + other.square,
+        )

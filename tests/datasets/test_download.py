@@ -1,0 +1,211 @@
+"""Files from the network arrive whole and verified, or not at all with a message that helps."""
+
+import errno
+import gzip
+import hashlib
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pooch
+import pytest
+
+from unjoined.datasets import data_folder
+from unjoined.datasets.fetch import Source, locate
+from unjoined.errors import TableError
+
+CONTENT = b"age,visit\n" + b"31,1\n54,0\n" * 100_000  # some blocks long
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PACKED = gzip.compress(CONTENT, mtime=0)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serve the file well and badly, and count who asks."""
+
+    asked: list[str] = []  # noqa: RUF012 - emptied for each server
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        body = {"/altered.csv": CONTENT.replace(b"54", b"45", 1), "/packed.csv": PACKED}
+        if self.path == "/gone.csv":
+            self.send_error(404, "Not Found")
+            return
+        content = body.get(self.path, CONTENT)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if self.path == "/cut.csv" else content)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(name="server")
+def _server():
+    Handler.asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path, monkeypatch):
+    folder = tmp_path / "not yet" / "there"
+    monkeypatch.setenv("UNJOINED_DATA", str(folder))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    return folder
+
+
+def source(*addresses, sha256=SHA256, name="good.csv"):
+    return Source(name, addresses, "1 MB", frozenset({sha256} if sha256 else ()))
+
+
+def test_a_file_is_fetched_once_and_read_offline_afterwards(server, folder):
+    wanted = source(f"{server}/good.csv")
+    assert locate(wanted) == folder / "good.csv"
+    assert (folder / "good.csv").read_bytes() == CONTENT
+    assert locate(source("http://127.0.0.1:9/nowhere")) == folder / "good.csv"
+    assert locate(wanted, download=False) == folder / "good.csv"
+    assert Handler.asked == ["/good.csv"]
+
+
+@pytest.mark.parametrize("sha256", [SHA256, hashlib.sha256(PACKED).hexdigest()])
+def test_the_checksum_may_be_that_of_the_file_or_of_what_is_packed_in_it(server, folder, sha256):
+    """A server may compress, and gzip writes the same content in many ways."""
+    locate(source(f"{server}/packed.csv", sha256=sha256))
+    assert gzip.decompress((folder / "good.csv").read_bytes()) == CONTENT
+
+
+def test_the_next_address_is_tried_when_one_fails(server, folder):
+    locate(source(f"{server}/gone.csv", f"{server}/cut.csv", f"{server}/good.csv"))
+    assert Handler.asked == ["/gone.csv", "/cut.csv", "/good.csv"]
+    assert (folder / "good.csv").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("gone.csv", "404 Client Error: Not Found"),
+        ("cut.csv", r".*500005 bytes read, 500005 more expected"),
+        ("altered.csv", rf"what came is not the file expected: its SHA-256 is \w+, not {SHA256}"),
+    ],
+)
+def test_a_failed_download_leaves_nothing_and_says_what_to_do(server, folder, page, message):
+    address = f"{server}/{page}"
+    with pytest.raises(TableError, match=f"'good.csv' could not be downloaded. .*{message}") as e:
+        locate(source(address))
+    said = str(e.value)
+    assert f"Fetch 'good.csv' (1 MB) by hand from {address} and put it in '{folder}'" in said
+    assert "UNJOINED_DATA" in said
+    assert "path=" in said
+    assert list(folder.iterdir()) == []
+
+
+def test_no_network_says_so(folder):
+    with pytest.raises(TableError, match=r"refused.* by hand from"):
+        locate(source("http://127.0.0.1:9/good.csv"))
+    assert list(folder.iterdir()) == []
+
+
+def test_an_answer_that_is_no_http_is_a_failed_download(folder):
+    def answer(listener):
+        with listener.accept()[0] as connection:
+            connection.sendall(b"no HTTP\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/good.csv"
+        with pytest.raises(TableError, match=r"could not be downloaded.*no HTTP"):
+            locate(source(address))
+        thread.join()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(server, folder, monkeypatch):
+    def full(self, *args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pooch.HTTPDownloader.__call__", full)
+    mirror = source(f"{server}/good.csv", f"{server}/gone.csv")
+    with pytest.raises(TableError, match=r"could not be kept in .*No space left.* Make room") as e:
+        locate(mirror)
+    assert list(folder.iterdir()) == []
+    assert "404" not in str(e.value)  # another address would fill the same disk
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("UNJOINED_DATA", str(tmp_path / "file" / "cache"))
+    with pytest.raises(TableError, match=r"could not be kept in '.*file.cache'"):
+        locate(source("http://127.0.0.1:9/good.csv"))
+
+
+def test_an_interrupted_download_leaves_nothing(server, folder, monkeypatch):
+    def interrupt(self, *args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("requests.Response.iter_content", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        locate(source(f"{server}/good.csv"))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_of_no_known_checksum_must_at_least_be_whole_gzip(server, folder):
+    good = source(f"{server}/packed.csv", sha256=None, name="good.csv.gz")
+    assert locate(good).read_bytes() == PACKED
+    folder.joinpath("good.csv.gz").unlink()
+    with pytest.raises(TableError, match="it is not gzipped"):
+        locate(source(f"{server}/good.csv", sha256=None, name="good.csv.gz"))
+    folder.joinpath("good.csv.gz").write_bytes(PACKED[:-10])
+    with pytest.raises(TableError, match=r"in the cache is not .*: it is damaged or cut off"):
+        locate(good)
+    folder.joinpath("good.csv.gz").unlink()
+    folder.joinpath("good.csv").write_bytes(CONTENT)  # put there unpacked, by hand
+    assert locate(good) == folder / "good.csv"
+
+
+@pytest.mark.parametrize(("name", "content"), [("good.csv", CONTENT), ("good.csv.gz", PACKED)])
+def test_a_file_put_into_the_cache_by_hand_is_found_packed_or_not(folder, name, content):
+    folder.mkdir(parents=True)
+    (folder / name).write_bytes(content)
+    assert locate(source("http://127.0.0.1:9/x")) == folder / name
+
+
+def test_an_altered_file_in_the_cache_is_refused(folder):
+    folder.mkdir(parents=True)
+    (folder / "good.csv").write_bytes(CONTENT + b"1,1\n")
+    with pytest.raises(TableError, match=r"in the cache is not the file expected.* Delete it"):
+        locate(source("http://127.0.0.1:9/x"))
+
+
+def test_without_download_a_missing_file_is_described(folder):
+    with pytest.raises(TableError, match=r"there is no 'good.csv' in .* Fetch 'good.csv' \(1 MB\)"):
+        locate(source("http://127.0.0.1:9/x"), download=False)
+    assert not folder.exists()
+
+
+def test_the_users_own_file_is_taken_as_it_is(tmp_path):
+    own = tmp_path / "mine.csv"
+    own.write_text("anything")
+    assert locate(source(), path=own) == own
+    assert locate(source(name="mine.csv"), path=tmp_path) == own
+    with pytest.raises(TableError, match=r"no 'good.csv' or 'good.csv.gz' in the folder '.*Fetch"):
+        locate(source(), path=tmp_path)
+    with pytest.raises(TableError, match=r"there is no file '.*absent.csv'. Check path="):
+        locate(source(), path=tmp_path / "absent.csv")
+
+
+# --- where the cache is ---------------------------------------------------------------------
+
+
+def test_the_cache_is_where_the_user_or_the_platform_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("UNJOINED_DATA", str(tmp_path))
+    assert data_folder() == tmp_path
+    monkeypatch.delenv("UNJOINED_DATA")
+    assert data_folder() == Path(pooch.os_cache("unjoined"))
