@@ -73,7 +73,7 @@ test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
 
 benchmark: $(VENV)/.test
-	@for script in $(filter-out benchmarks/accuracy.py,$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 accuracy: $(VENV)/.test

@@ -1,8 +1,11 @@
 """Public names: importable, documented, and light to import."""
 
+import importlib
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,29 @@ def test_every_public_name_is_there_and_documented(name):
     thing = getattr(unjoined, name)
     if callable(thing):
         assert inspect.getdoc(thing)
+
+
+def listed():
+    """Return the modules and names of the page of public names."""
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text("utf-8")
+    for section in page.split("\n## ")[1:]:
+        module = section.split("`")[1]
+        yield from ((module, name) for name in re.findall(r"^\| `(\w+)` \|", section, flags=re.M))
+
+
+@pytest.mark.parametrize(("module", "name"), list(listed()))
+def test_every_name_of_the_page_is_where_it_says_and_documented(module, name):
+    thing = getattr(importlib.import_module(module), name)
+    first = (inspect.getdoc(thing) or "").split("\n")[0]
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text("utf-8")
+    assert first
+    assert f"| `{name}` | {first} |" in page
+
+
+def test_the_page_lists_the_names_at_the_top():
+    top = {name for module, name in listed() if module == "unjoined"}
+    modules = {module.removeprefix("unjoined.") for module, _ in listed()}
+    assert set(unjoined.__all__) - {"__version__"} <= top | modules
 
 
 def test_all_holds_strings_and_star_import_works():
