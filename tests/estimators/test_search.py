@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 from unjoined import PlugInUplift
 from unjoined.data import SimulatedProblem
 from unjoined.errors import InputError, RatioGuardWarning, WeakIdentificationWarning
-from unjoined.estimators import UpliftEstimator
 from unjoined.estimators import search as _search
+from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.candidates import Scored, choose, list_candidates, score_folds, score_rows
 from unjoined.estimators.search import UpliftSearchCV, default_candidates
 from unjoined.estimators.weighted import WeightedUplift
@@ -43,7 +43,7 @@ def spend_problem(gap=1.5):
     )
 
 
-class Known(UpliftEstimator):
+class Known(RowEstimator):
     """Predict ``scale`` times the true uplift, ``noise`` added; learn nothing."""
 
     def __init__(self, scale=1.0, noise=0.0, fail=None, warn=None, random_state=None):

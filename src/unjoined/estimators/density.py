@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state, gen_batches
 
 from unjoined._typing import Array, MatrixLike, RandomState
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_count,
-    check_not_negative,
-    check_option,
-    check_positive,
-    check_word_or,
-)
+from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_positive
 from unjoined.basis import Scaling, median_width
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError, RatioGuardWarning
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    check_flag,
+    check_model,
+    count_from,
+    one_of,
+    word_or,
+)
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
 from unjoined.solve import (
     ConditionalDensity,
@@ -54,7 +54,7 @@ DEFAULT_CENTERS = {"lscde": 200, "kernel": 1000}
 CHUNK_ENTRIES = 2_000_000  # numbers in a matrix of rows times grid or centres: 16 MB
 
 
-class DensityUplift(UpliftEstimator):
+class DensityUplift(RowEstimator):
     r"""Uplift from separate labels by conditional densities and numerical integration.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the first half of the paper's section 3
@@ -153,6 +153,20 @@ class DensityUplift(UpliftEstimator):
     >>> bool(np.corrcoef(model.predict(new.X), new.uplift)[0, 1] > 0.8)
     True
     """
+
+    _parameters: ClassVar[dict[str, Check]] = {
+        "density": one_of(*DEFAULT_CENTERS),
+        "outcome_model": check_model,
+        "treatment_model": check_model,
+        "n_centers": word_or(count_from(2), "auto"),
+        "width_x": word_or(check_positive, "cv"),
+        "width_y": word_or(check_positive, "cv"),
+        "ridge": word_or(check_positive, "cv"),
+        "n_folds": count_from(2),
+        "n_grid": word_or(count_from(3), "auto"),
+        "min_gap": check_not_negative,
+        "standardize": check_flag,
+    }
 
     outcome_laws_: (
         tuple[ConditionalDensity, ConditionalDensity] | tuple[ConditionalMean, ConditionalMean]
@@ -319,17 +333,9 @@ class DensityUplift(UpliftEstimator):
             warnings.warn(message + how, RatioGuardWarning, stacklevel=stacklevel)
 
     def _check_parameters(self) -> None:
-        check_option("density", self.density, DEFAULT_CENTERS)
-        if check_not_negative("min_gap", self.min_gap) > 1.0:
+        super()._check_parameters()
+        if self.min_gap > 1.0:
             raise InputError(f"min_gap is a difference of probabilities, got {self.min_gap!r} > 1.")
-        for name in ("width_x", "width_y", "ridge"):
-            check_word_or(name, getattr(self, name), "cv", check_positive)
-        for name, least in (("n_folds", 2), ("n_grid", 3), ("n_centers", 2)):
-            value = getattr(self, name)
-            if isinstance(value, str) and name != "n_folds":
-                check_option(name, value, ["auto"])
-            elif check_count(name, value) < least:
-                raise InputError(f"{name} must be {least} or above, got {value!r}.")
 
 
 def _candidates(given: float | str, words: tuple[float, ...]) -> Array:

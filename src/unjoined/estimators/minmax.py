@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
-from unjoined._validation import check_count, check_option, check_positive
+from unjoined._validation import check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis, Scaling
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    basis_or,
+    check_flag,
+    one_of,
+    optional,
+    word_or,
+)
 from unjoined.estimators.minmax_chunks import ChunkFitting
 from unjoined.estimators.minmax_plan import draw_spaces, is_centred, ridge_grids
 from unjoined.estimators.minmax_problem import (
@@ -21,6 +29,8 @@ from unjoined.estimators.minmax_problem import (
     MinMaxProblem,
     check_bounds,
     check_loss,
+    find_bounds,
+    find_loss,
 )
 from unjoined.estimators.minmax_search import MinMaxSearch, Spaces, candidates, search
 from unjoined.losses import SquaredLoss
@@ -37,7 +47,7 @@ from unjoined.solve import MinMaxSolution
 from unjoined.sums import MinMaxSystem, combine
 
 
-class MinMaxUplift(ChunkFitting, UpliftEstimator):
+class MinMaxUplift(ChunkFitting, RowEstimator):
     r"""Uplift from separate labels by the paper's closed-form min-max estimator.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
@@ -179,6 +189,22 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     True
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "basis": basis_or(*BASES),
+        "n_centers": word_or(check_count, "auto"),
+        "width": word_or(check_positive, "auto", "median"),
+        "ridge_f": word_or(check_positive, "auto"),
+        "ridge_g": word_or(check_positive, "auto"),
+        "center": lambda name, value: check_center(value),
+        "critic_basis": optional(basis_or(*BASES)),
+        "critic_width": optional(word_or(check_positive, "median")),
+        "loss": check_loss,
+        "bounds": optional(check_bounds),
+        "clip": check_flag,
+        "standardize": check_flag,
+        "precision": one_of("double", "single"),
+    }
+
     coef_: Array
     critic_coef_: Array
     basis_: Basis
@@ -236,7 +262,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     ) -> IdentificationStrength | None:
         rng = check_random_state(self.random_state)
         rows, shift_report = self._weigh(rows, target, rng)
-        sums_suffice = isinstance(check_loss(self.loss), SquaredLoss) and self.bounds is None
+        sums_suffice = isinstance(find_loss(self.loss), SquaredLoss) and self.bounds is None
         if len(rows.X) > CROSS_FIT_ROWS and sums_suffice:
             strength = self._fit_in_one_pass(rows, rng)
             self.shift_ = shift_report
@@ -306,7 +332,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         if not centred and n_widths == 1:
             return rows, None, fold
         model = None if isinstance(self.center, bool) else self.center
-        robust = not isinstance(check_loss(self.loss), SquaredLoss)
+        robust = not isinstance(find_loss(self.loss), SquaredLoss)
         found = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=self.n_jobs)
         return (found.rows if centred else rows), (found.gap if n_widths > 1 else None), fold
 
@@ -328,13 +354,12 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         self, problem: MinMaxProblem
     ) -> tuple[MinMaxSolution, BoundsReport | None, LossReport | None]:
         """Call the solver that the loss and the bounds need."""
-        loss = check_loss(self.loss)
+        loss = find_loss(self.loss)
         if not isinstance(loss, SquaredLoss):
             solution, loss_report = problem.with_loss(loss, is_named=isinstance(self.loss, str))
             return solution, None, loss_report
-        bounds = check_bounds(self.bounds, problem.rows)
-        if bounds is not None:
-            return *problem.bounded(*bounds), None
+        if self.bounds is not None:
+            return *problem.bounded(*find_bounds(self.bounds, problem.rows)), None
         return problem.closed_form(), None, None
 
     def _predict_rows(self, matrix: Array) -> Array:
@@ -363,41 +388,11 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:
-        for name, ridge in (("ridge_f", self.ridge_f), ("ridge_g", self.ridge_g)):
-            if isinstance(ridge, str):
-                check_option(name, ridge, ["auto"])
-            else:
-                check_positive(name, ridge)
-        check_center(self.center)
-        check_option("precision", self.precision, ["double", "single"])
-        self._check_basis_parameters()
-        loss = check_loss(self.loss)
-        if self.bounds is not None and not isinstance(loss, SquaredLoss):
+        super()._check_parameters()
+        if self.bounds is not None and not isinstance(find_loss(self.loss), SquaredLoss):
             raise InputError(
                 "bounds are enforced with the squared loss only; leave bounds out, or use "
                 "loss='squared'."
             )
         if self.clip and self.bounds is None:
             raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
-
-    def _check_basis_parameters(self) -> None:
-        for name, basis in (("basis", self.basis), ("critic_basis", self.critic_basis or "linear")):
-            if isinstance(basis, str):
-                check_option(name, basis, BASES)
-            elif not isinstance(basis, Basis):
-                raise InputError(
-                    f"{name} must be a name, or a callable with size and n_features, got {basis!r}."
-                )
-        if isinstance(self.n_centers, str):
-            check_option("n_centers", self.n_centers, ["auto"])
-        else:
-            check_count("n_centers", self.n_centers)
-        critic_width = "median" if self.critic_width is None else self.critic_width
-        for name, width, words in (
-            ("width", self.width, ["auto", "median"]),
-            ("critic_width", critic_width, ["median"]),
-        ):
-            if isinstance(width, str):
-                check_option(name, width, words)
-            else:
-                check_positive(name, width)

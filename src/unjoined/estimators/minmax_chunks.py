@@ -22,7 +22,7 @@ from unjoined.estimators.minmax_plan import (
     plan_sums,
     ridge_grids,
 )
-from unjoined.estimators.minmax_problem import check_loss
+from unjoined.estimators.minmax_problem import find_loss
 from unjoined.estimators.minmax_search import MinMaxSearch, Spaces, _folds, _width
 from unjoined.losses import SquaredLoss
 from unjoined.metrics import IdentificationStrength, strength_of_sums, warn_if_weak
@@ -221,7 +221,7 @@ def _check_chunkable(model: Any) -> None:
                 f"{name} needs all rows in memory, and sums are not enough. Leave {name} out, or "
                 "use fit."
             )
-    if not isinstance(check_loss(model.loss), SquaredLoss):
+    if not isinstance(find_loss(model.loss), SquaredLoss):
         raise InputError(
             "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
             "loss='squared', or fit."

@@ -57,43 +57,53 @@ class LossReport:
     spread: float  # outcome units per inner unit, which the loss works in
 
 
-def check_bounds(bounds: Any, rows: LabelledRows) -> tuple[float, float] | None:
-    """Return the range of the uplift in outcome units, or None.
+def check_bounds(name: str, bounds: Any) -> None:
+    """Refuse what is neither "auto" nor a lower and a larger upper number."""
+    if isinstance(bounds, str):
+        check_option(name, bounds, ["auto"])
+        return
+    try:
+        lower, upper = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be 'auto' or a pair of numbers, got {bounds!r}.") from None
+    if not lower < upper:
+        raise InputError(f"{name} must be a lower and a larger upper number, got {bounds!r}.")
+    if not np.isfinite([lower, upper]).any():
+        raise InputError(f"{name} must hold at least one finite number, got {bounds!r}.")
+
+
+def find_bounds(bounds: Any, rows: LabelledRows) -> tuple[float, float]:
+    """Return the range of the uplift in outcome units.
 
     "auto" is what the outcome's own range allows: no effect exceeds the distance between the
     smallest and the largest outcome seen.
     """
-    if bounds is None:
-        return None
     if isinstance(bounds, str):
-        check_option("bounds", bounds, ["auto"])
         outcome = rows.label[rows.of_kind(OUTCOME)]
         reach = float(rows.coding.scale * (outcome.max() - outcome.min()))
         return -reach, reach
-    try:
-        lower, upper = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        raise InputError(f"bounds must be 'auto' or a pair of numbers, got {bounds!r}.") from None
-    if not lower < upper:
-        raise InputError(f"bounds must be a lower and a larger upper number, got {bounds!r}.")
-    if not np.isfinite([lower, upper]).any():
-        raise InputError(f"bounds must hold at least one finite number, got {bounds!r}.")
-    return lower, upper
+    lower, upper = bounds
+    return float(lower), float(upper)
 
 
-def check_loss(loss: Any) -> Any:
-    """Return the loss a name stands for, or check one that was given."""
+def check_loss(name: str, loss: Any) -> None:
+    """Refuse what is neither the name of a loss nor a loss."""
     if isinstance(loss, str):
-        return LOSSES[check_option("loss", loss, LOSSES)]()
-    if isinstance(loss, ThreePlayerLoss):
+        check_option(name, loss, LOSSES)
+    elif isinstance(loss, ThreePlayerLoss):
         check_conjugates(loss)
     elif isinstance(loss, SmoothLoss):
         check_conjugate(loss)
-    elif isinstance(loss, LogCoshLoss):
-        return loss
-    elif not all(hasattr(loss, name) for name in ("curvature", "box", "in_units")):
-        raise InputError(f"loss must be one of {', '.join(LOSSES)} or a loss object, got {loss!r}.")
-    return loss
+    elif not isinstance(loss, LogCoshLoss) and not all(
+        hasattr(loss, part) for part in ("curvature", "box", "in_units")
+    ):
+        names = ", ".join(LOSSES)
+        raise InputError(f"{name} must be one of {names} or a loss object, got {loss!r}.")
+
+
+def find_loss(loss: Any) -> Any:
+    """Return the loss that a name stands for, or the one that was given."""
+    return LOSSES[loss]() if isinstance(loss, str) else loss
 
 
 @dataclass(frozen=True, slots=True)

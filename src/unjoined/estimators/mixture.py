@@ -28,7 +28,7 @@ from unjoined._validation import (
 from unjoined.basis import Scaling, StackedBasis, draw_pool, kernel_size
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError, LabelError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.em import EMFit, fit_em
 from unjoined.estimators.mixture_fit import (
     BERNOULLI,
@@ -46,7 +46,7 @@ from unjoined.nuisance import PolicyFit, ShiftReport, fit_policies, weigh_shift
 PREDICT_ROWS = 16_384
 
 
-class MixtureUplift(UpliftEstimator):
+class MixtureUplift(RowEstimator):
     r"""Uplift from separate labels by the likelihood of the tables.
 
     Among outcome rows of population :math:`k` at :math:`x`, a share :math:`e_k(x)` was treated,

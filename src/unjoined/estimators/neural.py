@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -20,14 +20,13 @@ from unjoined._validation import (
     TREATMENT,
     check_count,
     check_not_negative,
-    check_option,
     check_positive,
     check_share,
 )
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import Check, RowEstimator, check_flag, one_of, optional
 from unjoined.nuisance import fit_conditional_mean
 from unjoined.solve import (
     HeldOut,
@@ -47,7 +46,22 @@ from unjoined.solve import (
 )
 
 
-class NeuralMinMaxUplift(UpliftEstimator):
+def _check_validation_share(name: str, value: Any) -> None:
+    if check_share(name, value, zero_allowed=True) == 1.0:
+        raise InputError("validation_share must be below 1: something must be trained on.")
+
+
+def _check_memory(name: str, value: Any) -> None:
+    if check_not_negative(name, value) >= 1.0:
+        raise InputError(f"{name} must lie in [0, 1), got {value!r}.")
+
+
+def _check_loss(name: str, value: Any) -> None:
+    checked_conjugate(value)
+    checked_biconjugate(value)
+
+
+class NeuralMinMaxUplift(RowEstimator):
     r"""Uplift from separate labels by a min-max game of two torch modules.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
@@ -161,6 +175,27 @@ class NeuralMinMaxUplift(UpliftEstimator):
     True
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "uplift_module": check_maker,
+        "critic_module": check_maker,
+        "third_module": check_maker,
+        "n_hidden": check_count,
+        "loss": _check_loss,
+        "ridge_f": check_not_negative,
+        "ridge_g": check_not_negative,
+        "learning_rate": check_positive,
+        "batch_size": optional(check_count),
+        "max_epochs": check_count,
+        "validation_share": _check_validation_share,
+        "patience": optional(check_count),
+        "momentum": _check_memory,
+        "averaging": _check_memory,
+        "standardize": check_flag,
+        "device": one_of("cpu", "cuda", "auto"),
+        "dtype": one_of("float32", "float64"),
+        "verbose": check_flag,
+    }
+
     uplift_weights_: Weights
     critic_weights_: Weights
     third_weights_: Weights | None
@@ -268,27 +303,17 @@ class NeuralMinMaxUplift(UpliftEstimator):
         return self._rebuild("critic_module")
 
     def _check_parameters(self) -> None:
-        import_torch()
-        check_option("dtype", self.dtype, ["float32", "float64"])
+        super()._check_parameters()
         self._device()
-        check_count("n_hidden", self.n_hidden)
-        if check_share("validation_share", self.validation_share, zero_allowed=True) == 1.0:
-            raise InputError("validation_share must be below 1: something must be trained on.")
-        for name in ("momentum", "averaging"):
-            if check_not_negative(name, getattr(self, name)) >= 1.0:
-                raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}.")
-        for name in ("uplift_module", "critic_module", "third_module"):
-            check_maker(name, getattr(self, name))
-        self._settings()
 
     def _settings(self) -> SaddleSettings:
         return SaddleSettings(
-            learning_rate=check_positive("learning_rate", self.learning_rate),
-            max_epochs=check_count("max_epochs", self.max_epochs),
-            batch_size=_count_or_none("batch_size", self.batch_size),
-            patience=_count_or_none("patience", self.patience),
-            ridge_f=check_not_negative("ridge_f", self.ridge_f),
-            ridge_g=check_not_negative("ridge_g", self.ridge_g),
+            learning_rate=float(self.learning_rate),
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
+            patience=self.patience,
+            ridge_f=float(self.ridge_f),
+            ridge_g=float(self.ridge_g),
             momentum=float(self.momentum),
             averaging=float(self.averaging),
             conjugate=checked_conjugate(self.loss),
@@ -296,7 +321,6 @@ class NeuralMinMaxUplift(UpliftEstimator):
         )
 
     def _device(self) -> str:
-        check_option("device", self.device, ["cpu", "cuda", "auto"])
         found: bool = import_torch().cuda.is_available()
         if self.device == "cuda" and not found:
             raise InputError(
@@ -352,10 +376,6 @@ class NeuralMinMaxUplift(UpliftEstimator):
 
     def _evaluate(self, matrix: Array, name: str) -> Array:
         return evaluate_module(self._rebuild(name), self._tensor(self.scaling_(matrix)), name=name)
-
-
-def _count_or_none(name: str, value: Any) -> int | None:
-    return None if value is None else check_count(name, value)
 
 
 CELLS = [(kind, k) for kind in (TREATMENT, OUTCOME) for k in (0, 1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
@@ -14,12 +14,12 @@ from unjoined._validation import OUTCOME, TREATMENT, check_not_negative
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.errors import RatioGuardWarning
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import Check, RowEstimator, check_flag, check_model
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
 
 
-class PlugInUplift(UpliftEstimator):
+class PlugInUplift(RowEstimator):
     r"""Uplift from separate labels by four regressions and a ratio.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` by the paper's Lemma 1,
@@ -92,6 +92,13 @@ class PlugInUplift(UpliftEstimator):
     True
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "outcome_model": check_model,
+        "treatment_model": check_model,
+        "min_gap": check_not_negative,
+        "standardize": check_flag,
+    }
+
     outcome_means_: tuple[ConditionalMean, ConditionalMean]
     treatment_means_: tuple[ConditionalMean, ConditionalMean]
     scaling_: Scaling
@@ -111,9 +118,6 @@ class PlugInUplift(UpliftEstimator):
         self.min_gap = min_gap
         self.standardize = standardize
         self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        check_not_negative("min_gap", self.min_gap)
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -13,7 +13,7 @@ from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike, RandomStat
 from unjoined._validation import check_count, check_option, check_weight
 from unjoined.data import CellKFold, LabelledRows, column_names, is_dask
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import Check, UpliftEstimator, check_model, one_of, optional
 from unjoined.estimators.candidates import (
     LIKELIHOOD,
     Candidate,
@@ -39,8 +39,6 @@ from unjoined.estimators.weighted import WeightedUplift
 from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of, warn_if_weak
 from unjoined.nuisance import cross_fit
 
-RULES = ("best", "one_se", "average")
-
 
 def default_candidates(n_populations: int = 2) -> list[tuple[str, UpliftEstimator]]:
     """Return the candidates of a search that was given none, the simplest first."""
@@ -52,6 +50,40 @@ def default_candidates(n_populations: int = 2) -> list[tuple[str, UpliftEstimato
         ("min-max", MinMaxUplift()),
         ("ratio", PlugInUplift()),
     ]
+
+
+def _check_candidates(name: str, value: Any) -> None:
+    if not isinstance(value, list | tuple) or not value:
+        raise InputError(
+            f"{name} must be a list of (name, estimator) or (name, estimator, param_grid), "
+            f"got {value!r}."
+        )
+    for entry in value:
+        if (
+            not isinstance(entry, list | tuple)
+            or len(entry) not in (2, 3)
+            or not isinstance(entry[0], str)
+            or not all(hasattr(entry[1], method) for method in ("fit", "predict", "get_params"))
+        ):
+            raise InputError(
+                f"each candidate must be (name, estimator) or (name, estimator, param_grid), "
+                f"got {entry!r}."
+            )
+
+
+def _check_scoring(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_option(name, value, (*SCORES, LIKELIHOOD))
+    elif isinstance(value, list | tuple) and value:
+        for entry in value:
+            check_option(f"every entry of {name}", entry, SCORES)
+    elif not callable(value):
+        raise InputError(f"{name} must be a name, a list of names or a callable, got {value!r}.")
+
+
+def _check_folds(name: str, value: Any) -> None:
+    if check_count(name, value) < 2:
+        raise InputError(f"{name} must be at least 2 folds, got {value}.")
 
 
 class UpliftSearchCV(UpliftEstimator):
@@ -141,6 +173,16 @@ class UpliftSearchCV(UpliftEstimator):
 
     _takes_several = True
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "candidates": optional(_check_candidates),
+        "scoring": _check_scoring,
+        "cv": _check_folds,
+        "n_repeats": check_count,
+        "rule": one_of("best", "one_se", "average"),
+        "policy_model": check_model,
+        "outcome_model": check_model,
+    }
+
     candidates_: CandidateTable
     best_name_: str
     best_estimator_: Any
@@ -196,11 +238,7 @@ class UpliftSearchCV(UpliftEstimator):
         WeakIdentificationWarning
             The policies can hardly be told apart.
         """
-        self._check_parameters()
-        # As in the base class: a fit that fails leaves an estimator that is not fitted.
-        if hasattr(self, "identification_"):
-            del self.identification_
-        matrix = self._check_features(X, reset=True)
+        matrix = self._begin(X)
         rows, used = labelled_rows(matrix, y, kind, population, sample_weight)
         given = self.candidates or default_candidates(len(rows.names))
         check_populations(given, rows.names)
@@ -316,25 +354,6 @@ class UpliftSearchCV(UpliftEstimator):
     def _predict_rows(self, matrix: MatrixLike) -> Array:
         return np.asarray(np.mean([model.predict(matrix) for model in self.estimators_], axis=0))
 
-    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
-        raise NotImplementedError  # ``fit`` hands candidates the data as they were given
-
-    def _check_parameters(self) -> None:
-        check_count("n_repeats", self.n_repeats)
-        if check_count("cv", self.cv) < 2:
-            raise InputError(f"cv must be at least 2 folds, got {self.cv}.")
-        check_option("rule", self.rule, RULES)
-        _check_candidates(self.candidates)
-        if isinstance(self.scoring, str):
-            check_option("scoring", self.scoring, (*SCORES, LIKELIHOOD))
-        elif isinstance(self.scoring, list | tuple) and self.scoring:
-            for name in self.scoring:
-                check_option("every entry of scoring", name, SCORES)
-        elif not callable(self.scoring):
-            raise InputError(
-                f"scoring must be a name, a list of names or a callable, got {self.scoring!r}."
-            )
-
 
 def _check_likelihood(candidates: Sequence[Any]) -> None:
     for name, estimator, *_ in candidates:
@@ -343,27 +362,6 @@ def _check_likelihood(candidates: Sequence[Any]) -> None:
                 f"scoring='likelihood' needs candidates with a method score_likelihood, which "
                 f"{name!r} ({type(estimator).__name__}) lacks. Leave it out, or score by "
                 "'weighted_risk', which works for all."
-            )
-
-
-def _check_candidates(candidates: Any) -> None:
-    if candidates is None:
-        return
-    if not isinstance(candidates, list | tuple) or not candidates:
-        raise InputError(
-            f"candidates must be a list of (name, estimator) or (name, estimator, param_grid), "
-            f"got {candidates!r}."
-        )
-    for entry in candidates:
-        if (
-            not isinstance(entry, list | tuple)
-            or len(entry) not in (2, 3)
-            or not isinstance(entry[0], str)
-            or not all(hasattr(entry[1], method) for method in ("fit", "predict", "get_params"))
-        ):
-            raise InputError(
-                f"each candidate must be (name, estimator) or (name, estimator, param_grid), "
-                f"got {entry!r}."
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -12,22 +12,21 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_count,
-    check_option,
-    check_positive,
-    check_word_or,
-)
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, LinearBasis, Scaling, draw_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    basis_or,
+    check_flag,
+    check_model,
+    one_of,
+    word_or,
+)
 from unjoined.estimators.density import fit_pair
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone, takes_weights
-
-EFFECTS = ("linear", "constant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class TwoStageCoefficients:
         return None if self.covariance is None else np.sqrt(np.diag(self.covariance))
 
 
-class TwoStageUplift(UpliftEstimator):
+class TwoStageUplift(RowEstimator):
     r"""Uplift from separate labels by two-sample two-stage least squares.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the second half of the paper's section 3
@@ -151,6 +150,16 @@ class TwoStageUplift(UpliftEstimator):
     >>> bool(np.all(np.abs(error) < 4.0 * model.coefficients_.standard_errors))
     True
     """
+
+    _parameters: ClassVar[dict[str, Check]] = {
+        "effect": one_of("linear", "constant"),
+        "first_stage": check_model,
+        "second_stage": check_model,
+        "basis": basis_or(*BASES),
+        "n_centers": word_or(check_count, "auto"),
+        "width": word_or(check_positive, "median"),
+        "standardize": check_flag,
+    }
 
     coefficients_: TwoStageCoefficients | None
     first_stage_: tuple[ConditionalMean, ConditionalMean] | None
@@ -292,20 +301,12 @@ class TwoStageUplift(UpliftEstimator):
         return TwoStageCoefficients((*names, *effects), values, covariance)
 
     def _check_parameters(self) -> None:
-        check_option("effect", self.effect, EFFECTS)
+        super()._check_parameters()
         if self.second_stage is not None and is_classifier(self.second_stage):
             raise InputError(
                 f"second_stage must be a regressor, got {type(self.second_stage).__name__}. Pass a "
                 "linear regression, also for an outcome of two values."
             )
-        if isinstance(self.basis, str):
-            check_option("basis", self.basis, BASES)
-        elif not isinstance(self.basis, Basis):
-            raise InputError(
-                f"basis must be a name, or a callable with size and n_features, got {self.basis!r}."
-            )
-        check_word_or("n_centers", self.n_centers, "auto", check_count)
-        check_word_or("width", self.width, "median", check_positive)
 
 
 @dataclass(frozen=True, slots=True)

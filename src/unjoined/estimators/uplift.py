@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data import LabelledRows
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import RowEstimator, UpliftEstimator
 from unjoined.estimators.candidates import (
     CandidateScore,
     CandidateTable,
@@ -50,7 +50,7 @@ CLEARLY = 3.0  # standard errors by which another estimator must be better to be
 EFFECTS = ("no effect", "a constant effect", "a linear effect", "a smooth effect")
 
 
-class Uplift(UpliftEstimator):
+class Uplift(RowEstimator):
     """Uplift from separate labels, with everything chosen for you.
 
     Fits `MixtureUplift`, the likelihood of the tables, whose functions, ridges and policies are
@@ -139,7 +139,7 @@ class Uplift(UpliftEstimator):
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=3).tolist()
         mixture = MixtureUplift(n_jobs=self.n_jobs, random_state=seeds[0])
-        others: dict[str, UpliftEstimator] = {
+        others: dict[str, RowEstimator] = {
             WEIGHTED: WeightedUplift(random_state=seeds[1]),
             MINMAX: MinMaxUplift(n_jobs=self.n_jobs, random_state=seeds[2]),
         }
@@ -208,7 +208,7 @@ def _heterogeneity(mixture: MixtureUplift) -> Estimate:
 
 def _compare(
     mixture: MixtureUplift,
-    others: dict[str, UpliftEstimator],
+    others: dict[str, RowEstimator],
     rows: LabelledRows,
     rng: Rng,
     said: Said,

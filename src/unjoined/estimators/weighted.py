@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import eigh
@@ -15,22 +15,26 @@ from unjoined._validation import (
     TREATMENT,
     check_count,
     check_not_negative,
-    check_option,
     check_positive,
 )
 from unjoined.basis import BASES, Scaling, draw_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    basis_or,
+    check_flag,
+    check_model,
+    one_of,
+    word_or,
+)
 from unjoined.nuisance import Nuisances, cross_fit, deal_evaluation_folds
 
 PREDICT_ROWS = 65_536
 
 
 RIDGES = np.logspace(-7.0, 1.0, 33)
-
-
-QUADRATICS = ("label", "gap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class RiskPath:
     best: float
 
 
-class WeightedUplift(UpliftEstimator):
+class WeightedUplift(RowEstimator):
     r"""Uplift from separate labels by least squares weighted with the policy gap.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the function f on a basis that minimises
@@ -143,6 +147,19 @@ class WeightedUplift(UpliftEstimator):
     True
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "basis": basis_or(*BASES),
+        "n_centers": word_or(check_count, "auto"),
+        "width": word_or(check_positive, "median"),
+        "ridge": word_or(check_not_negative, "auto"),
+        "quadratic": one_of("label", "gap"),
+        "policy_model": check_model,
+        "outcome_model": check_model,
+        "center": check_flag,
+        "n_folds": check_count,
+        "standardize": check_flag,
+    }
+
     coef_: Array
     basis_: Basis
     scaling_: Scaling
@@ -218,26 +235,6 @@ class WeightedUplift(UpliftEstimator):
         starts = range(0, len(matrix), PREDICT_ROWS)
         chunks = (matrix[start : start + PREDICT_ROWS] for start in starts)
         return np.concatenate([self.basis_(self.scaling_(c)) @ self.coef_ for c in chunks])
-
-    def _check_parameters(self) -> None:
-        if isinstance(self.basis, str):
-            check_option("basis", self.basis, BASES)
-        elif not isinstance(self.basis, Basis):
-            raise InputError(
-                f"basis must be a name, or a callable with size and n_features, got {self.basis!r}."
-            )
-        check_option("quadratic", self.quadratic, QUADRATICS)
-        check_count("n_folds", self.n_folds)
-        for name, word, check in (
-            ("n_centers", "auto", check_count),
-            ("width", "median", check_positive),
-            ("ridge", "auto", check_not_negative),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                check_option(name, value, [word])
-            else:
-                check(name, value)
 
 
 def fold_sums(
