@@ -1,6 +1,16 @@
 """Functions that the uplift and its critic are combinations of."""
 
 from unjoined._typing import Basis
+from unjoined.basis.additive import (
+    CATEGORY,
+    CONSTANT,
+    CURVE,
+    LINE,
+    PAIR,
+    SQUARE,
+    AdditiveBasis,
+    Curve,
+)
 from unjoined.basis.draw import (
     BASES,
     LeadingBasis,
@@ -34,7 +44,15 @@ from unjoined.basis.functions import (
 
 __all__ = [
     "BASES",
+    "CATEGORY",
+    "CONSTANT",
+    "CURVE",
+    "LINE",
+    "PAIR",
+    "SQUARE",
+    "AdditiveBasis",
     "Basis",
+    "Curve",
     "Filler",
     "FourierBasis",
     "GaussianBasis",

@@ -3,46 +3,57 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.random import RandomState as Rng
+from scipy.special import expit
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from unjoined._threads import over_pieces
-from unjoined._typing import Array, ArrayLike, Basis, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
     OutcomeCoding,
     check_count,
     check_kind,
     check_labels,
-    check_option,
     check_population,
     check_positive,
     check_weight,
-    check_word_or,
 )
-from unjoined.basis import Scaling, StackedBasis, draw_pool, kernel_size
+from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError, LabelError
-from unjoined.estimators.base import RowEstimator
-from unjoined.estimators.em import EMFit, fit_em
-from unjoined.estimators.mixture_fit import (
-    BERNOULLI,
-    FAMILIES,
-    GAUSSIAN,
-    MEAN,
-    MixtureFit,
-    fit_mixture,
-    outcome_scaling,
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    check_flag,
+    check_model,
+    count_from,
+    one_of,
+    optional,
 )
-from unjoined.estimators.mixture_rules import Walk
-from unjoined.estimators.mixture_search import OutcomeRows, deal_folds
-from unjoined.nuisance import PolicyFit, ShiftReport, fit_policies, weigh_shift
+from unjoined.estimators.em import EMFit, fit_em
+from unjoined.metrics import Estimate
+from unjoined.nuisance import (
+    ALONE,
+    EFFECT_FORMS,
+    AdditiveAverage,
+    ConditionalMean,
+    FormTable,
+    ModelRows,
+    ShiftReport,
+    average_forms,
+    deal,
+    fit_policies,
+    weigh_shift,
+)
+from unjoined.solve import BernoulliLaw, GaussianLaw, Law, MeanLaw
 
+LIKELIHOOD, EM = "likelihood", "em"
+BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 PREDICT_ROWS = 16_384
 
 
@@ -57,45 +68,38 @@ class MixtureUplift(RowEstimator):
         p_k(y \mid x) = e_k(x) \, p(y \mid x, 1) + (1 - e_k(x)) \, p(y \mid x, 0),
 
     whose shares come from the treatment tables and whose two parts are the same in every
-    population. The likelihood of the outcomes needs no row with both labels. The two parts are
-    written as a base plus and minus half an effect, each on functions and with ridges of its own,
-    so that heterogeneity can be shrunk without shrinking the main effect; functions and ridges
-    are chosen by held-out likelihood, and settings that do about as well are averaged.
+    population. The likelihood of the outcomes needs no row with both labels. It is written with a
+    base and an effect, which are sums of functions of single features: a line, a square and a
+    curve each, and products of pairs if there are at most twelve features. How large the functions
+    of a feature are is learnt from the rows, so that idle features drop out and the average effect
+    is not shrunk. Simpler and richer forms are weighed by held-out likelihood and averaged.
 
     Parameters
     ----------
     engine : {"likelihood", "em"}, default="likelihood"
-        "likelihood" is the penalised likelihood above. "em" fits ``outcome_model`` to the treated
-        and to the untreated by expectation-maximisation.
+        "likelihood" is the additive model above. "em" fits ``outcome_model`` to the treated and
+        to the untreated by expectation-maximisation.
     family : {"auto", "bernoulli", "gaussian", "mean"}, default="auto"
         Law of the outcome. "bernoulli" for two values: base and effect are log-odds. For real
-        outcomes "mean" assumes nothing but a mean: the squared distance of y from
-        :math:`m(x) + (e_k(x) - \bar e(x)) u(x)`; "gaussian" takes normal noise of one variance and
-        gains from it if it is true. "auto" is "bernoulli" or "mean", for "em" "gaussian".
+        outcomes "mean" assumes nothing but a mean, :math:`m(x) + (e_k(x) - \bar e(x)) u(x)`, and
+        bounds the pull of gross values on both sides (Huber) where that pays; "gaussian" takes
+        normal noise of one variance and gains from it if it is true. "auto" is "bernoulli" or
+        "mean", for "em" "gaussian".
     outcome_model : scikit-learn classifier or regressor, default=None
         For ``engine="em"``: must take ``sample_weight``; a classifier if the outcome has two
         values.
-    policy_model : "auto" or scikit-learn classifier, default="auto"
-        Model of each population's policy. "auto" chooses among logistic regressions, linear and
-        smooth, and gradient boosting by held-out likelihood.
-    basis : {"auto", "linear"} or Basis, default="auto"
-        Functions added to the linear part: "auto" tries smooth ones of several widths and, up to
-        ten features, squares and products of features; "linear" adds none; a given `Basis` (on
-        scaled features) is tried as it is.
-    widths : tuple of float, default=(0.5, 1.0, 2.0)
-        Widths of the smooth functions, in median distances between rows.
-    n_centers : int or "auto", default="auto"
-        Centres of the smooth functions, at most; "auto" is four times the cube root of the number
-        of outcome rows, between 20 and 100.
-    ridge_base, ridge_effect : float or "auto", default="auto"
-        Ridges on the coefficients of base and effect, per row; "auto" chooses.
+    policy_model : scikit-learn classifier or None, default=None
+        Model of each population's policy; None for the same additive model, without an effect.
+    categorical_features : sequence of str or int, default=()
+        Names or positions of columns whose numbers are codes of categories. Each is one block of
+        indicators with one scale; a code that ``fit`` has not seen counts as average.
     average : bool, default=True
-        Whether settings that held-out rows cannot tell apart are averaged, weighted by their
-        likelihood; otherwise the best one is used alone.
+        Whether forms that held-out rows cannot tell apart are averaged; otherwise the likeliest
+        is used alone.
     n_folds : int, default=5
         Folds of the held-out likelihood.
     n_starts : int, default=2
-        Starts of the final fits, as the likelihood has more than one peak; the highest is kept.
+        Starts of EM, whose likelihood has more than one peak; the highest is kept.
     shift : None, "classifier", "rulsif" or scikit-learn classifier, default=None
         Weight the tables to the target's features, as in `MinMaxUplift`. Seldom needed here: the
         likelihood is conditional on x, so that tables may describe different people.
@@ -104,21 +108,27 @@ class MixtureUplift(RowEstimator):
     n_jobs : int or None, default=-1
         Threads; -1 uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed for folds, centres and starts; the same seed gives the same bits.
+        Seed for folds, samples and starts; the same seed gives the same bits.
 
     Attributes
     ----------
     family_ : str
         The law in use.
-    policies_ : tuple of PolicyFit
-        One for each population, with the held-out loss of each model tried.
-    fit_ : MixtureFit or EMFit
-        Settings kept, path of the objective, convergence.
-    candidates_ : MixtureCandidates or None
-        Every setting tried, its held-out loss, the difference to the best with its standard
-        error, and its weight in the average.
+    policies_ : tuple of ConditionalMean
+        One for each population.
+    fit_ : AdditiveAverage or EMFit
+        The fits that are averaged, scales, path of the objective, convergence.
+    candidates_ : FormTable or None
+        Every form tried, its held-out loss, the difference to the likeliest with its standard
+        error, and its weight in the average. None for EM.
+    heterogeneity_ : Estimate or None
+        By how many nats of held-out likelihood the likeliest form beats one in which the effect is
+        a constant. None for EM.
+    average_effect_ : Estimate or None
+        Mean uplift of the outcome rows, in units of the outcome, with the model's standard error.
+        None for EM.
     scaling_, outcome_scaling_ : Scaling
-        Of the features, and of a real outcome.
+        Of the features, and of the outcome.
     shift_ : ShiftReport or None
         Effective sizes, if ``shift`` was on.
     identification_ : IdentificationStrength
@@ -130,21 +140,20 @@ class MixtureUplift(RowEstimator):
 
     See Also
     --------
+    Uplift : the same, with nothing to choose and a summary in words.
     MinMaxUplift : models neither policies nor base.
     TwoStageUplift : two-stage least squares, with standard errors.
 
     Notes
     -----
-    Time is that of about 40 settings times ``n_folds`` fits of O(n p^2) each on at most 8,000
-    outcome rows, and a few final fits to all rows; memory beside the rows is that of p columns for
-    the rows that choose. The number p of functions is at most that of linear ones and centres,
-    twice. Linear functions are the features, or, of more than 100 features and more than a
-    twentieth of the rows, so many leading principal components: with n fixed, time is
-    proportional to the number of features from there on.
+    Time is that of five forms times ``n_folds`` fits, each of about 25 passes of O(n p^2) over at
+    most 40,000 outcome rows, where p is ten functions a feature and one for each pair, twice; then
+    a few passes over all rows if there are more. Of more than 100 features those are used that
+    go along with the labels most.
 
     The treatment tables say which part is which, so the two cannot change places. If policies
     hardly differ, the answer rests on the functions' form alone: a `WeakIdentificationWarning`
-    says so.
+    says so. The standard error of the average takes the policies and the forms as given.
 
     Examples
     --------
@@ -160,25 +169,34 @@ class MixtureUplift(RowEstimator):
 
     _takes_several = True
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "engine": one_of(LIKELIHOOD, EM),
+        "family": one_of("auto", BERNOULLI, GAUSSIAN, MEAN),
+        "outcome_model": check_model,
+        "policy_model": check_model,
+        "average": check_flag,
+        "n_folds": count_from(2),
+        "n_starts": check_count,
+        "shift_clip": optional(check_positive),
+    }
+
     family_: str
-    policies_: tuple[PolicyFit, ...]
-    fit_: MixtureFit | EMFit
+    policies_: tuple[ConditionalMean, ...]
+    fit_: AdditiveAverage | EMFit
     scaling_: Scaling
     outcome_scaling_: Scaling
     shift_: ShiftReport | None
+    heterogeneity_: Estimate | None
+    average_effect_: Estimate | None
 
     def __init__(
         self,
         *,
-        engine: str = "likelihood",
+        engine: str = LIKELIHOOD,
         family: str = "auto",
         outcome_model: Any = None,
-        policy_model: Any = "auto",
-        basis: str | Basis = "auto",
-        widths: tuple[float, ...] = (0.5, 1.0, 2.0),
-        n_centers: int | str = "auto",
-        ridge_base: float | str = "auto",
-        ridge_effect: float | str = "auto",
+        policy_model: Any = None,
+        categorical_features: Any = (),
         average: bool = True,
         n_folds: int = 5,
         n_starts: int = 2,
@@ -191,11 +209,7 @@ class MixtureUplift(RowEstimator):
         self.family = family
         self.outcome_model = outcome_model
         self.policy_model = policy_model
-        self.basis = basis
-        self.widths = widths
-        self.n_centers = n_centers
-        self.ridge_base = ridge_base
-        self.ridge_effect = ridge_effect
+        self.categorical_features = categorical_features
         self.average = average
         self.n_folds = n_folds
         self.n_starts = n_starts
@@ -206,10 +220,10 @@ class MixtureUplift(RowEstimator):
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        shift_report = None
+        self.shift_ = None
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
-            rows, shift_report = weigh_shift(
+            rows, self.shift_ = weigh_shift(
                 rows,
                 X,
                 self.shift,
@@ -218,68 +232,111 @@ class MixtureUplift(RowEstimator):
                 target_weight=weight,
                 stacklevel=4,
             )
-        self.family_ = choose_family(self, is_binary=rows.coding.is_binary)
-        scaling = Scaling.of_rows(rows.X, rows.share)
-        Z = scaling(rows.X)
-        outcome = rows.of_kind(OUTCOME)
-        pool = choose_pool(self, Z, rows.relative, len(outcome), rng)
-        policies = fit_policies(Z, rows, pool, self.policy_model, n_folds=self.n_folds, rng=rng)
-        self.scaling_, self.policies_, self.shift_ = scaling, policies, shift_report
-        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
-        outcomes = OutcomeRows(
-            Z[outcome],
-            self._encode(rows.label[outcome]),
-            self._exposure(Z[outcome], rows.population[outcome]),
-            rows.weight[outcome] / rows.weight[outcome].mean(),
-            deal_folds(rows.population[outcome], self.n_folds, rng),
+        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
+        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self.policies_ = fit_policies(
+            self._scaled(rows.X) if self.policy_model is not None else rows.X,
+            rows,
+            self.policy_model,
+            rng=rng,
+            n_jobs=self.n_jobs,
         )
-        self.fit_ = self._fit_outcomes(outcomes, pool, rng)
+        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
+        at = rows.of_kind(OUTCOME)
+        X, population = rows.X[at], rows.population[at]
+        outcomes = ModelRows.of_weights(
+            X, self._encode(rows.label[at]), self._exposure(X, population), rows.weight[at]
+        )
+        self.heterogeneity_ = self.average_effect_ = None
+        if self.engine == EM:
+            self.fit_ = self._fit_em(outcomes, rng)
+        else:
+            self.fit_ = self._fit_forms(outcomes, population, rng)
         if not self.fit_.converged:
             warnings.warn(
-                "the mixture likelihood did not settle; see fit_.objective or fit_.path. Raise the "
-                "ridges, or look for features that determine the outcome.",
+                "the mixture likelihood did not settle; see fit_.objective or fit_.path. Look for "
+                "features that determine the outcome.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
 
-    def _fit_outcomes(
-        self, rows: OutcomeRows, pool: tuple[Basis, ...], rng: np.random.RandomState
-    ) -> MixtureFit | EMFit:
-        if self.engine == "em":
-            return fit_em(
-                rows.Z,
-                rows.y,
-                rows.exposure,
-                rows.weight,
-                self.outcome_model,
-                family=self.family_,
-                n_starts=self.n_starts,
-                rng=rng,
-            )
-        return fit_mixture(
-            rows,
-            pool,
-            self.family_,
-            Walk.of(self.ridge_base, self.ridge_effect),
-            average=self.average,
-            n_starts=1 if self.family_ == MEAN else self.n_starts,  # squared loss: one minimum
-            n_jobs=self.n_jobs,
+    def _fit_em(self, rows: ModelRows, rng: np.random.RandomState) -> EMFit:
+        return fit_em(
+            self._scaled(rows.X),
+            rows.y,
+            rows.exposure,
+            rows.weight,
+            self.outcome_model,
+            family=self.family_,
+            n_starts=self.n_starts,
             rng=rng,
         )
 
+    def _fit_forms(
+        self, rows: ModelRows, population: IntArray, rng: np.random.RandomState
+    ) -> AdditiveAverage:
+        chance = self._chances(rows.X).mean(axis=1)
+        split = float(np.average(chance, weights=rows.weight))
+        laws: dict[str, Law] = {
+            BERNOULLI: BernoulliLaw(split),
+            GAUSSIAN: GaussianLaw(split),
+            MEAN: MeanLaw(),
+        }
+        fit = average_forms(
+            rows,
+            laws[self.family_],
+            EFFECT_FORMS,
+            deal(population, self.n_folds, rng),
+            categorical=self._categorical_columns(),
+            average=self.average,
+            n_jobs=self.n_jobs,
+            rng=rng,
+        )
+        self.heterogeneity_ = Estimate(*fit.forms.gain_over(ALONE))
+        self.average_effect_ = self._average_effect(fit, rows, chance)
+        return fit
+
+    def _average_effect(self, fit: AdditiveAverage, rows: ModelRows, chance: Array) -> Estimate:
+        """Return the mean uplift of some rows; its error from the likeliest form's covariance."""
+        parts, weight = fit.best.parts, rows.weight / rows.weight.sum()
+        uplift, gradient = np.empty(len(weight)), np.zeros(len(fit.best.coef))
+        for start in range(0, len(weight), PREDICT_ROWS):
+            at = slice(start, start + PREDICT_ROWS)
+            treated, untreated = self._averaged(fit, rows.X[at], chance[at])
+            uplift[at] = treated - untreated
+            values = fit.basis(rows.X[at])
+            slope_base, slope_effect = np.zeros(len(values)), np.ones(len(values))
+            if self.family_ == BERNOULLI:
+                split = fit.best.law.split  # type: ignore[attr-defined]
+                base, effect = fit.best(values)
+                above, below = expit(base + (1.0 - split) * effect), expit(base - split * effect)
+                above, below = above * (1.0 - above), below * (1.0 - below)
+                slope_base, slope_effect = above - below, (1.0 - split) * above + split * below
+            of_base = values[:, parts.base].T @ (weight[at] * slope_base)
+            of_effect = values[:, parts.effect].T @ (weight[at] * slope_effect)
+            gradient += np.concatenate([of_base, of_effect])
+        mean = float(weight @ uplift)
+        variance = gradient @ fit.best.covariance @ gradient + weight**2 @ (uplift - mean) ** 2
+        scale = float(self.outcome_scaling_.scale[0])
+        return Estimate(scale * mean, scale * float(np.sqrt(variance)))
+
     @property
-    def candidates_(self) -> Any:
-        """Every setting tried; None for ``engine="em"``."""
-        return self.fit_.candidates if isinstance(self.fit_, MixtureFit) else None
+    def candidates_(self) -> FormTable | None:
+        """Every form tried; None for ``engine="em"``."""
+        return self.fit_.forms if isinstance(self.fit_, AdditiveAverage) else None
 
-    def _chances(self, Z: Array) -> Array:
+    def _scaled(self, X: Array) -> Array:
+        return self.scaling_(X)
+
+    def _chances(self, X: Array) -> Array:
         """Return every population's probability of treatment, shape (n, number of them)."""
-        return np.column_stack([policy(Z) for policy in self.policies_])
+        features = X if self.policy_model is None else self._scaled(X)
+        return np.column_stack([policy(features) for policy in self.policies_])
 
-    def _exposure(self, Z: Array, population: IntArray) -> Array:
+    def _exposure(self, X: Array, population: IntArray) -> Array:
         """Return what the outcome's law needs of the policies at each row."""
-        chances = self._chances(Z)
-        own: Array = chances[np.arange(len(Z)), population]
+        chances = self._chances(X)
+        own: Array = chances[np.arange(len(X)), population]
         return own - chances.mean(axis=1) if self.family_ == MEAN else own
 
     def _encode(self, label: Array) -> Array:
@@ -306,7 +363,9 @@ class MixtureUplift(RowEstimator):
         treated, untreated : array of shape (n,)
             In the units of the outcome; their difference is ``predict(X)``.
         """
-        return self._means(self._check_features(X, reset=False))
+        treated, untreated = self._means(self._check_features(X, reset=False))
+        offset = float(self.outcome_scaling_.mean[0])
+        return offset + treated, offset + untreated
 
     def predict_policies(self, X: MatrixLike) -> Array:
         """Return each population's estimated probability of treatment at each row.
@@ -321,26 +380,39 @@ class MixtureUplift(RowEstimator):
         array of shape (n, number of populations)
             In the order of ``populations_``.
         """
-        return self._chances(self.scaling_(self._check_features(X, reset=False)))
+        return self._chances(self._check_features(X, reset=False))
 
     def _means(self, matrix: Array) -> tuple[Array, Array]:
-        # Chunk by chunk, so that basis values of all rows are never in memory together.
+        """Return both means at checked rows, less the outcome's offset."""
+        # Chunk by chunk, so that values of the functions at all rows are never in memory together.
         chunks = [
             matrix[start : start + PREDICT_ROWS] for start in range(0, len(matrix), PREDICT_ROWS)
         ]
         # Models of the user's have their own ways with threads.
         n_jobs = 1 if isinstance(self.fit_, EMFit) else self.n_jobs
         parts = list(over_pieces(self._chunk_means, chunks, n_jobs))
-        scale, offset = float(self.outcome_scaling_.scale[0]), float(self.outcome_scaling_.mean[0])
-        treated, untreated = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return offset + scale * treated, offset + scale * untreated
+        scale = float(self.outcome_scaling_.scale[0])
+        treated, untreated = (scale * np.concatenate(part) for part in zip(*parts, strict=True))
+        return treated, untreated
 
     def _chunk_means(self, chunk: Array) -> tuple[Array, Array]:
-        Z = self.scaling_(chunk)
         if isinstance(self.fit_, EMFit):
-            return self.fit_.means(Z)
-        chance = self._chances(Z).mean(axis=1) if self.family_ == MEAN else np.empty(0)
-        return self.fit_.means(Z, chance)
+            return self.fit_.means(self._scaled(chunk))
+        # Without noise in its shape, the base of a mean is that of the mean policy.
+        chance = self._chances(chunk).mean(axis=1) if self.family_ == MEAN else np.empty(0)
+        return self._averaged(self.fit_, chunk, chance)
+
+    def _averaged(self, fit: AdditiveAverage, X: Array, chance: Array) -> tuple[Array, Array]:
+        """Return both means by additive models, in the fit's coding."""
+        base, effect = fit(X)
+        if self.family_ == MEAN:
+            share = chance[:, None]
+        else:
+            share = np.array([member.law.split for member in fit.members])  # type: ignore[attr-defined]
+        treated, untreated = base + (1.0 - share) * effect, base - share * effect
+        if self.family_ == BERNOULLI:
+            treated, untreated = expit(treated), expit(untreated)
+        return treated @ fit.weight, untreated @ fit.weight
 
     def score(
         self,
@@ -388,83 +460,64 @@ class MixtureUplift(RowEstimator):
         weight = check_weight(sample_weight, len(matrix))
         used = (kinds == OUTCOME) & (weight > 0.0)
         index = check_scored(self.populations_, self._coding, names[used], labels[used])
-        Z = self.scaling_(matrix[used])
+        X = matrix[used]
         outcome = self._encode(self._coding.encode(labels[used]))
-        exposure = self._exposure(Z, index)
-        return float(
-            np.average(self.fit_.log_likelihood(Z, outcome, exposure), weights=weight[used])
-        )
+        exposure = self._exposure(X, index)
+        if isinstance(self.fit_, EMFit):
+            likelihood = self.fit_.log_likelihood(self._scaled(X), outcome, exposure)
+        else:
+            likelihood = self.fit_.log_likelihood(ModelRows(X, outcome, exposure, weight[used]))
+        return float(np.average(likelihood, weights=weight[used]))
 
     def _check_parameters(self) -> None:
-        check_mixture(self)
+        super()._check_parameters()
+        if self.engine == EM and self.outcome_model is None:
+            raise InputError(
+                "engine='em' needs outcome_model, a scikit-learn estimator that takes "
+                "sample_weight, such as LogisticRegression()."
+            )
+        if self.engine == EM and self.family == MEAN:
+            raise InputError("family='mean' has no likelihood for EM; use engine='likelihood'.")
+        if self.engine == LIKELIHOOD and self.outcome_model is not None:
+            raise InputError("outcome_model is for engine='em'; leave it out, or set the engine.")
+        if self.policy_model is not None and not is_classifier(self.policy_model):
+            raise InputError(
+                f"policy_model must be None or a classifier, got {self.policy_model!r}."
+            )
+
+    def _choose_family(self, *, is_binary: bool) -> str:
+        """Return the law of the outcome: the one asked for, or the one that suits the rows."""
+        if self.family == "auto":
+            if is_binary:
+                return BERNOULLI
+            return GAUSSIAN if self.engine == EM else MEAN
+        if self.family == BERNOULLI and not is_binary:
+            raise InputError(
+                "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
+            )
+        return self.family
+
+    def _categorical_columns(self) -> tuple[int, ...]:
+        """Return the positions of the columns that hold codes of categories."""
+        names = getattr(self, "feature_names_in_", np.empty(0, dtype=object)).tolist()
+        columns = []
+        for one in self.categorical_features:
+            column = names.index(one) if one in names else one
+            if isinstance(column, bool | str) or column not in range(self.n_features_in_):
+                known = f"one of {names}" if names else f"below {self.n_features_in_}"
+                raise InputError(f"categorical_features must be {known}, got {one!r}.")
+            columns.append(int(column))
+        return tuple(sorted(columns))
 
 
-ENGINES = ("likelihood", "em")
-
-
-def check_mixture(model: Any) -> None:
-    """Refuse parameters of a `MixtureUplift` that are wrong whatever the rows."""
-    check_option("engine", model.engine, ENGINES)
-    check_option("family", model.family, ("auto", *FAMILIES))
-    if model.engine == "em" and model.outcome_model is None:
-        raise InputError(
-            "engine='em' needs outcome_model, a scikit-learn estimator that takes "
-            "sample_weight, such as LogisticRegression()."
-        )
-    if model.engine == "em" and model.family == MEAN:
-        raise InputError("family='mean' has no likelihood for EM; use engine='likelihood'.")
-    if model.engine == "likelihood" and model.outcome_model is not None:
-        raise InputError("outcome_model is for engine='em'; leave it out, or set the engine.")
-    if isinstance(model.policy_model, str):
-        check_option("policy_model", model.policy_model, ["auto"])
-    elif not is_classifier(model.policy_model):
-        raise InputError(
-            f"policy_model must be 'auto' or a classifier, got {model.policy_model!r}."
-        )
-    if isinstance(model.basis, str):
-        check_option("basis", model.basis, ["auto", "linear"])
-    elif not isinstance(model.basis, Basis):
-        raise InputError(
-            f"basis must be a name, or a callable with size and n_features, got {model.basis!r}."
-        )
-    for width in model.widths:
-        check_positive("widths", width)
-    check_word_or("n_centers", model.n_centers, "auto", check_count)
-    check_word_or("ridge_base", model.ridge_base, "auto", check_positive)
-    check_word_or("ridge_effect", model.ridge_effect, "auto", check_positive)
-    check_count("n_starts", model.n_starts)
-    if check_count("n_folds", model.n_folds) < 2:
-        raise InputError(f"n_folds must be at least 2, got {model.n_folds}.")
-
-
-def choose_family(model: Any, *, is_binary: bool) -> str:
-    """Return the law of the outcome: the one asked for, or the one that suits the rows."""
-    if model.family == "auto":
-        if is_binary:
-            return BERNOULLI
-        return GAUSSIAN if model.engine == "em" else MEAN
-    if model.family == BERNOULLI and not is_binary:
-        raise InputError(
-            "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
-        )
-    return str(model.family)
-
-
-def choose_pool(
-    model: Any, Z: Array, weight: Array, n_outcomes: int, rng: Rng
-) -> tuple[Basis, ...]:
-    """Return the functions to choose among at scaled rows, linear ones first."""
-    size = kernel_size(n_outcomes) if isinstance(model.n_centers, str) else model.n_centers
-    is_auto = isinstance(model.basis, str) and model.basis == "auto"
-    factors = tuple(map(float, model.widths)) if is_auto else ()
-    pool = draw_pool(Z, factors=factors, n_centers=size, rng=rng, weight=weight)
-    if isinstance(model.basis, str):
-        return pool
-    if model.basis.n_features != Z.shape[1]:
-        raise InputError(
-            f"the given basis takes {model.basis.n_features} features, but X has {Z.shape[1]}."
-        )
-    return (*pool, StackedBasis(pool[0], model.basis))
+def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
+    """Return what lies between the outcome and the fit's coding of it."""
+    if family == BERNOULLI:  # from 0/1
+        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
+        return Scaling(np.array([low]), np.array([reach]))
+    outcome = rows.of_kind(OUTCOME)
+    in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
+    return Scaling.of_rows(in_units, rows.share[outcome])
 
 
 def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Array) -> IntArray:

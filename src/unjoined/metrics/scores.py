@@ -24,11 +24,11 @@ from unjoined._validation import (
     check_two,
     check_weight,
 )
-from unjoined.basis import Scaling
+from unjoined.basis import Scaling, draw_basis
 from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate
-from unjoined.nuisance import Nuisances, cross_fit, smooth_basis
+from unjoined.nuisance import Nuisances, cross_fit
 
 
 def minmax_objective(
@@ -519,7 +519,7 @@ def _contrasts(n: int) -> Array:
 def _critic_basis(rows: LabelledRows) -> Array:
     """Return the critic's functions at each row: the same for every estimate, by a fixed seed."""
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-    return smooth_basis(Z, rows.relative, check_random_state(0))(Z)
+    return draw_basis("smooth", Z, n_centers=min(50, len(Z)), width="median", rng=check_random_state(0), weight=rows.relative)(Z)
 
 
 SCORES: dict[str, Callable[[Array, LabelledRows, Nuisances], Array]] = {

@@ -1,5 +1,16 @@
 """What is estimated on the way: policies, conditional means, density ratios."""
 
+from unjoined.nuisance.additive import (
+    ALONE,
+    EFFECT_FORMS,
+    AdditiveAverage,
+    AdditiveMean,
+    FormTable,
+    Member,
+    ModelRows,
+    average_forms,
+    deal,
+)
 from unjoined.nuisance.centring import (
     CROSS_FIT_ROWS,
     N_FOLDS,
@@ -17,33 +28,40 @@ from unjoined.nuisance.crossfit import (
     cross_fit,
     cross_fitted_gap,
     deal_evaluation_folds,
-    smooth_basis,
 )
 from unjoined.nuisance.models import (
     ConditionalMean,
     fit_conditional_mean,
+    fit_policies,
     fit_weighted,
     seeded_clone,
     takes_weights,
 )
-from unjoined.nuisance.policies import PolicyFit, fit_policies
 from unjoined.nuisance.shift import CellShift, ShiftReport, weigh_shift
 
 __all__ = [
+    "ALONE",
     "CROSS_FIT_ROWS",
+    "EFFECT_FORMS",
     "N_FOLDS",
+    "AdditiveAverage",
+    "AdditiveMean",
     "CellShift",
     "CenteredRows",
     "ConditionalMean",
+    "FormTable",
+    "Member",
     "ModelMeans",
+    "ModelRows",
     "Nuisances",
-    "PolicyFit",
     "ShiftReport",
+    "average_forms",
     "center_rows",
     "check_center",
     "cross_fit",
     "cross_fit_centring",
     "cross_fitted_gap",
+    "deal",
     "deal_evaluation_folds",
     "deal_folds",
     "fit_centring",
@@ -51,7 +69,6 @@ __all__ = [
     "fit_policies",
     "fit_weighted",
     "seeded_clone",
-    "smooth_basis",
     "subtract_means",
     "takes_weights",
     "weigh_shift",

@@ -1,4 +1,4 @@
-"""Models that others chose: seeded clones, fitted with weights; conditional means by them."""
+"""Conditional means of labels, by additive models or by models that others chose."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from unjoined._typing import Array
-from unjoined._validation import unit_mean
+from unjoined._validation import TREATMENT, unit_mean
+from unjoined.data import LabelledRows
 from unjoined.errors import InputError
+from unjoined.nuisance.additive import AdditiveMean, fit_additive_mean
 
 
 def seeded_clone(model: Any, rng: Rng) -> Any:
@@ -63,7 +65,7 @@ def fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
 class ConditionalMean:
     """An estimate of E[label | x]: ``low + (high - low) * P(high | x)`` for a classifier."""
 
-    model: Any  # a fitted estimator, or None if the label never varied
+    model: Any  # a fitted estimator or `AdditiveMean`, or None if the label never varied
     low: float
     high: float
 
@@ -71,6 +73,8 @@ class ConditionalMean:
         """Return the conditional mean at each row, in the label's units."""
         if self.model is None:
             return np.full(len(X), self.low)
+        if isinstance(self.model, AdditiveMean):
+            return self.model(X)
         if is_classifier(self.model):
             chance = self.model.predict_proba(X)[:, 1]
             return np.asarray(self.low + (self.high - self.low) * chance)
@@ -96,3 +100,23 @@ def fit_conditional_mean(model: Any, X: Array, label: Array, weight: Array) -> C
     else:
         fit_weighted(model, X, label, weight)
     return ConditionalMean(model, low, high)
+
+
+def fit_policies(
+    X: Array, rows: LabelledRows, model: Any, *, rng: Rng, n_jobs: int | None = None
+) -> tuple[ConditionalMean, ...]:
+    """Fit each population's probability of treatment to its treatment rows, ``X`` at ``rows``.
+
+    By additive models, or by clones of ``model``.
+    """
+    policies = []
+    for k in range(len(rows.names)):
+        at = rows.at(TREATMENT, k)
+        chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
+        if model is None and chance.min() < chance.max():
+            mean = fit_additive_mean(X[at], chance, weight, n_jobs=n_jobs, rng=rng)
+            policies.append(ConditionalMean(mean, 0.0, 1.0))
+        else:
+            copy = None if model is None else seeded_clone(model, rng)
+            policies.append(fit_conditional_mean(copy, X[at], chance, weight))
+    return tuple(policies)

@@ -1,0 +1,442 @@
+"""Base and effect as sums of functions whose blocks have scales that are learnt from the rows."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import expit, log_expit, logit
+
+from unjoined._threads import over_pieces
+from unjoined._typing import Array, IntArray
+
+PIECE_ROWS = 4096  # functions of so many rows stay in the cache between their uses
+FLOOR = 1e-9  # probabilities stay this far from 0 and 1
+BASE, EFFECT = "base", "effect"
+CONSTANT = "constant"
+# Squared scales to start with, in log-odds or in standard deviations of the outcome.
+START = {"line": 0.1, "square": 0.05, "curve": 0.05, "category": 0.1, "pair": 0.02}
+FREE = {BASE: 1e-4, EFFECT: 0.1}  # precisions of the constants: next to nothing
+TAIL = 1.0  # degrees of freedom of a block's scale around that of its group: Cauchy
+DAMPED = 0.7  # share of the way that precisions go in one update, on the log scale
+SMALLEST, LARGEST = 1e-3, 1e7  # precisions of blocks
+LEAST, MOST = 1e-7, 10.0  # squared scales of groups
+N_STEPS = 25  # with new scales after each
+UNSCALED = 2  # the first steps, which leave the scales alone
+MOST_STEPS = 50  # with the scales fixed, at the end
+TOL = 1e-6  # nats of all rows that a step must promise then
+SHORTEST = 1e-3  # of a full step
+SUFFICIENT = 1e-4  # share of what a step promises that it must bring (Armijo)
+
+
+class RowTerms(NamedTuple):
+    """Loss of each row, its slopes by base and effect, and the curvature that steps use."""
+
+    loss: Array
+    by_base: Array
+    by_effect: Array
+    base_base: Array
+    base_effect: Array
+    effect_effect: Array
+    square: Array  # squared residuals, for the variance of the noise
+    counted: Array  # 1, or 0 where the residual was cut
+
+
+class Law(Protocol):
+    """The law of an outcome given base, effect and the row's exposure."""
+
+    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
+        """Return the terms of each row."""
+        ...
+
+    def intercept(self, mean: float) -> float:
+        """Return the base of outcomes with this mean and no effect."""
+        ...
+
+    def renewed(self, sums: Sums) -> tuple[Self, Sums | None]:
+        """Return the law with the noise that these sums show, and the sums under it if known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BernoulliLaw:
+    """Outcomes 0/1, with log-odds b + (1 - a) u if treated and b - a u if not.
+
+    The exposure is the probability of treatment e; the chance of a 1 mixes both by it.
+    """
+
+    split: float  # a, the mean policy
+
+    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
+        """Return minus the log-likelihood, with Fisher's information for its curvature."""
+        a = self.split
+        treated, untreated = expit(base + (1.0 - a) * effect), expit(base - a * effect)
+        mean = np.clip(exposure * treated + (1.0 - exposure) * untreated, FLOOR, 1.0 - FLOOR)
+        up = exposure * treated * (1.0 - treated)
+        down = (1.0 - exposure) * untreated * (1.0 - untreated)
+        by_base, by_effect = up + down, (1.0 - a) * up - a * down
+        weight = 1.0 / (mean * (1.0 - mean))
+        pull = (mean - y) * weight
+        one = np.ones_like(mean)
+        return RowTerms(
+            -np.where(y > 0.5, np.log(mean), np.log1p(-mean)),
+            pull * by_base,
+            pull * by_effect,
+            weight * by_base**2,
+            weight * by_base * by_effect,
+            weight * by_effect**2,
+            one,
+            one,
+        )
+
+    def intercept(self, mean: float) -> float:
+        """Return the log-odds."""
+        return float(logit(np.clip(mean, 1e-6, 1.0 - 1e-6)))
+
+    def renewed(self, sums: Sums) -> tuple[BernoulliLaw, Sums]:
+        """Return itself: the noise follows from the mean."""
+        return self, sums
+
+
+@dataclass(frozen=True, slots=True)
+class MeanLaw:
+    """Real outcomes with mean b + c u, the exposure c being the policy less the mean policy.
+
+    Half the squared error over the variance of the noise; beyond ``threshold`` it grows linearly.
+    """
+
+    threshold: float = np.inf
+    variance: float = 1.0
+
+    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
+        """Return the loss, and the quadratic above it that touches it."""
+        error = base + exposure * effect - y
+        size = np.abs(error)
+        near = size <= self.threshold
+        loss = 0.5 * error**2
+        weight = np.full_like(error, 1.0 / self.variance)
+        if not near.all():
+            loss = np.where(near, loss, self.threshold * (size - 0.5 * self.threshold))
+            weight = np.where(
+                near, weight, self.threshold / (np.maximum(size, 1e-300) * self.variance)
+            )
+        return RowTerms(
+            loss / self.variance,
+            weight * error,
+            weight * error * exposure,
+            weight,
+            weight * exposure,
+            weight * exposure**2,
+            np.minimum(size, self.threshold) ** 2,
+            near.astype(np.float64),
+        )
+
+    def intercept(self, mean: float) -> float:
+        """Return the mean."""
+        return mean
+
+    def renewed(self, sums: Sums) -> tuple[MeanLaw, Sums]:
+        """Return the law with the variance of the residuals, and the sums in units of it."""
+        variance = sums.variance
+        return replace(self, variance=variance), sums.times(self.variance / variance)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLaw:
+    """Normal outcomes around b + (1 - a) u if treated and b - a u if not, mixed by the exposure."""
+
+    split: float
+    variance: float = 1.0
+
+    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
+        """Return minus the log-likelihood, and EM's quadratic above it."""
+        a, s2 = self.split, self.variance
+        up, down = y - base - (1.0 - a) * effect, y - base + a * effect
+        with np.errstate(divide="ignore"):  # a row surely treated or not: log 0 is -inf, rightly
+            log_up = np.log(exposure) - 0.5 * up**2 / s2
+            log_down = np.log1p(-exposure) - 0.5 * down**2 / s2
+        chance = np.exp(log_expit(log_up - log_down))
+        square = chance * up**2 + (1.0 - chance) * down**2
+        one = np.full_like(y, 1.0 / s2)
+        return RowTerms(
+            0.5 * np.log(2.0 * np.pi * s2) - np.logaddexp(log_up, log_down),
+            -(chance * up + (1.0 - chance) * down) / s2,
+            -((1.0 - a) * chance * up - a * (1.0 - chance) * down) / s2,
+            one,
+            (chance - a) / s2,
+            (chance * (1.0 - a) ** 2 + (1.0 - chance) * a**2) / s2,
+            square,
+            np.ones_like(y),
+        )
+
+    def intercept(self, mean: float) -> float:
+        """Return the mean."""
+        return mean
+
+    def renewed(self, sums: Sums) -> tuple[GaussianLaw, None]:
+        """Return the law with the variance of the residuals; the sums need another pass."""
+        return replace(self, variance=sums.variance), None
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What one pass over the rows adds up."""
+
+    loss: float
+    gradient: Array  # (p,)
+    curvature: Array  # (p, p), its lower triangle
+    square: float
+    counted: float
+
+    def __add__(self, other: Sums) -> Sums:
+        """Return the sums over both sets of rows."""
+        return Sums(
+            self.loss + other.loss,
+            self.gradient + other.gradient,
+            self.curvature + other.curvature,
+            self.square + other.square,
+            self.counted + other.counted,
+        )
+
+    def times(self, factor: float) -> Sums:
+        """Return the sums of a loss that is ``factor`` times this one."""
+        return replace(
+            self,
+            loss=factor * self.loss,
+            gradient=factor * self.gradient,
+            curvature=factor * self.curvature,
+        )
+
+    @property
+    def variance(self) -> float:
+        """Of the noise: the mean squared residual, cut residuals counting by their slope."""
+        return max(self.square / max(self.counted, 1.0), 1e-12)
+
+
+class AdditiveRows(NamedTuple):
+    """A few thousand rows: values of the functions (p, m) and what the law needs."""
+
+    values: Array
+    y: Array
+    exposure: Array
+    weight: Array
+
+
+def sums_of_rows(rows: AdditiveRows, law: Law, coef: Array, parts: Parts) -> Sums:
+    """Add up one set of rows."""
+    values, y, exposure, weight = rows
+    p = len(parts.base)
+    of_base = values if p == len(values) else values[parts.base]
+    of_effect = values if len(parts.effect) == len(values) else values[parts.effect]
+    t = law(y, exposure, coef[:p] @ of_base, coef[p:] @ of_effect)
+    gradient = np.concatenate([of_base @ (weight * t.by_base), of_effect @ (weight * t.by_effect)])
+    curvature = np.zeros((len(coef), len(coef)))
+    scaled = of_base * np.sqrt(weight * t.base_base)
+    curvature[:p, :p] = scaled @ scaled.T
+    if len(parts.effect):
+        scaled = of_effect * np.sqrt(weight * t.effect_effect)
+        curvature[p:, p:] = scaled @ scaled.T
+        curvature[p:, :p] = (of_effect * (weight * t.base_effect)) @ of_base.T
+    square, counted = float(weight @ t.square), float(weight @ t.counted)
+    return Sums(float(weight @ t.loss), gradient, curvature, square, counted)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Which functions base and effect are made of, and which coefficients share a scale."""
+
+    base: IntArray  # places among the functions
+    effect: IntArray
+    block: IntArray  # (p,) of each coefficient, base first
+    group: IntArray  # (b,) of each block
+    names: tuple[tuple[str, str], ...]  # of each group: its part, and what its functions are
+
+    @classmethod
+    def of_groups(
+        cls, block: IntArray, groups: tuple[str, ...], base: frozenset[str], effect: frozenset[str]
+    ) -> Parts:
+        """Return a base and an effect of the functions whose groups are named.
+
+        ``block`` is the block of each function, ``groups`` the group of each block.
+        """
+        places, blocks, names, group = [], [], [], []
+        for part, kept in ((BASE, base), (EFFECT, effect)):
+            used = np.array([name in kept for name in groups])
+            places.append(np.flatnonzero(used[block]))
+            blocks.append(len(group) + (np.cumsum(used) - 1)[block[places[-1]]])
+            for name in (name for name in groups if name in kept):
+                if (part, name) not in names:
+                    names.append((part, name))
+                group.append(names.index((part, name)))
+        return cls(*places, np.concatenate(blocks), np.array(group), tuple(names))
+
+    def within(self) -> Parts:
+        """Return the same parts where the functions of the base are all there are."""
+        effect = np.searchsorted(self.base, self.effect)
+        return replace(self, base=np.arange(len(self.base)), effect=effect)
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """How far coefficients lie from 0: a precision for each block, shrunk towards its group's."""
+
+    precision: Array  # (b,)
+    group: Array  # (g,) squared scales; infinite for constants, which are free
+
+    @classmethod
+    def start(cls, parts: Parts) -> Scales:
+        """Return the scales to begin with."""
+        group = np.array([np.inf if name == CONSTANT else START[name] for _, name in parts.names])
+        free = np.array([FREE[part] for part, _ in parts.names])
+        return cls(np.where(np.isinf(group), free, 1.0 / group)[parts.group], group)
+
+    def updated(self, parts: Parts, coef: Array, variance: Array) -> Scales:
+        """Return MacKay's update, damped; the group goes first, or it would creep."""
+        b = len(self.precision)
+        size = np.bincount(parts.block, minlength=b)
+        square = np.bincount(parts.block, coef**2, minlength=b)
+        spread = np.bincount(parts.block, variance, minlength=b)
+        freedom = np.maximum(size - self.precision * spread, 1e-3)
+        precision, group = self.precision.copy(), self.group.copy()
+        for g in np.flatnonzero(np.isfinite(group)).tolist():
+            at = parts.group == g
+            whole = np.sum(precision[at] * square[at]) / np.sum(freedom[at])
+            whole = float(np.clip(whole, 0.2, 5.0)) ** DAMPED
+            scale = float(np.clip(group[g] * whole, LEAST, MOST))
+            wanted = (freedom[at] + TAIL) / (square[at] + TAIL * scale)
+            wanted = np.clip(wanted, SMALLEST, LARGEST)
+            precision[at] = wanted**DAMPED * (precision[at] / whole) ** (1.0 - DAMPED)
+            group[g] = np.clip(np.sum(at) / np.sum(precision[at]), LEAST, MOST)
+        return Scales(precision, group)
+
+
+Pass = Callable[[Law, Array], Sums]  # over all rows, at coefficients
+
+
+def pass_in_memory(rows: AdditiveRows, parts: Parts, n_jobs: int | None = None) -> Pass:
+    """Return a pass over rows whose functions are in memory; threads share its pieces."""
+    pieces = [
+        AdditiveRows(*(np.ascontiguousarray(array[..., start : start + PIECE_ROWS]) for array in rows))
+        for start in range(0, len(rows.y), PIECE_ROWS)
+    ]
+
+    def pass_over(law: Law, coef: Array) -> Sums:
+        sums = over_pieces(lambda piece: sums_of_rows(piece, law, coef, parts), pieces, n_jobs)
+        return reduce(operator.add, sums)
+
+    return pass_over
+
+
+def pass_by_pieces(
+    basis: Callable[[Array], Array], rows: AdditiveRows, parts: Parts, n_jobs: int | None = None
+) -> Pass:
+    """Return a pass over rows of which only the features, (d, n), are in memory."""
+    starts = range(0, len(rows.y), PIECE_ROWS)
+
+    def pass_over(law: Law, coef: Array) -> Sums:
+        def add_up(start: int) -> Sums:
+            X, *others = (array[..., start : start + PIECE_ROWS] for array in rows)
+            return sums_of_rows(AdditiveRows(basis(X.T).T, *others), law, coef, parts)
+
+        return reduce(operator.add, over_pieces(add_up, starts, n_jobs))
+
+    return pass_over
+
+
+@dataclass(frozen=True, slots=True)
+class AdditiveFit:
+    """Coefficients, scales and noise, and how they were reached."""
+
+    parts: Parts
+    law: Law
+    coef: Array  # (p,) base first
+    scales: Scales
+    covariance: Array  # (p, p) of the coefficients, given the scales
+    objective: Array  # penalised loss, nats, of the last steps, whose scales are fixed
+    converged: bool
+    evidence: float  # logarithm of the marginal likelihood by Laplace, but for a constant
+
+    def __call__(self, values: Array) -> tuple[Array, Array]:
+        """Return base and effect, given the values of the functions (n, p)."""
+        k = len(self.parts.base)
+        return (
+            values[:, self.parts.base] @ self.coef[:k],
+            values[:, self.parts.effect] @ self.coef[k:],
+        )
+
+
+def fit_additive(
+    pass_over: Pass,
+    parts: Parts,
+    law: Law,
+    coef: Array,
+    scales: Scales | None = None,
+    *,
+    n_steps: int = N_STEPS,
+    tol: float = TOL,
+) -> AdditiveFit:
+    """Alternate Gauss-Newton steps with updates of scales and noise, then converge with both fixed.
+
+    A step costs one pass over the rows, of O(n p^2), and O(p^3); one more pass for each time that
+    it is halved.
+    """
+    scales = Scales.start(parts) if scales is None else scales
+    sums = pass_over(law, coef)
+    for k in range(n_steps):
+        penalty = scales.precision[parts.block]
+        factor = _factor(sums.curvature, penalty)
+        coef, sums, _, _ = _step(pass_over, law, coef, sums, penalty, factor)
+        law, known = law.renewed(sums)
+        sums = pass_over(law, coef) if known is None else known
+        if k >= UNSCALED:
+            scales = scales.updated(parts, coef, _inverse_diagonal(factor))
+    penalty = scales.precision[parts.block]
+    path, promised, moved = [_objective(sums, penalty, coef)], np.inf, True
+    while moved and promised >= tol and len(path) <= MOST_STEPS:
+        factor = _factor(sums.curvature, penalty)
+        coef, sums, promised, moved = _step(pass_over, law, coef, sums, penalty, factor)
+        path.append(_objective(sums, penalty, coef))
+    factor = _factor(sums.curvature, penalty)
+    evidence = -path[-1] + 0.5 * float(np.log(penalty).sum()) - float(np.log(np.diag(factor)).sum())
+    covariance = cho_solve((factor, True), np.eye(len(coef)))
+    converged = promised < max(tol, np.sqrt(TOL))
+    return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged, evidence)
+
+
+def _objective(sums: Sums, penalty: Array, coef: Array) -> float:
+    return sums.loss + 0.5 * float(penalty @ coef**2)
+
+
+def _step(
+    pass_over: Pass, law: Law, coef: Array, sums: Sums, penalty: Array, factor: Array
+) -> tuple[Array, Sums, float, bool]:
+    """Take one step that lowers the objective; also return what it promised and if it moved."""
+    gradient = sums.gradient + penalty * coef
+    step = -cho_solve((factor, True), gradient)
+    promised = float(-gradient @ step)
+    before, length = _objective(sums, penalty, coef), 1.0
+    while length > SHORTEST:
+        there = coef + length * step
+        trial = pass_over(law, there)
+        if _objective(trial, penalty, there) <= before - SUFFICIENT * length * promised:
+            return there, trial, promised, True
+        length *= 0.5
+    return coef, sums, promised, False  # rounding hides any further gain
+
+
+def _factor(curvature: Array, penalty: Array) -> Array:
+    """Return the lower Cholesky factor of the penalised curvature."""
+    penalised = curvature.copy()
+    penalised[np.diag_indices(len(penalty))] += penalty
+    return np.asarray(cho_factor(penalised, lower=True, overwrite_a=True)[0])
+
+
+def _inverse_diagonal(factor: Array) -> Array:
+    """Return the diagonal of the inverse of a matrix, given its lower Cholesky factor."""
+    root = solve_triangular(factor, np.eye(len(factor)), lower=True)
+    return np.asarray(np.einsum("ij,ij->j", root, root))
