@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from numbers import Integral
 from typing import TypeVar
@@ -33,6 +34,12 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which matrix products and factors run on one thread each."""
+    limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limit
+
+
 def over_pieces(
     function: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None
 ) -> Iterator[Result]:
@@ -43,7 +50,7 @@ def over_pieces(
     run in parallel too.
     """
     threads = min(n_threads(n_jobs), len(tasks))
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         if threads <= 1:
             yield from map(function, tasks)
         else:

@@ -23,7 +23,7 @@ from unjoined._validation import (
     check_positive,
     check_weight,
 )
-from unjoined.basis import Scaling
+from unjoined.basis import Scaling, weighted_quantile
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
@@ -55,6 +55,7 @@ from unjoined.solve import BernoulliLaw, GaussianLaw, Law, MeanLaw
 LIKELIHOOD, EM = "likelihood", "em"
 BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 PREDICT_ROWS = 16_384
+DESCRIBED_ROWS = 20_000  # at most, over which the effect is averaged
 
 
 class MixtureUplift(RowEstimator):
@@ -127,6 +128,11 @@ class MixtureUplift(RowEstimator):
     average_effect_ : Estimate or None
         Mean uplift of the outcome rows, in units of the outcome, with the model's standard error.
         None for EM.
+    effect_range_ : array of shape (2,) or None
+        Between which the predicted uplift of nine in ten outcome rows lies, units of the outcome.
+    effect_features_ : array of shape (d,) or None
+        Standard deviation of what each feature adds to the effect, in log-odds or in standard
+        deviations of the outcome.
     scaling_, outcome_scaling_ : Scaling
         Of the features, and of the outcome.
     shift_ : ShiftReport or None
@@ -188,6 +194,8 @@ class MixtureUplift(RowEstimator):
     shift_: ShiftReport | None
     heterogeneity_: Estimate | None
     average_effect_: Estimate | None
+    effect_range_: Array | None
+    effect_features_: Array | None
 
     def __init__(
         self,
@@ -248,6 +256,7 @@ class MixtureUplift(RowEstimator):
             X, self._encode(rows.label[at]), self._exposure(X, population), rows.weight[at]
         )
         self.heterogeneity_ = self.average_effect_ = None
+        self.effect_range_ = self.effect_features_ = None
         if self.engine == EM:
             self.fit_ = self._fit_em(outcomes, rng)
         else:
@@ -292,33 +301,51 @@ class MixtureUplift(RowEstimator):
             n_jobs=self.n_jobs,
             rng=rng,
         )
-        self.heterogeneity_ = Estimate(*fit.forms.gain_over(ALONE))
-        self.average_effect_ = self._average_effect(fit, rows, chance)
+        few = np.sort(rng.permutation(len(rows.y))[:DESCRIBED_ROWS])
+        self._describe(fit, rows.take(few), chance[few])
         return fit
 
-    def _average_effect(self, fit: AdditiveAverage, rows: ModelRows, chance: Array) -> Estimate:
-        """Return the mean uplift of some rows; its error from the likeliest form's covariance."""
-        parts, weight = fit.best.parts, rows.weight / rows.weight.sum()
-        uplift, gradient = np.empty(len(weight)), np.zeros(len(fit.best.coef))
-        for start in range(0, len(weight), PREDICT_ROWS):
-            at = slice(start, start + PREDICT_ROWS)
-            treated, untreated = self._averaged(fit, rows.X[at], chance[at])
-            uplift[at] = treated - untreated
-            values = fit.basis(rows.X[at])
-            slope_base, slope_effect = np.zeros(len(values)), np.ones(len(values))
-            if self.family_ == BERNOULLI:
-                split = fit.best.law.split  # type: ignore[attr-defined]
-                base, effect = fit.best(values)
-                above, below = expit(base + (1.0 - split) * effect), expit(base - split * effect)
-                above, below = above * (1.0 - above), below * (1.0 - below)
-                slope_base, slope_effect = above - below, (1.0 - split) * above + split * below
-            of_base = values[:, parts.base].T @ (weight[at] * slope_base)
-            of_effect = values[:, parts.effect].T @ (weight[at] * slope_effect)
-            gradient += np.concatenate([of_base, of_effect])
+    def _describe(self, fit: AdditiveAverage, rows: ModelRows, chance: Array) -> None:
+        """Set what is said of the effect: its average, its range, and what it varies with."""
+        values, weight = fit.basis(rows.X), rows.weight / rows.weight.sum()
+        treated, untreated = self._averaged(fit, rows.X, chance)
+        uplift = treated - untreated
         mean = float(weight @ uplift)
-        variance = gradient @ fit.best.covariance @ gradient + weight**2 @ (uplift - mean) ** 2
+        slopes = self._slopes(fit, values)
+        gradient = np.concatenate([part @ (weight * slope) for part, slope in slopes])
+        variance = gradient @ fit.best.covariance @ gradient
+        variance += weight @ (uplift - mean) ** 2 / rows.weight.sum()
         scale = float(self.outcome_scaling_.scale[0])
-        return Estimate(scale * mean, scale * float(np.sqrt(variance)))
+        self.average_effect_ = Estimate(scale * mean, scale * float(np.sqrt(variance)))
+        self.effect_range_ = scale * weighted_quantile(uplift, weight, (0.05, 0.95))
+        self.effect_features_ = self._contributions(fit, values, weight)
+        self.heterogeneity_ = Estimate(*fit.forms.gain_over(ALONE))
+
+    def _slopes(self, fit: AdditiveAverage, values: Array) -> list[tuple[Array, Array]]:
+        """Return the functions of base and effect (p, n), with the uplift's slopes by both."""
+        slope_base, slope_effect = np.zeros(len(values)), np.ones(len(values))
+        if self.family_ == BERNOULLI:
+            base, effect = fit.best(values)
+            a = fit.best.law.split
+            above, below = expit(base + (1.0 - a) * effect), expit(base - a * effect)
+            above, below = above * (1.0 - above), below * (1.0 - below)
+            slope_base, slope_effect = above - below, (1.0 - a) * above + a * below
+        parts = fit.best.parts
+        of_base, of_effect = values[:, parts.base].T, values[:, parts.effect].T
+        return [(of_base, slope_base), (of_effect, slope_effect)]
+
+    def _contributions(self, fit: AdditiveAverage, values: Array, weight: Array) -> Array:
+        """Return how far the effect varies with each feature, pairs counting for both."""
+        coef = sum(member.weight * member.effect for member in fit.members)
+        block, _, columns = fit.basis.blocks()
+        parts: dict[tuple[int, ...], list[int]] = {}
+        for j, b in enumerate(block.tolist()):
+            parts.setdefault(columns[b], []).append(j)
+        square = np.zeros(self.n_features_in_)
+        for features, at in parts.items():
+            part = values[:, at] @ coef[at]
+            square[list(features)] += weight @ (part - weight @ part) ** 2
+        return np.sqrt(square)
 
     @property
     def candidates_(self) -> FormTable | None:
@@ -408,7 +435,7 @@ class MixtureUplift(RowEstimator):
         if self.family_ == MEAN:
             share = chance[:, None]
         else:
-            share = np.array([member.law.split for member in fit.members])  # type: ignore[attr-defined]
+            share = np.array([member.law.split for member in fit.members])
         treated, untreated = base + (1.0 - share) * effect, base - share * effect
         if self.family_ == BERNOULLI:
             treated, untreated = expit(treated), expit(untreated)

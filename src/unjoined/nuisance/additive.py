@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -9,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.special import expit
-from threadpoolctl import threadpool_limits
 
-from unjoined._threads import n_threads
+from unjoined._threads import n_threads, one_blas_thread
 from unjoined._typing import Array, IntArray
 from unjoined.basis import (
     CATEGORY,
@@ -42,10 +42,12 @@ CURVES = LINES | {SQUARE, CURVE}
 PAIRS = CURVES | {PAIR}
 MOST_WITH_PAIRS = 12  # features; beyond, there are too many pairs
 MOST_FEATURES = 100  # those that go along with the labels most
-SAMPLE_ROWS = 40_000  # rows that settle forms and scales; all rows have a say afterwards
+CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
+MORE_STEPS = 10  # for a form that contains one that was fitted
 ALL_ROWS_STEPS = 4
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
+FAINT = 0.25  # of the likeliest form's weight: not worth passes over very many rows
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 FINAL_TOL = 1e-6
 THRESHOLDS = (6.0, 3.0, 1.5)  # of robust standard deviations
@@ -139,6 +141,18 @@ class FormTable:
         loss = np.array([total[name] for name in order])
         return cls(tuple(order), loss, difference, error, weight / weight.sum())
 
+    @property
+    def kept(self) -> dict[str, float]:
+        """The forms that are averaged, the likeliest first, with their weights."""
+        pairs = zip(self.name, self.weight.tolist(), strict=True)
+        return {name: weight for name, weight in pairs if weight > 0.0}
+
+    def sharpened(self, factor: float) -> FormTable:
+        """Return the weights that ``factor`` times as many rows would give, faint ones left out."""
+        weight = np.where(self.weight > 0.0, np.exp(-factor * self.difference / NATS), 0.0)
+        weight[weight < FAINT] = 0.0
+        return replace(self, weight=weight / weight.sum())
+
     def gain_over(self, name: str) -> tuple[float, float]:
         """Return by how many nats the likeliest form beats another, and the standard error."""
         j = self.name.index(name)
@@ -222,23 +236,60 @@ class Chooser:
             chooser = replace(chooser, law=MeanLaw(choose_threshold(residual, rows.weight)))
         return chooser
 
-    def fit(self, form: Form, at: IntArray, tol: float, n_jobs: int | None = 1) -> AdditiveFit:
-        """Fit a form to some of the rows."""
+    def fit(
+        self,
+        form: Form,
+        at: IntArray,
+        tol: float,
+        *,
+        simpler: AdditiveFit | None = None,
+        n_jobs: int | None = 1,
+    ) -> AdditiveFit:
+        """Fit a form to some of the rows, from where a simpler one ended if that is given."""
         block, groups, _ = self.basis.blocks()
         parts = Parts.of_groups(block, groups, form.base, form.effect)
         rows, inner = self.rows.take(at), parts.within()
         values = self.values[np.ix_(parts.base, at)]
         data = AdditiveRows(values, rows.y, rows.exposure, rows.weight)
+        pass_over = pass_in_memory(data, inner, n_jobs)
         start = np.zeros(len(parts.block))
-        start[0] = self.law.intercept(float(np.average(rows.y, weights=rows.weight)))
-        fit = fit_additive(pass_in_memory(data, inner, n_jobs), inner, self.law, start, tol=tol)
+        if simpler is None:
+            start[0] = self.law.intercept(float(np.average(rows.y, weights=rows.weight)))
+            fit = fit_additive(pass_over, inner, self.law, start, tol=tol)
+        else:
+            k = len(simpler.parts.base)
+            start[np.searchsorted(parts.base, simpler.parts.base)] = simpler.coef[:k]
+            of_effect = np.searchsorted(parts.effect, simpler.parts.effect)
+            start[len(parts.base) + of_effect] = simpler.coef[k:]
+            scales = simpler.scales.extended(simpler.parts, parts)
+            fit = fit_additive(
+                pass_over, inner, simpler.law, start, scales, n_steps=MORE_STEPS, tol=tol
+            )
         return replace(fit, parts=parts)
 
-    def hold_out(self, form: Form, held: IntArray) -> tuple[AdditiveFit, Array]:
-        """Fit a form without some rows, and return their losses."""
+    def fit_chain(
+        self, forms: Iterable[Form], at: IntArray, n_jobs: int | None = 1
+    ) -> dict[str, AdditiveFit]:
+        """Fit forms to some of the rows, each from where the last one ended that it contains."""
+        fits: dict[str, AdditiveFit] = {}
+        last: Form | None = None
+        for form in forms:
+            nested = last is not None and last.base <= form.base and last.effect <= form.effect
+            simpler = fits[last.name] if last is not None and nested else None
+            fits[form.name] = self.fit(form, at, CHOICE_TOL, simpler=simpler, n_jobs=n_jobs)
+            last = form
+        return fits
+
+    def hold_out(
+        self, forms: Iterable[Form], held: IntArray
+    ) -> tuple[dict[str, AdditiveFit], dict[str, Array]]:
+        """Fit forms without some rows, and return the losses of these."""
         rest = np.delete(np.arange(len(self.rows.y)), held)
-        fit, rows = self.fit(form, rest, CHOICE_TOL), self.rows.take(held)
-        return fit, rows.weight * nats(fit.law, rows, *fit(self.values[:, held].T))
+        rows, values = self.rows.take(held), self.values[:, held].T
+        fits = self.fit_chain(forms, rest)
+        return fits, {
+            name: rows.weight * nats(fit.law, rows, *fit(values)) for name, fit in fits.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,22 +301,24 @@ class HeldOutForms:
     fits: dict[str, list[AdditiveFit]]  # of each form, without each fold
     table: FormTable
 
-    @property
-    def kept(self) -> list[tuple[str, float]]:
-        """The forms that are averaged, the likeliest first, with their weights."""
-        pairs = zip(self.table.name, self.table.weight.tolist(), strict=True)
-        return [(name, weight) for name, weight in pairs if weight > 0.0]
-
     def without(self, j: int) -> AdditiveAverage:
         """Return the average of the fits that have not seen fold ``j``."""
         basis, fits = self.chooser.basis, self.fits
-        members = (Member.of_fit(w, name, fits[name][j], basis.size) for name, w in self.kept)
+        kept = self.table.kept.items()
+        members = (Member.of_fit(w, name, fits[name][j], basis.size) for name, w in kept)
         return AdditiveAverage(basis, tuple(members), self.table, fits[self.table.name[0]][j])
+
+    def average(self) -> AdditiveAverage:
+        """Return the average of all fits without one fold."""
+        each = [self.without(j) for j in range(len(self.fits[self.table.name[0]]))]
+        members = [replace(m, weight=m.weight / len(each)) for one in each for m in one.members]
+        return replace(each[0], members=tuple(members))
 
     def everyone(self, name: str, tol: float, n_jobs: int | None) -> AdditiveFit:
         """Fit a form to all rows that choose."""
         at = np.arange(len(self.chooser.rows.y))
-        return self.chooser.fit(self.forms[name], at, tol, n_jobs)
+        with one_blas_thread():
+            return self.chooser.fit(self.forms[name], at, tol, n_jobs=n_jobs)
 
 
 def hold_out_forms(
@@ -283,21 +336,17 @@ def hold_out_forms(
     Costs a fit for each form and fold, of 25 passes over the rows or so.
     """
     with_pairs = any(PAIR in form.base for form in forms)
-    chooser = Chooser.of_rows(rows, law, categorical, with_pairs=with_pairs)
+    with one_blas_thread():
+        chooser = Chooser.of_rows(rows, law, categorical, with_pairs=with_pairs)
     named = {f.name: f for f in forms if chooser.basis.pairs or PAIR not in f.base}
-    # The dearest first, so that no thread is left with one of them at the end.
     folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
-    tasks = [(form, held) for form in reversed(named.values()) for held in folds]
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(n_threads(n_jobs)) as pool,
-    ):
-        results = list(pool.map(lambda task: chooser.hold_out(*task), tasks))
-    fits: dict[str, list[AdditiveFit]] = {name: [] for name in named}
+    with one_blas_thread(), ThreadPoolExecutor(n_threads(n_jobs)) as pool:
+        results = list(pool.map(lambda held: chooser.hold_out(named.values(), held), folds))
+    fits = {name: [each[name] for each, _ in results] for name in named}
     losses = {name: np.zeros(len(rows.y)) for name in named}
-    for (form, held), (fit, loss) in zip(tasks, results, strict=True):
-        fits[form.name].append(fit)
-        losses[form.name][held] = loss
+    for held, (_, loss) in zip(folds, results, strict=True):
+        for name in named:
+            losses[name][held] = loss[name]
     return HeldOutForms(chooser, named, fits, FormTable.of_losses(losses, average=average))
 
 
@@ -314,11 +363,11 @@ def average_forms(
 ) -> AdditiveAverage:
     """Weigh forms by held-out likelihood on a sample, then let all rows have their say.
 
-    Up to 40,000 rows the average is over the fits without each fold, which do better together
+    Up to 20,000 rows the average is over the fits without each fold, which do better together
     than one fit to all.
     """
     n = len(rows.y)
-    at = np.sort(rng.permutation(n)[:SAMPLE_ROWS])
+    at = np.sort(rng.permutation(n)[:CHOICE_ROWS])
     held = hold_out_forms(
         rows.take(at),
         law,
@@ -328,33 +377,31 @@ def average_forms(
         average=average,
         n_jobs=n_jobs,
     )
-    basis, table = held.chooser.basis, held.table
-    best = held.everyone(table.name[0], FINAL_TOL, n_jobs)
-    if n <= SAMPLE_ROWS:
-        n_folds = len(held.fits[table.name[0]])
-        each = [member for j in range(n_folds) for member in held.without(j).members]
-        members = [replace(member, weight=member.weight / n_folds) for member in each]
-        return AdditiveAverage(basis, tuple(members), table, best)
+    if n <= CHOICE_ROWS:
+        best = held.everyone(held.table.name[0], FINAL_TOL, n_jobs)
+        return replace(held.average(), best=best)
+    basis, table = held.chooser.basis, held.table.sharpened(n / len(at))
     data = AdditiveRows(rows.X.T, rows.y, rows.exposure, rows.weight)
     finals = {}
-    for name, _ in held.kept:
-        fit = best if name == table.name[0] else held.everyone(name, CHOICE_TOL, n_jobs)
+    for name in table.kept:
+        fit = held.everyone(name, CHOICE_TOL, n_jobs)
         finals[name] = continue_fit(pass_by_pieces(basis, data, fit.parts, n_jobs), fit)
-    members = [Member.of_fit(weight, name, finals[name], basis.size) for name, weight in held.kept]
+    members = [Member.of_fit(w, name, finals[name], basis.size) for name, w in table.kept.items()]
     return AdditiveAverage(basis, tuple(members), table, finals[table.name[0]])
 
 
 def continue_fit(pass_over: Pass, fit: AdditiveFit) -> AdditiveFit:
     """Take a few more steps over other rows, from where a fit ended."""
-    return fit_additive(
-        pass_over,
-        fit.parts,
-        fit.law,
-        fit.coef,
-        fit.scales,
-        n_steps=ALL_ROWS_STEPS,
-        tol=CHOICE_TOL,
-    )
+    with one_blas_thread():
+        return fit_additive(
+            pass_over,
+            fit.parts,
+            fit.law,
+            fit.coef,
+            fit.scales,
+            n_steps=ALL_ROWS_STEPS,
+            tol=CHOICE_TOL,
+        )
 
 
 def leading_features(rows: ModelRows) -> IntArray | None:
@@ -441,7 +488,7 @@ def cross_fit_additive_means(
 ) -> list[AdditiveMean]:
     """Fit the mean of one label, which must vary, without each fold in turn."""
     rows, law, offset, scale = _coded(X, label, weight)
-    at = np.sort(rng.permutation(len(label))[:SAMPLE_ROWS])
+    at = np.sort(rng.permutation(len(label))[:CHOICE_ROWS])
     held = hold_out_forms(rows.take(at), law, MEAN_FORMS, fold[at], n_jobs=n_jobs)
     is_binary = isinstance(law, BernoulliLaw)
     n_folds = int(fold.max()) + 1

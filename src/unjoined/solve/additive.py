@@ -9,7 +9,8 @@ from functools import reduce
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dtrtri
 from scipy.special import expit, log_expit, logit
 
 from unjoined._threads import over_pieces
@@ -26,7 +27,8 @@ TAIL = 1.0  # degrees of freedom of a block's scale around that of its group: Ca
 DAMPED = 0.7  # share of the way that precisions go in one update, on the log scale
 SMALLEST, LARGEST = 1e-3, 1e7  # precisions of blocks
 LEAST, MOST = 1e-7, 10.0  # squared scales of groups
-N_STEPS = 25  # with new scales after each
+N_STEPS = 25  # with new scales after each, at most
+SETTLED = 0.02  # change of the logarithm of a group's scale that is none
 UNSCALED = 2  # the first steps, which leave the scales alone
 MOST_STEPS = 50  # with the scales fixed, at the end
 TOL = 1e-6  # nats of all rows that a step must promise then
@@ -253,6 +255,7 @@ class Parts:
     base: IntArray  # places among the functions
     effect: IntArray
     block: IntArray  # (p,) of each coefficient, base first
+    origin: IntArray  # (b,) of each block: its number in the basis, those of the effect negative
     group: IntArray  # (b,) of each block
     names: tuple[tuple[str, str], ...]  # of each group: its part, and what its functions are
 
@@ -264,16 +267,18 @@ class Parts:
 
         ``block`` is the block of each function, ``groups`` the group of each block.
         """
-        places, blocks, names, group = [], [], [], []
+        places, blocks, origin, names, group = [], [], [], [], []
         for part, kept in ((BASE, base), (EFFECT, effect)):
             used = np.array([name in kept for name in groups])
             places.append(np.flatnonzero(used[block]))
             blocks.append(len(group) + (np.cumsum(used) - 1)[block[places[-1]]])
+            origin.append(np.flatnonzero(used) if part == BASE else -1 - np.flatnonzero(used))
             for name in (name for name in groups if name in kept):
                 if (part, name) not in names:
                     names.append((part, name))
                 group.append(names.index((part, name)))
-        return cls(*places, np.concatenate(blocks), np.array(group), tuple(names))
+        joined = (np.concatenate(blocks), np.concatenate(origin))
+        return cls(*places, *joined, np.array(group), tuple(names))
 
     def within(self) -> Parts:
         """Return the same parts where the functions of the base are all there are."""
@@ -295,6 +300,14 @@ class Scales:
         free = np.array([FREE[part] for part, _ in parts.names])
         return cls(np.where(np.isinf(group), free, 1.0 / group)[parts.group], group)
 
+    def extended(self, parts: Parts, wider: Parts) -> Scales:
+        """Return scales for parts that hold these and more: known ones are kept."""
+        start = Scales.start(wider)
+        places = {origin: k for k, origin in enumerate(wider.origin.tolist())}
+        start.precision[[places[origin] for origin in parts.origin.tolist()]] = self.precision
+        start.group[[wider.names.index(name) for name in parts.names]] = self.group
+        return start
+
     def updated(self, parts: Parts, coef: Array, variance: Array) -> Scales:
         """Return MacKay's update, damped; the group goes first, or it would creep."""
         b = len(self.precision)
@@ -315,14 +328,22 @@ class Scales:
         return Scales(precision, group)
 
 
+    def moved(self, before: Scales) -> float:
+        """Return the largest change of the logarithm of a group's scale."""
+        bound = np.isfinite(self.group)
+        change = np.log(self.group[bound]) - np.log(before.group[bound])
+        return float(np.abs(change).max(initial=0.0))
+
+
 Pass = Callable[[Law, Array], Sums]  # over all rows, at coefficients
 
 
 def pass_in_memory(rows: AdditiveRows, parts: Parts, n_jobs: int | None = None) -> Pass:
     """Return a pass over rows whose functions are in memory; threads share its pieces."""
+    slices = [slice(at, at + PIECE_ROWS) for at in range(0, len(rows.y), PIECE_ROWS)]
     pieces = [
-        AdditiveRows(*(np.ascontiguousarray(array[..., start : start + PIECE_ROWS]) for array in rows))
-        for start in range(0, len(rows.y), PIECE_ROWS)
+        AdditiveRows(*(np.ascontiguousarray(array[..., piece]) for array in rows))
+        for piece in slices
     ]
 
     def pass_over(law: Law, coef: Array) -> Sums:
@@ -394,7 +415,9 @@ def fit_additive(
         law, known = law.renewed(sums)
         sums = pass_over(law, coef) if known is None else known
         if k >= UNSCALED:
-            scales = scales.updated(parts, coef, _inverse_diagonal(factor))
+            before, scales = scales, scales.updated(parts, coef, _inverse_diagonal(factor))
+            if scales.moved(before) < SETTLED:
+                break
     penalty = scales.precision[parts.block]
     path, promised, moved = [_objective(sums, penalty, coef)], np.inf, True
     while moved and promised >= tol and len(path) <= MOST_STEPS:
@@ -438,5 +461,5 @@ def _factor(curvature: Array, penalty: Array) -> Array:
 
 def _inverse_diagonal(factor: Array) -> Array:
     """Return the diagonal of the inverse of a matrix, given its lower Cholesky factor."""
-    root = solve_triangular(factor, np.eye(len(factor)), lower=True)
+    root = np.tril(dtrtri(factor, lower=1)[0])
     return np.asarray(np.einsum("ij,ij->j", root, root))
