@@ -43,7 +43,7 @@ PAIRS = CURVES | {PAIR}
 MOST_WITH_PAIRS = 12  # features; beyond, there are too many pairs
 MOST_FEATURES = 100  # those that go along with the labels most
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
-MORE_STEPS = 10  # for a form that contains one that was fitted
+MORE_STEPS = 15  # for a form that contains one that was fitted
 ALL_ROWS_STEPS = 4
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
@@ -287,9 +287,13 @@ class Chooser:
         rest = np.delete(np.arange(len(self.rows.y)), held)
         rows, values = self.rows.take(held), self.values[:, held].T
         fits = self.fit_chain(forms, rest)
-        return fits, {
-            name: rows.weight * nats(fit.law, rows, *fit(values)) for name, fit in fits.items()
-        }
+        losses = {}
+        # One noise for all forms: a bounded loss is no density that each could have its own of.
+        noise = min(getattr(fit.law, "variance", 1.0) for fit in fits.values())
+        for name, fit in fits.items():
+            law = replace(fit.law, variance=noise) if isinstance(fit.law, MeanLaw) else fit.law
+            losses[name] = rows.weight * law(rows.y, rows.exposure, *fit(values)).loss
+        return fits, losses
 
 
 @dataclass(frozen=True, slots=True)
