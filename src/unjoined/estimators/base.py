@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -127,11 +127,21 @@ class UpliftEstimator(BaseEstimator, ABC):
             check(name, getattr(self, name))
 
     def _begin(self, X: MatrixLike) -> Array:
-        """Check parameters and features; from here on a fit that fails leaves nothing fitted."""
+        """Check parameters and features."""
         self._check_parameters()
-        if hasattr(self, "identification_"):
-            del self.identification_
+        self._forget()
         return self._check_features(X, reset=True)
+
+    def _forget(self) -> None:
+        """Become unfitted, so that a fit that fails from here on leaves no parts of two fits."""
+        self.__dict__.pop("identification_", None)
+
+    def _conclude(
+        self, populations: Sequence[Any], strength: IdentificationStrength, *, stacklevel: int
+    ) -> None:
+        """Warn of policies that are hardly different, and become fitted."""
+        warn_if_weak(strength, stacklevel=stacklevel + 1)
+        self.populations_, self.identification_ = list(populations), strength
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""
@@ -289,9 +299,7 @@ class RowEstimator(UpliftEstimator):
         strength = self._fit_rows(rows, target)
         if strength is None:
             strength = strength_of(rows, n_jobs=n_jobs)
-        warn_if_weak(strength, stacklevel=3)
-        self.populations_ = rows.names
-        self.identification_ = strength
+        self._conclude(rows.names, strength, stacklevel=3)
         return self
 
     @abstractmethod

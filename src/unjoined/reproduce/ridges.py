@@ -126,6 +126,6 @@ def _every_pair(data: SeparateLabels, width: float, seed: int, X: Array) -> Arra
     values = ScaledBasis(model.basis_, model.scaling_)
     rows = label_rows(data.X, data.y, kind=data.kind, population=data.population)
     system = assemble(accumulate(values, model.basis_.size, rows, n_jobs=1))
-    path = ridge_path(system, ridges_f=GRID_F, ridges_g=GRID_G)
-    estimates: Array = rows.coding.scale * (path.alpha.swapaxes(0, 1) @ values(X).T)
+    alpha = ridge_path(system, GRID_F, GRID_G)
+    estimates: Array = rows.coding.scale * (alpha.swapaxes(0, 1) @ values(X).T)
     return estimates

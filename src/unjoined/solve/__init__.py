@@ -12,8 +12,15 @@ from unjoined.solve.density import (
     trapezoid_weights,
     unmix,
 )
-from unjoined.solve.general import LossSolution, solve_box_loss, solve_log_cosh, solve_smooth_loss
-from unjoined.solve.minmax import MinMaxSolution, RidgePath, objective, ridge_path, solve_minmax
+from unjoined.solve.losses import (
+    LossSolution,
+    solve_box_loss,
+    solve_log_cosh,
+    solve_loss,
+    solve_smooth_loss,
+    solve_three_player,
+)
+from unjoined.solve.minmax import MinMaxSolution, ridge_path, solve_minmax
 from unjoined.solve.mixture import (
     BaseEffectFit,
     BaseEffectRows,
@@ -43,7 +50,6 @@ from unjoined.solve.select import (
     choose_ridges,
     score_folds,
 )
-from unjoined.solve.three_player import solve_three_player
 from unjoined.solve.torch import (
     HeldOut,
     SaddleRows,
@@ -73,7 +79,6 @@ __all__ = [
     "ModuleMaker",
     "OutcomeTerms",
     "RidgeChoice",
-    "RidgePath",
     "RowOracle",
     "RowTerms",
     "SaddleRows",
@@ -90,7 +95,6 @@ __all__ = [
     "evaluate_module",
     "import_torch",
     "kernel_fitter",
-    "objective",
     "outcome_grid",
     "ridge_path",
     "score_folds",
@@ -100,6 +104,7 @@ __all__ = [
     "solve_box_loss",
     "solve_box_qp",
     "solve_log_cosh",
+    "solve_loss",
     "solve_minmax",
     "solve_smooth_loss",
     "solve_three_player",
