@@ -217,6 +217,11 @@ class UpliftEstimator(BaseEstimator, ABC):
             sample_weight=sample_weight,
         )
 
+    @property
+    def _feature_names(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names.tolist())
+
     def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
         """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
         if not reset:
@@ -234,8 +239,7 @@ class UpliftEstimator(BaseEstimator, ABC):
             else all_finite(matrix, n_jobs=n_jobs)
         )
         if not fine:
-            found = getattr(self, "feature_names_in_", None)
-            names = None if found is None else found.tolist()
+            names = None if self._feature_names is None else list(self._feature_names)
             check_finite_features(matrix, names)
             if reset:
                 check_feature_sizes(matrix, names)

@@ -541,11 +541,6 @@ class MinMaxUplift(RowEstimator):
         return MinMaxPlanner(*(getattr(self, field.name) for field in fields(MinMaxPlanner)))
 
     @property
-    def _feature_names(self) -> tuple[str, ...] | None:
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else tuple(names.tolist())
-
-    @property
     def _sums_suffice(self) -> bool:
         return self.bounds is None and self._is_squared
 
