@@ -239,10 +239,9 @@ class UpliftEstimator(BaseEstimator, ABC):
             else all_finite(matrix, n_jobs=n_jobs)
         )
         if not fine:
-            names = None if self._feature_names is None else list(self._feature_names)
-            check_finite_features(matrix, names)
+            check_finite_features(matrix, self._feature_names)
             if reset:
-                check_feature_sizes(matrix, names)
+                check_feature_sizes(matrix, self._feature_names)
         return matrix
 
 

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_positive
-from unjoined.basis import BASES, ScaledBasis, Scaling
+from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import LabelledRows, as_dask_source, as_source
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
@@ -25,11 +25,10 @@ from unjoined.estimators.base import (
     word_or,
 )
 from unjoined.estimators.minmax_problem import (
-    BoundsReport,
-    LossReport,
     SummedRows,
     check_bounds,
     check_loss,
+    check_sums_suffice,
     find_loss,
     solve_in_bounds,
     solve_with_loss,
@@ -233,19 +232,6 @@ class MinMaxUplift(RowEstimator):
         "precision": one_of("double", "single"),
     }
 
-    coef_: Array
-    critic_coef_: Array
-    basis_: Basis
-    critic_basis_: Basis
-    scaling_: Scaling
-    singular_values_: Array
-    bounds_: BoundsReport | None
-    loss_: LossReport | None
-    shift_: ShiftReport | None
-    search_: MinMaxSearch | None
-    ridge_f_: float
-    ridge_g_: float
-
     def __init__(
         self,
         *,
@@ -390,7 +376,8 @@ class MinMaxUplift(RowEstimator):
         -----
         Costs O(p^3), whatever the number of rows.
         """
-        self._check_sums_suffice()
+        self._check_parameters()
+        check_sums_suffice(self.loss, self.bounds, self.shift)
         if not isinstance(self.center, bool) and not sums.plan.centring:
             raise InputError(
                 "a regressor as center needs rows, and sums are not enough. Pass center=True, "
@@ -407,7 +394,7 @@ class MinMaxUplift(RowEstimator):
             X, weight = (None, None) if target is None else target
             options = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
             rows, shift = weigh_shift(rows, X, self.shift, **options, stacklevel=4)
-        if len(rows.X) <= CROSS_FIT_ROWS or not self._sums_suffice:
+        if len(rows.X) <= CROSS_FIT_ROWS or not (self._is_squared and self.bounds is None):
             self._fit_few(rows, shift, rng)
             return None
         plan, search, group = self._plan_many(rows, rng)
@@ -477,7 +464,8 @@ class MinMaxUplift(RowEstimator):
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
     ) -> tuple[PlannedSums, MinMaxSearch | None]:
         """Settle the plan in a first pass over the source, and add up in a second."""
-        self._check_sums_suffice()
+        self._check_parameters()
+        check_sums_suffice(self.loss, self.bounds, self.shift)
         size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
         if partitions is not None:
             if checkpoint is not None:
@@ -541,27 +529,8 @@ class MinMaxUplift(RowEstimator):
         return MinMaxPlanner(*(getattr(self, field.name) for field in fields(MinMaxPlanner)))
 
     @property
-    def _sums_suffice(self) -> bool:
-        return self.bounds is None and self._is_squared
-
-    @property
     def _is_squared(self) -> bool:
         return isinstance(find_loss(self.loss), SquaredLoss)
-
-    def _check_sums_suffice(self) -> None:
-        """Refuse parameters that need all rows in memory."""
-        self._check_parameters()
-        for name in ("bounds", "shift"):
-            if getattr(self, name) is not None:
-                raise InputError(
-                    f"{name} needs all rows in memory, and sums are not enough. Leave {name} out, "
-                    "or use fit."
-                )
-        if not self._sums_suffice:
-            raise InputError(
-                "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
-                "loss='squared', or fit."
-            )
 
     def _predict_rows(self, matrix: Array) -> Array:
         uplift = self._combine(matrix, self.basis_, self.coef_)

@@ -16,6 +16,7 @@ from unjoined.losses import (
     LOSSES,
     LogCoshLoss,
     SmoothLoss,
+    SquaredLoss,
     ThreePlayerLoss,
     check_conjugate,
     check_conjugates,
@@ -80,6 +81,21 @@ def check_loss(name: str, loss: Any) -> None:
 def find_loss(loss: Any) -> Any:
     """Return the loss that a name stands for, or the one that was given."""
     return LOSSES[loss]() if isinstance(loss, str) else loss
+
+
+def check_sums_suffice(loss: Any, bounds: Any, shift: Any) -> None:
+    """Refuse parameters that need all rows in memory."""
+    for name, value in (("bounds", bounds), ("shift", shift)):
+        if value is not None:
+            raise InputError(
+                f"{name} needs all rows in memory, and sums are not enough. Leave {name} out, or "
+                "use fit."
+            )
+    if not isinstance(find_loss(loss), SquaredLoss):
+        raise InputError(
+            "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
+            "loss='squared', or fit."
+        )
 
 
 @dataclass(frozen=True, slots=True)
