@@ -8,7 +8,7 @@ import json
 import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import Any
@@ -87,6 +87,37 @@ def checksum(members: dict[str, bytes]) -> str:
     return total.hexdigest()
 
 
+def pack(members: dict[str, bytes]) -> bytes:
+    """Return an archive of the members, not compressed."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def with_names(schema: bytes, names: Mapping[str, str]) -> bytes:
+    """Return a schema in which types have other names."""
+    parsed = json.loads(schema)
+    for node in _nodes(parsed):
+        found = f"{node.get('__module__')}.{node.get('__class__')}"
+        if found in names:
+            node["__module__"], _, node["__class__"] = names[found].rpartition(".")
+    return json.dumps(parsed, indent=2).encode()
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a parsed schema."""
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack.extend(node)
+        elif isinstance(node, dict):
+            stack.extend(node.values())
+            yield node
+
+
 def expand(raw: bytes, limit: int | None) -> dict[str, bytes]:
     """Return what an archive holds, refusing more than ``limit`` bytes before it expands."""
     limit = max(len(raw), FEW_BYTES) if limit is None else limit
@@ -111,7 +142,7 @@ def expand(raw: bytes, limit: int | None) -> dict[str, bytes]:
     return members
 
 
-def check_members(members: dict[str, bytes], allowed: set[str] | frozenset[str]) -> None:
+def check_members(members: dict[str, bytes], allowed: Set[str]) -> None:
     """Refuse damage, arrays that are not as long as they say, and types that are not known."""
     if SCHEMA not in members or CHECKSUM not in members:
         raise TableError(
@@ -138,16 +169,9 @@ def check_types(unknown: set[str]) -> None:
         )
 
 
-def _unknown_types(schema: Any, allowed: set[str] | frozenset[str]) -> Iterator[str]:
+def _unknown_types(schema: Any, allowed: Set[str]) -> Iterator[str]:
     """Yield types that are not on a list; those of scikit-learn and scipy are left to skops."""
-    stack = [schema]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, list):
-            stack.extend(node)
-        if not isinstance(node, dict):
-            continue
-        stack.extend(node.values())
+    for node in _nodes(schema):
         if "__loader__" not in node:
             continue
         name, loader = f"{node['__module__']}.{node['__class__']}", node["__loader__"]
