@@ -291,7 +291,7 @@ def warned(record: list[warnings.WarningMessage]) -> tuple[tuple[type[Warning], 
 
 
 @dataclass(slots=True)
-class Said:
+class FitWarnings:
     """What the fits warned of, by kind of warning: names of candidates, a count, one message."""
 
     n_fits: int = 0

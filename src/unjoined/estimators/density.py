@@ -39,18 +39,10 @@ from unjoined.solve import (
 
 # Candidates of the search. Widths in x are multiples of the median distance between rows.
 WIDTHS_X = (0.15, 0.25, 0.4, 0.7, 1.5)
-
-
 WIDTHS_Y = (0.2, 0.4, 0.8)
-
-
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
-
-
 # A kernel estimate has nothing but its centres, so it keeps more rows of them.
 DEFAULT_CENTERS = {"lscde": 200, "kernel": 1000}
-
-
 CHUNK_ENTRIES = 2_000_000  # numbers in a matrix of rows times grid or centres: 16 MB
 
 

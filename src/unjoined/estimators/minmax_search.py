@@ -27,7 +27,7 @@ from unjoined.basis import (
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.nuisance import N_FOLDS, cross_fit_centring, subtract_means
-from unjoined.solve import RIDGES_F, RIDGES_G, choose_ridges, score_folds
+from unjoined.solve import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.sums import (
     Centring,
     GroupedSums,
@@ -43,7 +43,6 @@ from unjoined.sums import (
 
 # Pairs (m, q) that are subtracted from labels, and the rows that each is for.
 CentringParts = list[tuple[Centring, IntArray]]
-
 WIDTH_FACTORS = (0.5, 1.0, 2.0)  # of the median distance between rows
 WIDTH_ROWS = 10_000  # of each cell that settle the width, where there are many more
 FEW_ROWS = 1000  # in a cell: dealt evenly, since by chance a fold might get none of them
@@ -127,7 +126,7 @@ def search_ridges(
     """
     f, g = ridges
     C = average(plan, sums).C
-    scores = score_folds(_folds(plan, sums), C, ridges_f=f, ridges_g=g, n_jobs=n_jobs)
+    scores = score_ridges(_folds(plan, sums), C, ridges_f=f, ridges_g=g, n_jobs=n_jobs)
     choice, scale = choose_ridges(scores.score), plan.coding.scale**2
     found = MinMaxSearch(
         widths=np.array([_width(plan.basis)]),
@@ -251,9 +250,9 @@ def deal_groups(
 
 def check_groups(rows: LabelledRows, group: IntArray, n_groups: int) -> None:
     """Refuse tables so small that a group hashed from content has no rows."""
-    for kind in np.unique(rows.kind):
+    for kind in (OUTCOME, TREATMENT):
         for k, name in enumerate(rows.names):
-            at = rows.at(str(kind), k)
+            at = rows.at(kind, k)
             if len(np.unique(group[at])) < n_groups:
                 raise InputError(
                     f"centring and the choice of width hold out {n_groups} groups of rows in turn, "

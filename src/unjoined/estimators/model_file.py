@@ -23,19 +23,11 @@ from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 
 SCHEMA, CHECKSUM = "schema.json", "unjoined.sha256"
-
-
 MOST_MEMBERS = 100_000
-
-
 # Models are stored as they are, not compressed, so that a file holds no more than its own size.
 # Somebody may have compressed it since; up to here that can do no harm.
 FEW_BYTES = 100_000_000
-
-
 PREDICTIONS = ("predict", "predict_outcomes", "predict_policies", "critic")
-
-
 # How skops builds what a file holds, as far as that runs none of it. Methods, operators and
 # partial functions are not among them.
 LOADERS = frozenset(
@@ -60,14 +52,10 @@ LOADERS = frozenset(
         "TypeNode",
     }
 )
-
-
 BUILTINS = frozenset(
     f"builtins.{name}"
     for name in ("bool", "bytes", "dict", "float", "int", "list", "set", "slice", "str", "tuple")
 )
-
-
 NUMPY = frozenset(
     {
         *("numpy.dtype", "numpy.ndarray", "numpy.ma.MaskedArray", "numpy.ma.core.MaskedArray"),

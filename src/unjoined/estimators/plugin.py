@@ -191,17 +191,9 @@ def _standardized_outcomes(rows: LabelledRows) -> tuple[Array, float]:
 
 
 HIDDEN = (10, 10)  # two hidden layers of ten units, as in the paper
-
-
 DECAY = 1.0  # scikit-learn's alpha; ranked better than 1e-4 on small tables
-
-
 MAX_EPOCHS = 5000  # the loss settles long before, and a network that has not says so
-
-
 RIDGES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-
-
 # (ridge_f, ridge_g) of MinMaxGau for the two readings of the paper's sigma. Those of width 25 lose
 # a third of the area at width 5, on the paper's data at b = 5.
 MINMAX_RIDGES = {25.0: (1e-4, 1e-2), 5.0: (1e-2, 1.0)}

@@ -19,8 +19,8 @@ from unjoined.estimators.candidates import (
     Candidate,
     CandidateScore,
     CandidateTable,
+    FitWarnings,
     FoldFit,
-    Said,
     Scored,
     check_populations,
     choose,
@@ -36,7 +36,7 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.plugin import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of, warn_if_weak
+from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of
 from unjoined.nuisance import cross_fit
 
 
@@ -244,8 +244,6 @@ class UpliftSearchCV(UpliftEstimator):
         check_populations(given, rows.names)
         if self.scoring == LIKELIHOOD:
             _check_likelihood(given)
-        strength = strength_of(rows)
-        warn_if_weak(strength, stacklevel=3)
         # Candidates get a data frame as it is: they may select columns by name.
         features = matrix if column_names(X) is None else X
         labels = {"y": y, "kind": kind, "population": population}
@@ -253,8 +251,7 @@ class UpliftSearchCV(UpliftEstimator):
         if sample_weight is not None:
             data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
         self._search(given, data, rows, used)
-        self.populations_ = rows.names
-        self.identification_ = strength
+        self._conclude(rows.names, strength_of(rows), stacklevel=3)
         return self
 
     def _search(
@@ -264,9 +261,9 @@ class UpliftSearchCV(UpliftEstimator):
         candidates = list_candidates(given, rng)
         seeds = [int(rng.randint(np.iinfo(np.int32).max)) for _ in range(self.n_repeats)]
         fits = self._fit_folds(candidates, data, seeds)
-        said = Said()
+        raised = FitWarnings()
         for fit in fits:
-            said.add(fit)
+            raised.add(fit)
         if isinstance(self.scoring, str | list | tuple) and self.scoring != LIKELIHOOD:
             uplift = np.empty((self.n_repeats, len(candidates), len(used)))
             for fit in fits:
@@ -285,8 +282,8 @@ class UpliftSearchCV(UpliftEstimator):
             for fit in fits:
                 scores[fit.repeat, fit.fold, fit.candidate] = fit.score
             scored = score_folds(scores)
-        self._choose(candidates, scored, data, said)
-        said.warn([candidate.name for candidate in candidates], stacklevel=4)
+        self._choose(candidates, scored, data, raised)
+        raised.warn([candidate.name for candidate in candidates], stacklevel=4)
 
     def _fit_folds(
         self, candidates: list[Candidate], data: dict[str, Any], seeds: list[int]
@@ -306,7 +303,7 @@ class UpliftSearchCV(UpliftEstimator):
         return fits
 
     def _choose(
-        self, candidates: list[Candidate], scored: Scored, data: dict[str, Any], said: Said
+        self, candidates: list[Candidate], scored: Scored, data: dict[str, Any], raised: FitWarnings
     ) -> None:
         """Apply the rule, fit what it takes to all rows and say why."""
         best, chosen, behind, error = choose(scored, self.rule)
@@ -327,7 +324,7 @@ class UpliftSearchCV(UpliftEstimator):
         fitted = {}
         for c in taken:
             fit = fit_all(c, candidates[c], data)
-            said.add(fit)
+            raised.add(fit)
             fitted[c] = fit.estimator
         self.estimators_ = list(fitted.values())
         self.best_name_, self.best_estimator_ = candidates[picked].name, fitted[picked]

@@ -19,8 +19,8 @@ from unjoined.estimators.base import RowEstimator, UpliftEstimator
 from unjoined.estimators.candidates import (
     CandidateScore,
     CandidateTable,
+    FitWarnings,
     FoldFit,
-    Said,
     score_rows,
     warned,
 )
@@ -152,7 +152,7 @@ class Uplift(RowEstimator):
         )
         self.candidates_ = None
         if self.compare and len(rows.names) == 2 and smallest >= FEWEST_ROWS:
-            said = Said()
+            said = FitWarnings()
             self.candidates_ = _compare(mixture, others, rows, rng, said)
             said.warn([MIXTURE, *others, "the models of the comparison"], stacklevel=4)
             self.chosen_ = next(row.name for row in self.candidates_ if row.chosen)
@@ -211,7 +211,7 @@ def _compare(
     others: dict[str, RowEstimator],
     rows: LabelledRows,
     rng: Rng,
-    said: Said,
+    said: FitWarnings,
 ) -> CandidateTable:
     """Score all three on held-out rows; the first is kept unless another is clearly better.
 
@@ -251,7 +251,7 @@ def _compare(
 
 
 @contextmanager
-def _recorded(said: Said, candidate: int, fold: int) -> Iterator[None]:
+def _recorded(said: FitWarnings, candidate: int, fold: int) -> Iterator[None]:
     """Take down what is warned of inside, instead of showing it fold by fold."""
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")

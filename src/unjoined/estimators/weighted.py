@@ -32,8 +32,6 @@ from unjoined.estimators.base import (
 from unjoined.nuisance import Nuisances, cross_fit, deal_evaluation_folds
 
 PREDICT_ROWS = 65_536
-
-
 RIDGES = np.logspace(-7.0, 1.0, 33)
 
 
@@ -224,7 +222,7 @@ class WeightedUplift(RowEstimator):
         H, b = fold_sums(basis(Z), rows, nuisances, fold, self.quadratic, center=self.center)
         path, ridge = None, self.ridge
         if isinstance(ridge, str):
-            path = ridge_path(H, b, rows.coding.scale)
+            path = risk_path(H, b, rows.coding.scale)
             ridge = path.best
         self.coef_ = rows.coding.scale * solve_weighted(H.sum(axis=0), b.sum(axis=0), ridge)
         self.basis_, self.scaling_ = basis, scaling
@@ -288,7 +286,7 @@ def solve_weighted(H: Array, b: Array, ridge: float) -> Array:
     return np.asarray(V[:, known] @ (2.0 * (V[:, known].T @ b) / curvature[known]))
 
 
-def ridge_path(H: Array, b: Array, scale: float) -> RiskPath:
+def risk_path(H: Array, b: Array, scale: float) -> RiskPath:
     """Return the held-out risk of every ridge: fit to all folds but one, score on that one.
 
     Fits come from sums, so that a fold costs one eigendecomposition whatever the number of

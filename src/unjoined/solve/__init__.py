@@ -20,7 +20,7 @@ from unjoined.solve.losses import (
     solve_smooth_loss,
     solve_three_player,
 )
-from unjoined.solve.minmax import MinMaxSolution, ridge_path, solve_minmax
+from unjoined.solve.minmax import MinMaxSolution, solve_minmax
 from unjoined.solve.mixture import (
     BaseEffectFit,
     BaseEffectRows,
@@ -48,7 +48,7 @@ from unjoined.solve.select import (
     FoldScores,
     RidgeChoice,
     choose_ridges,
-    score_folds,
+    score_ridges,
 )
 from unjoined.solve.torch import (
     HeldOut,
@@ -96,8 +96,7 @@ __all__ = [
     "import_torch",
     "kernel_fitter",
     "outcome_grid",
-    "ridge_path",
-    "score_folds",
+    "score_ridges",
     "search_density",
     "seeded",
     "solve_bounded",

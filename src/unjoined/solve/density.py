@@ -17,11 +17,7 @@ from threadpoolctl import threadpool_limits
 from unjoined._typing import Array, BoolArray, IntArray
 
 MIN_GRID, MAX_GRID = 101, 10_001
-
-
 FARTHEST = -1e300  # of a Gaussian's exponent
-
-
 NO_GAP = 1e-100  # policies this close are the same; dividing by less could overflow
 
 
@@ -93,8 +89,6 @@ class ConditionalDensity:
 DensityFitter: TypeAlias = Callable[
     [Array, Array, Array, float, float, Array], list[ConditionalDensity]
 ]
-
-
 """``fitter(X, y, weight, width_x, width_y, ridges)`` returns one density per ridge."""
 
 

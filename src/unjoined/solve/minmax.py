@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,9 +87,3 @@ def solve_minmax(system: MinMaxSystem, *, ridge_f: float, ridge_g: float) -> Min
     whitened = whiten(system, ridge_g)
     alpha = whitened.alpha(ridge_f)
     return MinMaxSolution(alpha, whitened.beta(alpha), whitened.s)
-
-
-def ridge_path(system: MinMaxSystem, ridges_f: Sequence[float], ridges_g: Sequence[float]) -> Array:
-    """Return alpha for every pair, (n_g, n_f, p_f), by one factorisation per ``ridge_g``."""
-    factors = [whiten(system, ridge_g) for ridge_g in ridges_g]
-    return np.array([[whitened.alpha(ridge_f) for ridge_f in ridges_f] for whitened in factors])

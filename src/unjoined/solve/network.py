@@ -13,17 +13,9 @@ from unjoined._typing import Array
 from unjoined.errors import InputError
 
 ModuleMaker: TypeAlias = Callable[[int], Any]
-
-
 """Takes the number of features and returns a torch module with one output."""
-
-
 Weights: TypeAlias = dict[str, np.ndarray[Any, Any]]
-
-
 """A module's ``state_dict``, with numpy arrays."""
-
-
 CHUNK = 8192  # rows evaluated at once: activations of that many rows stay in cache
 
 

@@ -15,23 +15,11 @@ from unjoined.solve.minmax import MinMaxSolution, whiten
 from unjoined.sums import MinMaxSystem, Violations
 
 RowOracle = Callable[..., Violations]
-
-
 """``oracle(x, lower, upper, most=k)``: the rows at which ``lower <= phi^T x <= upper`` fails."""
-
-
 TOLERANCE = 1e-7  # of the range constraints, relative to the wider bound, or if that is 0 to start
-
-
 INNER_TOLERANCE = 1e-9  # the same at rows that entered, so that none of them is found again
-
-
 ROUNDING = 1e-14  # relative to the distance of the target from 0; nothing below can be told
-
-
 DEPENDENT = 1e-10  # a row with less than this share outside the span of others says nothing new
-
-
 MAX_ROUNDS = 100
 
 

@@ -19,16 +19,10 @@ from unjoined.solve.minmax import too_collinear
 from unjoined.sums import MinMaxSystem
 
 RIDGES_F = np.logspace(-6.0, 1.0, 15)
-
-
 RIDGES_G = np.logspace(-4.0, -1.0, 4)
-
-
 # Of the critic that judges. With a tenth and ten times as much no difference in accuracy was seen
 # beyond noise, on six simulated problems.
 CRITIC_RIDGE = 1e-2
-
-
 N_PARTS = 3  # of a fold, each scored by one thread
 
 
@@ -51,7 +45,7 @@ class RidgeChoice:
     chosen: tuple[int, int]  # position in ridges_g, in ridges_f
 
 
-def score_folds(
+def score_ridges(
     folds: Sequence[tuple[MinMaxSystem, MinMaxSystem]],
     C: Array,
     *,
@@ -166,7 +160,7 @@ def choose_ridges(score: Array) -> RidgeChoice:
     Parameters
     ----------
     score : array of shape (n_folds, n_g, n_f)
-        Of `score_folds`; at least two folds.
+        Of `score_ridges`; at least two folds.
     """
     mean = score.mean(axis=0)
     g, f = np.unravel_index(int(np.argmin(mean)), mean.shape)
