@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state, gen_batches
 
 from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_positive
 from unjoined.basis import Scaling, median_width
 from unjoined.data import LabelledRows
-from unjoined.errors import InputError, RatioGuardWarning
+from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
     check_flag,
     check_model,
     count_from,
+    fit_pair,
     one_of,
+    scale_features,
+    scale_outcomes,
+    warn_of_gaps,
     word_or,
 )
-from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.nuisance import ConditionalMean
 from unjoined.solve import (
     ConditionalDensity,
     DensityFitter,
@@ -206,17 +208,17 @@ class DensityUplift(RowEstimator):
                 "out, and a density is estimated; or use PlugInUplift."
             )
         rng = check_random_state(self.random_state)
-        scaling = Scaling.identity(rows.X.shape[1])
-        if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.share)
+        scaling = scale_features(rows, standardize=self.standardize)
         Z = scaling(rows.X)
         policies = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
         if rows.coding.is_binary:
             self.outcome_laws_ = fit_pair(self.outcome_model, Z, rows, OUTCOME, rng)
-            self.searches_ = None
-            offset, scale = np.array([rows.coding.offset]), np.array([rows.coding.scale])
-            self.outcome_scaling_ = Scaling(offset, scale)
-            self.grid_, self.measure_ = offset + scale * np.array([-1.0, 1.0]), np.ones(2)
+            self.searches_, (_, values) = None, scale_outcomes(rows, standardize=True)
+            self.outcome_scaling_ = values
+            self.grid_, self.measure_ = (
+                values.mean + values.scale * np.array([-1.0, 1.0]),
+                np.ones(2),
+            )
         else:
             self._fit_densities(Z, rows, rng)
         self.scaling_, self.treatment_means_ = scaling, policies
@@ -229,7 +231,7 @@ class DensityUplift(RowEstimator):
         for batch in gen_batches(len(Z), max(CHUNK_ENTRIES // widest, 1)):
             laws = self._unmix(Z[batch])
             uplift[batch], touched[batch] = laws.uplift, laws.guarded
-        self._warn_if_touched(int(touched.sum()), len(Z), stacklevel=4)
+        warn_of_gaps(int(touched.sum()), len(Z), self.min_gap, stacklevel=4)
         return uplift
 
     def predict_density(self, X: MatrixLike) -> UnmixedDensities:
@@ -251,7 +253,8 @@ class DensityUplift(RowEstimator):
             The guard touched some rows; the message says how many.
         """
         laws = self._unmix(self.scaling_(self._check_features(X, reset=False)))
-        self._warn_if_touched(int(laws.guarded.sum()), len(laws.guarded), stacklevel=3)
+        n_touched, n = int(laws.guarded.sum()), len(laws.guarded)
+        warn_of_gaps(n_touched, n, self.min_gap, stacklevel=3)
         return laws
 
     def _unmix(self, Z: Array) -> UnmixedDensities:
@@ -271,10 +274,8 @@ class DensityUplift(RowEstimator):
 
     def _fit_densities(self, Z: Array, rows: LabelledRows, rng: np.random.RandomState) -> None:
         """Choose and fit the density of each population, and lay the grid."""
-        outcome = rows.of_kind(OUTCOME)
-        scaling = Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])
-        value = scaling(rows.label[:, None])[:, 0]
-        fits = [self._fit_density(Z, value, rows, k, rng) for k in (0, 1)]
+        outcome, (scaled, scaling) = rows.of_kind(OUTCOME), scale_outcomes(rows, standardize=True)
+        fits = [self._fit_density(Z, scaled, k, rng) for k in (0, 1)]
         self.searches_ = (fits[0][0], fits[1][0])
         self.outcome_laws_ = (fits[0][1], fits[1][1])
         self.outcome_scaling_ = scaling
@@ -284,7 +285,7 @@ class DensityUplift(RowEstimator):
         self.measure_ = trapezoid_weights(self.grid_)
 
     def _fit_density(
-        self, Z: Array, value: Array, rows: LabelledRows, k: int, rng: np.random.RandomState
+        self, Z: Array, rows: LabelledRows, k: int, rng: np.random.RandomState
     ) -> tuple[DensitySearch, ConditionalDensity]:
         """Search for the widths and ridge of one population, and fit with the best."""
         at = rng.permutation(rows.at(OUTCOME, k))  # the first rows are the centres
@@ -294,7 +295,7 @@ class DensityUplift(RowEstimator):
         if self.density == "kernel":
             fitter, at, ridges = kernel_fitter, at[:n_centers], np.zeros(1)
         median = median_width(Z[at], rng, rows.weight[at]) if isinstance(self.width_x, str) else 1.0
-        data = Z[at], value[at], rows.weight[at]
+        data = Z[at], rows.label[at], rows.weight[at]
         search = search_density(
             fitter,
             *data,
@@ -316,14 +317,6 @@ class DensityUplift(RowEstimator):
             )
         return min(DEFAULT_CENTERS[self.density], n) if isinstance(self.n_centers, str) else least
 
-    def _warn_if_touched(self, n_touched: int, n: int, *, stacklevel: int) -> None:
-        how = "has no solution and the uplift was set to 0."
-        if self.min_gap:
-            how = f"was solved with a gap of {self.min_gap:g} (min_gap)."
-        if n_touched:
-            message = f"the policy gap was too small at {n_touched} of {n} rows; there the system "
-            warnings.warn(message + how, RatioGuardWarning, stacklevel=stacklevel)
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.min_gap > 1.0:
@@ -332,15 +325,3 @@ class DensityUplift(RowEstimator):
 
 def _candidates(given: float | str, words: tuple[float, ...]) -> Array:
     return np.array(words if isinstance(given, str) else [float(given)])
-
-
-def fit_pair(
-    model: Any, Z: Array, rows: LabelledRows, kind: str, rng: np.random.RandomState
-) -> tuple[ConditionalMean, ConditionalMean]:
-    """Fit a clone of ``model``, by default a logistic regression, to each of two cells."""
-    model = LogisticRegression() if model is None else model
-    first, second = (
-        fit_conditional_mean(seeded_clone(model, rng), Z[at], rows.label[at], rows.weight[at])
-        for at in (rows.at(kind, 0), rows.at(kind, 1))
-    )
-    return first, second

@@ -17,7 +17,6 @@ from unjoined.basis import (
     FourierBasis,
     GaussianBasis,
     ScaledBasis,
-    Scaling,
     StackedBasis,
     auto_centers,
     draw_basis,
@@ -26,6 +25,7 @@ from unjoined.basis import (
 )
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.estimators.base import scale_features
 from unjoined.nuisance import N_FOLDS, cross_fit_centring, subtract_means
 from unjoined.solve import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.sums import (
@@ -323,9 +323,7 @@ class MinMaxPlanner:
         n_groups: int = N_FOLDS,
     ) -> list[SumsPlan]:
         """Draw the functions from some of ``n_rows`` rows: one plan for each width to be tried."""
-        scaling = Scaling.identity(rows.X.shape[1])
-        if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.share)
+        scaling = scale_features(rows, standardize=self.standardize)
         at = some_rows(len(rows.X), self.n_centers, rng)
         sample, weight = scaling(rows.X[at]), rows.relative[at]
 

@@ -26,7 +26,14 @@ from unjoined._validation import (
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import Check, RowEstimator, check_flag, one_of, optional
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    check_flag,
+    one_of,
+    optional,
+    scale_features,
+)
 from unjoined.nuisance import fit_conditional_mean
 from unjoined.solve import (
     HeldOut,
@@ -330,19 +337,15 @@ class NeuralMinMaxUplift(RowEstimator):
 
     def _scale(self, rows: LabelledRows) -> LabelledRows:
         """Return the rows as the modules see them, and note how to get back."""
-        self.scaling_, spread = Scaling.identity(rows.X.shape[1]), 1.0
-        label = rows.label
+        self.scaling_, label = scale_features(rows, standardize=self.standardize), rows.label.copy()
+        self.outcome_scale_ = rows.coding.scale
         if self.standardize:
-            self.scaling_ = Scaling.of_rows(rows.X, rows.share)
             # A constant in y has no bearing on the uplift and only adds noise; rare outcomes
             # vary little, and networks learn best what varies by about one.
             outcome = rows.of_kind(OUTCOME)
-            y = label[outcome, None]
-            scale = Scaling.of_rows(y, rows.share[outcome])
-            label = label.copy()
-            label[outcome] = scale(y)[:, 0]
-            spread = float(scale.scale[0])
-        self.outcome_scale_ = rows.coding.scale * spread
+            scaling = Scaling.of_rows(label[outcome, None], rows.share[outcome])
+            label[outcome] = scaling(label[outcome, None])[:, 0]
+            self.outcome_scale_ *= float(scaling.scale[0])
         return replace(rows, X=self.scaling_(rows.X), label=label)
 
     def _tensor(self, values: Array) -> Any:

@@ -22,10 +22,12 @@ from unjoined.estimators.base import (
     basis_or,
     check_flag,
     check_model,
+    fit_pair,
     one_of,
+    scale_features,
+    scale_outcomes,
     word_or,
 )
-from unjoined.estimators.density import fit_pair
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone, takes_weights
 
 
@@ -191,9 +193,7 @@ class TwoStageUplift(RowEstimator):
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        scaling = Scaling.identity(rows.X.shape[1])
-        if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.share)
+        scaling = scale_features(rows, standardize=self.standardize)
         Z = scaling(rows.X)
         basis = draw_basis(
             self.basis,
@@ -203,8 +203,8 @@ class TwoStageUplift(RowEstimator):
             rng=rng,
             weight=rows.relative,
         )
-        outcome_scaling = _outcome_scaling(rows, standardize=self.standardize)
-        self.basis_, self.scaling_, self.outcome_scaling_ = basis, scaling, outcome_scaling
+        self.basis_, self.scaling_ = basis, scaling
+        rows, self.outcome_scaling_ = scale_outcomes(rows, standardize=self.standardize)
         self._fit_stages(Z, rows, rng)
 
     def _predict_rows(self, matrix: Array) -> Array:
@@ -243,10 +243,7 @@ class TwoStageUplift(RowEstimator):
         """Predict the treatment's terms at the outcome rows and regress the outcome on them."""
         at_t, at_y = rows.of_kind(TREATMENT), rows.of_kind(OUTCOME)
         treatment, outcome = self._sample(Z, rows, at_t), self._sample(Z, rows, at_y)
-        treated = 0.5 + 0.5 * rows.label[at_t]
-        y = rows.label[at_y]
-        if not rows.coding.is_binary:  # two values have their inner coding already
-            y = self.outcome_scaling_(y[:, None])[:, 0]
+        treated, y = 0.5 + 0.5 * rows.label[at_t], rows.label[at_y]
         first, self.first_stage_ = None, None
         if self.first_stage is None:
             first = _first_stage(treatment, treated)
@@ -378,13 +375,3 @@ def _check_takes_shares(model: Any, weight: Array, share: Array) -> None:
             f"but second_stage, a {type(model).__name__}, takes no sample_weight. Choose a model "
             "that does, or give outcome tables of one size."
         )
-
-
-def _outcome_scaling(rows: LabelledRows, *, standardize: bool) -> Scaling:
-    """Return what lies between the outcome and the inner scale."""
-    if rows.coding.is_binary:
-        return Scaling(np.array([rows.coding.offset]), np.array([rows.coding.scale]))
-    if not standardize:
-        return Scaling.identity(1)
-    outcome = rows.of_kind(OUTCOME)
-    return Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])

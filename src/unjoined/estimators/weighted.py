@@ -27,6 +27,7 @@ from unjoined.estimators.base import (
     check_flag,
     check_model,
     one_of,
+    scale_features,
     word_or,
 )
 from unjoined.nuisance import Nuisances, cross_fit, deal_evaluation_folds
@@ -193,11 +194,7 @@ class WeightedUplift(RowEstimator):
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        scaling = (
-            Scaling.of_rows(rows.X, rows.share)
-            if self.standardize
-            else Scaling.identity(rows.X.shape[1])
-        )
+        scaling = scale_features(rows, standardize=self.standardize)
         Z = scaling(rows.X)
         basis = draw_basis(
             self.basis,
