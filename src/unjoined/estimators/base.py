@@ -355,12 +355,12 @@ def fit_pair(
     return first, second
 
 
-def warn_of_gaps(n_touched: int, n: int, min_gap: float, *, stacklevel: int) -> None:
-    """Warn of rows at which the policies were too alike to divide by their gap."""
+def warn_of_gaps(n_touched: int, n: int, why: str, min_gap: float, *, stacklevel: int) -> None:
+    """Warn of rows at which the policies were too alike; ``why`` says what fails without a gap."""
     if n_touched:
-        instead = "the uplift was set to 0."
+        instead = f"{why} and the uplift was set to 0."
         if min_gap:
-            instead = f"a gap of {min_gap:g} (min_gap) was used instead."
+            instead = f"the uplift was computed with a gap of {min_gap:g} (min_gap)."
         warnings.warn(
             f"the policy gap was too small at {n_touched} of {n} rows; there {instead}",
             RatioGuardWarning,

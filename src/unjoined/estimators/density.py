@@ -45,6 +45,7 @@ WIDTHS_Y = (0.2, 0.4, 0.8)
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
 # A kernel estimate has nothing but its centres, so it keeps more rows of them.
 DEFAULT_CENTERS = {"lscde": 200, "kernel": 1000}
+NO_SOLUTION = "the system has no solution"
 CHUNK_ENTRIES = 2_000_000  # numbers in a matrix of rows times grid or centres: 16 MB
 
 
@@ -231,7 +232,7 @@ class DensityUplift(RowEstimator):
         for batch in gen_batches(len(Z), max(CHUNK_ENTRIES // widest, 1)):
             laws = self._unmix(Z[batch])
             uplift[batch], touched[batch] = laws.uplift, laws.guarded
-        warn_of_gaps(int(touched.sum()), len(Z), self.min_gap, stacklevel=4)
+        warn_of_gaps(int(touched.sum()), len(Z), NO_SOLUTION, self.min_gap, stacklevel=4)
         return uplift
 
     def predict_density(self, X: MatrixLike) -> UnmixedDensities:
@@ -254,7 +255,7 @@ class DensityUplift(RowEstimator):
         """
         laws = self._unmix(self.scaling_(self._check_features(X, reset=False)))
         n_touched, n = int(laws.guarded.sum()), len(laws.guarded)
-        warn_of_gaps(n_touched, n, self.min_gap, stacklevel=3)
+        warn_of_gaps(n_touched, n, NO_SOLUTION, self.min_gap, stacklevel=3)
         return laws
 
     def _unmix(self, Z: Array) -> UnmixedDensities:

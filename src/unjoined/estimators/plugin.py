@@ -130,7 +130,7 @@ class PlugInUplift(RowEstimator):
         m_1, m_2 = (mean(Z) for mean in self.outcome_means_)
         t_1, t_2 = (mean(Z) for mean in self.treatment_means_)
         uplift, n_touched = _guarded_ratio(m_1 - m_2, (t_1 - t_2) / 2.0, self.min_gap)
-        warn_of_gaps(n_touched, len(Z), self.min_gap, stacklevel=4)
+        warn_of_gaps(n_touched, len(Z), "the ratio is not finite", self.min_gap, stacklevel=4)
         return self.outcome_scale_ * uplift
 
 
