@@ -12,14 +12,7 @@ from unjoined.solve.density import (
     trapezoid_weights,
     unmix,
 )
-from unjoined.solve.losses import (
-    LossSolution,
-    solve_box_loss,
-    solve_log_cosh,
-    solve_loss,
-    solve_smooth_loss,
-    solve_three_player,
-)
+from unjoined.solve.losses import solve_loss
 from unjoined.solve.minmax import MinMaxSolution, solve_minmax
 from unjoined.solve.mixture import (
     BaseEffectFit,
@@ -41,15 +34,8 @@ from unjoined.solve.network import (
     import_torch,
     seeded,
 )
-from unjoined.solve.qp import BoxQPSolution, RowOracle, solve_bounded, solve_box_qp
-from unjoined.solve.select import (
-    RIDGES_F,
-    RIDGES_G,
-    FoldScores,
-    RidgeChoice,
-    choose_ridges,
-    score_ridges,
-)
+from unjoined.solve.qp import solve_bounded, solve_box_qp
+from unjoined.solve.select import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.solve.torch import (
     HeldOut,
     SaddleRows,
@@ -65,21 +51,16 @@ __all__ = [
     "BaseEffectFit",
     "BaseEffectRows",
     "BernoulliTerms",
-    "BoxQPSolution",
     "ConditionalDensity",
     "DensityFitter",
     "DensitySearch",
-    "FoldScores",
     "GaussianMixture",
     "HeldOut",
     "LeastSquaresFitter",
-    "LossSolution",
     "MeanTerms",
     "MinMaxSolution",
     "ModuleMaker",
     "OutcomeTerms",
-    "RidgeChoice",
-    "RowOracle",
     "RowTerms",
     "SaddleRows",
     "SaddleSettings",
@@ -100,13 +81,9 @@ __all__ = [
     "search_density",
     "seeded",
     "solve_bounded",
-    "solve_box_loss",
     "solve_box_qp",
-    "solve_log_cosh",
     "solve_loss",
     "solve_minmax",
-    "solve_smooth_loss",
-    "solve_three_player",
     "train_saddle",
     "trapezoid_weights",
     "unmix",

@@ -1,6 +1,13 @@
 r"""The min-max problem for losses other than the square, with a certificate of the solution.
 
-Losses of the difference have two players. Others have three,
+A loss :math:`\rho` of the difference has two players,
+
+.. math::
+
+    \min_\alpha \max_\beta \; \alpha^\top A \beta - 2 b^\top \beta - E[\rho^*(g_\beta)]
+    + \lambda_f \|\alpha\|^2 - \tfrac{\lambda_g}{4} \|\beta\|^2 .
+
+Minimised over alpha it is a concave problem in beta. Other losses have three players,
 
 .. math::
 
@@ -22,10 +29,10 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from unjoined._optional import import_extra
-from unjoined._typing import Array, IntArray
+from unjoined._typing import Array
 from unjoined.errors import InputError
 from unjoined.losses import BoxLoss, LogCoshLoss, SmoothLoss, ThreePlayerLoss
-from unjoined.solve.qp import RowOracle, solve_box_qp
+from unjoined.solve.qp import solve_box_qp
 from unjoined.sums import MinMaxSystem, RowScan
 
 MAX_STEPS = 200  # of Newton's method, which needs about ten
@@ -52,160 +59,145 @@ def solve_loss(
 ) -> LossSolution:
     """Solve the problem of a loss by the method that suits it.
 
-    ``rows`` has the critic's basis. Only a loss with a conjugate on a box does without the basis
-    values of all rows in memory.
+    ``rows`` has the critic's basis, ``share`` the weight of each row, adding up to 1. Only a loss
+    whose conjugate is a square on a box does without the basis values of all rows in memory.
     """
-    ridges = {"ridge_f": ridge_f, "ridge_g": ridge_g}
+    problem = _Problem(system, share, ridge_f, ridge_g)
     if isinstance(loss, ThreePlayerLoss):
-        return solve_three_player(system, rows.basis(rows.X), share, loss, **ridges)
+        return problem.three_player(rows.basis(rows.X), loss)
     if isinstance(loss, LogCoshLoss):
-        return solve_log_cosh(system, rows.basis(rows.X), share, loss, **ridges)
+        return problem.log_cosh(rows.basis(rows.X), loss)
     if isinstance(loss, SmoothLoss):
-        return solve_smooth_loss(system, rows.basis(rows.X), share, loss, **ridges)
-    return solve_box_loss(system, rows, share, loss, **ridges)
-
-
-def solve_box_loss(
-    system: MinMaxSystem,
-    oracle: RowOracle,
-    share: Array,
-    loss: BoxLoss,
-    *,
-    ridge_f: float,
-    ridge_g: float,
-) -> LossSolution:
-    r"""Solve the two-player problem for a loss with conjugate :math:`\kappa g^2` on a box.
-
-    .. math::
-
-        \min_\alpha \max_\beta \; \alpha^\top A \beta - 2 b^\top \beta - E[\rho^*(g_\beta)]
-        + \lambda_f \|\alpha\|^2 - \tfrac{\lambda_g}{4} \|\beta\|^2 .
-
-    Minimising over alpha first leaves a quadratic programme in beta with
-    :math:`g_\beta(x_i)` in the box at every row; :math:`E[g^2] = \beta^\top C \beta` comes from the
-    sums. For the squared loss this is the problem of `solve_minmax` with :math:`g` twice as large.
-    ``oracle`` finds rows at which the critic leaves the box; ``share`` is the weight of each row in
-    :math:`E[\rho^*(g)]`, adding up to 1.
-    """
-    A, b, C = system.A, system.b, system.C
-    Q = 2.0 * loss.curvature * C + A.T @ A / (2.0 * ridge_f) + ridge_g / 2.0 * np.eye(len(b))
-    start = cho_solve(cho_factor(Q), -2.0 * b)
-    lower, upper = loss.box
-    if not np.isfinite([lower, upper]).any():
-        return _certified(system, start, loss, ridge_f, ridge_g, rounds=0)
-    qp = solve_box_qp(Q, 2.0 * b, start, oracle, lower=lower, upper=upper)
-    # A critic that leaves the box by a rounding error has an infinite conjugate; the box
-    # contains 0, so shrinking it a little makes it feasible and the certificate honest.
-    widest = min(-lower, upper)
-    beta = qp.x / (1.0 + qp.worst / widest)
-    rows = _BoundRows(qp.phi, share[qp.index], qp.multiplier, qp.index)
-    return _certified(system, beta, loss, ridge_f, ridge_g, rounds=qp.rounds, rows=rows)
+        return problem.smooth(rows.basis(rows.X), loss)
+    return problem.box(rows, loss)
 
 
 @dataclass(frozen=True, slots=True)
-class _BoundRows:
-    """Rows that entered as constraints, with the forces that hold the critic in the box."""
+class _Problem:
+    """What all methods need: the averages, the rows' shares and the ridges."""
 
-    phi: Array
-    share: Array
-    multiplier: Array
-    index: IntArray
+    system: MinMaxSystem
+    share: Array  # (n,)
+    ridge_f: float
+    ridge_g: float
 
+    @property
+    def curvature(self) -> Array:
+        """The quadratic form in beta that is left by minimising over alpha, and its ridge."""
+        A = self.system.A
+        return A.T @ A / (2.0 * self.ridge_f) + self.ridge_g / 2.0 * np.eye(A.shape[1])
 
-def _certified(
-    system: MinMaxSystem,
-    beta: Array,
-    loss: BoxLoss,
-    ridge_f: float,
-    ridge_g: float,
-    *,
-    rounds: int,
-    rows: _BoundRows | None = None,
-) -> LossSolution:
-    """Certify a solution with residuals v = 2 kappa g plus the multipliers of bound rows."""
-    kappa = loss.curvature
-    quadratic = kappa * float(beta @ system.C @ beta)
-    rho, pull = quadratic, 2.0 * kappa * (system.C @ beta)
-    if rows is not None and rows.index.size:
-        g = rows.phi @ beta
-        v = 2.0 * kappa * g + rows.multiplier / rows.share
-        rho += float(rows.share @ (loss(v) - loss(2.0 * kappa * g)))
-        pull = pull + rows.phi.T @ rows.multiplier
-    return certify(
-        system,
-        beta,
-        conjugate=quadratic,
-        rho=rho,
-        pull=pull,
-        ridges=(ridge_f, ridge_g),
-        rounds=rounds,
-    )
+    def box(self, rows: RowScan, loss: BoxLoss) -> LossSolution:
+        r"""Solve for a conjugate :math:`\kappa g^2` on a box: a quadratic programme in beta."""
+        b, C, kappa = self.system.b, self.system.C, loss.curvature
+        Q, (lower, upper) = 2.0 * kappa * C + self.curvature, loss.box
+        beta, rounds = cho_solve(cho_factor(Q), -2.0 * b), 0
+        qp = None
+        if np.isfinite([lower, upper]).any():
+            qp = solve_box_qp(Q, 2.0 * b, beta, rows, lower=lower, upper=upper)
+            # A critic that leaves the box by a rounding error has an infinite conjugate; the box
+            # contains 0, so shrinking it a little makes it feasible and the certificate honest.
+            beta, rounds = qp.x / (1.0 + qp.worst / min(-lower, upper)), qp.rounds
+        # Residuals are v = 2 kappa g, plus the multipliers of rows at the edge of the box.
+        quadratic = kappa * float(beta @ C @ beta)
+        rho, pull = quadratic, 2.0 * kappa * (C @ beta)
+        if qp is not None and qp.index.size:
+            inside, share = 2.0 * kappa * (qp.phi @ beta), self.share[qp.index]
+            rho += float(share @ (loss(inside + qp.multiplier / share) - loss(inside)))
+            pull = pull + qp.phi.T @ qp.multiplier
+        return self.certified(beta, quadratic, rho, pull, rounds)
 
+    def certified(
+        self, beta: Array, conjugate: float, rho: float, pull: Array, rounds: int
+    ) -> LossSolution:
+        r"""Return the solution of ``beta``, with a bound on how far it is from optimal.
 
-def certify(
-    system: MinMaxSystem,
-    beta: Array,
-    *,
-    conjugate: float,
-    rho: float,
-    pull: Array,
-    ridges: tuple[float, float],
-    rounds: int,
-) -> LossSolution:
-    r"""Return the solution that belongs to ``beta``, with a bound on how far it is from optimal.
+        For any residuals v the maximum over beta at fixed alpha is at most
+        :math:`E[\rho(v)] + \|A^\top\alpha - 2b - E[v\psi]\|^2/\lambda_g`, by Fenchel and Young.
+        With the v of the solution that is tight, and an upper bound whatever the solver did.
+        ``conjugate`` is :math:`E[\rho^*(g)]`, ``rho`` and ``pull`` are :math:`E[\rho(v)]` and
+        :math:`E[v\psi]`.
+        """
+        A, b = self.system.A, self.system.b
+        alpha = -A @ beta / (2.0 * self.ridge_f)
+        penalty = self.ridge_f * float(alpha @ alpha)  # also |A beta|^2 / (4 ridge_f)
+        ridge = self.ridge_g / 4.0 * float(beta @ beta)
+        lower = -2.0 * float(b @ beta) - conjugate - ridge - penalty
+        rest = A.T @ alpha - 2.0 * b - pull
+        upper = penalty + rho + float(rest @ rest) / self.ridge_g
+        return LossSolution(alpha, beta, upper - lower, lower, rounds)
 
-    For any residuals v the maximum over beta at fixed alpha is at most
-    :math:`E[\rho(v)] + \|A^\top\alpha - 2b - E[v\psi]\|^2/\lambda_g`, by Fenchel and Young. With
-    the v of the solution that is tight, and an upper bound whatever the solver did.
-    ``conjugate`` is :math:`E[\rho^*(g)]` at beta; ``rho`` and ``pull`` are :math:`E[\rho(v)]` and
-    :math:`E[v\psi]` for some residuals v.
-    """
-    ridge_f, ridge_g = ridges
-    A, b = system.A, system.b
-    alpha = -A @ beta / (2.0 * ridge_f)
-    penalty = ridge_f * float(alpha @ alpha)  # also |A beta|^2 / (4 ridge_f)
-    lower = -2.0 * float(b @ beta) - conjugate - ridge_g / 4.0 * float(beta @ beta) - penalty
-    rest = A.T @ alpha - 2.0 * b - pull
-    upper = penalty + rho + float(rest @ rest) / ridge_g
-    return LossSolution(alpha, beta, upper - lower, lower, rounds)
+    def smooth(self, phi: Array, loss: SmoothLoss) -> LossSolution:
+        """Solve for a smooth conjugate, by some ten Newton steps of O(n p^2)."""
+        share = self.share
+        concave = _Concave(phi, share, loss, 2.0 * self.system.b, self.curvature)
+        beta, value, steps = concave.minimise()
+        g = phi @ beta
+        v = np.asarray(loss.slope(g))
+        conjugate, rho = float(share @ loss.conjugate(g)), float(share @ loss(v))
+        solution = self.certified(beta, conjugate, rho, phi.T @ (share * v), steps)
+        if not solution.gap <= 1e-3 * (1.0 + abs(value)):  # also if it is NaN
+            raise InputError(
+                f"the problem of this loss was not solved: duality gap {solution.gap:g} after "
+                f"{steps} steps. Either its conjugate gives values that are not finite, or the "
+                "critic sits at the edge of its domain, where double precision ends: loss='huber' "
+                "has no such limit."
+            )
+        return solution
 
+    def log_cosh(self, phi: Array, loss: LogCoshLoss) -> LossSolution:
+        r"""Solve for :math:`\rho(v) = \log\cosh v` by a cone programme.
 
-def solve_smooth_loss(
-    system: MinMaxSystem,
-    phi: Array,
-    share: Array,
-    loss: SmoothLoss,
-    *,
-    ridge_f: float,
-    ridge_g: float,
-) -> LossSolution:
-    """Solve the two-player problem for a loss with a smooth conjugate.
+        The conjugate is two entropies at every row, each an exponential cone. Where few rows carry
+        a large force the critic sits at the edge of its domain to within rounding and
+        :math:`\rho^{*\prime}(g)` says nothing any more; the interior-point method has those forces
+        as its dual variables, which is why Newton's method on beta alone does not do. Costs
+        O(n p^2) per step of some thirty, and O(n p) memory.
+        """
+        clarabel = import_extra("clarabel", extra="convex")
+        (n, p), share = phi.shape, self.share
+        # Unknowns: beta, then one bound per entropy. A cone holds (-bound, 1 + g, 1) or
+        # (-bound, 1 - g, 1), that is bound >= y log y.
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        bounds = sparse.csc_matrix((2 * n, 2 * n))
+        solution = clarabel.DefaultSolver(
+            sparse.block_diag([np.triu(self.curvature), bounds], format="csc"),
+            np.concatenate([2.0 * self.system.b, np.tile(share / 2.0, 2)]),
+            _cone_rows(phi),
+            np.tile([0.0, 1.0, 1.0], 2 * n),
+            [clarabel.ExponentialConeT()] * (2 * n),
+            settings,
+        ).solve()
+        status = str(solution.status)
+        if status not in ("Solved", "AlmostSolved"):
+            raise InputError(
+                f"the problem of the log-cosh loss could not be solved ({status}). Raise the "
+                "ridges, or use loss='huber'."
+            )
+        dual = np.asarray(solution.z).reshape(2, n, 3)[:, :, 1]
+        force, beta = dual[1] - dual[0], np.asarray(solution.x)[:p]
+        beta = beta / max(1.0, np.abs(phi @ beta).max())  # back into the domain, after rounding
+        conjugate = float(share @ loss.conjugate(np.clip(phi @ beta, -1.0, 1.0)))
+        rho = float(share @ loss(force / share))
+        return self.certified(beta, conjugate, rho, phi.T @ force, int(solution.iterations))
 
-    The same concave problem in beta as in `solve_box_loss`, by Newton's method with
-    backtracking. ``phi`` (n, p) holds the critic's basis at every row. Costs O(n p^2) per step,
-    some ten of them.
-    """
-    A, b = system.A, system.b
-    curvature = A.T @ A / (2.0 * ridge_f) + ridge_g / 2.0 * np.eye(len(b))
-    beta, value, steps = _Concave(phi, share, loss, 2.0 * b, curvature).minimise()
-    g = phi @ beta
-    v = np.asarray(loss.slope(g))
-    found = certify(
-        system,
-        beta,
-        conjugate=float(share @ loss.conjugate(g)),
-        rho=float(share @ loss(v)),
-        pull=phi.T @ (share * v),
-        ridges=(ridge_f, ridge_g),
-        rounds=steps,
-    )
-    if not found.gap <= 1e-3 * (1.0 + abs(value)):  # also if it is NaN
-        raise InputError(
-            f"the problem of this loss was not solved: duality gap {found.gap:g} after {steps} "
-            "steps. Either its conjugate gives values that are not finite, or the critic sits at "
-            "the edge of its domain, where double precision ends: loss='huber' has no such limit."
-        )
-    return found
+    def three_player(self, phi: Array, loss: ThreePlayerLoss) -> LossSolution:
+        r"""Solve :math:`K + \lambda_f\|\alpha\|^2 + \frac{\lambda_g}2 (\|\gamma\|^2 - \|\beta\|^2)`.
+
+        The minimum over alpha is known in closed form, that over gamma, the coefficients of h, is
+        found by a quasi-Newton method at each step of another one over beta; all of it is convex.
+        The gap compares the value at alpha, maximised anew over beta, with the value at beta.
+        Costs O(n p) per evaluation, some thousands of them.
+        """
+        A, p = self.system.A, len(self.system.b)
+        game = _MaxMin(phi, self.share, loss, self.system.b, self.ridge_g / 2.0)
+        ridge = self.ridge_g * np.eye(p)
+        beta, lower, steps = game.maximise(np.zeros(p), A.T @ A / (2.0 * self.ridge_f) + ridge)
+        alpha = -A @ beta / (2.0 * self.ridge_f)
+        _, at_alpha, _ = game.maximise(A.T @ alpha, ridge)
+        upper = at_alpha + self.ridge_f * float(alpha @ alpha)
+        return LossSolution(alpha, beta, upper - lower, lower, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,63 +242,6 @@ class _Concave:
         return beta, value, MAX_STEPS
 
 
-def solve_log_cosh(
-    system: MinMaxSystem,
-    phi: Array,
-    share: Array,
-    loss: LogCoshLoss,
-    *,
-    ridge_f: float,
-    ridge_g: float,
-) -> LossSolution:
-    r"""Solve the two-player problem for :math:`\rho(v) = \log\cosh v`.
-
-    The concave problem in beta of `solve_box_loss`, with
-    :math:`\rho^*(g) = \tfrac12[(1+g)\log(1+g) + (1-g)\log(1-g)]` at every row: two entropies, each
-    an exponential cone. Where few rows carry a large force the critic sits at the edge of its
-    domain to within rounding and :math:`\rho^{*\prime}(g)` says nothing any more; the
-    interior-point method has those forces as its dual variables, which is why Newton's method on
-    beta alone does not do. ``phi`` (n, p) holds the critic's basis at every row. Costs O(n p^2)
-    per step of some thirty, and O(n p) memory.
-    """
-    clarabel = import_extra("clarabel", extra="convex")
-    A, b = system.A, system.b
-    n, p = phi.shape
-    Q = A.T @ A / (2.0 * ridge_f) + ridge_g / 2.0 * np.eye(p)
-    # Unknowns: beta, then one bound per entropy. A cone holds (-bound, 1 + g, 1) or
-    # (-bound, 1 - g, 1), that is bound >= y log y.
-    cost = np.concatenate([2.0 * b, np.tile(share / 2.0, 2)])
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    solution = clarabel.DefaultSolver(
-        sparse.block_diag([np.triu(Q), sparse.csc_matrix((2 * n, 2 * n))], format="csc"),
-        cost,
-        _cone_rows(phi),
-        np.tile([0.0, 1.0, 1.0], 2 * n),
-        [clarabel.ExponentialConeT()] * (2 * n),
-        settings,
-    ).solve()
-    status = str(solution.status)
-    if status not in ("Solved", "AlmostSolved"):
-        raise InputError(
-            f"the problem of the log-cosh loss could not be solved ({status}). Raise the ridges, "
-            "or use loss='huber'."
-        )
-    dual = np.asarray(solution.z).reshape(2, n, 3)[:, :, 1]
-    beta = np.asarray(solution.x)[:p]
-    beta = beta / max(1.0, np.abs(phi @ beta).max())  # back into the domain, if rounding left it
-    conjugate = float(share @ loss.conjugate(np.clip(phi @ beta, -1.0, 1.0)))
-    return certify(
-        system,
-        beta,
-        conjugate=conjugate,
-        rho=float(share @ loss((dual[1] - dual[0]) / share)),
-        pull=phi.T @ (dual[1] - dual[0]),
-        ridges=(ridge_f, ridge_g),
-        rounds=int(solution.iterations),
-    )
-
-
 def _cone_rows(phi: Array) -> sparse.csc_matrix:
     """Return the matrix that takes (beta, bounds) to minus the cones' entries."""
     n, p = phi.shape
@@ -323,10 +258,10 @@ def _cone_rows(phi: Array) -> sparse.csc_matrix:
 
 @dataclass(frozen=True, slots=True)
 class _MaxMin:
-    """The problem once alpha is given or minimised out: a maximum over beta of a minimum."""
+    """The three-player problem once alpha is given or minimised out: a maximum of a minimum."""
 
     phi: Array  # (n, p)
-    share: Array  # (n,) adding up to 1
+    share: Array  # (n,)
     loss: ThreePlayerLoss
     b: Array  # (p,)
     ridge: float
@@ -350,7 +285,7 @@ class _MaxMin:
         found = _descend(value, root @ start)
         return np.asarray(solve_triangular(root, found.x, lower=False)), float(found.fun)
 
-    def maximise(self, linear: Array, quadratic: Array) -> tuple[Array, Array, float, int]:
+    def maximise(self, linear: Array, quadratic: Array) -> tuple[Array, float, int]:
         """Maximise linear^T beta - beta^T quadratic beta / 2 + (third player's minimum)."""
         p = len(self.b)
         C = (self.phi * self.share[:, None]).T @ self.phi
@@ -371,7 +306,7 @@ class _MaxMin:
 
         found = _descend(negative, np.zeros(p))
         beta = np.asarray(solve_triangular(outer, found.x, lower=False))
-        return beta, last[0], -float(found.fun), int(found.nit)
+        return beta, -float(found.fun), int(found.nit)
 
 
 def _descend(value: Callable[[Array], tuple[float, Array]], start: Array) -> Any:
@@ -385,30 +320,3 @@ def _descend(value: Callable[[Array], tuple[float, Array]], start: Array) -> Any
     if not np.isfinite(found.fun):
         raise InputError("the loss gave values that are not finite. Check its biconjugate.")
     return found
-
-
-def solve_three_player(
-    system: MinMaxSystem,
-    phi: Array,
-    share: Array,
-    loss: ThreePlayerLoss,
-    *,
-    ridge_f: float,
-    ridge_g: float,
-) -> LossSolution:
-    r"""Solve the three-player problem on one basis for f, g and h.
-
-    :math:`K + \lambda_f\|\alpha\|^2 - \tfrac{\lambda_g}{2}\|\beta\|^2 +
-    \tfrac{\lambda_g}{2}\|\gamma\|^2`, h having the critic's ridge. The minimum over alpha is known
-    in closed form, that over gamma is found by a quasi-Newton method at each step of another one
-    over beta; all of it is convex. The gap compares the value at alpha, maximised anew over
-    beta, with the value at beta. Costs O(n p) per evaluation, some thousands of them.
-    """
-    A, p = system.A, len(system.b)
-    game = _MaxMin(phi, share, loss, system.b, ridge_g / 2.0)
-    ridge = ridge_g * np.eye(p)
-    beta, _, lower_value, steps = game.maximise(np.zeros(p), A.T @ A / (2.0 * ridge_f) + ridge)
-    alpha = -A @ beta / (2.0 * ridge_f)
-    _, _, at_alpha, _ = game.maximise(A.T @ alpha, ridge)
-    upper_value = at_alpha + ridge_f * float(alpha @ alpha)
-    return LossSolution(alpha, beta, upper_value - lower_value, lower_value, steps)

@@ -63,10 +63,7 @@ def check_maker(name: str, maker: Any) -> None:
 
 
 def build_module(maker: ModuleMaker, n_features: int, *, name: str, device: str, dtype: str) -> Any:
-    """Call ``maker`` and return its module on ``device``; refuse what cannot be trained.
-
-    ``name`` is the argument ``maker`` came in as, for messages.
-    """
+    """Call ``maker`` and return its module on ``device``; refuse what cannot be trained."""
     torch = import_torch()
     module = maker(n_features)
     if not isinstance(module, torch.nn.Module):

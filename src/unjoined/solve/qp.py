@@ -44,14 +44,9 @@ def solve_box_qp(
     :math:`\text{lower} \le \phi_i^\top x \le \text{upper}` for all rows :math:`i`. The rows may
     be many and are never all in memory as constraints: beginning with ``start``, the minimiser
     without constraints, the rows it violates worst enter, the small programme is solved, and so
-    on until no row is violated by more than a relative 1e-7: of the larger bound, or if that is 0
-    of the largest violation at ``start``. At most p constraints bind at a solution in general
-    position, so few rows ever enter. Arguments are trusted: Q positive definite, lower < upper.
-
-    Notes
-    -----
-    A round costs one pass over the rows and some O(p^2) steps, about one for each row that
-    begins to bind; the next round goes on from where the last one ended.
+    on until no row is violated by more than a relative 1e-7. At most p constraints bind at a
+    solution in general position, so few rows ever enter. A round costs one pass over the rows and
+    an O(p^2) step for each row that begins to bind.
     """
     L, p = _root(Q), len(q)
     x, phi = start, np.empty((0, p))
@@ -104,13 +99,11 @@ def _impossible(lower: float, upper: float) -> InputError:
 
 
 class _Nearest:
-    """The point nearest to a target at which a growing number of rows keep to their range.
+    """The point nearest to a target at which a growing number of rows keep to their range."""
 
-    With Q = L L^T and y = L^T x the programme is to find the y nearest to -L^-1 q. The dual
-    method of Goldfarb and Idnani (1983) begins at the target and lets violated rows bind one
-    after the other; the distance grows with each, so it ends. Rows that enter later find the
-    work done.
-    """
+    # With Q = L L^T and y = L^T x the programme is to find the y nearest to -L^-1 q. The dual
+    # method of Goldfarb and Idnani (1983) begins at the target and lets violated rows bind one
+    # after the other; the distance grows with each, so it ends.
 
     def __init__(self, target: Array, lower: float, upper: float, tolerance: float) -> None:
         self.target, self.y, self.steps = target, target, 0

@@ -61,22 +61,9 @@ def score_ridges(
 
     the largest value of :math:`2\alpha^\top A_h\beta - 4 b_h^\top\beta - \beta^\top (C + rI)\beta`
     any critic :math:`\beta` reaches on the held-out sums :math:`A_h, b_h`, with
-    :math:`\alpha` from the rest of the rows and :math:`r = 0.01` whatever ``ridges_g``.
-
-    Parameters
-    ----------
-    folds : sequence of pairs of MinMaxSystem
-        For each fold, the averages over the rows outside of it and over its own.
-    C : array of shape (p_g, p_g)
-        Of all rows, so that folds are judged alike.
-    ridges_f, ridges_g : sequences of float
-        Candidates.
-    n_jobs : int or None, default=None
-        Threads. The result does not depend on it.
-
-    Notes
-    -----
-    Costs O(n_folds n_g p^3), one factorisation per fold and ``ridge_g``.
+    :math:`\alpha` from the rest of the rows and :math:`r = 0.01` whatever ``ridges_g``. ``folds``
+    holds the averages over the rows outside of each fold and over its own, ``C`` is that of all
+    rows. Costs O(n_folds n_g p^3).
     """
     f, g = np.asarray(ridges_f, dtype=np.float64), np.asarray(ridges_g, dtype=np.float64)
     # As a piece of work: with BLAS on all cores a small matrix takes ten times as long.
@@ -151,17 +138,10 @@ def _roots(values: Array, ridge: float) -> Array:
 
 
 def choose_ridges(score: Array) -> RidgeChoice:
-    """Choose the middle of all pairs within one standard error of the best.
-
-    The pairs the folds cannot tell from the best spread over decades of both ridges. Their mean
-    position on the (logarithmic) grids is steadier than the best, and unlike the most
-    regularised of them does not give up what the rows do show.
-
-    Parameters
-    ----------
-    score : array of shape (n_folds, n_g, n_f)
-        Of `score_ridges`; at least two folds.
-    """
+    """Choose the middle of all pairs within one standard error of the best, by fold scores."""
+    # The pairs the folds cannot tell from the best spread over decades of both ridges. Their mean
+    # position on the (logarithmic) grids is steadier than the best, and unlike the most
+    # regularised of them does not give up what the rows do show.
     mean = score.mean(axis=0)
     g, f = np.unravel_index(int(np.argmin(mean)), mean.shape)
     behind = score - score[:, g, f][:, None, None]
