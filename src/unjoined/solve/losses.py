@@ -183,7 +183,7 @@ class _Problem:
         return self.certified(beta, conjugate, rho, phi.T @ force, int(solution.iterations))
 
     def three_player(self, phi: Array, loss: ThreePlayerLoss) -> LossSolution:
-        r"""Solve :math:`K + \lambda_f\|\alpha\|^2 + \frac{\lambda_g}2 (\|\gamma\|^2 - \|\beta\|^2)`.
+        r"""Solve for three players, with the ridge of g for h as well.
 
         The minimum over alpha is known in closed form, that over gamma, the coefficients of h, is
         found by a quasi-Newton method at each step of another one over beta; all of it is convex.
