@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state, gen_batches
 
 from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_positive
-from unjoined.basis import Scaling, median_width
+from unjoined.basis import median_width
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
@@ -90,9 +90,9 @@ class DensityUplift(RowEstimator):
         Number of grid values, over the outcomes seen and three kernel widths beyond. "auto" takes
         steps of a third of the smallest kernel width, and from 101 to 10,001 values.
     min_gap : float, default=0.05
-        Guard of the system: policies that differ by less in treatment probability are moved
-        apart to this gap. 0 turns the guard off; then only rows where they are the same are
-        touched, and get the uplift 0. ``predict`` warns of rows touched (`RatioGuardWarning`).
+        Policies that differ by less in treatment probability are moved apart to this gap, and
+        ``predict`` warns of them (`RatioGuardWarning`). With 0, rows where they are the same get
+        the uplift 0.
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first. Real outcomes always are.
     random_state : int, RandomState or None, default=None
@@ -100,12 +100,11 @@ class DensityUplift(RowEstimator):
 
     Attributes
     ----------
-    outcome_laws_ : tuple of two ConditionalDensity or of two ConditionalMean
-        The density of each population, scaled; for an outcome of two values its mean, -1 to 1.
+    outcome_laws_, treatment_means_ : tuple of two callables
+        The density of each population, scaled, or for an outcome of two values its mean, -1 to 1;
+        the fitted policies, -1 to 1, on scaled features.
     searches_ : tuple of two DensitySearch, or None for an outcome of two values
         The candidates and their held-out risks; ``best`` has the widths and the ridge chosen.
-    treatment_means_ : tuple of two callables
-        The fitted policies, -1 to 1, on scaled features.
     grid_, measure_ : array of shape (g,)
         Values of the outcome, outcome units, and what each counts for in an integral: the grid
         and its trapezoid weights, or the two values and ones.
@@ -121,11 +120,9 @@ class DensityUplift(RowEstimator):
     Notes
     -----
     With c centres, fitting costs :math:`O(n c^2 + c^3)` time per pair of widths and fold (there are
-    15 and 3), predicting :math:`O(n c (d + g))` in chunks that keep every matrix below 16 MB.
-    Densities on the grid are divided by their trapezoid sum, so that each integrates to one; what
-    the system gives then does, too, but it may be negative in places, and is left so. Row weights
-    count in densities and models, which must take them. Kernels blur outcomes of a few values,
-    such as counts, but not their mean.
+    15 and 3), predicting :math:`O(n c (d + g))` in chunks that keep every matrix below 16 MB. What
+    the system gives integrates to one, but may be negative in places, and is left so. Kernels blur
+    outcomes of a few values, such as counts, but not their mean.
 
     References
     ----------
@@ -167,11 +164,6 @@ class DensityUplift(RowEstimator):
         tuple[ConditionalDensity, ConditionalDensity] | tuple[ConditionalMean, ConditionalMean]
     )
     searches_: tuple[DensitySearch, DensitySearch] | None
-    treatment_means_: tuple[ConditionalMean, ConditionalMean]
-    grid_: Array
-    measure_: Array
-    scaling_: Scaling
-    outcome_scaling_: Scaling
 
     def __init__(
         self,

@@ -79,8 +79,8 @@ class MinMaxUplift(RowEstimator):
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
     an outcome label, never both, from two populations that were treated by different policies.
-    No policy is modelled and no estimate is divided by another: a function :math:`f` is sought
-    that leaves a critic :math:`g` nothing to object to,
+    No policy is modelled and no estimate is divided by another: :math:`f` is sought that leaves a
+    critic :math:`g` nothing to object to,
 
     .. math::
 
@@ -133,10 +133,8 @@ class MinMaxUplift(RowEstimator):
         Whether features are brought to mean 0 and variance 1 first.
     precision : {"double", "single"}, default="double"
         Of basis values and of their products over chunks of rows, where sums of many rows are
-        made: above 100,000 rows, in ``fit_chunks`` and on Dask. "single" is done by numpy, about
-        a quarter faster there than "double"; compiled, as it is where a compiler was at hand,
-        "double" is the faster one. Sums in single precision are off by some millionths of the
-        largest, far below their noise.
+        made: above 100,000 rows, in ``fit_chunks`` and on Dask. "single" is faster only where no
+        compiled code is at hand; its sums are off by some millionths of the largest.
     n_jobs : int or None, default=-1
         Threads for passes over rows, in predictions too; -1 uses all cores. Results do not
         depend on it.
@@ -147,17 +145,13 @@ class MinMaxUplift(RowEstimator):
     ----------
     coef_, critic_coef_ : arrays of shape (p_f,) and (p_g,)
         Coefficients of the uplift and of the critic on their bases, outcome units.
-    basis_, critic_basis_ : Basis
-        Functions of the uplift and of the critic, on scaled features.
-    scaling_ : Scaling
-        What was subtracted from and divided out of the features.
+    basis_, critic_basis_, scaling_ : Basis, Basis and Scaling
+        Functions of the uplift and of the critic, and what features are scaled by first.
     singular_values_ : array
         Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
         losses other than the squared one.
-    ridge_f_, ridge_g_ : float
-        Penalties in use.
-    search_ : MinMaxSearch or None
-        What was tried for ridges and width, if any was "auto".
+    ridge_f_, ridge_g_, search_ : float, float, and MinMaxSearch or None
+        Penalties in use, and what was tried for ridges and width if any was "auto".
     bounds_ : BoundsReport or None
         Range in use, rounds of the quadratic programme, rows that entered and that bind.
     loss_ : LossReport or None
@@ -174,8 +168,7 @@ class MinMaxUplift(RowEstimator):
     See Also
     --------
     MinMaxGau : this estimator with the settings of the paper.
-    PlugInUplift : four regressions and a ratio.
-    weighted_risk : the score that compares widths.
+    unjoined.metrics.weighted_risk : the score that compares widths.
 
     Notes
     -----
@@ -194,10 +187,8 @@ class MinMaxUplift(RowEstimator):
 
     Above 100,000 rows, for the squared loss without bounds, scaling, centres and width are settled
     by 10,000 rows of each table and the means by 5,000, once; one pass over all rows does the rest.
-
-    Treatment is recoded to -1/+1 and an outcome of two values to -1/+1 as in the paper, whichever
-    coding they come in, so that the same ridge means the same penalty; predictions are converted
-    back to the units of the outcome.
+    Treatments and outcomes of two values are recoded to -1/+1, so that the same ridge means the
+    same penalty; predictions are in the units of the outcome.
 
     References
     ----------
@@ -308,18 +299,12 @@ class MinMaxUplift(RowEstimator):
             A chunk is malformed (the message names file and row), a cell is missing, or a
             parameter needs all rows in memory: ``loss``, ``bounds`` or ``shift``.
 
-        Warns
-        -----
-        WeakIdentificationWarning
-            The two policies can hardly be told apart.
-
         Notes
         -----
-        Time is that of ``fit`` with a fixed width and a second reading of the rows. Memory is
-        the sample, one batch of 65,536 rows and O(p^2) per table and group, whatever the number
-        of rows. The result does not depend on the order of rows or on chunks but for rounding,
-        and not at all on threads. It is not that of ``fit`` to the last digit: centres are
-        drawn from the sample, and groups go by the rows' content.
+        Memory is the sample, one batch of 65,536 rows and O(p^2) per table and group, whatever the
+        number of rows. The result does not depend on the order of rows or on chunks but for
+        rounding, and not at all on threads. It is not that of ``fit`` to the last digit: centres
+        are drawn from the sample, and groups go by the rows' content.
         """
         sums, search = self._collect(source, sample_rows, checkpoint)
         self._conclude(sums.plan.populations, self._fit_sums(sums, search), stacklevel=3)

@@ -31,26 +31,12 @@ PREDICTIONS = ("predict", "predict_outcomes", "predict_policies", "critic")
 # How skops builds what a file holds, as far as that runs none of it. Methods, operators and
 # partial functions are not among them.
 LOADERS = frozenset(
-    {
-        "BytesNode",
-        "CachedNode",
-        "DTypeNode",
-        "DictNode",
-        "FunctionNode",
-        "JsonNode",
-        "ListNode",
-        "LossNode",
-        "MaskedArrayNode",
-        "NdArrayNode",
-        "ObjectNode",
-        "RandomGeneratorNode",
-        "RandomStateNode",
-        "SetNode",
-        "SliceNode",
-        "TreeNode",
-        "TupleNode",
-        "TypeNode",
-    }
+    f"{name}Node"
+    for name in (
+        *("Bytes", "Cached", "DType", "Dict", "Function", "Json", "List", "Loss", "MaskedArray"),
+        *("NdArray", "Object", "RandomGenerator", "RandomState", "Set", "Slice", "Tree", "Tuple"),
+        "Type",
+    )
 )
 BUILTINS = frozenset(
     f"builtins.{name}"

@@ -126,10 +126,8 @@ class UpliftSearchCV(UpliftEstimator):
     candidates_ : CandidateTable
         Score of every candidate (higher is better; risks with a minus), its difference to the
         best, the standard error of that difference, and who was chosen.
-    best_name_ : str
-        The chosen candidate; for the rule "average", the one with the highest score.
-    best_estimator_ : estimator
-        That candidate, fitted to all rows.
+    best_name_, best_estimator_ : str and estimator
+        The chosen candidate, fitted to all rows; for "average", the one with the highest score.
     estimators_ : list of estimators
         All chosen candidates, fitted to all rows; their mean is what ``predict`` returns.
     reason_ : str
@@ -144,12 +142,9 @@ class UpliftSearchCV(UpliftEstimator):
     Notes
     -----
     Costs ``cv * n_repeats + 1`` fits of each candidate. Standard errors are of paired
-    differences, from the rows' own contributions to the scores. They are not taken over folds,
-    except for "likelihood" and callables, which return nothing finer: folds share training rows,
-    so their spread is only a rough guide. Either way predictions are taken as given: how much a
-    candidate would change with other training rows is not in the standard error.
-
-    A warning that candidates raise is repeated once, with a count.
+    differences, from the rows' own contributions to the scores; for "likelihood" and callables,
+    which return nothing finer, from the folds. How much a candidate would change with other
+    training rows is not in them. A warning that candidates raise is repeated once, with a count.
 
     Examples
     --------
@@ -182,12 +177,6 @@ class UpliftSearchCV(UpliftEstimator):
         "policy_model": check_model,
         "outcome_model": check_model,
     }
-
-    candidates_: CandidateTable
-    best_name_: str
-    best_estimator_: Any
-    estimators_: list[Any]
-    reason_: str
 
     def __init__(
         self,
@@ -268,13 +257,8 @@ class UpliftSearchCV(UpliftEstimator):
             uplift = np.empty((self.n_repeats, len(candidates), len(used)))
             for fit in fits:
                 uplift[fit.repeat, fit.candidate, fit.test] = fit.uplift
-            nuisances = cross_fit(
-                rows,
-                policy_model=self.policy_model,
-                outcome_model=self.outcome_model,
-                n_folds=self.cv,
-                rng=check_random_state(0),
-            )
+            models = {"policy_model": self.policy_model, "outcome_model": self.outcome_model}
+            nuisances = cross_fit(rows, **models, n_folds=self.cv, rng=check_random_state(0))
             names = [self.scoring] if isinstance(self.scoring, str) else list(self.scoring)
             scored = score_rows(HeldOutRows(rows, nuisances, used), uplift, names)
         else:
@@ -307,18 +291,12 @@ class UpliftSearchCV(UpliftEstimator):
     ) -> None:
         """Apply the rule, fit what it takes to all rows and say why."""
         best, chosen, behind, error = choose(scored, self.rule)
-        entries = tuple(
-            CandidateScore(
-                candidate.name,
-                candidate.params,
-                score=float(scored.score[c]),
-                behind=float(behind[c]),
-                standard_error=float(error[c]),
-                chosen=bool(chosen[c]),
-            )
-            for c, candidate in enumerate(candidates)
-        )
-        self.candidates_ = CandidateTable(_scoring_name(self.scoring), entries)
+        columns = [column.tolist() for column in (scored.score, behind, error, chosen)]
+        entries = [
+            CandidateScore(candidate.name, candidate.params, *numbers)
+            for candidate, *numbers in zip(candidates, *columns, strict=True)
+        ]
+        self.candidates_ = CandidateTable(_scoring_name(self.scoring), tuple(entries))
         taken = np.flatnonzero(chosen).tolist()
         picked = taken[0] if self.rule == "one_se" else best
         fitted = {}
