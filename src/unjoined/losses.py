@@ -270,13 +270,13 @@ def check_conjugates(loss: ThreePlayerLoss) -> None:
     given = np.asarray(loss.biconjugate(grid_g, grid_h)).reshape(21, 21)  # rows: h, columns: g
     if (np.diff(given, 2, axis=0) < -1e-9).any() or (np.diff(given, 2, axis=1) > 1e-9).any():
         raise InputError("the biconjugate must be convex in h and concave in g.")
-    found = np.array(
+    expected = np.array(
         [
             np.max(h * y - loss.conjugate(np.full_like(y, g), y))
             for g, h in zip(grid_g[::20], grid_h[::20], strict=True)
         ]
     )
-    if not np.allclose(found, given.ravel()[::20], rtol=1e-4, atol=1e-4):
+    if not np.allclose(expected, given.ravel()[::20], rtol=1e-4, atol=1e-4):
         raise InputError(
             "the biconjugate is not the conjugate of the conjugate in its second argument: "
             "sup over y' of y' h - conjugate(g, y') gives other values. Check both formulas."

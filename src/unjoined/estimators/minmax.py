@@ -398,11 +398,11 @@ class MinMaxUplift(RowEstimator):
         used, plan, system, search = rows, tried[0], None, None
         if planner.is_centred or len(tried) > 1:
             model, robust, n_jobs = planner.center_model, not self._is_squared, self.n_jobs
-            found = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=n_jobs)
-            used = found.rows if planner.is_centred else rows
+            centred = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=n_jobs)
+            used = centred.rows if planner.is_centred else rows
             if len(tried) > 1:
                 plan, system, search = search_widths(
-                    tried, used, fold, found.gap, planner.ridges, n_jobs
+                    tried, used, fold, centred.gap, planner.ridges, n_jobs
                 )
         if system is None:
             sums = add_up(plan, used, fold if planner.chooses_ridges else None, self.n_jobs)
@@ -465,17 +465,17 @@ class MinMaxUplift(RowEstimator):
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
 
     def _fit_sums(
-        self, found: PlannedSums, search: MinMaxSearch | None, shift: ShiftReport | None = None
+        self, planned: PlannedSums, search: MinMaxSearch | None, shift: ShiftReport | None = None
     ) -> IdentificationStrength:
         """Solve by sums of all rows, and return how different the policies are."""
         self._forget()
-        planner, plan, sums = self._planner, found.plan, found.sums
-        found.check_complete(groups=planner.chooses_ridges)
+        planner, plan, sums = self._planner, planned.plan, planned.sums
+        planned.check_complete(groups=planner.chooses_ridges)
         if planner.is_centred and not plan.centring and has_constant(plan.basis):
             sums = center_sums(sums, plan.basis)
         search = planner.choose_ridges(plan, sums, search)
         self._solve(plan, average(plan, sums), search, shift)
-        return strength_of_sums(found.policy, plan.populations)
+        return strength_of_sums(planned.policy, plan.populations)
 
     def _solve(
         self,

@@ -162,6 +162,6 @@ def solve_with_loss(
     system = replace(system, b=system.b / spread)
     share = rows.rows.share / 2.0  # each kind of row is half of E[rho*(g)]
     scan = rows.scan(plan.critic, plan.scaling)
-    found = solve_loss(system, scan, share, loss, **ridges)
-    report = LossReport(found.gap, found.relative_gap, found.rounds, unit)
-    return MinMaxSolution(spread * found.alpha, spread * found.beta, np.empty(0)), report
+    solution = solve_loss(system, scan, share, loss, **ridges)
+    report = LossReport(solution.gap, solution.relative_gap, solution.rounds, unit)
+    return MinMaxSolution(spread * solution.alpha, spread * solution.beta, np.empty(0)), report

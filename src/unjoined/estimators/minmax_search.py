@@ -128,7 +128,7 @@ def search_ridges(
     C = average(plan, sums).C
     scores = score_ridges(_folds(plan, sums), C, ridges_f=f, ridges_g=g, n_jobs=n_jobs)
     choice, scale = choose_ridges(scores.score), plan.coding.scale**2
-    found = MinMaxSearch(
+    search = MinMaxSearch(
         widths=np.array([_width(plan.basis)]),
         ridges_f=f,
         ridges_g=g,
@@ -138,7 +138,7 @@ def search_ridges(
         risk_standard_error=np.array([np.nan]),
         chosen=(0, *choice.chosen),
     )
-    return found, scores.alpha[:, *choice.chosen]
+    return search, scores.alpha[:, *choice.chosen]
 
 
 def search_widths(
@@ -161,23 +161,23 @@ def search_widths(
         rng = np.random.RandomState(0)  # which rows settle it is no matter of the user's seed
         at = np.sort(np.concatenate(sample_cells(cell_positions(rows), WIDTH_ROWS, rng)))
         rows, fold, gap = rows.take(at), fold[at], gap[at]
-    systems, found, risks = [], [], []
+    systems, searches, risks = [], [], []
     for plan in tried:
         sums = add_up(plan, rows, fold, n_jobs)
         systems.append(average(plan, sums))
         one, alphas = search_ridges(plan, sums, ridges, n_jobs)
-        found.append(one)
+        searches.append(one)
         risks.append(_risks(plan, rows, fold, gap, alphas, n_jobs))
     risk = tried[0].coding.scale ** 2 * np.array(risks)  # (n_w, n_folds)
     best = int(np.argmin(risk.mean(axis=1)))
     report = replace(
-        found[0],
-        widths=np.concatenate([one.widths for one in found]),
-        score=np.concatenate([one.score for one in found]),
-        standard_error=np.concatenate([one.standard_error for one in found]),
+        searches[0],
+        widths=np.concatenate([one.widths for one in searches]),
+        score=np.concatenate([one.score for one in searches]),
+        standard_error=np.concatenate([one.standard_error for one in searches]),
         risk=risk.mean(axis=1),
         risk_standard_error=(risk - risk[best]).std(axis=1, ddof=1) / np.sqrt(risk.shape[1]),
-        chosen=(best, *found[best].chosen[1:]),
+        chosen=(best, *searches[best].chosen[1:]),
     )
     return tried[best], None if many else systems[best], report
 

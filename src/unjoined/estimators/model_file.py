@@ -74,9 +74,9 @@ def with_names(schema: bytes, names: Mapping[str, str]) -> bytes:
     """Return a schema in which types have other names."""
     parsed = json.loads(schema)
     for node in _nodes(parsed):
-        found = f"{node.get('__module__')}.{node.get('__class__')}"
-        if found in names:
-            node["__module__"], _, node["__class__"] = names[found].rpartition(".")
+        name = f"{node.get('__module__')}.{node.get('__class__')}"
+        if name in names:
+            node["__module__"], _, node["__class__"] = names[name].rpartition(".")
     return json.dumps(parsed, indent=2).encode()
 
 
@@ -197,8 +197,8 @@ def check_model(model: Any, n_bytes: int) -> None:
         pass
 
 
-def _check_prediction(found: Any, n: int) -> None:
-    for column in found if isinstance(found, tuple) else (found,):
+def _check_prediction(predicted: Any, n: int) -> None:
+    for column in predicted if isinstance(predicted, tuple) else (predicted,):
         if np.shape(column)[:1] != (n,) or not np.isfinite(column).all():
             raise InputError("it does not predict finite numbers")
 

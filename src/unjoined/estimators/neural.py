@@ -249,13 +249,13 @@ class NeuralMinMaxUplift(RowEstimator):
         ):
             f, g = self._build("uplift_module"), self._build("critic_module")
             h = None if settings.biconjugate is None else self._build("third_module")
-            found = train_saddle(
+            fit = train_saddle(
                 f, g, self._tensors(train), settings, h=h, rng=rng, held=held, on_epoch=on_epoch
             )
-        self.uplift_weights_, self.critic_weights_ = found.uplift, found.critic
-        self.third_weights_ = found.third
-        self.n_epochs_, self.best_epoch_ = len(found.objective), found.best_epoch
-        self.history_ = {"objective": found.objective, "held_out_risk": found.risk}
+        self.uplift_weights_, self.critic_weights_ = fit.uplift, fit.critic
+        self.third_weights_ = fit.third
+        self.n_epochs_, self.best_epoch_ = len(fit.objective), fit.best_epoch
+        self.history_ = {"objective": fit.objective, "held_out_risk": fit.risk}
 
     def _predict_rows(self, matrix: Array) -> Array:
         values = self._evaluate(matrix, "uplift_module")
@@ -307,12 +307,12 @@ class NeuralMinMaxUplift(RowEstimator):
         )
 
     def _device(self) -> str:
-        found: bool = import_torch().cuda.is_available()
-        if self.device == "cuda" and not found:
+        has_card: bool = import_torch().cuda.is_available()
+        if self.device == "cuda" and not has_card:
             raise InputError(
                 "device='cuda', but torch finds no graphics card. Use 'cpu' or 'auto'."
             )
-        return "cuda" if self.device != "cpu" and found else "cpu"
+        return "cuda" if self.device != "cpu" and has_card else "cpu"
 
     def _scale(self, rows: LabelledRows) -> LabelledRows:
         """Return the rows as the modules see them, and note how to get back."""

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -190,5 +190,4 @@ def load_model(
         raise TableError(
             f"{str(file)!r} is not a model file of this program ({type(error).__name__}: {error})."
         ) from error
-    found: UpliftEstimator = model
-    return found
+    return cast(UpliftEstimator, model)

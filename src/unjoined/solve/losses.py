@@ -282,8 +282,8 @@ class _MaxMin:
             slope = slope - 2.0 * self.b + 2.0 * self.ridge * gamma
             return total, np.asarray(solve_triangular(root, slope, lower=False, trans="T"))
 
-        found = _descend(value, root @ start)
-        return np.asarray(solve_triangular(root, found.x, lower=False)), float(found.fun)
+        best = _descend(value, root @ start)
+        return np.asarray(solve_triangular(root, best.x, lower=False)), float(best.fun)
 
     def maximise(self, linear: Array, quadratic: Array) -> tuple[Array, float, int]:
         """Maximise linear^T beta - beta^T quadratic beta / 2 + (third player's minimum)."""
@@ -304,19 +304,19 @@ class _MaxMin:
             total = float(linear @ beta) - 0.5 * float(beta @ quadratic @ beta) + minimum
             return -total, np.asarray(solve_triangular(outer, -slope, lower=False, trans="T"))
 
-        found = _descend(negative, np.zeros(p))
-        beta = np.asarray(solve_triangular(outer, found.x, lower=False))
-        return beta, -float(found.fun), int(found.nit)
+        best = _descend(negative, np.zeros(p))
+        beta = np.asarray(solve_triangular(outer, best.x, lower=False))
+        return beta, -float(best.fun), int(best.nit)
 
 
 def _descend(value: Callable[[Array], tuple[float, Array]], start: Array) -> Any:
-    found = minimize(
+    result = minimize(
         value,
         start,
         jac=True,
         method="L-BFGS-B",
         options={"gtol": 1e-9, "ftol": 1e-15, "maxiter": 2000},
     )
-    if not np.isfinite(found.fun):
+    if not np.isfinite(result.fun):
         raise InputError("the loss gave values that are not finite. Check its biconjugate.")
-    return found
+    return result

@@ -51,23 +51,23 @@ def solve_box_qp(
     L, p = _root(Q), len(q)
     x, phi = start, np.empty((0, p))
     index: IntArray = np.empty(0, dtype=np.int64)
-    found = oracle(x, lower, upper, most=2 * p)
-    scale = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound)) or found.worst
+    violated = oracle(x, lower, upper, most=2 * p)
+    scale = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound)) or violated.worst
     target = -solve_triangular(L, q, lower=True)
     nearest = _Nearest(target, lower, upper, INNER_TOLERANCE * scale)
     for rounds in range(MAX_ROUNDS):
-        if found.worst <= TOLERANCE * scale:
+        if violated.worst <= TOLERANCE * scale:
             return BoxQPSolution(
-                x, rounds, nearest.steps, index, phi, nearest.multiplier, found.worst
+                x, rounds, nearest.steps, index, phi, nearest.multiplier, violated.worst
             )
-        new = ~np.isin(found.index, index)
+        new = ~np.isin(violated.index, index)
         if not new.any():  # rows that entered are beyond their range: rounding is wider than it
             raise _impossible(lower, upper)
-        index = np.concatenate([index, found.index[new]])
-        phi = np.concatenate([phi, found.phi[new]])
-        y = nearest.enter(solve_triangular(L, found.phi[new].T, lower=True).T)
+        index = np.concatenate([index, violated.index[new]])
+        phi = np.concatenate([phi, violated.phi[new]])
+        y = nearest.enter(solve_triangular(L, violated.phi[new].T, lower=True).T)
         x = solve_triangular(L, y, lower=True, trans="T")
-        found = oracle(x, lower, upper, most=2 * p)
+        violated = oracle(x, lower, upper, most=2 * p)
     raise InputError(
         f"the range constraints did not settle within {MAX_ROUNDS} rounds; {len(index)} rows "
         "entered. Raise the ridges or widen the bounds."
@@ -118,9 +118,9 @@ class _Nearest:
     @property
     def multiplier(self) -> Array:
         """Multipliers of all rows, positive at the upper bound and negative at the lower."""
-        found = np.zeros(len(self.rows))
-        found[self.binding] = np.array(self.sign) * self.force
-        return found
+        signed = np.zeros(len(self.rows))
+        signed[self.binding] = np.array(self.sign) * self.force
+        return signed
 
     def enter(self, rows: Array) -> Array:
         """Let rows enter and return the nearest point."""

@@ -112,9 +112,9 @@ class _Directions(NamedTuple):
 
 def _ridge_paths(G: Array, h: Array, ridges: Array) -> Array:
     """Return the solutions of (G + f I) x = h, (n_g, p), for every ridge f, (n_g, p, n_f)."""
-    found = ridge_paths(G, h, ridges)
-    if found is not None:
-        return found
+    compiled = ridge_paths(G, h, ridges)
+    if compiled is not None:
+        return compiled
     values, vectors = np.linalg.eigh(G)  # (n_g, p), (n_g, p, p)
     pull = vectors.swapaxes(1, 2) @ h[..., None]  # (n_g, p, 1)
     solutions: Array = vectors @ (pull / (np.maximum(values, 0.0)[..., None] + ridges))

@@ -39,11 +39,11 @@ def checked_biconjugate(loss: Any) -> Callable[[Any, Any], Any] | None:
 def _on_arrays(function: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
     torch = import_torch()
 
-    def value(first: Array, second: Array) -> Array:
-        found = function(torch.as_tensor(first), torch.as_tensor(second))
-        return np.asarray(found.detach().numpy())
+    def on_arrays(first: Array, second: Array) -> Array:
+        value = function(torch.as_tensor(first), torch.as_tensor(second))
+        return np.asarray(value.detach().numpy())
 
-    return value
+    return on_arrays
 
 
 def _slope(function: Callable[[Any, Any], Any], which: int) -> Callable[[Array, Array], Array]:
@@ -51,8 +51,8 @@ def _slope(function: Callable[[Any, Any], Any], which: int) -> Callable[[Array, 
 
     def slope(first: Array, second: Array) -> Array:
         arguments = [torch.as_tensor(x).clone().requires_grad_() for x in (first, second)]
-        (found,) = torch.autograd.grad(function(*arguments).sum(), arguments[which])
-        return np.asarray(found.numpy())
+        (gradient,) = torch.autograd.grad(function(*arguments).sum(), arguments[which])
+        return np.asarray(gradient.numpy())
 
     return slope
 
@@ -77,10 +77,10 @@ def _check_convex(conjugate: Callable[[Any], Any]) -> None:
     grid = torch.linspace(-8.0, 8.0, 513, dtype=torch.float64)
     values = conjugate(grid)
     if not isinstance(values, torch.Tensor) or values.shape != grid.shape:
-        found = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+        given = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
         raise InputError(
             "loss must map a tensor to a tensor of the same shape, element by element; for shape "
-            f"{tuple(grid.shape)} it gave {found}."
+            f"{tuple(grid.shape)} it gave {given}."
         )
     v = values.detach().numpy()
     g = grid.numpy()
