@@ -32,8 +32,7 @@ from unittest.mock import patch
 import numpy as np
 
 import unjoined.estimators.base as base_module
-import unjoined.estimators.minmax_chunks as chunks_module
-import unjoined.estimators.minmax_plan as plan_module
+import unjoined.estimators.minmax_search as search_module
 from unjoined import MinMaxUplift
 from unjoined._compiled import kernels as _gaussians
 from unjoined._compiled import kernels as _labels
@@ -164,9 +163,9 @@ def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, flo
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "checks": [(base_module.UpliftEstimator, "_check_features"), (base_module, "label_rows")],
-    "sample, centres, means": [(chunks_module, "plan_rows")],
+    "sample, centres, means": [(MinMaxUplift, "_plan_many")],
     "the pass": [(SumsPlan, "sums")],
-    "ridges, solution": [(chunks_module.ChunkFitting, "_fit_sums")],
+    "ridges, solution": [(MinMaxUplift, "_fit_sums")],
 }
 
 
@@ -263,7 +262,7 @@ def compare_ridges(n: int) -> None:
     auto: dict[str, Any] = {"ridge_f": "auto", "ridge_g": "auto", "center": False}
 
     def chosen(grid: Any) -> None:
-        with patch.object(plan_module, "RIDGES_G", grid):
+        with patch.object(search_module, "RIDGES_G", grid):
             Fits(data, {}, **auto)()
 
     grids = (RIDGES_G, np.logspace(-4.0, -1.0, 15))

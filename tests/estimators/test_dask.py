@@ -20,7 +20,6 @@ from unjoined.data import paper_problem
 from unjoined.data.dask import DaskSource
 from unjoined.data.sources import ArraySource
 from unjoined.errors import InputError, LabelError, TableError
-from unjoined.estimators import minmax_chunks as chunks
 from unjoined.sums import dask_pass
 from unjoined.sums.census import take_census
 
@@ -212,7 +211,7 @@ def test_results_come_back_without_the_plan_and_plans_travel_without_the_sample(
     """So that traffic is O(p^2) per partition, whatever the size of the sample."""
     model = MinMaxUplift(**QUICK)
     census = take_census(ArraySource(**DATA), sample_rows=10_000)
-    plan, _ = chunks.plan_chunks(model, census)
+    plan = model.collect_sums(ArraySource(**DATA)).plan
     shared = dask_pass._Shared.of(plan, census)
     assert len(pickle.dumps(shared)) < len(pickle.dumps(plan)) + 8 * len(DATA["y"]) + 5_000
     part = dask_pass._sum_part(next(iter(arrays(DATA))), shared)
@@ -256,14 +255,14 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
             return block
         os._exit(1)
 
-    plan_chunks = chunks.plan_chunks
+    plan_census = MinMaxUplift._plan_census
 
     def arm_again(*arguments):
         assert not armed.exists()
         armed.touch()
-        return plan_chunks(*arguments)
+        return plan_census(*arguments)
 
-    monkeypatch.setattr(chunks, "plan_chunks", arm_again)
+    monkeypatch.setattr(MinMaxUplift, "_plan_census", arm_again)
     X = da.from_array(DATA["X"], (100, 2)).map_blocks(
         dies, str(armed), dtype=float, meta=np.empty((0, 0))
     )
@@ -330,7 +329,7 @@ def test_every_message_about_passes(tmp_path):
 
 def test_rows_that_change_between_the_passes_are_refused():
     census = take_census(ArraySource(**DATA), sample_rows=100)
-    plan, _ = chunks.plan_chunks(MinMaxUplift(**QUICK), census)
+    plan = MinMaxUplift(**QUICK).collect_sums(ArraySource(**DATA), sample_rows=100).plan
     less = arrays({name: values[: N // 2] for name, values in DATA.items()})
     with pytest.raises(
         TableError, match=r"changed between the two passes: [0-9,]+ labelled rows, th"

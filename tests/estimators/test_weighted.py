@@ -15,7 +15,7 @@ from unjoined.estimators.weighted import (
     RIDGES,
     WeightedUplift,
     fold_sums,
-    ridge_path,
+    risk_path,
     solve_weighted,
 )
 from unjoined.metrics import qini
@@ -106,7 +106,7 @@ def test_path_equals_slow_refits(quadratic, data):
     rows, nuisances, Phi, fold = parts(data)
     H, b = fold_sums(Phi, rows, nuisances, fold, quadratic)
     H = H + 0.5 * np.eye(Phi.shape[1])  # definite, so that every ridge is allowed
-    path = ridge_path(H, b, 2.0)
+    path = risk_path(H, b, 2.0)
     for ridge, risk in zip(path.ridges, path.risks, strict=True):
         total = 0.0
         for j in range(3):
@@ -119,9 +119,9 @@ def test_path_equals_slow_refits(quadratic, data):
 
 def test_path_leaves_out_ridges_that_make_no_convex_problem():
     H, b = np.array([np.diag([1.0, -0.01])] * 3), np.ones((3, 2))
-    path = ridge_path(H, b, 1.0)  # all rows: the eigenvalue is -0.03
+    path = risk_path(H, b, 1.0)  # all rows: the eigenvalue is -0.03
     assert_array_equal(np.isinf(path.risks), RIDGES < 0.03)
-    hopeless = ridge_path(-100.0 * np.abs(H), b, 1.0)
+    hopeless = risk_path(-100.0 * np.abs(H), b, 1.0)
     assert hopeless.best == 2 * 300.0  # whatever happens, the problem is convex
 
 

@@ -207,7 +207,7 @@ def not_fitted(schema):
 
 
 def other_class(schema):
-    schema["__class__"], schema["__module__"] = "GaussianBasis", "unjoined.basis.functions"
+    schema["__class__"], schema["__module__"] = "GaussianBasis", "unjoined.basis"
 
 
 def swapped_basis(schema):

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 from unjoined.errors import InputError
 from unjoined.solve import solve_minmax
-from unjoined.solve.select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_folds
+from unjoined.solve.select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.sums import MinMaxSystem
 
 pytestmark = pytest.mark.usefixtures("arithmetic")
@@ -23,7 +23,7 @@ def test_score_is_the_most_a_critic_can_object_on_the_held_out_sums():
     """Against a general optimiser over critics, for every fold and pair of ridges."""
     folds = [(make_system(2 * j), make_system(2 * j + 1)) for j in range(3)]
     C = make_system(9).C
-    found = score_folds(folds, C, ridges_f=[0.01, 1.0], ridges_g=[0.1, 0.5, 2.0])
+    found = score_ridges(folds, C, ridges_f=[0.01, 1.0], ridges_g=[0.1, 0.5, 2.0])
     assert found.score.shape == (3, 3, 2)
     for j, (rest, held) in enumerate(folds):
         for g, ridge_g in enumerate(found.ridges_g):
@@ -46,7 +46,7 @@ def test_score_is_the_most_a_critic_can_object_on_the_held_out_sums():
 def test_scores_do_not_depend_on_threads_to_the_bit():
     folds = [(make_system(2 * j, 30, 30), make_system(2 * j + 1, 30, 30)) for j in range(3)]
     options = {"ridges_f": RIDGES_F, "ridges_g": RIDGES_G}
-    one, two = (score_folds(folds, folds[0][0].C, **options, n_jobs=n) for n in (None, 2))
+    one, two = (score_ridges(folds, folds[0][0].C, **options, n_jobs=n) for n in (None, 2))
     assert_array_equal(two.score, one.score)
     assert_array_equal(two.alpha, one.alpha)
 
@@ -56,7 +56,7 @@ def test_score_is_zero_for_an_uplift_the_held_out_rows_agree_with():
     A = np.random.default_rng(0).normal(size=(3, 3))
     C, alpha = np.eye(3), np.array([1.0, -2.0, 0.5])
     exact = MinMaxSystem(A, A.T @ alpha / 2.0, C)
-    found = score_folds([(exact, exact)], C, ridges_f=[1e-14, 1e4], ridges_g=[1e-6])
+    found = score_ridges([(exact, exact)], C, ridges_f=[1e-14, 1e4], ridges_g=[1e-6])
     assert found.score[0, 0, 0] < 1e-15 < 0.1 < found.score[0, 0, 1]
 
 
@@ -104,4 +104,4 @@ def test_a_ridge_that_drowns_in_rounding_is_refused():
     system = MinMaxSystem(np.eye(2), np.ones(2), C)
     whole = MinMaxSystem(np.eye(2), np.ones(2), np.eye(2))
     with pytest.raises(InputError, match="ridge_g=1e-06 is too small"):
-        score_folds([(system, whole)] * 2, whole.C, ridges_f=[1.0], ridges_g=[1e-6])
+        score_ridges([(system, whole)] * 2, whole.C, ridges_f=[1.0], ridges_g=[1e-6])

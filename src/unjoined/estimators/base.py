@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unjoined._threads import all_finite, all_within
 from unjoined._typing import Array, ArrayLike, Basis, MatrixLike
 from unjoined._validation import (
     LARGEST,
+    OUTCOME,
     check_count,
     check_feature_sizes,
     check_finite_features,
     check_numeric_columns,
     check_option,
 )
+from unjoined.basis import Scaling
 from unjoined.data import LabelledRows, in_memory, is_dask, label_rows, predict_lazily, target_rows
-from unjoined.errors import InputError
+from unjoined.errors import InputError, RatioGuardWarning
 from unjoined.metrics import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
+from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
 # Those of `unjoined._validation` that take a name and a value are such checks too.
@@ -127,11 +133,21 @@ class UpliftEstimator(BaseEstimator, ABC):
             check(name, getattr(self, name))
 
     def _begin(self, X: MatrixLike) -> Array:
-        """Check parameters and features; from here on a fit that fails leaves nothing fitted."""
+        """Check parameters and features."""
         self._check_parameters()
-        if hasattr(self, "identification_"):
-            del self.identification_
+        self._forget()
         return self._check_features(X, reset=True)
+
+    def _forget(self) -> None:
+        """Become unfitted, so that a fit that fails from here on leaves no parts of two fits."""
+        self.__dict__.pop("identification_", None)
+
+    def _conclude(
+        self, populations: Sequence[Any], strength: IdentificationStrength, *, stacklevel: int
+    ) -> None:
+        """Warn of policies that are hardly different, and become fitted."""
+        warn_if_weak(strength, stacklevel=stacklevel + 1)
+        self.populations_, self.identification_ = list(populations), strength
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""
@@ -207,6 +223,11 @@ class UpliftEstimator(BaseEstimator, ABC):
             sample_weight=sample_weight,
         )
 
+    @property
+    def _feature_names(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names.tolist())
+
     def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
         """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
         if not reset:
@@ -224,11 +245,9 @@ class UpliftEstimator(BaseEstimator, ABC):
             else all_finite(matrix, n_jobs=n_jobs)
         )
         if not fine:
-            found = getattr(self, "feature_names_in_", None)
-            names = None if found is None else found.tolist()
-            check_finite_features(matrix, names)
+            check_finite_features(matrix, self._feature_names)
             if reset:
-                check_feature_sizes(matrix, names)
+                check_feature_sizes(matrix, self._feature_names)
         return matrix
 
 
@@ -289,9 +308,7 @@ class RowEstimator(UpliftEstimator):
         strength = self._fit_rows(rows, target)
         if strength is None:
             strength = strength_of(rows, n_jobs=n_jobs)
-        warn_if_weak(strength, stacklevel=3)
-        self.populations_ = rows.names
-        self.identification_ = strength
+        self._conclude(rows.names, strength, stacklevel=3)
         return self
 
     @abstractmethod
@@ -302,3 +319,50 @@ class RowEstimator(UpliftEstimator):
 
         Returns how different the policies are, if that was found on the way.
         """
+
+
+def scale_features(rows: LabelledRows, *, standardize: bool) -> Scaling:
+    """Return what brings features to mean 0 and variance 1, or leaves them as they are."""
+    if standardize:
+        return Scaling.of_rows(rows.X, rows.share)
+    return Scaling.identity(rows.X.shape[1])
+
+
+def scale_outcomes(rows: LabelledRows, *, standardize: bool) -> tuple[LabelledRows, Scaling]:
+    """Return rows with outcomes of mean 0 and variance 1, and what lies between inside and out.
+
+    Two values are coded -1/+1 already and stay as they are.
+    """
+    if rows.coding.is_binary:
+        return rows, Scaling(np.array([rows.coding.offset]), np.array([rows.coding.scale]))
+    if not standardize:
+        return rows, Scaling.identity(1)
+    outcome, label = rows.of_kind(OUTCOME), rows.label.copy()
+    scaling = Scaling.of_rows(label[outcome, None], rows.share[outcome])
+    label[outcome] = scaling(label[outcome, None])[:, 0]
+    return replace(rows, label=label), scaling
+
+
+def fit_pair(
+    model: Any, Z: Array, rows: LabelledRows, kind: str, rng: np.random.RandomState
+) -> tuple[ConditionalMean, ConditionalMean]:
+    """Fit a clone of ``model``, by default a logistic regression, to each of two cells."""
+    model = LogisticRegression() if model is None else model
+    first, second = (
+        fit_conditional_mean(seeded_clone(model, rng), Z[at], rows.label[at], rows.weight[at])
+        for at in (rows.at(kind, 0), rows.at(kind, 1))
+    )
+    return first, second
+
+
+def warn_of_gaps(n_touched: int, n: int, why: str, min_gap: float, *, stacklevel: int) -> None:
+    """Warn of rows at which the policies were too alike; ``why`` says what fails without a gap."""
+    if n_touched:
+        instead = f"{why} and the uplift was set to 0."
+        if min_gap:
+            instead = f"the uplift was computed with a gap of {min_gap:g} (min_gap)."
+        warnings.warn(
+            f"the policy gap was too small at {n_touched} of {n} rows; there {instead}",
+            RatioGuardWarning,
+            stacklevel=stacklevel,
+        )

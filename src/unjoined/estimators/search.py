@@ -19,8 +19,8 @@ from unjoined.estimators.candidates import (
     Candidate,
     CandidateScore,
     CandidateTable,
+    FitWarnings,
     FoldFit,
-    Said,
     Scored,
     check_populations,
     choose,
@@ -36,7 +36,7 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.plugin import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of, warn_if_weak
+from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of
 from unjoined.nuisance import cross_fit
 
 
@@ -126,10 +126,8 @@ class UpliftSearchCV(UpliftEstimator):
     candidates_ : CandidateTable
         Score of every candidate (higher is better; risks with a minus), its difference to the
         best, the standard error of that difference, and who was chosen.
-    best_name_ : str
-        The chosen candidate; for the rule "average", the one with the highest score.
-    best_estimator_ : estimator
-        That candidate, fitted to all rows.
+    best_name_, best_estimator_ : str and estimator
+        The chosen candidate, fitted to all rows; for "average", the one with the highest score.
     estimators_ : list of estimators
         All chosen candidates, fitted to all rows; their mean is what ``predict`` returns.
     reason_ : str
@@ -144,12 +142,9 @@ class UpliftSearchCV(UpliftEstimator):
     Notes
     -----
     Costs ``cv * n_repeats + 1`` fits of each candidate. Standard errors are of paired
-    differences, from the rows' own contributions to the scores. They are not taken over folds,
-    except for "likelihood" and callables, which return nothing finer: folds share training rows,
-    so their spread is only a rough guide. Either way predictions are taken as given: how much a
-    candidate would change with other training rows is not in the standard error.
-
-    A warning that candidates raise is repeated once, with a count.
+    differences, from the rows' own contributions to the scores; for "likelihood" and callables,
+    which return nothing finer, from the folds. How much a candidate would change with other
+    training rows is not in them. A warning that candidates raise is repeated once, with a count.
 
     Examples
     --------
@@ -182,12 +177,6 @@ class UpliftSearchCV(UpliftEstimator):
         "policy_model": check_model,
         "outcome_model": check_model,
     }
-
-    candidates_: CandidateTable
-    best_name_: str
-    best_estimator_: Any
-    estimators_: list[Any]
-    reason_: str
 
     def __init__(
         self,
@@ -244,8 +233,6 @@ class UpliftSearchCV(UpliftEstimator):
         check_populations(given, rows.names)
         if self.scoring == LIKELIHOOD:
             _check_likelihood(given)
-        strength = strength_of(rows)
-        warn_if_weak(strength, stacklevel=3)
         # Candidates get a data frame as it is: they may select columns by name.
         features = matrix if column_names(X) is None else X
         labels = {"y": y, "kind": kind, "population": population}
@@ -253,8 +240,7 @@ class UpliftSearchCV(UpliftEstimator):
         if sample_weight is not None:
             data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
         self._search(given, data, rows, used)
-        self.populations_ = rows.names
-        self.identification_ = strength
+        self._conclude(rows.names, strength_of(rows), stacklevel=3)
         return self
 
     def _search(
@@ -264,20 +250,15 @@ class UpliftSearchCV(UpliftEstimator):
         candidates = list_candidates(given, rng)
         seeds = [int(rng.randint(np.iinfo(np.int32).max)) for _ in range(self.n_repeats)]
         fits = self._fit_folds(candidates, data, seeds)
-        said = Said()
+        raised = FitWarnings()
         for fit in fits:
-            said.add(fit)
+            raised.add(fit)
         if isinstance(self.scoring, str | list | tuple) and self.scoring != LIKELIHOOD:
             uplift = np.empty((self.n_repeats, len(candidates), len(used)))
             for fit in fits:
                 uplift[fit.repeat, fit.candidate, fit.test] = fit.uplift
-            nuisances = cross_fit(
-                rows,
-                policy_model=self.policy_model,
-                outcome_model=self.outcome_model,
-                n_folds=self.cv,
-                rng=check_random_state(0),
-            )
+            models = {"policy_model": self.policy_model, "outcome_model": self.outcome_model}
+            nuisances = cross_fit(rows, **models, n_folds=self.cv, rng=check_random_state(0))
             names = [self.scoring] if isinstance(self.scoring, str) else list(self.scoring)
             scored = score_rows(HeldOutRows(rows, nuisances, used), uplift, names)
         else:
@@ -285,8 +266,8 @@ class UpliftSearchCV(UpliftEstimator):
             for fit in fits:
                 scores[fit.repeat, fit.fold, fit.candidate] = fit.score
             scored = score_folds(scores)
-        self._choose(candidates, scored, data, said)
-        said.warn([candidate.name for candidate in candidates], stacklevel=4)
+        self._choose(candidates, scored, data, raised)
+        raised.warn([candidate.name for candidate in candidates], stacklevel=4)
 
     def _fit_folds(
         self, candidates: list[Candidate], data: dict[str, Any], seeds: list[int]
@@ -306,28 +287,22 @@ class UpliftSearchCV(UpliftEstimator):
         return fits
 
     def _choose(
-        self, candidates: list[Candidate], scored: Scored, data: dict[str, Any], said: Said
+        self, candidates: list[Candidate], scored: Scored, data: dict[str, Any], raised: FitWarnings
     ) -> None:
         """Apply the rule, fit what it takes to all rows and say why."""
         best, chosen, behind, error = choose(scored, self.rule)
-        entries = tuple(
-            CandidateScore(
-                candidate.name,
-                candidate.params,
-                score=float(scored.score[c]),
-                behind=float(behind[c]),
-                standard_error=float(error[c]),
-                chosen=bool(chosen[c]),
-            )
-            for c, candidate in enumerate(candidates)
-        )
-        self.candidates_ = CandidateTable(_scoring_name(self.scoring), entries)
+        columns = [column.tolist() for column in (scored.score, behind, error, chosen)]
+        entries = [
+            CandidateScore(candidate.name, candidate.params, *numbers)
+            for candidate, *numbers in zip(candidates, *columns, strict=True)
+        ]
+        self.candidates_ = CandidateTable(_scoring_name(self.scoring), tuple(entries))
         taken = np.flatnonzero(chosen).tolist()
         picked = taken[0] if self.rule == "one_se" else best
         fitted = {}
         for c in taken:
             fit = fit_all(c, candidates[c], data)
-            said.add(fit)
+            raised.add(fit)
             fitted[c] = fit.estimator
         self.estimators_ = list(fitted.values())
         self.best_name_, self.best_estimator_ = candidates[picked].name, fitted[picked]

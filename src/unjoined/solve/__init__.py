@@ -26,8 +26,8 @@ from unjoined.solve.density import (
     trapezoid_weights,
     unmix,
 )
-from unjoined.solve.general import LossSolution, solve_box_loss, solve_log_cosh, solve_smooth_loss
-from unjoined.solve.minmax import MinMaxSolution, RidgePath, objective, ridge_path, solve_minmax
+from unjoined.solve.losses import solve_loss
+from unjoined.solve.minmax import MinMaxSolution, solve_minmax
 from unjoined.solve.network import (
     ModuleMaker,
     Weights,
@@ -38,16 +38,8 @@ from unjoined.solve.network import (
     import_torch,
     seeded,
 )
-from unjoined.solve.qp import BoxQPSolution, RowOracle, solve_bounded, solve_box_qp
-from unjoined.solve.select import (
-    RIDGES_F,
-    RIDGES_G,
-    FoldScores,
-    RidgeChoice,
-    choose_ridges,
-    score_folds,
-)
-from unjoined.solve.three_player import solve_three_player
+from unjoined.solve.qp import solve_bounded, solve_box_qp
+from unjoined.solve.select import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.solve.torch import (
     HeldOut,
     SaddleRows,
@@ -63,24 +55,18 @@ __all__ = [
     "AdditiveFit",
     "AdditiveRows",
     "BernoulliLaw",
-    "BoxQPSolution",
     "ConditionalDensity",
     "DensityFitter",
     "DensitySearch",
-    "FoldScores",
     "GaussianLaw",
     "HeldOut",
     "Law",
     "LeastSquaresFitter",
-    "LossSolution",
     "MeanLaw",
     "MinMaxSolution",
     "ModuleMaker",
     "Parts",
     "Pass",
-    "RidgeChoice",
-    "RidgePath",
-    "RowOracle",
     "SaddleRows",
     "SaddleSettings",
     "Scales",
@@ -96,21 +82,16 @@ __all__ = [
     "fit_additive",
     "import_torch",
     "kernel_fitter",
-    "objective",
     "outcome_grid",
     "pass_by_pieces",
     "pass_in_memory",
-    "ridge_path",
-    "score_folds",
+    "score_ridges",
     "search_density",
     "seeded",
     "solve_bounded",
-    "solve_box_loss",
     "solve_box_qp",
-    "solve_log_cosh",
+    "solve_loss",
     "solve_minmax",
-    "solve_smooth_loss",
-    "solve_three_player",
     "train_saddle",
     "trapezoid_weights",
     "unmix",

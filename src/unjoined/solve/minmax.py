@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,16 +19,6 @@ class MinMaxSolution:
     alpha: Array  # (p_f,) coefficients of f, outcome units
     beta: Array  # (p_g,) coefficients of g, outcome units
     singular_values: Array  # of the whitened A; small ones are directions the gap cannot see
-
-
-@dataclass(frozen=True, slots=True)
-class RidgePath:
-    """Solutions for every pair of ridges."""
-
-    ridges_f: Array  # (n_f,)
-    ridges_g: Array  # (n_g,)
-    alpha: Array  # (n_g, n_f, p_f)
-    beta: Array  # (n_g, n_f, p_g)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,31 +87,3 @@ def solve_minmax(system: MinMaxSystem, *, ridge_f: float, ridge_g: float) -> Min
     whitened = whiten(system, ridge_g)
     alpha = whitened.alpha(ridge_f)
     return MinMaxSolution(alpha, whitened.beta(alpha), whitened.s)
-
-
-def ridge_path(
-    system: MinMaxSystem, *, ridges_f: Sequence[float] | Array, ridges_g: Sequence[float] | Array
-) -> RidgePath:
-    """Solve the problem for every pair of ridges.
-
-    One factorisation per ``ridge_g`` serves all of ``ridges_f``, so that a grid costs
-    O(n_g p^3 + n_g n_f p^2).
-    """
-    f, g = np.asarray(ridges_f, dtype=np.float64), np.asarray(ridges_g, dtype=np.float64)
-    alpha = np.empty((len(g), len(f), len(system.A)))
-    beta = np.empty((len(g), len(f), len(system.b)))
-    for i, ridge_g in enumerate(g):
-        whitened = whiten(system, float(ridge_g))
-        for j, ridge_f in enumerate(f):
-            alpha[i, j] = whitened.alpha(float(ridge_f))
-            beta[i, j] = whitened.beta(alpha[i, j])
-    return RidgePath(f, g, alpha, beta)
-
-
-def objective(system: MinMaxSystem, alpha: Array, beta: Array) -> float:
-    r"""Return :math:`\hat J(f_\alpha, g_\beta)`, without the ridges, in squared outcome units.
-
-    The paper's Eq. for the empirical objective with both functions on the basis:
-    :math:`2 \alpha^\top A \beta - 4 b^\top \beta - \beta^\top C \beta`.
-    """
-    return float(2.0 * alpha @ system.A @ beta - 4.0 * system.b @ beta - beta @ system.C @ beta)

@@ -13,17 +13,9 @@ from unjoined._typing import Array
 from unjoined.errors import InputError
 
 ModuleMaker: TypeAlias = Callable[[int], Any]
-
-
 """Takes the number of features and returns a torch module with one output."""
-
-
 Weights: TypeAlias = dict[str, np.ndarray[Any, Any]]
-
-
 """A module's ``state_dict``, with numpy arrays."""
-
-
 CHUNK = 8192  # rows evaluated at once: activations of that many rows stay in cache
 
 
@@ -71,10 +63,7 @@ def check_maker(name: str, maker: Any) -> None:
 
 
 def build_module(maker: ModuleMaker, n_features: int, *, name: str, device: str, dtype: str) -> Any:
-    """Call ``maker`` and return its module on ``device``; refuse what cannot be trained.
-
-    ``name`` is the argument ``maker`` came in as, for messages.
-    """
+    """Call ``maker`` and return its module on ``device``; refuse what cannot be trained."""
     torch = import_torch()
     module = maker(n_features)
     if not isinstance(module, torch.nn.Module):

@@ -19,16 +19,10 @@ from unjoined.solve.minmax import too_collinear
 from unjoined.sums import MinMaxSystem
 
 RIDGES_F = np.logspace(-6.0, 1.0, 15)
-
-
 RIDGES_G = np.logspace(-4.0, -1.0, 4)
-
-
 # Of the critic that judges. With a tenth and ten times as much no difference in accuracy was seen
 # beyond noise, on six simulated problems.
 CRITIC_RIDGE = 1e-2
-
-
 N_PARTS = 3  # of a fold, each scored by one thread
 
 
@@ -51,7 +45,7 @@ class RidgeChoice:
     chosen: tuple[int, int]  # position in ridges_g, in ridges_f
 
 
-def score_folds(
+def score_ridges(
     folds: Sequence[tuple[MinMaxSystem, MinMaxSystem]],
     C: Array,
     *,
@@ -67,22 +61,9 @@ def score_folds(
 
     the largest value of :math:`2\alpha^\top A_h\beta - 4 b_h^\top\beta - \beta^\top (C + rI)\beta`
     any critic :math:`\beta` reaches on the held-out sums :math:`A_h, b_h`, with
-    :math:`\alpha` from the rest of the rows and :math:`r = 0.01` whatever ``ridges_g``.
-
-    Parameters
-    ----------
-    folds : sequence of pairs of MinMaxSystem
-        For each fold, the averages over the rows outside of it and over its own.
-    C : array of shape (p_g, p_g)
-        Of all rows, so that folds are judged alike.
-    ridges_f, ridges_g : sequences of float
-        Candidates.
-    n_jobs : int or None, default=None
-        Threads. The result does not depend on it.
-
-    Notes
-    -----
-    Costs O(n_folds n_g p^3), one factorisation per fold and ``ridge_g``.
+    :math:`\alpha` from the rest of the rows and :math:`r = 0.01` whatever ``ridges_g``. ``folds``
+    holds the averages over the rows outside of each fold and over its own, ``C`` is that of all
+    rows. Costs O(n_folds n_g p^3).
     """
     f, g = np.asarray(ridges_f, dtype=np.float64), np.asarray(ridges_g, dtype=np.float64)
     # As a piece of work: with BLAS on all cores a small matrix takes ten times as long.
@@ -131,9 +112,9 @@ class _Directions(NamedTuple):
 
 def _ridge_paths(G: Array, h: Array, ridges: Array) -> Array:
     """Return the solutions of (G + f I) x = h, (n_g, p), for every ridge f, (n_g, p, n_f)."""
-    found = ridge_paths(G, h, ridges)
-    if found is not None:
-        return found
+    compiled = ridge_paths(G, h, ridges)
+    if compiled is not None:
+        return compiled
     values, vectors = np.linalg.eigh(G)  # (n_g, p), (n_g, p, p)
     pull = vectors.swapaxes(1, 2) @ h[..., None]  # (n_g, p, 1)
     solutions: Array = vectors @ (pull / (np.maximum(values, 0.0)[..., None] + ridges))
@@ -157,17 +138,10 @@ def _roots(values: Array, ridge: float) -> Array:
 
 
 def choose_ridges(score: Array) -> RidgeChoice:
-    """Choose the middle of all pairs within one standard error of the best.
-
-    The pairs the folds cannot tell from the best spread over decades of both ridges. Their mean
-    position on the (logarithmic) grids is steadier than the best, and unlike the most
-    regularised of them does not give up what the rows do show.
-
-    Parameters
-    ----------
-    score : array of shape (n_folds, n_g, n_f)
-        Of `score_folds`; at least two folds.
-    """
+    """Choose the middle of all pairs within one standard error of the best, by fold scores."""
+    # The pairs the folds cannot tell from the best spread over decades of both ridges. Their mean
+    # position on the (logarithmic) grids is steadier than the best, and unlike the most
+    # regularised of them does not give up what the rows do show.
     mean = score.mean(axis=0)
     g, f = np.unravel_index(int(np.argmin(mean)), mean.shape)
     behind = score - score[:, g, f][:, None, None]

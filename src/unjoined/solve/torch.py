@@ -39,11 +39,11 @@ def checked_biconjugate(loss: Any) -> Callable[[Any, Any], Any] | None:
 def _on_arrays(function: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
     torch = import_torch()
 
-    def value(first: Array, second: Array) -> Array:
-        found = function(torch.as_tensor(first), torch.as_tensor(second))
-        return np.asarray(found.detach().numpy())
+    def on_arrays(first: Array, second: Array) -> Array:
+        value = function(torch.as_tensor(first), torch.as_tensor(second))
+        return np.asarray(value.detach().numpy())
 
-    return value
+    return on_arrays
 
 
 def _slope(function: Callable[[Any, Any], Any], which: int) -> Callable[[Array, Array], Array]:
@@ -51,8 +51,8 @@ def _slope(function: Callable[[Any, Any], Any], which: int) -> Callable[[Array, 
 
     def slope(first: Array, second: Array) -> Array:
         arguments = [torch.as_tensor(x).clone().requires_grad_() for x in (first, second)]
-        (found,) = torch.autograd.grad(function(*arguments).sum(), arguments[which])
-        return np.asarray(found.numpy())
+        (gradient,) = torch.autograd.grad(function(*arguments).sum(), arguments[which])
+        return np.asarray(gradient.numpy())
 
     return slope
 
@@ -71,19 +71,16 @@ def checked_conjugate(loss: Any) -> Callable[[Any], Any] | None:
 
 
 def _check_convex(conjugate: Callable[[Any], Any]) -> None:
-    """Refuse a function that is no convex conjugate: not elementwise, not convex, not finite at 0.
-
-    Looked at on a grid from -8 to 8, in units of the standardised outcome. It may be infinite
-    outside of an interval around 0, as those of the Huber and absolute losses are.
-    """
+    """Refuse a function that is not elementwise, not convex, or not finite at 0."""
+    # It may be infinite outside of an interval around 0, as those of robust losses are.
     torch = import_torch()
     grid = torch.linspace(-8.0, 8.0, 513, dtype=torch.float64)
     values = conjugate(grid)
     if not isinstance(values, torch.Tensor) or values.shape != grid.shape:
-        found = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+        given = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
         raise InputError(
             "loss must map a tensor to a tensor of the same shape, element by element; for shape "
-            f"{tuple(grid.shape)} it gave {found}."
+            f"{tuple(grid.shape)} it gave {given}."
         )
     v = values.detach().numpy()
     g = grid.numpy()
@@ -176,9 +173,7 @@ def train_saddle(
 ) -> SaddleFit:
     """Train the modules, which are changed, and return the weights of the best epoch.
 
-    ``h`` is the third player of `SaddleSettings.biconjugate`, None without one. One epoch passes
-    over the largest cell once. Without held-out rows the last epoch is the best one. Costs two
-    forward and backward passes per row and epoch.
+    One epoch passes over the largest cell once. Without held-out rows the last epoch is the best.
     """
     players = _Players(f, g, h, settings)
     objective: list[float] = []
@@ -323,13 +318,10 @@ def _run_epoch(
 def _batches(
     rows: SaddleRows, batch_size: int | None, rng: np.random.RandomState
 ) -> Iterator[_Batch]:
-    """Yield batches with rows of all four cells, a quarter from each.
-
-    A cell counts half of its kind whatever its size, so equal numbers from each are the best
-    use of a batch. Smaller cells come round more often; one of fewer rows than a quarter of
-    the batch is in every batch as a whole. Rows keep their share, times cell size over rows
-    drawn: the batch's objective has the objective over all rows as its mean.
-    """
+    """Yield batches with rows of all four cells, a quarter from each."""
+    # A cell counts half of its kind whatever its size, so equal numbers from each are the best
+    # use of a batch. Smaller cells come round more often. Rows keep their share, times cell size
+    # over rows drawn: the batch's objective has the objective over all rows as its mean.
     torch = import_torch()
     sizes = rows.sizes
     quarter = max(sizes) if batch_size is None else max(1, batch_size // 4)
