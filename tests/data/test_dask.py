@@ -8,9 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from unjoined.data import paper_problem
-from unjoined.data.chunks import ChunkSource
 from unjoined.data.dask import DaskSource, as_dask_source, connected, in_memory, is_dask
-from unjoined.data.sources import ArraySource, TableSource
+from unjoined.data.sources import ArraySource, ChunkSource, TableSource
 from unjoined.errors import InputError, MissingExtraError, TableError
 
 dask = pytest.importorskip("dask")

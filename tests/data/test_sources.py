@@ -13,9 +13,8 @@ from numpy.testing import assert_array_equal
 
 from unjoined import SeparateLabels
 from unjoined.data import paper_problem
-from unjoined.data.chunks import ChunkSource
 from unjoined.data.scan import SqlQuery, scan_table
-from unjoined.data.sources import ArraySource, IterableSource, TableSource, as_source
+from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource, as_source
 from unjoined.errors import InputError, LabelError, TableError
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}
@@ -175,13 +174,6 @@ def test_a_mapping_is_a_source_and_frames_keep_their_names(tables):
     assert as_source(as_source(data)) is not None
     weighted = ArraySource(data.X, data.y, data.kind, data.population, np.full(data.n_rows, 2.0))
     assert set(everything(weighted)["weight"]) == {2.0}
-
-
-def test_a_cut_knows_its_rows():
-    chunk = next(iter(ArraySource(**paper_problem().draw(10, random_state=0))))
-    part = chunk.cut(3, 5)
-    assert (len(part), part.first_row) == (2, 3)
-    assert_array_equal(part.X, chunk.X[3:5])
 
 
 # Every message.

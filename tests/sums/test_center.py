@@ -214,7 +214,7 @@ def test_many_rows_are_centred_by_models_of_a_sample(monkeypatch):
     """Above the limit one fixed pair, fitted to a sample, serves all rows, whatever the threads."""
     monkeypatch.setattr(center, "CROSS_FIT_ROWS", 1000)
     monkeypatch.setattr(center, "SAMPLE_ROWS", 800)
-    monkeypatch.setattr("unjoined.sums.plan.CHUNK_ROWS", 256)
+    monkeypatch.setattr("unjoined.sums.plan.CACHE_ROWS", 256)
     rows = rows_of(main_effect(), 400)
     fold = deal_folds(rows, rng())
     found, threaded = (center_rows(rows, fold, rng(3), n_jobs=n) for n in (None, 2))

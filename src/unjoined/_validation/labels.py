@@ -308,7 +308,7 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
     return weight
 
 
-def _distinct(values: NDArray[Any]) -> list[Any]:
+def distinct(values: NDArray[Any]) -> list[Any]:
     """Return the different values, sorted."""
     first: NDArray[Any] = np.unique(values[:FIRST_ROWS])
     # Comparing with the two of the first rows is several times as fast as sorting them all.
@@ -341,7 +341,7 @@ def check_cells(
     is_target = is_kind(kind, TARGET)
     kinds = {which: is_kind(kind, which) for which in (OUTCOME, TREATMENT)}
     labelled = ~is_target & (weight > 0.0)
-    names = _distinct(population[labelled])
+    names = distinct(population[labelled])
     check_names(names, lambda name: _kinds_of(name, population, kind))
     n = len(kind)
     if n and not weight.any():

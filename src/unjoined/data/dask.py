@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from unjoined._optional import import_extra
+from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.data.chunks import CHUNK_ROWS, Chunk, make_chunk
+from unjoined.data.frames import Place, chunk_of_arrays
+from unjoined.data.rows import Chunk
 from unjoined.data.scan import Piece
 from unjoined.data.sources import TableSource, _Table
 from unjoined.errors import ClusterError, InputError, TableError
@@ -281,9 +283,8 @@ def _array_chunk(
             f"{origin} has {X.shape[1]} features, the array says {width}. All partitions need the "
             "same features, in the same order."
         )
-    return make_chunk(
-        X, y, kind=kind, population=population, sample_weight=weight, names=None, origin=origin
-    )
+    parts = {"X": X, "y": y, "kind": kind, "population": population, "sample_weight": weight}
+    return chunk_of_arrays(parts, None, Place(origin))
 
 
 def _blocks(da: Any, name: str, column: Any, rows: Any) -> list[Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import getattr_static
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import narwhals as nw
 import numpy as np
 
+from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import ArrayLike, MatrixLike
 from unjoined._validation import (
     OUTCOME,
@@ -19,10 +20,37 @@ from unjoined._validation import (
     check_numeric_columns,
     population_name,
 )
-from unjoined.data.chunks import CHUNK_ROWS, Chunk, ChunkSource, make_chunk
-from unjoined.data.frames import column_names, feature_matrix, population_names
+from unjoined.data.frames import (
+    Place,
+    chunk_features,
+    chunk_of_arrays,
+    column_names,
+    feature_matrix,
+    make_chunk,
+    population_codes,
+)
+from unjoined.data.rows import Chunk, cell_codes
 from unjoined.data.scan import Piece, SqlQuery, scan_table
 from unjoined.errors import InputError, TableError
+
+
+@runtime_checkable
+class ChunkSource(Protocol):
+    """Rows that can be gone through from the beginning as often as asked.
+
+    Iterating yields `Chunk` objects; those of no rows are allowed. Two iterations must yield the
+    same rows. Their order and how they are cut does not matter. A pass over the rows is one
+    iteration, and nothing else is asked of a source whose chunks say their ``feature_names``.
+    """
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Go through all rows once."""
+        ...
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the features, or None if they have none; may read the first rows."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +100,14 @@ class ArraySource:
         for start in range(0, len(X), size):
             at = slice(start, start + size)
             piece = X[at]
-            yield make_chunk(
-                piece.to_native() if names else piece,
-                y[at],
-                kind=kind[at],
-                population=population[at],
-                sample_weight=None if weight is None else weight[at],
-                names=names,
-                origin="the arrays",
-                first_row=start,
-            )
+            parts = {
+                "X": piece.to_native() if names else piece,
+                "y": y[at],
+                "kind": kind[at],
+                "population": population[at],
+                "sample_weight": None if weight is None else weight[at],
+            }
+            yield chunk_of_arrays(parts, names, Place("the arrays", start))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,15 +148,7 @@ class IterableSource:
         for i, parts in enumerate(self._mappings()):
             origin = f"chunk {i}"
             names = column_names(parts["X"]) if width is None else names
-            chunk = make_chunk(
-                parts["X"],
-                parts["y"],
-                kind=parts["kind"],
-                population=parts["population"],
-                sample_weight=parts.get("sample_weight"),
-                names=names,
-                origin=origin,
-            )
+            chunk = chunk_of_arrays(parts, names, Place(origin))
             width = chunk.X.shape[1] if width is None else width
             if chunk.X.shape[1] != width:
                 raise TableError(
@@ -330,21 +348,18 @@ class TableSource:
                 f"{', '.join(map(str, frame.columns))}."
             )
         found = names if self.features is not None else self._features_of(table, piece)
-        weight = self.sample_weight
-        return make_chunk(
-            frame.select(found).to_native(),
-            _numbers(frame, table.label, piece),
-            kind=np.full(len(frame), table.kind),
-            population=np.full(len(frame), table.population)
-            if self.population is None
-            else population_names(
-                frame.get_column(self.population), table=piece.origin, first_row=piece.first_row
-            ),
-            sample_weight=None if weight is None else _numbers(frame, weight, piece),
-            names=names,
-            origin=piece.origin,
-            first_row=piece.first_row,
-        )
+        place, weight = Place(piece.origin, piece.first_row), self.sample_weight
+        matrix = chunk_features(frame.select(found).to_native(), names, place)
+        label = _numbers(frame, table.label, piece)
+        if self.population is None:
+            known = [str(table.population)]
+            index = np.zeros(len(frame), dtype=np.int64)
+        else:
+            column = frame.get_column(self.population)
+            known, index = population_codes(column, table=place.origin, first_row=place.first_row)
+        cells = cell_codes(table.kind, index, max(len(known), 1)), known or [""]
+        weights = None if weight is None else _numbers(frame, weight, piece)
+        return make_chunk(matrix, label, cells, weights, names, place)
 
 
 def _numbers(frame: nw.DataFrame[Any], name: str, piece: Piece) -> Any:

@@ -463,7 +463,7 @@ def weighted_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array
     :math:`-4 z \nu f`. Labels are centred: a function of x alone cancels between the
     populations and would only add noise.
     """
-    is_treatment = rows.kind == TREATMENT
+    is_treatment = ~rows.is_outcome
     center = np.where(is_treatment, nuisances.treatment_mean, nuisances.outcome_mean)
     signed = (rows.label - center) * nuisances.contrast(rows.population)
     return signed * np.where(is_treatment, f**2, -4.0 * f)
@@ -473,7 +473,7 @@ def outcome_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
     r"""Return :math:`(y - m - (e_k - \bar e) f)^2` at outcome rows, 0 at treatment rows."""
     apart = 0.5 * nuisances.contrast(rows.population)
     residual = rows.label - nuisances.outcome_mean - apart * f
-    return np.where(rows.kind == OUTCOME, residual**2, 0.0)
+    return np.where(rows.is_outcome, residual**2, 0.0)
 
 
 def critic_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
@@ -484,7 +484,7 @@ def critic_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
     the larger f; its expectation is :math:`\tfrac12 \sum_i a_i^\top M^{-1} a_i`, which goes off.
     More than two populations have a critic for each of their contrasts.
     """
-    is_treatment = rows.kind == TREATMENT
+    is_treatment = ~rows.is_outcome
     share = rows.share
     Psi = _critic_basis(rows)  # (n, q)
     M = (Psi * share[:, None]).T @ Psi + 2.0 * CRITIC_RIDGE * np.eye(Psi.shape[1])

@@ -1,6 +1,6 @@
 """Additive sums of rows: one pass, any chunking, any order."""
 
-from unjoined.sums.add_up import CHUNK_ROWS, accumulate
+from unjoined.sums.add_up import accumulate
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan
 from unjoined.sums.census import Census, take_census
 from unjoined.sums.dask_pass import dask_census, dask_sums
@@ -11,7 +11,7 @@ from unjoined.sums.files import (
     sum_with_checkpoint,
     write_sums,
 )
-from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums, stable_groups
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
 from unjoined.sums.plan import (
     CELLS,
     Centring,
@@ -33,7 +33,6 @@ from unjoined.sums.values import RowScan, Violations, combine
 
 __all__ = [
     "CELLS",
-    "CHUNK_ROWS",
     "MIN_COUNT",
     "CellKey",
     "Census",
@@ -64,7 +63,6 @@ __all__ = [
     "read_sums",
     "sample_cells",
     "smooth_coef",
-    "stable_groups",
     "sum_with_checkpoint",
     "take_census",
     "take_sample",

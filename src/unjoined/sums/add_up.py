@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unjoined._compiled import GaussianKernel, MeanArrays, PolicyArrays, RowArrays, SumArrays, plain
-from unjoined._threads import Scratch, over_pieces
-from unjoined._typing import Array, CellArray, IntArray, SingleArray
-from unjoined._validation import OUTCOME, TREATMENT, is_kind
+from unjoined._threads import CACHE_ROWS, Scratch, over_pieces
+from unjoined._typing import Array, IntArray, SingleArray
+from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import Filler, Scaling, filler
 from unjoined.data import LabelledRows
 from unjoined.sums.moments import (
@@ -23,7 +23,6 @@ from unjoined.sums.moments import (
     Roots,
     RunningSums,
     mirrored,
-    stable_groups,
 )
 
 
@@ -94,7 +93,7 @@ def block_pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: 
     block = slice(start, stop)
     group = None if groups is None else groups[block]
     n_groups = 1 if group is None else int(group.max()) + 1
-    cell, n_populations = _cells(rows, block)
+    cell, n_populations = rows.cell[block], len(rows.names)
     cells = n_populations * n_groups  # of either kind
     # Few different small numbers: numpy sorts them by counting, in one go.
     code = cell.astype(np.min_scalar_type(4 * cells))
@@ -118,15 +117,6 @@ def block_pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: 
             if i < j
         )
     return pieces
-
-
-def _cells(rows: LabelledRows, block: slice) -> tuple[IntArray | CellArray, int]:
-    """Return the cells of some rows, outcomes first, and how many of either kind there are."""
-    if rows.cell is not None:
-        return rows.cell[block], 2
-    treatment, population = is_kind(rows.kind[block], TREATMENT), rows.population[block]
-    n_populations = int(population.max()) + 1
-    return treatment * n_populations + population, n_populations
 
 
 class CompiledSums:
@@ -223,17 +213,12 @@ def _mean_arrays(mean: CellMeans) -> MeanArrays:
     return MeanArrays(plain(mean.coef.T), slope, plain(mean.offset), mean.bound)
 
 
-# A few thousand rows of a hundred basis values are a few megabytes: large enough for BLAS to
-# run at speed, small enough to stay in the cache between the exponentials and the update.
-CHUNK_ROWS = 4096
-
-
 CHUNK_VALUES = 102_400  # 0.8 megabytes: with room to spare in the cache a core has to itself
 
 
 def chunk_rows(p: int) -> int:
     """Return how many rows of ``p`` basis values are evaluated together."""
-    return min(max(CHUNK_VALUES // p, 256), CHUNK_ROWS)
+    return min(max(CHUNK_VALUES // p, 256), CACHE_ROWS)
 
 
 def accumulate(
@@ -241,37 +226,15 @@ def accumulate(
     p: int,
     rows: LabelledRows,
     *,
-    n_groups: int = 1,
     groups: IntArray | None = None,
     n_jobs: int | None = None,
 ) -> GroupedSums:
     """Return the sums of ``rows`` per kind, population and group, in one pass.
 
-    Parameters
-    ----------
-    basis : callable
-        Maps features (m, d) to basis values (m, p). A `ScaledBasis` is the fastest: it writes
-        its values in place.
-    p : int
-        Number of basis functions.
-    rows : LabelledRows
-        Rows of the four cells.
-    n_groups : int, default=1
-        Number of groups rows are hashed into.
-    groups : array of shape (n,), optional
-        The group of each row, from 0 on, if groups were dealt rather than hashed.
-    n_jobs : int or None, default=None
-        Threads, counted as scikit-learn does: None is one, -1 all cores, -2 all but one. The
-        result does not depend on it, to the bit: pieces are fixed and merged in order.
-
-    Notes
-    -----
-    Costs O(n (p^2 + p d)) time and O(p^2) memory per cell, group and thread, beside the rows.
+    The result does not depend on ``n_jobs``, to the bit: pieces are fixed and merged in order.
     Labels of -1 and +1 take one symmetric update for each row, others a second one for each
     treatment row. ``benchmarks/moments.py`` measures how near this is to the updates alone.
     """
-    if groups is None and n_groups > 1:
-        groups = stable_groups(rows.X, rows.label, n_groups)
     return _sum_up(filler(basis, rows.X, p), p, rows, groups, n_jobs)[0]
 
 

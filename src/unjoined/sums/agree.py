@@ -126,12 +126,12 @@ def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> N
     plan = found.plan
     roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
     policies = {k: _inverse_root(found.policy.gram[k]) for k in (0, 1) if found.policy.n_rows[k]}
-    for rows, group in labelled_batches(source, plan, census):
+    for batch in labelled_batches(source, plan, census):
+        rows = batch.rows
         phi = plan.values(rows.X)
         for key, root in roots.items():
-            at = np.flatnonzero(
-                (rows.kind == key.kind) & (rows.population == key.population) & (group == key.group)
-            )
+            at = rows.at(key.kind, key.population)
+            at = at[batch.group[at] == key.group]
             _check_shares(phi[at], root, rows, at, plan, _place(key, plan))
         for k, root in policies.items():
             at = rows.at(TREATMENT, k)

@@ -6,7 +6,7 @@ comes back. What all tasks share goes to each worker once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -16,14 +16,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from unjoined._optional import import_extra
-from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data import Chunk, DaskSource, LabelledRows, connected
 from unjoined.errors import TableError
 from unjoined.sums.add_up import accumulate
-from unjoined.sums.census import Census, RowSketch, census_of_chunk, row_keys
-from unjoined.sums.moments import CellKey, GroupedSums, HashArray, PolicySums
-from unjoined.sums.passes import sum_source
+from unjoined.sums.census import Census, RowSketch, census_of_chunk
+from unjoined.sums.moments import CellKey, GroupedSums, HashArray, PolicySums, hash_features
+from unjoined.sums.passes import add_batch, labelled_batches
 from unjoined.sums.plan import PlannedSums, SumsPlan
 
 FAN_IN = 8  # results that are merged at a time
@@ -106,17 +106,6 @@ class _Shared:
         return cls(plan, replace(census, cells=none), repeated)
 
 
-@dataclass(frozen=True, slots=True)
-class _OneChunk:
-    """A source of one chunk."""
-
-    chunk: Chunk
-    feature_names: list[str] | None = None
-
-    def __iter__(self) -> Iterator[Chunk]:
-        yield self.chunk
-
-
 def _census_part(chunk: Chunk, sample_rows: int) -> Census:
     return census_of_chunk(chunk, sample_rows=sample_rows)
 
@@ -126,9 +115,13 @@ def _merge_censuses(parts: list[Census]) -> Census:
 
 
 def _sum_part(chunk: Chunk, shared: _Shared) -> Sums:
-    once = _OneChunk(_rows_at(chunk, ~_is_repeated(chunk, shared.repeated)))
-    found = sum_source(once, shared.plan, shared.census, n_jobs=1)
-    return found.sums, found.policy  # without the plan, which need not travel back
+    plan = shared.plan
+    total = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    for batch in labelled_batches([chunk], plan, shared.census):
+        rest = batch.without(shared.repeated)
+        if len(rest.rows):
+            total = add_batch(total, rest, 1)
+    return total.sums, total.policy  # without the plan, which need not travel back
 
 
 def _merge_sums(parts: list[Sums]) -> Sums:
@@ -136,37 +129,17 @@ def _merge_sums(parts: list[Sums]) -> Sums:
     return sums, reduce(PolicySums.merge, [part[1] for part in parts])
 
 
-def _is_repeated(chunk: Chunk, repeated: dict[tuple[str, Any], HashArray]) -> BoolArray:
-    found: BoolArray = np.zeros(len(chunk), dtype=np.bool_)
-    for (kind, name), keys in repeated.items():
-        at = np.flatnonzero((chunk.kind == kind) & (chunk.population == name))
-        if len(keys) and len(at):
-            found[at] = np.isin(row_keys(chunk.X[at], chunk.label[at]), keys)
-    return found
-
-
-def _rows_at(chunk: Chunk, at: BoolArray) -> Chunk:
-    if at.all():
-        return chunk
-    return replace(
-        chunk,
-        X=chunk.X[at],
-        label=chunk.label[at],
-        kind=chunk.kind[at],
-        population=chunk.population[at],
-        weight=chunk.weight[at],
-    )
-
-
 def _sums_of_repeated(plan: SumsPlan, census: Census) -> Sums:
     """Return the sums of all copies of the rows that repeat, from their counts."""
     total = GroupedSums(plan.size), PolicySums.zero(plan.n_features)
+    names = list(plan.populations)
     for kind in (OUTCOME, TREATMENT):
-        for k, name in enumerate(plan.populations):
+        for k, name in enumerate(names):
             sketch = census.cells.get((kind, name))
             if sketch is None or not (sketch.count > 1).any():
                 continue
-            place = census.places(kind, sketch.X, sketch.label)
+            rows = sketch.rows(_cell(kind, k), names)
+            place = census.places(rows, hash_features(rows.X))
             for group in range(plan.n_groups):
                 copies = _copies_in(sketch, place, group, plan.n_groups)
                 if copies.any():
@@ -197,7 +170,7 @@ def _sums_of_copies(
     label = (
         plan.coding.encode(sketch.label[at]) if is_outcome else census.treatment(sketch.label[at])
     )
-    kind, group = np.full(n, key.kind), np.full(n, key.group)
+    group = np.full(n, key.group)
     policy = PolicySums.zero(plan.n_features)
     if not is_outcome:
         where, scaling = key.population, plan.scaling
@@ -207,21 +180,19 @@ def _sums_of_copies(
         squares = PolicySums.of_rows(X, scaling, label, root, where).square
         counts = np.where(np.arange(2) == where, times.sum(), 0)
         policy = replace(policy, n_rows=counts, square=squares)
-    centred = plan.centred(X, label, kind, group, n_jobs=1)
-    rows = LabelledRows(
-        X,
-        centred,
-        kind,
-        np.full(n, key.population),
-        times * weight,
-        list(plan.populations),
-        plan.coding,
-    )
+    cell = np.full(n, _cell(key.kind, key.population), dtype=np.uint8)
+    names = list(plan.populations)
+    rows = LabelledRows(X, label, cell, times * weight, names, plan.coding)
+    rows = replace(rows, label=plan.centred(rows, group, n_jobs=1))
     found = accumulate(plan.values, plan.size, rows, groups=group)
     n_rows = int(times.sum())
     square = float(times @ (sketch.square / sketch.count)[at])
-    cell = replace(found.cells[key], n_rows=n_rows, weight_square=square)
-    return GroupedSums(plan.size, {key: cell}), policy
+    sums = replace(found.cells[key], n_rows=n_rows, weight_square=square)
+    return GroupedSums(plan.size, {key: sums}), policy
+
+
+def _cell(kind: str, population: int) -> int:
+    return population if kind == OUTCOME else 2 + population
 
 
 def _reduce(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.linalg import pinvh
 
-from unjoined._threads import over_pieces
+from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.basis import (
@@ -26,7 +26,7 @@ from unjoined.basis import (
 )
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.sums.add_up import CHUNK_ROWS, CellMeans, accumulate_policies
+from unjoined.sums.add_up import CellMeans, accumulate_policies
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
 from unjoined.sums.values import combine
 
@@ -136,7 +136,7 @@ class SumsPlan:
         """
         means, centred = self._means(), None
         if self.centring and means is None:
-            centred = self.centred(rows.X, rows.label, rows.kind, group, n_jobs=n_jobs)
+            centred = self.centred(rows, group, n_jobs=n_jobs)
         return accumulate_policies(
             self.values,
             self.size,
@@ -163,17 +163,15 @@ class SumsPlan:
             found.update(cells)
         return found
 
-    def centred(
-        self, X: Array, label: Array, kind: Any, group: IntArray | None, *, n_jobs: int | None
-    ) -> Array:
+    def centred(self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None) -> Array:
         """Return labels less what the features predict of them, a new array."""
-        found = label.copy()
+        found = rows.label.copy()
         for j, centring in enumerate(self.centring):
             several = len(self.centring) > 1
-            at = np.flatnonzero(group == j) if several else np.arange(len(label))
+            at = np.flatnonzero(group == j) if several else np.arange(len(rows))
             if len(at):
-                m, q, _ = by_chunks(centring, X, at, n_jobs)
-                found[at] -= np.where(kind[at] == OUTCOME, m, q)
+                m, q, _ = by_chunks(centring, rows.X, at, n_jobs)
+                found[at] -= np.where(rows.is_outcome[at], m, q)
         return found
 
 
@@ -348,8 +346,7 @@ def _coef_without(sums: GroupedSums, p: int, d: int, population: int) -> dict[in
 
 def cell_positions(rows: LabelledRows, *, n_jobs: int | None = None) -> list[IntArray]:
     """Return the positions of the rows of each of the four cells, outcomes first."""
-    cell = rows.cells()
-    return list(over_pieces(lambda c: np.flatnonzero(cell == c), range(4), n_jobs))
+    return rows.all_cells()
 
 
 def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
@@ -513,7 +510,7 @@ def by_chunks(
 ) -> tuple[Array, Array, Array]:
     """Return m, q and the gap at some rows, never holding basis values of all of them."""
     # Models have their own ways with threads and chunks; a single chunk needs neither.
-    if len(at) <= CHUNK_ROWS or not isinstance(centring.means, SmoothMeans):
+    if len(at) <= CACHE_ROWS or not isinstance(centring.means, SmoothMeans):
         return centring.parts(X[at])
     means = centring.means
     values = ScaledBasis(means.basis, centring.scaling)
