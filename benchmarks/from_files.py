@@ -36,17 +36,17 @@ def source_of(folder: Path, d: int, threads: int) -> TableSource:
     )
 
 
-def read_twice(folder: Path, rows: int, threads: int) -> None:
+def read_twice(folder: Path, threads: int) -> int:
     """Go through all columns of all files as the source does, and look at nothing."""
+    found = 0
     for _ in range(2):
-        found = 0
         for file in sorted(folder.rglob("*.parquet")):
             with duckdb.connect(config={"threads": threads}) as connection:
                 relation = connection.sql("SELECT * FROM read_parquet(?)", params=[str(file)])
                 new = hasattr(relation, "to_arrow_reader")
                 reader = getattr(relation, "to_arrow_reader" if new else "fetch_arrow_reader")
                 found += sum(batch.num_rows for batch in reader(65_536))
-        assert found == rows
+    return found
 
 
 def add_up(model: MinMaxUplift, source: TableSource, rows: int) -> float:
@@ -77,7 +77,7 @@ def main() -> None:
         write_files(folder, rows, d)
         write_files(small, 400_000, d)
         start = time.perf_counter()
-        read_twice(folder, rows, threads)
+        read_twice(folder, threads)
         between = time.perf_counter()
         model.fit_chunks(source_of(folder, d, threads))
         reading, fit = between - start, time.perf_counter() - between

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 from unjoined import SeparateLabels
 from unjoined.data import paper_problem
-from unjoined.data.scan import SqlQuery, scan_table
+from unjoined.data.scan import Reading, SqlQuery, scan_table
 from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource, as_source
 from unjoined.errors import InputError, LabelError, TableError
 
@@ -245,7 +245,7 @@ def spoiled(tables, column, row, value):
     [
         ("age", np.nan, TableError, r"row 61 of the treatment table of population 'S'.*features"),
         ("age", np.inf, TableError, r"row 61 of the treatment table"),
-        ("mailed", np.nan, LabelError, r"row 61 of the treatment table.*the label missing"),
+        ("mailed", np.nan, LabelError, r"row 61 of the treatment table.*column 'mailed' missing"),
     ],
 )
 def test_a_bad_row_is_named(tables, column, value, error, message):
@@ -280,7 +280,7 @@ def test_missing_columns_words_and_missing_populations_are_refused(tables):
 
 
 def read(table):
-    return list(scan_table(table, title="the table", chunk_rows=1000))
+    return list(scan_table(table, "the table", Reading(1000)))
 
 
 def test_files_that_are_not_there_or_no_tables_are_refused(tmp_path):

@@ -1,5 +1,6 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
+from unjoined.data.chunks import column_names, feature_matrix
 from unjoined.data.dask import (
     DaskSource,
     as_dask_source,
@@ -8,7 +9,6 @@ from unjoined.data.dask import (
     is_dask,
     predict_lazily,
 )
-from unjoined.data.frames import column_names, feature_matrix
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.scan import SqlQuery
@@ -21,7 +21,7 @@ from unjoined.data.sources import (
     as_source,
 )
 from unjoined.data.tables import ENDINGS, read_table, replace_file, table_ending, write_table
-from unjoined.data.trials import UnjoinedTrial, unjoin
+from unjoined.data.unjoin import UnjoinedTrial, unjoin
 
 __all__ = [
     "ENDINGS",

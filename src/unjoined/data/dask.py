@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 
 from unjoined._optional import import_extra
-from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, MatrixLike
-from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.data.frames import Place, chunk_of_arrays
+from unjoined.data.chunks import Columns, Place, Table, chunk_of_arrays
 from unjoined.data.rows import Chunk
-from unjoined.data.scan import Piece
-from unjoined.data.sources import TableSource, _Table
+from unjoined.data.sources import TableSource
 from unjoined.errors import ClusterError, InputError, TableError
 
 
@@ -168,12 +165,15 @@ class DaskSource:
         sample_weight, features, client, progress
             As in `from_tables`.
         """
-        tables = (
-            _Table(outcomes, OUTCOME, outcome, None),
-            _Table(treatments, TREATMENT, treatment, None),
+        given = TableSource.from_frames(
+            outcomes,
+            treatments,
+            outcome=outcome,
+            treatment=treatment,
+            population=population,
+            sample_weight=sample_weight,
+            features=features,
         )
-        wanted = None if features is None else tuple(features)
-        given = TableSource(tables, population, sample_weight, wanted, CHUNK_ROWS, None, None)
         return _of_tables(given, client, progress)
 
     @classmethod
@@ -241,38 +241,35 @@ class DaskSource:
 
 def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
     delayed = import_extra("dask", extra="dask").delayed
-    tables, reader = given.tables, replace(given, tables=())  # which goes with every task
-    if not tables:
+    if not given.tables:
         raise TableError("no table was given. Pass a Dask DataFrame for each kind and population.")
-    names: list[str] | None = None if reader.features is None else list(reader.features)
+    columns, names = given.columns, None if given.features is None else list(given.features)
     make = delayed(_table_chunk, pure=False)
     parts: list[Any] = []
-    for table in tables:
-        title = f"the {table.kind} table"
-        title += "" if table.population is None else f" of population {table.population!r}"
-        frame = table.table
+    for table in given.tables:
+        frame, title = table.table, table.title
         if not (is_dask(frame) and hasattr(frame, "columns") and frame.ndim == 2):
             raise TableError(
                 f"{title} must be a Dask DataFrame, got {type(frame).__name__}. Tables in memory "
                 "and files go to TableSource."
             )
         # What Dask knows of the columns is an empty frame: checked before anything is computed.
-        about, known = replace(table, table=None), Piece(frame._meta, title, 0)
-        names = reader._features_of(about, known) if names is None else names
-        reader._chunk(about, known, names)
-        if reader.features is not None:  # then files are not read beyond these columns
-            frame = frame[list(dict.fromkeys([*names, *reader._special(table)]))]
+        about, known = replace(table, table=None), frame._meta
+        names = columns.features_of(about, known, title) if names is None else names
+        columns.chunk(about, known, names, Place(title))
+        if columns.features is not None:  # then files are not read beyond these columns
+            frame = frame[list(dict.fromkeys([*names, *columns.special(table)]))]
         parts += [
-            make(part, about, reader, names, f"partition {i} of {title}")
+            make(part, about, columns, names, f"partition {i} of {title}")
             for i, part in enumerate(frame.to_delayed())
         ]
     return DaskSource(tuple(parts), None if names is None else tuple(names), client, progress)
 
 
 def _table_chunk(
-    frame: Any, table: _Table, reader: TableSource, names: list[str], origin: str
+    frame: Any, table: Table, columns: Columns, names: list[str], origin: str
 ) -> Chunk:
-    return reader._chunk(table, Piece(frame, origin, 0), names)
+    return columns.chunk(table, frame, names, Place(origin))
 
 
 def _array_chunk(

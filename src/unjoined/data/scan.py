@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
+from unjoined.data.chunks import Place
 from unjoined.data.tables import (
     ENDINGS,
     FileReader,
@@ -50,62 +51,48 @@ class SqlQuery:
     database: str | os.PathLike[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some rows of a table."""
+class Reading(NamedTuple):
+    """How tables are read: rows to a piece, about, and what DuckDB may use."""
 
-    frame: Frame
-    origin: str  # what messages call the table
-    first_row: int
+    chunk_rows: int
+    threads: int | None = None
+    memory_limit: str | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Settings for DuckDB."""
+        # A query may neither undo what is said here nor read variables of the running program.
+        fixed = {"lock_configuration": "true", "python_enable_replacements": "false"}
+        asked = {"threads": self.threads, "memory_limit": self.memory_limit}
+        return fixed | {name: value for name, value in asked.items() if value is not None}
 
 
 def scan_table(
-    table: Any,
-    *,
-    title: str,
-    chunk_rows: int,
-    threads: int | None = None,
-    memory_limit: str | None = None,
-    text: Collection[str] = (),
-) -> Iterator[Piece]:
-    """Yield a table piece by piece.
+    table: Any, title: str, reading: Reading, text: Collection[str] = ()
+) -> Iterator[tuple[Frame, Place]]:
+    """Yield a table piece by piece, with where each comes from.
 
-    Parameters
-    ----------
-    table : data frame, path, sequence of paths, or SqlQuery
-        A folder stands for all tables in it and its folders, in the order of their names.
-    title : str
-        What messages call it.
-    chunk_rows : int
-        Rows to a piece, about.
-    threads, memory_limit : int and str, optional
-        For DuckDB.
-    text : collection of str, optional
-        Columns of text files to leave as they are written.
+    A folder stands for all tables in it and its folders, in the order of their names. Of text
+    files, the columns ``text`` are left as they are written.
     """
     if nw.dependencies.is_into_dataframe(table):
-        frame = nw.from_native(table, eager_only=True)
-        for start in range(0, len(frame), chunk_rows):
-            yield Piece(frame[start : start + chunk_rows].to_native(), title, start)
+        frame, size = nw.from_native(table, eager_only=True), reading.chunk_rows
+        for start in range(0, len(frame), size):
+            yield frame[start : start + size].to_native(), Place(title, start)
         return
-    # A query may neither undo what is said here nor read variables of the running program.
-    config: dict[str, Any] = {"lock_configuration": "true", "python_enable_replacements": "false"}
-    if threads is not None:
-        config["threads"] = threads
-    if memory_limit is not None:
-        config["memory_limit"] = memory_limit
     if isinstance(table, SqlQuery):
         database = ":memory:" if table.database is None else str(table.database)
         if table.database is not None and not Path(table.database).is_file():
             raise TableError(f"there is no database {database!r}. Check the path.")
         words = table.query.split()
         query = f"SELECT * FROM {table.query}" if len(words) == 1 else table.query  # noqa: S608
-        yield from _stream(query, None, database, title, chunk_rows, config)
+        yield from _stream(query, None, database, title, reading)
         return
     for file in _files(table, title):
-        reader, origin = FileReader.of(file), repr(str(file))
-        for piece in _stream(reader.query, reader.path, ":memory:", origin, chunk_rows, config):
-            yield replace(piece, frame=reader.typed(piece.frame, text))
+        reader = FileReader.of(file)
+        pieces = _stream(reader.query, reader.path, ":memory:", repr(str(file)), reading)
+        for frame, place in pieces:
+            yield reader.typed(frame, text), place
 
 
 def _files(table: Any, title: str) -> list[Path]:
@@ -152,16 +139,15 @@ def _stream(
     parameter: str | None,
     database: str,
     origin: str,
-    chunk_rows: int,
-    config: dict[str, Any],
-) -> Iterator[Piece]:
+    reading: Reading,
+) -> Iterator[tuple[Frame, Place]]:
     """Run a query and yield its batches; what DuckDB says about a bad row is passed on."""
     duckdb = import_extra("duckdb", extra="cli")
     arrow = import_extra("pyarrow", extra="cli")
     row = 0
     try:
         read_only = database != ":memory:"
-        with duckdb.connect(database, read_only=read_only, config=config) as connection:
+        with duckdb.connect(database, read_only=read_only, config=reading.config) as connection:
             if parameter is None:
                 _check_reads(connection, query, origin)
             relation = connection.sql(query, params=None if parameter is None else [parameter])
@@ -169,8 +155,8 @@ def _stream(
             name = (
                 "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
             )
-            for batch in getattr(relation, name)(chunk_rows):
-                yield Piece(arrow.Table.from_batches([batch]), origin, row)
+            for batch in getattr(relation, name)(reading.chunk_rows):
+                yield arrow.Table.from_batches([batch]), Place(origin, row)
                 row += batch.num_rows
     except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
         refuse_interrupt(error)

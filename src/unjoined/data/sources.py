@@ -11,26 +11,18 @@ import narwhals as nw
 import numpy as np
 
 from unjoined._threads import CHUNK_ROWS
-from unjoined._typing import ArrayLike, MatrixLike
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_count,
-    check_names,
-    check_numeric_columns,
-    population_name,
-)
-from unjoined.data.frames import (
+from unjoined._typing import ArrayLike, Frame, MatrixLike
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_names, population_name
+from unjoined.data.chunks import (
+    Columns,
     Place,
-    chunk_features,
+    Table,
     chunk_of_arrays,
     column_names,
     feature_matrix,
-    make_chunk,
-    population_codes,
 )
-from unjoined.data.rows import Chunk, cell_codes
-from unjoined.data.scan import Piece, SqlQuery, scan_table
+from unjoined.data.rows import Chunk
+from unjoined.data.scan import Reading, SqlQuery, scan_table
 from unjoined.errors import InputError, TableError
 
 
@@ -175,16 +167,6 @@ class IterableSource:
             yield parts
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """One table of the user's, and what its rows are."""
-
-    table: Any
-    kind: str
-    label: str
-    population: str | None  # name of the population, or None if a column tells
-
-
 @dataclass(frozen=True, eq=False)
 class TableSource:
     """Rows of two or four tables, streamed from where they are.
@@ -194,13 +176,13 @@ class TableSource:
     read by DuckDB, a batch of rows at a time.
     """
 
-    tables: tuple[_Table, ...]
+    tables: tuple[Table, ...]
     population: str | None
     sample_weight: str | None
     features: tuple[str, ...] | None
-    chunk_rows: int
-    threads: int | None
-    memory_limit: str | None
+    chunk_rows: int = CHUNK_ROWS
+    threads: int | None = None
+    memory_limit: str | None = None
 
     @classmethod
     def from_tables(
@@ -248,7 +230,7 @@ class TableSource:
         for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
             check_names(given, f"{kind} tables")
         tables = [
-            _Table(table, kind, label, population_name(name))
+            Table(table, kind, label, population_name(name))
             for kind, group, label in (
                 (OUTCOME, outcomes, outcome),
                 (TREATMENT, treatments, treatment),
@@ -285,7 +267,7 @@ class TableSource:
             As in `from_tables`.
         """
         tables = [
-            _Table(table, kind, label, None)
+            Table(table, kind, label, None)
             for kind, table, label in (
                 (OUTCOME, outcomes, outcome),
                 (TREATMENT, treatments, treatment),
@@ -298,82 +280,34 @@ class TableSource:
         )
 
     @property
+    def columns(self) -> Columns:
+        """Which columns the tables have beside labels."""
+        return Columns(self.population, self.sample_weight, self.features)
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the features: those asked for, or those of the first table."""
         if self.features is not None:
             return list(self.features)
-        for table, piece in self._pieces():
-            return self._features_of(table, piece)
+        for table, frame, place in self._pieces():
+            return self.columns.features_of(table, frame, place.origin)
         raise TableError("no table was given, or all of them are empty.")
 
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, table by table, file by file."""
         names = None if self.features is None else list(self.features)
-        for table, piece in self._pieces():
-            names = self._features_of(table, piece) if names is None else names
-            yield self._chunk(table, piece, names)
+        for table, frame, place in self._pieces():
+            if names is None:
+                names = self.columns.features_of(table, frame, place.origin)
+            yield self.columns.chunk(table, frame, names, place)
 
-    def _pieces(self) -> Iterator[tuple[_Table, Piece]]:
+    def _pieces(self) -> Iterator[tuple[Table, Frame, Place]]:
         size = check_count("chunk_rows", self.chunk_rows)
+        reading = Reading(size, self.threads, self.memory_limit)
+        text = () if self.population is None else (self.population,)
         for table in self.tables:
-            name = f"the {table.kind} table"
-            if table.population is not None:
-                name += f" of population {table.population!r}"
-            for piece in scan_table(
-                table.table,
-                title=name,
-                chunk_rows=size,
-                threads=self.threads,
-                memory_limit=self.memory_limit,
-                text=() if self.population is None else (self.population,),
-            ):
-                yield table, piece
-
-    def _special(self, table: _Table) -> list[str]:
-        return [c for c in (table.label, self.population, self.sample_weight) if c is not None]
-
-    def _features_of(self, table: _Table, piece: Piece) -> list[str]:
-        special = self._special(table)
-        columns = list(nw.from_native(piece.frame, eager_only=True).columns)
-        if not (names := [name for name in columns if name not in special]):
-            raise TableError(f"{piece.origin} has no feature columns besides {', '.join(special)}.")
-        return names
-
-    def _chunk(self, table: _Table, piece: Piece, names: list[str]) -> Chunk:
-        frame = nw.from_native(piece.frame, eager_only=True)
-        needed = self._special(table) + ([] if self.features is None else names)
-        if missing := [name for name in needed if name not in frame.columns]:
-            raise TableError(
-                f"{piece.origin} has no column {missing[0]!r}; its columns are "
-                f"{', '.join(map(str, frame.columns))}."
-            )
-        found = names if self.features is not None else self._features_of(table, piece)
-        place, weight = Place(piece.origin, piece.first_row), self.sample_weight
-        matrix = chunk_features(frame.select(found).to_native(), names, place)
-        label = _numbers(frame, table.label, piece)
-        if self.population is None:
-            known = [str(table.population)]
-            index = np.zeros(len(frame), dtype=np.int64)
-        else:
-            column = frame.get_column(self.population)
-            known, index = population_codes(column, table=place.origin, first_row=place.first_row)
-        cells = cell_codes(table.kind, index, max(len(known), 1)), known or [""]
-        weights = None if weight is None else _numbers(frame, weight, piece)
-        return make_chunk(matrix, label, cells, weights, names, place)
-
-
-def _numbers(frame: nw.DataFrame[Any], name: str, piece: Piece) -> Any:
-    """Return labels or weights; missing ones become NaN and are refused with their row."""
-    check_numeric_columns(
-        frame.select(name).to_native(),
-        table=piece.origin,
-        what="labels and weights",
-        first_row=piece.first_row,
-    )
-    column = frame.get_column(name)
-    if column.dtype == nw.Boolean:
-        column = column.cast(nw.Int8)
-    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+            for frame, place in scan_table(table.table, table.title, reading, text):
+                yield table, frame, place
 
 
 def as_source(source: Any) -> ChunkSource:
