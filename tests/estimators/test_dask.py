@@ -21,7 +21,7 @@ from unjoined.data.dask import DaskSource
 from unjoined.data.sources import ArraySource
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.estimators import minmax_chunks as chunks
-from unjoined.sums import dask_pass
+from unjoined.sums import passes as dask_pass
 from unjoined.sums.census import take_census
 
 dask = pytest.importorskip("dask")

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, column_or_1d
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray
-from unjoined._validation.features import check_number_type
-from unjoined._validation.parameters import LARGEST, SMALLEST, shown
+from unjoined._validation.values import (
+    LARGEST,
+    SMALLEST,
+    check_number_type,
+    check_vector,
+    shown,
+)
 from unjoined.errors import InputError, LabelError
 
 OUTCOME, TREATMENT, TARGET = "outcome", "treatment", "target"
-
-
 KINDS = (OUTCOME, TREATMENT, TARGET)
-
-
 FIRST_ROWS = 1000  # these usually hold every value a column has
 
 
@@ -246,6 +247,12 @@ def check_treatment(t: Array) -> Array:
         f"treatment labels must be coded 0/1, False/True or -1/+1, got {shown(codes.tolist())}. "
         "Turn a treatment of several levels into one column per contrast."
     )
+
+
+def check_treated(treatment: ArrayLike) -> BoolArray:
+    """Return which rows were treated; codes may be 0/1, False/True or -1/+1."""
+    treated: BoolArray = check_treatment(check_vector("treatment", treatment)) > 0.0
+    return treated
 
 
 @dataclass(frozen=True, slots=True)

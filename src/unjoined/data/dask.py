@@ -20,20 +20,7 @@ from unjoined.errors import ClusterError, InputError, TableError
 
 @contextmanager
 def told_if_lost(client: Any) -> Iterator[None]:
-    """Turn what Dask raises about a lost scheduler or worker into one message.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        What the work inside goes through.
-
-    Raises
-    ------
-    InputError
-        The client is closed from the start.
-    ClusterError
-        The cluster is lost. Errors of the work itself are passed on as they are.
-    """
+    """Turn what Dask raises about a lost scheduler or worker into one message."""
     distributed = import_extra("distributed", extra="dask")
     if client.status != "running":
         raise InputError(
@@ -59,11 +46,7 @@ SECONDS = 10  # to wait for a scheduler, and then for its first worker
 
 
 def is_dask(collection: Any) -> bool:
-    """Tell whether an object is a Dask collection, without importing Dask.
-
-    >>> is_dask([1.0, 2.0])
-    False
-    """
+    """Tell whether an object is a Dask collection, without importing Dask."""
     # Before 2025 Dask DataFrames were in a package of their own.
     return type(collection).__module__.partition(".")[0] in ("dask", "dask_expr")
 
@@ -325,16 +308,7 @@ def as_dask_source(source: Any) -> DaskSource | None:
 def connected(client: Any) -> Iterator[Any]:
     """Yield a client that has workers, or None where Dask computes on this machine.
 
-    Parameters
-    ----------
-    client : distributed.Client, str or None
-        A client, which is left open; the address of a scheduler, connected to and left again;
-        or None for the client that is current, if there is one.
-
-    Raises
-    ------
-    InputError, ClusterError
-        No scheduler answers there within 10 seconds or has workers by then; or it is lost later.
+    A client given is left open, a scheduler named by its address is connected to and left again.
     """
     if client is None:
         found = import_extra("dask.base", extra="dask").get_scheduler()
@@ -396,20 +370,7 @@ def in_memory(*columns: Any) -> tuple[Any, ...]:
 
 
 def predict_lazily(model: Any, X: Any) -> Any:
-    """Return predictions for a Dask DataFrame or array, computed when they are asked for.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted; its ``predict`` is called for each partition.
-    X : Dask DataFrame or array of shape (n, d)
-        Features.
-
-    Returns
-    -------
-    Dask Series or array of shape (n,)
-        With the index of ``X`` if that is a DataFrame.
-    """
+    """Return the predictions of a fitted model, not yet computed."""
     delayed = import_extra("dask", extra="dask").delayed
     # As a task of its own, the model goes to each worker once rather than with every partition.
     shared = delayed(model, pure=False, traverse=False)

@@ -1,9 +1,8 @@
 """Additive sums of rows: one pass, any chunking, any order."""
 
-from unjoined.sums.add_up import accumulate
+from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan
 from unjoined.sums.census import Census, take_census
-from unjoined.sums.dask_pass import dask_census, dask_sums
 from unjoined.sums.files import (
     merge_sums,
     read_finished_sums,
@@ -12,6 +11,7 @@ from unjoined.sums.files import (
     write_sums,
 )
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
+from unjoined.sums.passes import dask_census, dask_sums
 from unjoined.sums.plan import (
     CELLS,
     Centring,
@@ -29,7 +29,6 @@ from unjoined.sums.plan import (
     smooth_coef,
     take_sample,
 )
-from unjoined.sums.values import RowScan, Violations, combine
 
 __all__ = [
     "CELLS",

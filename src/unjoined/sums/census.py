@@ -349,14 +349,7 @@ class RepeatedRows:
     A group hashed from content takes all copies of a row. Where a few rows make up the table, as
     with a handful of 0/1 features, groups would then follow different laws. Copies are the same
     in all respects, their mean weight included, so counting them as they come keeps the result
-    free of their order.
-
-    Parameters
-    ----------
-    keys : array of shape (m,)
-        Rows to count, ascending.
-    weight, square : array of shape (m,), optional
-        Mean weight of the copies, NaN where they all have the same, and mean squared weight.
+    free of their order. The mean weight is NaN where all copies have the same.
     """
 
     def __init__(

@@ -156,20 +156,10 @@ class RunningSums:
     def add(
         self, phi: Array | SingleArray, label: Array, scale: Array | None, cross: Array | None
     ) -> None:
-        """Add rows with basis values ``phi`` (m, p), which are overwritten.
+        """Add rows with basis values ``phi`` (m, p), in C order, which are overwritten.
 
-        Parameters
-        ----------
-        phi : array of shape (m, p)
-            Basis values, in C order. In single precision products over the rows are too, and are
-            added up in double.
-        label : array of shape (m,)
-            Labels times weights.
-        scale : array of shape (m, 1) or None
-            Square roots of weights, None if these are ones.
-        cross : array of shape (m, 1) or None
-            Square roots of the labels' sizes, the labels being of one sign; None if they are
-            not needed for ``label_cross``, or are all of size one: see `absorb`.
+        ``label`` are labels times weights, ``scale`` square roots of weights, ``cross`` those of
+        the labels' sizes, the labels being of one sign; None stands for ones.
         """
         self.n_rows += len(phi)
         # Unlike the operator, dot leaves Python's lock to other threads for small results too.
@@ -236,21 +226,12 @@ class MomentSums:
 
     @classmethod
     def of_rows(cls, phi: Array, label: Array, weight: Array, *, cross: bool) -> MomentSums:
-        """Return the sums of rows with basis values ``phi`` (n, p) and labels (n,).
+        """Return the sums of rows with basis values ``phi`` (n, p), labels and weights (n,).
 
-        Parameters
-        ----------
-        phi, label, weight : arrays of shape (n, p), (n,), (n,)
-            Basis values, labels, non-negative weights.
-        cross : bool
-            Whether ``label_cross`` is wanted: treatment rows need it, outcome rows do not, and
-            leaving it at zero saves an update.
-
-        Notes
-        -----
         Labels -1/+1 take one symmetric update per sign, S+ and S-, and then
         ``label_cross = S+ - S-`` and ``gram = S+ + S-``: every row is multiplied once, at a
-        quarter of the cost of two general products. Other labels take a second update.
+        quarter of the cost of two general products. Other labels take a second update. Without
+        ``cross``, as for outcomes, ``label_cross`` stays zero.
         """
         total = RunningSums.zero(phi.shape[1])
         positive = label > 0.0

@@ -1,22 +1,29 @@
-"""One pass over a source that adds up its sums, in batches of a fixed size."""
+"""One pass that adds up the sums of a source: batch by batch, or as a tree over Dask partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from unjoined._optional import import_extra
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import KINDS, TREATMENT
 from unjoined.basis import Scaling
-from unjoined.data import Chunk, ChunkSource, LabelledRows
+from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, connected
 from unjoined.errors import LabelError, TableError
-from unjoined.sums.census import Census, RepeatedRows
+from unjoined.sums.census import Census, RepeatedRows, RowSketch, census_of_chunk
 from unjoined.sums.moments import GroupedSums, HashArray, PolicySums, hash_features, hash_with
 from unjoined.sums.plan import PlannedSums, SumsPlan
+
+FAN_IN = 8  # results of Dask partitions that are merged at a time
+Sums: TypeAlias = tuple[GroupedSums, PolicySums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +246,160 @@ def _with_squares(sums: GroupedSums, rows: LabelledRows, group: Any, square: Arr
         inside = at[group[at] == key.group]
         cells[key] = replace(cell, weight_square=float(square[inside].sum()))
     return GroupedSums(sums.p, cells)
+
+
+def dask_census(source: DaskSource, *, sample_rows: int) -> Census:
+    """Go through a source once, as `take_census` does, on the workers if there are any."""
+    found: Census | None = _reduce(source, _census_part, sample_rows, _merge_censuses)
+    if found is None or not found.cells:
+        raise TableError("the source has no rows with a label and a positive weight.")
+    return replace(found, feature_names=source.names)
+
+
+def dask_sums(source: DaskSource, plan: SumsPlan, census: Census) -> PlannedSums:
+    """Add up the sums of all rows, as `sum_source` does, on the workers if there are any.
+
+    Copies of a row are dealt evenly over the groups, which no partition can do alone. As they are
+    equal, how many there are is enough: partitions leave them out, and their sums are made from the
+    counts of the census.
+    """
+    found = _reduce(source, _sum_part, _Shared.of(plan, census), _merge_sums)
+    repeated = _sums_of_repeated(plan, census)
+    sums, policy = repeated if found is None else _merge_sums([found, repeated])
+    n_rows = sum(cell.n_rows for cell in sums.cells.values())
+    if n_rows != census.n_rows:
+        raise TableError(
+            f"the source has changed between the two passes: {census.n_rows:,} labelled rows, then "
+            f"{n_rows:,}. Make sure that its partitions are the same each time they are computed, "
+            "or persist it."
+        )
+    return PlannedSums(plan, sums, policy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What a partition needs to become sums: the plan, and the census without its samples."""
+
+    plan: SumsPlan
+    census: Census
+    repeated: dict[tuple[str, Any], HashArray]  # keys of the rows to leave out, ascending
+
+    @classmethod
+    def of(cls, plan: SumsPlan, census: Census) -> _Shared:
+        repeated = {cell: sketch.repeated().keys for cell, sketch in census.cells.items()}
+        none = {cell: RowSketch.zero(0, census.n_features) for cell in census.cells}
+        return cls(plan, replace(census, cells=none), repeated)
+
+
+def _census_part(chunk: Chunk, sample_rows: int) -> Census:
+    return census_of_chunk(chunk, sample_rows=sample_rows)
+
+
+def _merge_censuses(parts: list[Census]) -> Census:
+    return reduce(Census.merge, parts)
+
+
+def _sum_part(chunk: Chunk, shared: _Shared) -> Sums:
+    plan = shared.plan
+    total = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    for batch in labelled_batches([chunk], plan, shared.census):
+        rest = batch.without(shared.repeated)
+        if len(rest.rows):
+            total = add_batch(total, rest, 1)
+    return total.sums, total.policy  # without the plan, which need not travel back
+
+
+def _merge_sums(parts: list[Sums]) -> Sums:
+    sums = reduce(GroupedSums.merge, [part[0] for part in parts])
+    return sums, reduce(PolicySums.merge, [part[1] for part in parts])
+
+
+def _sums_of_repeated(plan: SumsPlan, census: Census) -> Sums:
+    """Return the sums of all copies of the rows that repeat, from their counts."""
+    total = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    names = list(plan.populations)
+    for code, (kind, name) in enumerate((kind, name) for kind in KINDS[:2] for name in names):
+        sketch = census.cells.get((kind, name))
+        if sketch is None or not (sketch.count > 1).any():
+            continue
+        rows = sketch.rows(code, names)
+        first = census.places(rows, hash_features(rows.X)) % np.uint64(plan.n_groups)
+        for group in range(plan.n_groups):
+            # The n-th copy falls into group (place + n) mod n_groups, as `RepeatedRows` deals them.
+            rest = (group - first.astype(np.int64)) % plan.n_groups < sketch.count % plan.n_groups
+            copies = np.where(sketch.count > 1, sketch.count // plan.n_groups + rest, 0)
+            if copies.any():
+                total = _add_copies(total, census, sketch, rows, copies, group)
+    return total.sums, total.policy
+
+
+def _add_copies(
+    total: PlannedSums, census: Census, sketch: RowSketch, rows: Rows, copies: IntArray, group: int
+) -> PlannedSums:
+    """Return the sums with rows of one cell and group, each occurring so many times."""
+    at, coding = np.flatnonzero(copies), total.plan.coding
+    times, some = copies[at], rows.take(at)
+    mean: Array = np.where(sketch.uneven, sketch.mean_weight, sketch.weight / sketch.count)[at]
+    # Sums of squared weights are linear in the number of copies, not quadratic.
+    square = times * (sketch.square / sketch.count)[at]
+    is_outcome = bool(some.is_outcome[0])
+    label = coding.encode(some.label) if is_outcome else census.treatment(some.label)
+    inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, coding)
+    groups = np.full(len(at), group)
+    batch = Batch(inner, groups, sketch.key[at], np.sqrt(square), square)
+    found = add_batch(replace(total, sums=GroupedSums(total.sums.p)), batch, 1)
+    ((key, cell),) = found.sums.cells.items()
+    counted = GroupedSums(total.sums.p, {key: replace(cell, n_rows=int(times.sum()))})
+    n_rows = found.policy.n_rows.copy()
+    if not is_outcome:
+        n_rows[key.population] += times.sum() - len(times)
+    return PlannedSums(total.plan, total.sums.merge(counted), replace(found.policy, n_rows=n_rows))
+
+
+def _reduce(
+    source: DaskSource,
+    work: Callable[[Chunk, Any], Any],
+    shared: Any,
+    merge: Callable[[list[Any]], Any],
+) -> Any:
+    """Return ``merge`` of ``work(chunk, shared)`` over all partitions; None if there is none."""
+    if not source.parts:
+        return None
+    tree = _tree(source.parts, work, shared, merge)
+    with connected(source.client) as client:
+        if client is not None:
+            found = client.compute(tree)
+            if source.progress:
+                with client.as_current():
+                    import_extra("distributed", extra="dask").progress(found, notebook=False)
+            return found.result()
+        bar = import_extra("dask.diagnostics", extra="dask").ProgressBar
+        # Partitions run in parallel, each with BLAS at one thread. Set here as well, so that the
+        # last one to finish puts back what was there before the first began.
+        with (
+            threadpool_limits(limits=1, user_api="blas"),
+            bar() if source.progress else nullcontext(),
+        ):
+            return tree.compute()
+
+
+def _tree(
+    parts: tuple[Any, ...],
+    work: Callable[[Chunk, Any], Any],
+    shared: Any,
+    merge: Callable[[list[Any]], Any],
+) -> Any:
+    """Return the unevaluated tree: a leaf for each partition, then merges of eight."""
+    delayed = import_extra("dask", extra="dask").delayed
+    # A task of its own goes to each worker once, as scattered data would. Unlike those it can be
+    # made again when all workers that hold it are lost.
+    once = delayed(partial(_same, shared), pure=False)()
+    leaf, join = delayed(work, pure=False), delayed(merge, pure=False)
+    level = [leaf(part, once) for part in parts]
+    while len(level) > 1:
+        level = [join(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+    return level[0]
+
+
+def _same(shared: Any) -> Any:
+    return shared

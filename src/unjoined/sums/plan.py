@@ -26,9 +26,8 @@ from unjoined.basis import (
 )
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.sums.add_up import CellMeans, accumulate_policies
+from unjoined.sums.add_up import CellMeans, accumulate_policies, combine
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
-from unjoined.sums.values import combine
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,21 +273,10 @@ def center_sums(sums: GroupedSums, basis: Basis) -> GroupedSums:
 
     With :math:`m(x) = c^\top \phi(x)` the sums of :math:`(y - m) \phi` are those of
     :math:`y \phi` less the products of functions times c, exactly. What it takes for a function
-    q(x) of treatments is not in the sums, but for a constant.
-
-    Parameters
-    ----------
-    sums : GroupedSums
-        With labels as they are, outcomes and treatments of both populations.
-    basis : Basis
-        The first of the functions of the sums: a constant and the features, then any others.
-
-    Notes
-    -----
-    As in `center_rows`, m is the average of both populations' regressions, each fitted without
-    the group of rows it is subtracted from; the penalty is the one that predicts the labels of
-    groups left out best. A constant or a linear function added to the outcome changes nothing.
-    Costs O(n_groups p^3).
+    q(x) of treatments is not in the sums, but for a constant. As in `center_rows`, m is the average
+    of both populations' regressions, each fitted without the group of rows it is subtracted from;
+    the penalty is the one that predicts the labels of groups left out best. ``basis`` are the first
+    of the functions of the sums: a constant and the features, then any others.
     """
     p, d = basis.size, basis.n_features
     first = [_mean_label(sums, OUTCOME, k) for k in (0, 1)]
@@ -389,18 +377,9 @@ def smooth_coef(sums: MomentSums, square: float, n_features: int) -> Array:
         \min_{a, c} \; \sum_i r_i (l_i - a^\top (1, x_i) - c^\top \phi(x_i))^2 + \lambda \|c\|^2,
 
     with :math:`\lambda` from generalised cross-validation,
-    :math:`RSS / (1 - 1.4\,\mathrm{df} / n)^2`. As the linear part is free, a linear function
-    added to the labels adds to the fit and changes no residual. With fewer than ten rows per
-    feature only the constant is free.
-
-    Parameters
-    ----------
-    sums : MomentSums
-        Of the basis values, linear functions first, and the label.
-    square : float
-        The weighted sum of squared labels.
-    n_features : int
-        Number of linear functions, without the constant.
+    :math:`RSS / (1 - 1.4\,\mathrm{df} / n)^2`, ``square`` being the weighted sum of squared labels.
+    As the linear part is free, a linear function added to the labels adds to the fit and changes no
+    residual. With fewer than ten rows per feature only the constant is free.
     """
     n = sums.n_rows
     path = SmoothPath.of_sums(sums, n_features)
