@@ -36,9 +36,8 @@ def over_pieces(
 ) -> Iterator[Result]:
     """Yield ``function`` of every task, in the order of the tasks.
 
-    The results do not depend on ``n_jobs`` if those of a task depend on nothing else: BLAS runs
-    on one thread in any case. Threads over pieces beat threads inside BLAS, since exponentials
-    run in parallel too.
+    BLAS runs on one thread in any case, so that results do not depend on ``n_jobs``. Threads over
+    pieces beat threads inside BLAS, since exponentials run in parallel too.
     """
     threads = min(n_threads(n_jobs), len(tasks))
     with _blas().limit(limits=1, user_api="blas"):
@@ -90,13 +89,7 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 def all_finite(X: Array, *, n_jobs: int | None = None) -> bool:
-    """Whether no feature is missing or infinite.
-
-    Notes
-    -----
-    One pass over ``X`` (n, d) on ``n_jobs`` threads, of sums: these are finite if all of their
-    terms are, but for those that overflow, which are looked at one by one.
-    """
+    """Whether no feature is missing or infinite, by sums, which are finite if their terms are."""
 
     def block_is_finite(start: int) -> bool:
         block = X[start : start + CHUNK_ROWS]

@@ -164,12 +164,10 @@ def label_rows(
     several: bool = False,
     n_jobs: int | None = None,
 ) -> LabelledRows:
-    """Check labels and return the rows that carry one, in the inner coding.
+    """Check labels and return the rows that carry one, in the inner coding; ``X`` is trusted.
 
-    ``X`` is trusted. There must be two populations, or at least two if ``several``. Target rows
-    and rows of weight 0 are left out: neither has a say in what the labels tell. The weights of
-    each cell are brought to mean 1, so that their units mean nothing to whatever comes behind:
-    each table may have its own.
+    Target rows and rows of weight 0 are left out: neither has a say in what the labels tell. The
+    weights of each cell are brought to mean 1, so that each table may have its own units.
     """
     n = len(X)
     clean = None if sample_weight is not None else scan_labels(y, kind, population, n, n_jobs)

@@ -22,18 +22,10 @@ from unjoined._validation import NUMBER
 from unjoined.errors import TableError, UnjoinedWarning
 
 PARQUET = (".parquet", ".pq")
-
-
 ENDINGS = (*PARQUET, ".csv", ".csv.gz", ".tsv", ".tsv.gz")
-
-
 DELIMITERS = (",", ";", "\t", "|")
-
-
 # How text begins that a spreadsheet runs; the last four are =, +, - and @ in full width.
 FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-
-
 HEADER_BYTES = 1 << 20  # a longer first line is no header
 
 

@@ -56,7 +56,7 @@ TRUSTED = frozenset(
         "unjoined.estimators.weighted.RiskPath",
         "unjoined.estimators.weighted.WeightedUplift",
         "unjoined.nuisance.models.ConditionalMean",
-        "unjoined.metrics.estimate.Estimate",
+        "unjoined.metrics.curves.Estimate",
         "unjoined.metrics.identification.IdentificationStrength",
         "unjoined.basis.functions.FourierBasis",
         "unjoined.basis.functions.GaussianBasis",

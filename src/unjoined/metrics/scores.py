@@ -23,11 +23,12 @@ from unjoined._validation import (
     check_option,
     check_two,
     check_weight,
+    is_kind,
 )
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError
-from unjoined.metrics.estimate import Estimate
+from unjoined.metrics.curves import Estimate
 from unjoined.nuisance import Nuisances, cross_fit, smooth_basis
 
 
@@ -541,9 +542,10 @@ def labelled_rows(
     rows = label_rows(
         matrix, y, kind=kind, population=population, sample_weight=sample_weight, several=True
     )
-    n = len(matrix)
-    used: BoolArray = (check_kind(kind, n) != TARGET) & (check_weight(sample_weight, n) > 0.0)
-    return rows, used
+    if rows.X is matrix:  # then none was left out
+        return rows, np.ones(len(matrix), dtype=np.bool_)
+    target = is_kind(check_kind(kind, len(matrix)), TARGET)
+    return rows, ~target & (check_weight(sample_weight, len(matrix)) > 0.0)
 
 
 def aligned_values(name: str, values: ArrayLike, used: BoolArray) -> Array:

@@ -68,8 +68,6 @@ class CellMeans:
 # Rows of one cell, group and sign that are summed up by one thread. One set of sums is merged
 # for each, which costs as much as a few dozen rows.
 PIECE_ROWS = 16_384
-
-
 # Rows of each group that are sorted together: a piece or two for each of its six cells and signs,
 # and few enough to be near at hand when they are gathered.
 BLOCK_ROWS = 8 * PIECE_ROWS

@@ -31,19 +31,11 @@ from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan
 
 # Radians per spread: no function goes through a whole period within one spread of a feature.
 MAX_FREQUENCY = 2.0 * np.pi
-
-
 MAX_SPREADS = 10.0  # standard deviation of a scaled feature, else frequencies are higher than said
-
-
 # Labels of two values can be solved for if there are more equations than half of the rows
 # (Mangasarian and Recht, 2011).
 ROWS_PER_SUM = 2
-
-
 MAX_SHARE = 0.5  # of one row, as in the dominance rule of statistical offices
-
-
 COLLINEAR = 1e-12  # of the largest eigenvalue: below, a direction that no row has
 
 
@@ -181,8 +173,6 @@ def _name(plan: SumsPlan, j: int) -> str:
 
 
 MIN_COUNT = 10
-
-
 REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
 
 

@@ -50,21 +50,11 @@ def find_syrk(
 
 
 _dsyrk, _ssyrk = (find_syrk(cython_blas.__pyx_capi__, letter) for letter in "ds")
-
-
 _ONE, _ONE_SINGLE, _ZERO_SINGLE = ctypes.c_double(1.0), ctypes.c_float(1.0), ctypes.c_float(0.0)
 
 
 def add_gram(phi: Array | SingleArray, total: Array) -> None:
-    """Add phi^T phi to the upper triangle of ``total``; the lower one is left to chance.
-
-    Parameters
-    ----------
-    phi : array of shape (m, p)
-        In C order. In single precision the product is too, and is then added in double.
-    total : array of shape (p, p)
-        In Fortran order; changed in place.
-    """
+    """Add phi^T phi to the upper triangle of ``total``, which is in Fortran order."""
     m, p = phi.shape
     if total.shape != (p, p) or not (phi.flags.c_contiguous and total.flags.f_contiguous):
         raise InputError(

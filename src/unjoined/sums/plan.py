@@ -359,13 +359,9 @@ def take_sample(rows: LabelledRows, cells: list[IntArray], most: int, rng: Rng) 
 
 
 PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row
-
-
 # Counting each degree of freedom 1.4 times keeps generalised cross-validation from the rough
 # fits it now and then chooses (Kim and Gu, 2004).
 INFLATION = 1.4
-
-
 ROWS_PER_FREE = 10  # rows per feature from which on the linear part is not penalised
 
 
