@@ -13,8 +13,8 @@ from numpy.testing import assert_array_equal
 
 from unjoined import SeparateLabels
 from unjoined.data import paper_problem
-from unjoined.data.scan import Reading, SqlQuery, scan_table
 from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource, as_source
+from unjoined.data.tables import Reading, SqlQuery, scan_table
 from unjoined.errors import InputError, LabelError, TableError
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}

@@ -11,7 +11,6 @@ from unjoined.data.dask import (
 )
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
-from unjoined.data.scan import SqlQuery
 from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
 from unjoined.data.sources import (
     ArraySource,
@@ -20,8 +19,9 @@ from unjoined.data.sources import (
     TableSource,
     as_source,
 )
-from unjoined.data.tables import ENDINGS, read_table, replace_file, table_ending, write_table
+from unjoined.data.tables import ENDINGS, SqlQuery, read_table, table_ending
 from unjoined.data.unjoin import UnjoinedTrial, unjoin
+from unjoined.data.write import replace_file, write_table
 
 __all__ = [
     "ENDINGS",

@@ -22,7 +22,7 @@ from unjoined.data.chunks import (
     feature_matrix,
 )
 from unjoined.data.rows import Chunk
-from unjoined.data.scan import Reading, SqlQuery, scan_table
+from unjoined.data.tables import Reading, SqlQuery, scan_table
 from unjoined.errors import InputError, TableError
 
 
