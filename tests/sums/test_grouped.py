@@ -22,9 +22,10 @@ KEY_SETS = st.sets(st.sampled_from(KEYS))
 
 def sums_of(seed, n=10):
     rng = np.random.default_rng(seed)
-    return MomentSums.of_rows(
-        rng.standard_normal((n, P)), rng.standard_normal(n), rng.uniform(0, 2, n), cross=True
-    )
+    cross, gram = rng.standard_normal((2, P, P))
+    weight = rng.uniform(0, 2, n)
+    square = float(weight @ weight)
+    return MomentSums(n, float(weight.sum()), cross, rng.standard_normal(P), gram, square)
 
 
 def grouped(keys, seed):

@@ -97,12 +97,8 @@ class DaskSource:
         ----------
         outcomes, treatments : mapping of population name to Dask DataFrame
             Divisions may be unknown and partitions empty.
-        outcome, treatment : str
-            The label's column.
-        sample_weight : str, optional
-            Column of row weights, in every table.
-        features : iterable of str, optional
-            Feature columns; by default all but labels and weights.
+        outcome, treatment, sample_weight, features
+            As in `TableSource.from_tables`.
         client : distributed.Client or str, optional
             A client, or the address of a scheduler.
         progress : bool, default=False

@@ -76,12 +76,8 @@ def sklift_qini_auc(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift. Tied rows form one straight segment.
-    y : array-like of shape (n,)
-        Outcomes 0 or 1.
-    treatment : array-like of shape (n,)
-        Coded 0/1, False/True or -1/+1.
+    score, y, treatment : array-like of shape (n,)
+        As in `sklift_uplift_auc`.
     negative_effect : bool, default=True
         Whether the perfect curve may fall: if so, it orders treated responders first and
         untreated responders last; if not, it rises with slope 1 to the overall effect (a number of

@@ -239,10 +239,8 @@ def perfect_curve(values: ArrayLike, *, sample_weight: ArrayLike | None = None) 
 
     Parameters
     ----------
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
+    values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
 
     Returns
     -------
@@ -262,10 +260,8 @@ def random_curve(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -
 
     Parameters
     ----------
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
+    values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
 
     Returns
     -------
@@ -304,17 +300,13 @@ def auuc(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift, or any score, from a model fitted on other rows.
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
+    score, values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
     ties : {"half", "paper"}, default="half"
         How pairs of equal score count, a row with itself included. ``"half"`` counts them
         half and is the trapezoid area under :func:`uplift_curve`. ``"paper"`` counts them
         fully, as printed: a constant score then earns the whole mean uplift, where a random
         order earns half of it.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -353,16 +345,12 @@ def qini(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift, or any score, from a model fitted on other rows.
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
+    score, values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
     normalize : bool, default=False
         Divide by the Qini of ordering by ``values`` themselves. With the true uplift that is the
         share of the oracle: 0 for a random order, 1 for the true one, -1 for the reverse. With
         ``joint_values`` the divisor is mostly noise and 1 is out of reach.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -411,12 +399,8 @@ def rank_score(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift, or any score, from a model fitted on other rows.
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
+    score, values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
 
     Returns
     -------
@@ -439,15 +423,11 @@ def uplift_at_k(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift, or any score, from a model fitted on other rows.
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
+    score, values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
     k : float
         Share of the rows, 0 < k <= 1, or of their weight. Where the cut falls inside a row or a
         group of tied rows, each of them counts with the same fraction.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -653,10 +633,8 @@ def treat_all(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -> E
 
     Parameters
     ----------
-    values : array-like of shape (n,)
-        True uplift, or :func:`joint_values`, in outcome units.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
+    values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
 
     Returns
     -------

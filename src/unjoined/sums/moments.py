@@ -214,26 +214,6 @@ class MomentSums:
         """Return the sums of no rows, the neutral element of `merge`."""
         return cls(0, 0.0, np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), 0.0)
 
-    @classmethod
-    def of_rows(cls, phi: Array, label: Array, weight: Array, *, cross: bool) -> MomentSums:
-        """Return the sums of rows with basis values ``phi`` (n, p), labels and weights (n,).
-
-        Labels -1/+1 take one symmetric update per sign, S+ and S-, and then
-        ``label_cross = S+ - S-`` and ``gram = S+ + S-``: every row is multiplied once, at a
-        quarter of the cost of two general products. Other labels take a second update. Without
-        ``cross``, as for outcomes, ``label_cross`` stays zero.
-        """
-        total = RunningSums.zero(phi.shape[1])
-        positive = label > 0.0
-        runs = ((positive, 1.0), (~positive, -1.0)) if cross else ((np.full(len(phi), True), 0.0),)
-        for at, sign in runs:
-            roots = Roots.of_rows(label[at], weight[at], cross=cross)
-            run = RunningSums.zero(phi.shape[1])
-            run.add(np.ascontiguousarray(phi[at]), roots.label, roots.scale, roots.cross)
-            run.weight, run.weight_square = roots.weight, roots.weight_square
-            total.absorb(run, sign=sign, unit=roots.cross is None)
-        return total.frozen()
-
     def merge(self, other: MomentSums) -> MomentSums:
         """Return the sums over the rows of both; neither argument changes."""
         return MomentSums(
