@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -248,6 +249,24 @@ def test_a_weight_column_is_taken_from_every_table_and_is_no_feature(frame):
     )
     assert data.feature_names == ["age", "member"]
     assert_array_equal(data.sample_weight, [1, 2, 3, 1, 2, 1, 2, 1, 2, 3, 0.5])
+
+
+@FRAMES
+def test_joining_tables_takes_little_more_memory_than_their_features(frame):
+    """One matrix, one table's part of it beside, and a frame of it, which pandas copies."""
+    n, d = 4000, 50
+    rng = np.random.default_rng(0)
+    four = [
+        frame({**{f"x{j}": rng.standard_normal(n) for j in range(d)}, "y": np.arange(n) % 2})
+        for _ in range(4)
+    ]
+    tracemalloc.start()
+    SeparateLabels.from_tables(
+        {"A": four[0], "B": four[1]}, {"A": four[2], "B": four[3]}, outcome="y", treatment="y"
+    )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3.0 * 4 * n * d * 8
 
 
 # --- parts and summaries --------------------------------------------------------------------

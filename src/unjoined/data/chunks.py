@@ -73,8 +73,7 @@ def _numbers(column: nw.Series[Any]) -> Any:
 def rebuild_frame(matrix: Array, names: Sequence[str], *, like: Frame) -> Frame:
     """Return ``matrix`` as a data frame of the same library as ``like``."""
     backend = nw.from_native(like, eager_only=True).implementation
-    columns = {name: matrix[:, j] for j, name in enumerate(names)}
-    return nw.from_dict(columns, backend=backend).to_native()
+    return nw.from_numpy(matrix, list(names), backend=backend).to_native()
 
 
 class Place(NamedTuple):
@@ -224,7 +223,8 @@ class Columns(NamedTuple):
 
     def special(self, table: Table) -> list[str]:
         """Return the columns that are no features."""
-        columns = (table.label, self.population, self.weight)
+        population = None if table.kind == TARGET else self.population
+        columns = (table.label, population, self.weight)
         return [column for column in columns if column is not None]
 
     def features_of(self, table: Table, frame: Frame, origin: str) -> list[str]:

@@ -259,28 +259,24 @@ class SeparateLabels(Mapping[str, Any]):
             raise TableError(
                 "no table was given: two outcome tables and two treatment tables are needed."
             )
-        names: list[str] | None = None
-        chunks = []
         for table in tables:
             _check_frame(table)
-            if names is None:
-                names = columns.features_of(table, table.table, table.title)
-            of = columns._replace(population=None) if table.kind == TARGET else columns
-            chunk = of.chunk(table, table.table, names, Place(table.title))
-            sorted_ = source.population is None or table.kind == TARGET
-            chunks.append(chunk if sorted_ else chunk.take(np.argsort(chunk.cell, kind="stable")))
-        n = sum(map(len, chunks))
-        X = np.empty((n, len(names or ())), order="F")
-        np.concatenate([chunk.X for chunk in chunks], out=X)
-        weight = np.concatenate([chunk.weight for chunk in chunks])
+        first = tables[0]
+        names = columns.features_of(first, first.table, first.title)
+        sizes = [len(nw.from_native(table.table, eager_only=True)) for table in tables]
+        X = np.empty((sum(sizes), len(names)), order="F")  # whose columns are those of a frame
+        parts: list[tuple[Any, ...]] = []
+        for table, stop in zip(tables, np.cumsum(sizes).tolist(), strict=True):
+            chunk = columns.chunk(table, table.table, names, Place(table.title))
+            if source.population is not None:
+                chunk = chunk.take(np.argsort(chunk.cell, kind="stable"))
+            X[stop - len(chunk) : stop] = chunk.X
+            parts.append((chunk.label, chunk.kind, chunk.population, chunk.weight))
+        y, kind, population, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
         data = object.__new__(cls)
         data._freeze(
-            rebuild_frame(X, names or (), like=tables[0].table),
-            n,
-            np.concatenate([chunk.label for chunk in chunks]),
-            np.concatenate([chunk.kind for chunk in chunks]),
-            np.concatenate([chunk.population for chunk in chunks]),
-            None if source.sample_weight is None else weight,
+            rebuild_frame(X, names, like=first.table),
+            *(len(X), y, kind, population, None if source.sample_weight is None else weight),
         )
         return data
 
