@@ -384,6 +384,11 @@ def test_a_bad_feature_names_its_column(frame):
         arrays(X=frame({"a": [1.0] * 8, "b": list("uvwxyzst")}))
 
 
+def test_columns_called_by_numbers_keep_their_names():
+    data = arrays(X=pd.DataFrame(X))
+    assert list(data.X.columns) == list(data.take(np.arange(8)).X.columns) == [0, 1]
+
+
 def test_a_missing_pandas_boolean_names_its_column():
     flags = pd.array([True, False, None, True] * 2, dtype="boolean")
     with pytest.raises(InputError, match="of X contain NaN in 2 of 8 rows, in 'b'"):

@@ -73,7 +73,8 @@ def _numbers(column: nw.Series[Any]) -> Any:
 def rebuild_frame(matrix: Array, names: Sequence[str], *, like: Frame) -> Frame:
     """Return ``matrix`` as a data frame of the same library as ``like``."""
     backend = nw.from_native(like, eager_only=True).implementation
-    return nw.from_numpy(matrix, list(names), backend=backend).to_native()
+    columns = {name: matrix[:, j] for j, name in enumerate(names)}  # names may be numbers
+    return nw.from_dict(columns, backend=backend).to_native()
 
 
 class Place(NamedTuple):
