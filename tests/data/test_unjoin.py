@@ -16,7 +16,7 @@ from scipy.special import expit
 from scipy.stats import chi2, norm
 
 from unjoined.data import unjoin
-from unjoined.data.frames import feature_matrix
+from unjoined.data.chunks import feature_matrix
 from unjoined.errors import InputError, LabelError, TableError
 
 N = 200_000

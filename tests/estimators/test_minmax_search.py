@@ -304,7 +304,7 @@ def test_some_rows_are_rows_without_repeats():
 
 
 def test_held_out_values_do_not_depend_on_chunks(data, fitted, monkeypatch):
-    monkeypatch.setattr("unjoined.sums.values.PIECE_ROWS", 7)
+    monkeypatch.setattr("unjoined.sums.add_up.PIECE_ROWS", 7)
     small = MinMaxUplift(random_state=0).fit(**data)
     assert_allclose(small.search_.risk, fitted.search_.risk, rtol=1e-9)
 

@@ -26,7 +26,7 @@ from unjoined.basis.functions import ScaledBasis
 from unjoined.data import LabelledRows, label_rows
 from unjoined.errors import InputError
 from unjoined.sums import accumulate
-from unjoined.sums.values import combine
+from unjoined.sums.add_up import combine
 
 RNG = np.random.default_rng(0)
 GAUSSIANS = GaussianBasis(RNG.random((40, 3)), 1.0)

@@ -8,9 +8,8 @@ from unjoined import MinMaxUplift
 from unjoined.basis import GaussianBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.basis.functions import ScaledBasis
 from unjoined.data import paper_problem
-from unjoined.sums import values as module
-from unjoined.sums.add_up import PIECE_ROWS
-from unjoined.sums.values import combine
+from unjoined.sums import add_up as module
+from unjoined.sums.add_up import PIECE_ROWS, combine
 
 GAUSSIANS = GaussianBasis(np.random.default_rng(0).standard_normal((19, 2)), 2.0)
 BASIS = StackedBasis(LinearBasis(2), GAUSSIANS)

@@ -55,7 +55,7 @@ def test_sums_are_those_of_labels_centred_before(name, n_folds, weighted, binary
     assert rows.coding.is_binary == binary
     plan, fold = plan_of(rows, name, n_folds)
     found, policy = plan.sums(rows, fold, n_jobs=2)
-    label = plan.centred(rows.X, rows.label, rows.kind, fold, n_jobs=1)
+    label = plan.centred(rows, fold, n_jobs=1)
     centred = replace(rows, label=label)
     expected = accumulate(plan.values, plan.size, centred, groups=fold)
     assert set(found.cells) == set(expected.cells)

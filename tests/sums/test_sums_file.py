@@ -83,10 +83,7 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
     group = np.arange(len(ROWS.label)) % 3
     for plan in (found.plan, written.plan):
         assert (plan.critic is plan.basis) == (PLANS[name].critic is PLANS[name].basis)
-    centred = [
-        plan.centred(ROWS.X, ROWS.label, ROWS.kind, group, n_jobs=1)
-        for plan in (found.plan, written.plan)
-    ]
+    centred = [plan.centred(ROWS, group, n_jobs=1) for plan in (found.plan, written.plan)]
     assert_array_equal(*centred)
     for key, cell in written.sums.cells.items():
         for field in ("n_rows", "weight", "label_cross", "label_basis", "gram", "weight_square"):

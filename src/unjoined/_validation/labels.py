@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, column_or_1d
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray
-from unjoined._validation.features import check_number_type
-from unjoined._validation.parameters import LARGEST, SMALLEST, shown
+from unjoined._validation.values import (
+    LARGEST,
+    SMALLEST,
+    check_number_type,
+    check_vector,
+    shown,
+)
 from unjoined.errors import InputError, LabelError
 
 OUTCOME, TREATMENT, TARGET = "outcome", "treatment", "target"
-
-
 KINDS = (OUTCOME, TREATMENT, TARGET)
-
-
 FIRST_ROWS = 1000  # these usually hold every value a column has
 
 
@@ -248,6 +249,12 @@ def check_treatment(t: Array) -> Array:
     )
 
 
+def check_treated(treatment: ArrayLike) -> BoolArray:
+    """Return which rows were treated; codes may be 0/1, False/True or -1/+1."""
+    treated: BoolArray = check_treatment(check_vector("treatment", treatment)) > 0.0
+    return treated
+
+
 @dataclass(frozen=True, slots=True)
 class OutcomeCoding:
     """How outcomes in the user's units are written inside: ``(y - offset) / scale``.
@@ -308,7 +315,7 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
     return weight
 
 
-def _distinct(values: NDArray[Any]) -> list[Any]:
+def distinct(values: NDArray[Any]) -> list[Any]:
     """Return the different values, sorted."""
     first: NDArray[Any] = np.unique(values[:FIRST_ROWS])
     # Comparing with the two of the first rows is several times as fast as sorting them all.
@@ -341,7 +348,7 @@ def check_cells(
     is_target = is_kind(kind, TARGET)
     kinds = {which: is_kind(kind, which) for which in (OUTCOME, TREATMENT)}
     labelled = ~is_target & (weight > 0.0)
-    names = _distinct(population[labelled])
+    names = distinct(population[labelled])
     check_names(names, lambda name: _kinds_of(name, population, kind))
     n = len(kind)
     if n and not weight.any():

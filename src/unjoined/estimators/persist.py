@@ -25,9 +25,6 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
 from unjoined.estimators.minmax_search import MinMaxSearch
 from unjoined.estimators.mixture import MixtureUplift
-from unjoined.estimators.mixture_fit import Member, MixtureFit
-from unjoined.estimators.mixture_rules import MixtureCandidates
-from unjoined.estimators.mixture_search import Setting
 from unjoined.estimators.model_file import (
     CHECKSUM,
     SCHEMA,
@@ -54,13 +51,12 @@ STORED: dict[str, tuple[type, ...]] = {
         *(TwoStageUplift, Uplift, UpliftSearchCV, WeightedUplift),
     ),
     "unjoined.estimators": (
-        *(BoundsReport, CandidateScore, CandidateTable, EMFit, LossReport, Member, MinMaxSearch),
-        *(MixtureCandidates, MixtureFit, RiskPath, Setting, TwoStageCoefficients),
+        *(BoundsReport, CandidateScore, CandidateTable, EMFit, LossReport, MinMaxSearch),
+        *(RiskPath, TwoStageCoefficients),
     ),
     "unjoined.basis": (
-        *(basis.FourierBasis, basis.GaussianBasis, basis.KernelBasis, basis.LeadingBasis),
-        *(basis.LinearBasis, basis.PrincipalBasis, basis.QuadraticBasis, basis.Scaling),
-        basis.StackedBasis,
+        *(basis.AdditiveBasis, basis.Curve, basis.FourierBasis, basis.GaussianBasis),
+        *(basis.LinearBasis, basis.Scaling, basis.StackedBasis),
     ),
     "unjoined.losses": (
         *(losses.AbsoluteLoss, losses.HuberLoss, losses.LogCoshLoss, losses.PinballLoss),
@@ -68,9 +64,13 @@ STORED: dict[str, tuple[type, ...]] = {
     ),
     "unjoined.metrics": (metrics.Estimate, metrics.IdentificationStrength),
     "unjoined.nuisance": (
-        *(nuisance.CellShift, nuisance.ConditionalMean, nuisance.PolicyFit, nuisance.ShiftReport),
+        *(nuisance.AdditiveAverage, nuisance.AdditiveMean, nuisance.CellShift),
+        *(nuisance.ConditionalMean, nuisance.FormTable, nuisance.Member, nuisance.ShiftReport),
     ),
-    "unjoined.solve": (solve.ConditionalDensity, solve.DensitySearch),
+    "unjoined.solve": (
+        *(solve.AdditiveFit, solve.BernoulliLaw, solve.ConditionalDensity, solve.DensitySearch),
+        *(solve.GaussianLaw, solve.MeanLaw, solve.Parts, solve.Scales),
+    ),
     "unjoined.data": (OutcomeCoding,),
 }
 LIVES_AT = {

@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 from unjoined._typing import Array, Basis, IntArray, RandomState
 from unjoined._validation import (
     OUTCOME,
-    TREATMENT,
     check_count,
     check_not_negative,
     check_positive,
@@ -214,12 +213,12 @@ def fold_sums(
         treatment_mean = nuisances.treatment_mean if center else 0.0
         weight = share * rows.sign * (rows.label - treatment_mean) * nu
     z_nu = share * rows.sign * (rows.label - nuisances.outcome_mean) * nu
-    squares = rows.kind == (TREATMENT if quadratic == "label" else OUTCOME)
+    squares = ~rows.is_outcome if quadratic == "label" else rows.is_outcome
     H, b = [], []
     for j in range(int(fold.max()) + 1):
         at = np.flatnonzero(squares & (fold == j))
         H.append((Phi[at] * weight[at, None]).T @ Phi[at])
-        at = np.flatnonzero((rows.kind == OUTCOME) & (fold == j))
+        at = np.flatnonzero(rows.is_outcome & (fold == j))
         b.append(z_nu[at] @ Phi[at])
     return np.array(H), np.array(b)
 

@@ -23,14 +23,8 @@ from unjoined.sums import PolicySums
 # Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
 # are unreliable whatever the nominal sample size.
 WEAK_F = 10.0
-
-
 PIECE_ROWS = 16_384  # rows that one thread takes at a time
-
-
 SCALING_ROWS = 20_000
-
-
 MOST_SQUARES = 500  # features; beyond, products of all of them and their squares fill the memory
 
 

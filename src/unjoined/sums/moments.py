@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas
 
+from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, BoolArray, IntArray, SingleArray
 from unjoined.basis import Scaling
 from unjoined.errors import InputError
@@ -49,21 +50,11 @@ def find_syrk(
 
 
 _dsyrk, _ssyrk = (find_syrk(cython_blas.__pyx_capi__, letter) for letter in "ds")
-
-
 _ONE, _ONE_SINGLE, _ZERO_SINGLE = ctypes.c_double(1.0), ctypes.c_float(1.0), ctypes.c_float(0.0)
 
 
 def add_gram(phi: Array | SingleArray, total: Array) -> None:
-    """Add phi^T phi to the upper triangle of ``total``; the lower one is left to chance.
-
-    Parameters
-    ----------
-    phi : array of shape (m, p)
-        In C order. In single precision the product is too, and is then added in double.
-    total : array of shape (p, p)
-        In Fortran order; changed in place.
-    """
+    """Add phi^T phi to the upper triangle of ``total``, which is in Fortran order."""
     m, p = phi.shape
     if total.shape != (p, p) or not (phi.flags.c_contiguous and total.flags.f_contiguous):
         raise InputError(
@@ -155,20 +146,10 @@ class RunningSums:
     def add(
         self, phi: Array | SingleArray, label: Array, scale: Array | None, cross: Array | None
     ) -> None:
-        """Add rows with basis values ``phi`` (m, p), which are overwritten.
+        """Add rows with basis values ``phi`` (m, p), in C order, which are overwritten.
 
-        Parameters
-        ----------
-        phi : array of shape (m, p)
-            Basis values, in C order. In single precision products over the rows are too, and are
-            added up in double.
-        label : array of shape (m,)
-            Labels times weights.
-        scale : array of shape (m, 1) or None
-            Square roots of weights, None if these are ones.
-        cross : array of shape (m, 1) or None
-            Square roots of the labels' sizes, the labels being of one sign; None if they are
-            not needed for ``label_cross``, or are all of size one: see `absorb`.
+        ``label`` are labels times weights, ``scale`` square roots of weights, ``cross`` those of
+        the labels' sizes, the labels being of one sign; None stands for ones.
         """
         self.n_rows += len(phi)
         # Unlike the operator, dot leaves Python's lock to other threads for small results too.
@@ -233,35 +214,6 @@ class MomentSums:
         """Return the sums of no rows, the neutral element of `merge`."""
         return cls(0, 0.0, np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), 0.0)
 
-    @classmethod
-    def of_rows(cls, phi: Array, label: Array, weight: Array, *, cross: bool) -> MomentSums:
-        """Return the sums of rows with basis values ``phi`` (n, p) and labels (n,).
-
-        Parameters
-        ----------
-        phi, label, weight : arrays of shape (n, p), (n,), (n,)
-            Basis values, labels, non-negative weights.
-        cross : bool
-            Whether ``label_cross`` is wanted: treatment rows need it, outcome rows do not, and
-            leaving it at zero saves an update.
-
-        Notes
-        -----
-        Labels -1/+1 take one symmetric update per sign, S+ and S-, and then
-        ``label_cross = S+ - S-`` and ``gram = S+ + S-``: every row is multiplied once, at a
-        quarter of the cost of two general products. Other labels take a second update.
-        """
-        total = RunningSums.zero(phi.shape[1])
-        positive = label > 0.0
-        runs = ((positive, 1.0), (~positive, -1.0)) if cross else ((np.full(len(phi), True), 0.0),)
-        for at, sign in runs:
-            roots = Roots.of_rows(label[at], weight[at], cross=cross)
-            run = RunningSums.zero(phi.shape[1])
-            run.add(np.ascontiguousarray(phi[at]), roots.label, roots.scale, roots.cross)
-            run.weight, run.weight_square = roots.weight, roots.weight_square
-            total.absorb(run, sign=sign, unit=roots.cross is None)
-        return total.frozen()
-
     def merge(self, other: MomentSums) -> MomentSums:
         """Return the sums over the rows of both; neither argument changes."""
         return MomentSums(
@@ -272,9 +224,6 @@ class MomentSums:
             self.gram + other.gram,
             self.weight_square + other.weight_square,
         )
-
-
-HashArray: TypeAlias = NDArray[np.uint64]
 
 
 class CellKey(NamedTuple):
@@ -328,52 +277,6 @@ class GroupedSums:
             if key.kind == kind and key.population == population
         ]
         return reduce(MomentSums.merge, parts, MomentSums.zero(self.p))
-
-
-# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
-_GOLDEN, _MIX_1, _MIX_2 = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xBF58476D1CE4E5B9),
-    np.uint64(0x94D049BB133111EB),
-)
-
-
-def _mix(state: HashArray) -> None:
-    """Scramble 64-bit integers in place; every input bit moves every output bit."""
-    state += _GOLDEN
-    state ^= state >> np.uint64(30)
-    state *= _MIX_1
-    state ^= state >> np.uint64(27)
-    state *= _MIX_2
-    state ^= state >> np.uint64(31)
-
-
-def row_hashes(*columns: Array) -> HashArray:
-    """Return 64 bits for each row that depend on the row's content alone, shape (n,).
-
-    ``columns`` are one or two-dimensional arrays of n rows each, read in order. The same row has
-    the same hash whatever its position, chunk, thread or machine. Costs one pass.
-    """
-    state = np.zeros(len(columns[0]), dtype=np.uint64)
-    for part in columns:
-        for column in part.T if part.ndim == 2 else (part,):
-            # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
-            state ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
-            _mix(state)
-    return state
-
-
-def stable_groups(X: Array, label: Array, n_groups: int) -> IntArray:
-    """Return a group from 0 to ``n_groups - 1`` for each row, from the row's content alone.
-
-    The same row falls into the same group whatever its position, chunk, thread or machine.
-    Rows with the same features and label share a group, so that a copy of a row is never on
-    both sides of a split. Costs one pass over the features.
-    """
-    return (row_hashes(X, label) % np.uint64(n_groups)).astype(np.int64)
-
-
-CHUNK_ROWS = 4096  # of some twenty functions, which stay in the cache
 
 
 def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
@@ -441,9 +344,9 @@ class PolicySums:
         total.n_rows[population] = len(X)
         total.weight[population] = weight.sum()
         unit = bool(np.all(weight == 1.0))
-        held = np.empty(q * min(len(X), CHUNK_ROWS))
-        for start in range(0, len(X), CHUNK_ROWS):
-            chunk = slice(start, min(start + CHUNK_ROWS, len(X)))
+        held = np.empty(q * min(len(X), CACHE_ROWS))
+        for start in range(0, len(X), CACHE_ROWS):
+            chunk = slice(start, min(start + CACHE_ROWS, len(X)))
             size = chunk.stop - start
             D = held[: q * size].reshape(-1, size)
             _write_design(X[chunk], scaling, D)
@@ -472,3 +375,46 @@ class PolicySums:
             self.gram + other.gram,
             self.square + other.square,
         )
+
+
+HashArray: TypeAlias = NDArray[np.uint64]
+# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
+GOLDEN, MIX_1, MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
+
+
+def hash_features(X: Array) -> HashArray:
+    """Return 64 bits for each row that depend on its features alone, shape (n,).
+
+    The same row has the same hash whatever its position, chunk, thread or machine. One pass.
+    """
+    state: HashArray = np.zeros(len(X), dtype=np.uint64)
+    for start in range(0, len(X), CACHE_ROWS):
+        some = state[start : start + CACHE_ROWS]
+        for column in X[start : start + CACHE_ROWS].T:
+            _absorb(some, column)
+    return state
+
+
+def hash_with(state: HashArray, *columns: Array) -> HashArray:
+    """Return the hashes of rows that have further columns (n,), from those without."""
+    found = state.copy()
+    for start in range(0, len(found), CACHE_ROWS):
+        for column in columns:
+            _absorb(found[start : start + CACHE_ROWS], column[start : start + CACHE_ROWS])
+    return found
+
+
+def _absorb(state: HashArray, column: Array) -> None:
+    """Scramble a column into 64-bit integers in place; every input bit moves every output bit."""
+    # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
+    state ^= (column + 0.0).view(np.uint64)
+    state += GOLDEN
+    state ^= state >> np.uint64(30)
+    state *= MIX_1
+    state ^= state >> np.uint64(27)
+    state *= MIX_2
+    state ^= state >> np.uint64(31)
