@@ -108,7 +108,8 @@ class AdditiveBasis:
 
     def blocks(self) -> tuple[IntArray, tuple[str, ...], tuple[tuple[int, ...], ...]]:
         """Return the block of each function, and the group and the columns of each block."""
-        sizes, groups, columns = [1], [CONSTANT], [()]
+        sizes, groups = [1], [CONSTANT]
+        columns: list[tuple[int, ...]] = [()]
         bent = [self.features[j] for j in self.bent]
         for group, where in ((LINE, self.features), (SQUARE, bent)):
             sizes += [1] * len(where)

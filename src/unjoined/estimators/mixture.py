@@ -6,7 +6,6 @@ import warnings
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -55,6 +54,13 @@ from unjoined.solve import BernoulliLaw, GaussianLaw, Law, MeanLaw
 LIKELIHOOD, EM = "likelihood", "em"
 BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 PREDICT_ROWS = 16_384
+DESCRIBED = (
+    "candidates_",
+    "heterogeneity_",
+    "average_effect_",
+    "effect_range_",
+    "effect_features_",
+)
 DESCRIBED_ROWS = 20_000  # at most, over which the effect is averaged
 
 
@@ -119,18 +125,17 @@ class MixtureUplift(RowEstimator):
         One for each population.
     fit_ : AdditiveAverage or EMFit
         The fits that are averaged, scales, path of the objective, convergence.
-    candidates_ : FormTable or None
+    candidates_ : FormTable
         Every form tried, its held-out loss, the difference to the likeliest with its standard
-        error, and its weight in the average. None for EM.
-    heterogeneity_ : Estimate or None
+        error, and its weight in the average. This and the next four not for EM.
+    heterogeneity_ : Estimate
         By how many nats of held-out likelihood the likeliest form beats one in which the effect is
-        a constant. None for EM.
-    average_effect_ : Estimate or None
+        a constant.
+    average_effect_ : Estimate
         Mean uplift of the outcome rows, in units of the outcome, with the model's standard error.
-        None for EM.
-    effect_range_ : array of shape (2,) or None
+    effect_range_ : array of shape (2,)
         Between which the predicted uplift of nine in ten outcome rows lies, units of the outcome.
-    effect_features_ : array of shape (d,) or None
+    effect_features_ : array of shape (d,)
         Standard deviation of what each feature adds to the effect, in log-odds or in standard
         deviations of the outcome.
     scaling_, outcome_scaling_ : Scaling
@@ -192,10 +197,11 @@ class MixtureUplift(RowEstimator):
     scaling_: Scaling
     outcome_scaling_: Scaling
     shift_: ShiftReport | None
-    heterogeneity_: Estimate | None
-    average_effect_: Estimate | None
-    effect_range_: Array | None
-    effect_features_: Array | None
+    candidates_: FormTable
+    heterogeneity_: Estimate
+    average_effect_: Estimate
+    effect_range_: Array
+    effect_features_: Array
 
     def __init__(
         self,
@@ -255,8 +261,8 @@ class MixtureUplift(RowEstimator):
         outcomes = ModelRows.of_weights(
             X, self._encode(rows.label[at]), self._exposure(X, population), rows.weight[at]
         )
-        self.heterogeneity_ = self.average_effect_ = None
-        self.effect_range_ = self.effect_features_ = None
+        for name in DESCRIBED:  # EM has none of them
+            self.__dict__.pop(name, None)
         if self.engine == EM:
             self.fit_ = self._fit_em(outcomes, rng)
         else:
@@ -311,8 +317,10 @@ class MixtureUplift(RowEstimator):
         treated, untreated = self._averaged(fit, rows.X, chance)
         uplift = treated - untreated
         mean = float(weight @ uplift)
-        slopes = self._slopes(fit, values)
-        gradient = np.concatenate([part @ (weight * slope) for part, slope in slopes])
+        parts, (by_base, by_effect) = fit.best.parts, fit.best.law.slopes(*fit.best(values))
+        of_base = (weight * by_base) @ values[:, parts.base]
+        of_effect = (weight * by_effect) @ values[:, parts.effect]
+        gradient = np.concatenate([of_base, of_effect])
         variance = gradient @ fit.best.covariance @ gradient
         variance += weight @ (uplift - mean) ** 2 / rows.weight.sum()
         scale = float(self.outcome_scaling_.scale[0])
@@ -320,23 +328,11 @@ class MixtureUplift(RowEstimator):
         self.effect_range_ = scale * weighted_quantile(uplift, weight, (0.05, 0.95))
         self.effect_features_ = self._contributions(fit, values, weight)
         self.heterogeneity_ = Estimate(*fit.forms.gain_over(ALONE))
-
-    def _slopes(self, fit: AdditiveAverage, values: Array) -> list[tuple[Array, Array]]:
-        """Return the functions of base and effect (p, n), with the uplift's slopes by both."""
-        slope_base, slope_effect = np.zeros(len(values)), np.ones(len(values))
-        if self.family_ == BERNOULLI:
-            base, effect = fit.best(values)
-            a = fit.best.law.split
-            above, below = expit(base + (1.0 - a) * effect), expit(base - a * effect)
-            above, below = above * (1.0 - above), below * (1.0 - below)
-            slope_base, slope_effect = above - below, (1.0 - a) * above + a * below
-        parts = fit.best.parts
-        of_base, of_effect = values[:, parts.base].T, values[:, parts.effect].T
-        return [(of_base, slope_base), (of_effect, slope_effect)]
+        self.candidates_ = fit.forms
 
     def _contributions(self, fit: AdditiveAverage, values: Array, weight: Array) -> Array:
         """Return how far the effect varies with each feature, pairs counting for both."""
-        coef = sum(member.weight * member.effect for member in fit.members)
+        coef = fit.weight @ np.array([member.effect for member in fit.members])
         block, _, columns = fit.basis.blocks()
         parts: dict[tuple[int, ...], list[int]] = {}
         for j, b in enumerate(block.tolist()):
@@ -346,11 +342,6 @@ class MixtureUplift(RowEstimator):
             part = values[:, at] @ coef[at]
             square[list(features)] += weight @ (part - weight @ part) ** 2
         return np.sqrt(square)
-
-    @property
-    def candidates_(self) -> FormTable | None:
-        """Every form tried; None for ``engine="em"``."""
-        return self.fit_.forms if isinstance(self.fit_, AdditiveAverage) else None
 
     def _scaled(self, X: Array) -> Array:
         return self.scaling_(X)
@@ -425,20 +416,14 @@ class MixtureUplift(RowEstimator):
     def _chunk_means(self, chunk: Array) -> tuple[Array, Array]:
         if isinstance(self.fit_, EMFit):
             return self.fit_.means(self._scaled(chunk))
-        # Without noise in its shape, the base of a mean is that of the mean policy.
-        chance = self._chances(chunk).mean(axis=1) if self.family_ == MEAN else np.empty(0)
+        is_mean = self.family_ == MEAN  # whose base is that of the mean policy
+        chance = self._chances(chunk).mean(axis=1) if is_mean else np.zeros(len(chunk))
         return self._averaged(self.fit_, chunk, chance)
 
     def _averaged(self, fit: AdditiveAverage, X: Array, chance: Array) -> tuple[Array, Array]:
         """Return both means by additive models, in the fit's coding."""
         base, effect = fit(X)
-        if self.family_ == MEAN:
-            share = chance[:, None]
-        else:
-            share = np.array([member.law.split for member in fit.members])
-        treated, untreated = base + (1.0 - share) * effect, base - share * effect
-        if self.family_ == BERNOULLI:
-            treated, untreated = expit(treated), expit(untreated)
+        treated, untreated = fit.best.law.arms(base, effect, chance[:, None])
         return treated @ fit.weight, untreated @ fit.weight
 
     def score(

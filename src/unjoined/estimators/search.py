@@ -43,7 +43,7 @@ from unjoined.nuisance import cross_fit
 def default_candidates(n_populations: int = 2) -> list[tuple[str, UpliftEstimator]]:
     """Return the candidates of a search that was given none, the simplest first."""
     if n_populations > 2:
-        return [("linear", MixtureUplift(basis="linear")), ("smooth", MixtureUplift())]
+        return [("likeliest form", MixtureUplift(average=False)), ("average", MixtureUplift())]
     return [
         ("linear", WeightedUplift(basis="linear")),
         ("smooth", WeightedUplift()),

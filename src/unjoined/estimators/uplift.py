@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from unjoined._typing import RandomState
-from unjoined.estimators.base import Check
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.nuisance import ALONE
 
@@ -77,8 +76,6 @@ class Uplift(MixtureUplift):
     >>> print(model.summary())
     Average effect: ...
     """
-
-    _parameters: dict[str, Check] = {}  # noqa: RUF012
 
     def __init__(
         self,

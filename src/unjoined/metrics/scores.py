@@ -31,6 +31,8 @@ from unjoined.errors import InputError
 from unjoined.metrics.curves import Estimate
 from unjoined.nuisance import Nuisances, cross_fit
 
+CRITIC_CENTERS = 50
+
 
 def minmax_objective(
     uplift: ArrayLike,
@@ -520,7 +522,9 @@ def _contrasts(n: int) -> Array:
 def _critic_basis(rows: LabelledRows) -> Array:
     """Return the critic's functions at each row: the same for every estimate, by a fixed seed."""
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-    return draw_basis("smooth", Z, n_centers=min(50, len(Z)), width="median", rng=check_random_state(0), weight=rows.relative)(Z)
+    size, rng = min(CRITIC_CENTERS, len(Z)), check_random_state(0)
+    critic = draw_basis("smooth", Z, n_centers=size, width="median", rng=rng, weight=rows.relative)
+    return critic(Z)
 
 
 SCORES: dict[str, Callable[[Array, LabelledRows, Nuisances], Array]] = {

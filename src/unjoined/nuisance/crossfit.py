@@ -98,9 +98,7 @@ def _cross_fitted_mean(
         return np.full(len(D), label[0])
     means: list[Callable[[Array], Array]] = []
     if model is None:
-        means += cross_fit_additive_means(
-            D[cell], label, weight, fold[cell], n_jobs=None, rng=rng
-        )
+        means += cross_fit_additive_means(D[cell], label, weight, fold[cell], n_jobs=None, rng=rng)
     else:
         for j in range(int(fold.max()) + 1):
             at = fold[cell] != j

@@ -60,6 +60,14 @@ class Law(Protocol):
         """Return the base of outcomes with this mean and no effect."""
         ...
 
+    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
+        """Return the mean with and without treatment, ``chance`` being the mean policy."""
+        ...
+
+    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
+        """Return the derivatives of the uplift by base and effect."""
+        ...
+
     def renewed(self, sums: Sums) -> tuple[Self, Sums | None]:
         """Return the law with the noise that these sums show, and the sums under it if known."""
         ...
@@ -99,6 +107,15 @@ class BernoulliLaw:
     def intercept(self, mean: float) -> float:
         """Return the log-odds."""
         return float(logit(np.clip(mean, 1e-6, 1.0 - 1e-6)))
+
+    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
+        """Return the chance of a 1 with and without treatment."""
+        return expit(base + (1.0 - self.split) * effect), expit(base - self.split * effect)
+
+    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
+        """Return the derivatives of the difference of the two chances."""
+        up, down = (arm * (1.0 - arm) for arm in self.arms(base, effect, base))
+        return up - down, (1.0 - self.split) * up + self.split * down
 
     def renewed(self, sums: Sums) -> tuple[BernoulliLaw, Sums]:
         """Return itself: the noise follows from the mean."""
@@ -142,6 +159,14 @@ class MeanLaw:
         """Return the mean."""
         return mean
 
+    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
+        """Return both means: the base is that of the mean policy."""
+        return base + (1.0 - chance) * effect, base - chance * effect
+
+    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
+        """Return 0 and 1: the uplift is the effect."""
+        return np.zeros_like(base), np.ones_like(effect)
+
     def renewed(self, sums: Sums) -> tuple[MeanLaw, Sums]:
         """Return the law with the variance of the residuals, and the sums in units of it."""
         variance = sums.variance
@@ -179,6 +204,14 @@ class GaussianLaw:
     def intercept(self, mean: float) -> float:
         """Return the mean."""
         return mean
+
+    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
+        """Return both means."""
+        return base + (1.0 - self.split) * effect, base - self.split * effect
+
+    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
+        """Return 0 and 1: the uplift is the effect."""
+        return np.zeros_like(base), np.ones_like(effect)
 
     def renewed(self, sums: Sums) -> tuple[GaussianLaw, None]:
         """Return the law with the variance of the residuals; the sums need another pass."""
@@ -267,7 +300,11 @@ class Parts:
 
         ``block`` is the block of each function, ``groups`` the group of each block.
         """
-        places, blocks, origin, names, group = [], [], [], [], []
+        places: list[IntArray] = []
+        blocks: list[IntArray] = []
+        origin: list[IntArray] = []
+        names: list[tuple[str, str]] = []
+        group: list[int] = []
         for part, kept in ((BASE, base), (EFFECT, effect)):
             used = np.array([name in kept for name in groups])
             places.append(np.flatnonzero(used[block]))
@@ -277,8 +314,14 @@ class Parts:
                 if (part, name) not in names:
                     names.append((part, name))
                 group.append(names.index((part, name)))
-        joined = (np.concatenate(blocks), np.concatenate(origin))
-        return cls(*places, *joined, np.array(group), tuple(names))
+        return cls(
+            places[0],
+            places[1],
+            np.concatenate(blocks),
+            np.concatenate(origin),
+            np.array(group),
+            tuple(names),
+        )
 
     def within(self) -> Parts:
         """Return the same parts where the functions of the base are all there are."""
@@ -326,7 +369,6 @@ class Scales:
             precision[at] = wanted**DAMPED * (precision[at] / whole) ** (1.0 - DAMPED)
             group[g] = np.clip(np.sum(at) / np.sum(precision[at]), LEAST, MOST)
         return Scales(precision, group)
-
 
     def moved(self, before: Scales) -> float:
         """Return the largest change of the logarithm of a group's scale."""
