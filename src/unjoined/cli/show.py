@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unjoined._typing import Array
 from unjoined._validation import printable
 from unjoined.data import SeparateLabels
 from unjoined.estimators import Uplift
 from unjoined.metrics import IdentificationStrength
+from unjoined.reproduce import MethodResult
 
 
 class _PlainConsole(Console):
@@ -96,3 +100,39 @@ def strength_pairs(strength: IdentificationStrength) -> list[dict[str, Any]]:
 def show_choice(out: Console, model: Uplift) -> None:
     """Print what the default estimator found, in words."""
     out.print(model.summary(), highlight=False)
+
+
+def uplift_summary(uplift: Array) -> dict[str, float]:
+    """Return a few numbers about predicted uplift, outcome units."""
+    low, median, high = np.quantile(uplift, [0.05, 0.5, 0.95])
+    return {
+        "mean": float(uplift.mean()),
+        "quantile_05": float(low),
+        "median": float(median),
+        "quantile_95": float(high),
+        "share_not_harmed": float(np.mean(uplift >= 0.0)),
+    }
+
+
+def show_uplift(out: Console, uplift: Array) -> None:
+    """Print how predicted uplift is spread."""
+    s = uplift_summary(uplift)
+    out.print(
+        f"Predicted uplift, in units of the outcome: mean {s['mean']:+.4g}, nine in ten people "
+        f"between {s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}; "
+        f"{s['share_not_harmed']:.0%} would not be harmed by treatment."
+    )
+
+
+def show_methods(out: Console, results: Sequence[MethodResult], *, at: float) -> None:
+    """Print one line per method, compared with the simulated truth."""
+    table = _table("method", "share of oracle", f"gain at {at:.0%}", "error", "seconds")
+    for result in results:
+        table.add_row(
+            result.name,
+            f"{result.oracle_share.value:.2f}",
+            f"{1000 * float(result.curve.at(at)):+.1f}",
+            f"{result.squared_error:,.2f}",
+            f"{result.seconds:.1f}",
+        )
+    out.print(table)
