@@ -14,9 +14,10 @@ from unjoined.nuisance import ALONE
 # differ, one in forty says "probably" and none in two hundred "clearly" (`benchmarks/words.py`).
 PROBABLY, CLEARLY = 1.0, 4.0
 MOST_NAMED = 5  # features
+SAME = "the effect is the same for all, so that people are ranked by their base alone"
 FORMS = {
     "lines": "the base and the effect are straight lines in the features",
-    ALONE: "the effect is the same for all, so that people are ranked by their base alone",
+    **dict.fromkeys(ALONE, SAME),
     "linear effect": "the base bends with the features, the effect is a straight line in them",
     "curved effect": "the base and the effect bend with single features",
     "pairs": "the base and the effect bend with the features and with pairs of them",

@@ -64,10 +64,11 @@ class Form(NamedTuple):
     effect: frozenset[str]
 
 
-ALONE = "base alone"
+ALONE = ("linear base alone", "base alone")
 EFFECT_FORMS = (
+    Form(ALONE[0], LINES, frozenset({CONSTANT})),
     Form("lines", LINES, LINES),
-    Form(ALONE, CURVES, frozenset({CONSTANT})),
+    Form(ALONE[1], CURVES, frozenset({CONSTANT})),
     Form("linear effect", CURVES, LINES),
     Form("curved effect", CURVES, CURVES),
     Form("pairs", PAIRS, PAIRS),
@@ -153,9 +154,9 @@ class FormTable:
         weight[weight < FAINT] = 0.0
         return replace(self, weight=weight / weight.sum())
 
-    def gain_over(self, name: str) -> tuple[float, float]:
-        """Return by how many nats the likeliest form beats another, and the standard error."""
-        j = self.name.index(name)
+    def gain_over(self, names: tuple[str, ...]) -> tuple[float, float]:
+        """Return by how many nats the likeliest form beats the best of some, and the error."""
+        j = min(self.name.index(name) for name in names)
         return float(self.difference[j]), float(self.standard_error[j])
 
 
