@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -30,8 +30,9 @@ from unjoined.solve import (
     Law,
     MeanLaw,
     Parts,
-    Pass,
+    Steps,
     fit_additive,
+    fit_steps,
     pass_by_pieces,
     pass_in_memory,
 )
@@ -44,11 +45,11 @@ MOST_WITH_PAIRS = 12  # features; beyond, there are too many pairs
 MOST_FEATURES = 100  # those that go along with the labels most
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
-ALL_ROWS_STEPS = 4
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
 FAINT = 0.25  # of the likeliest form's weight: not worth passes over very many rows
 CHOICE_TOL = 1e-2  # nats: forms differ by more
+OVER_ALL: Any = {"n_steps": 4, "tol": CHOICE_TOL}  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
 THRESHOLDS = (6.0, 3.0, 1.5)  # of robust standard deviations
 LOPSIDED = 0.3  # tails that differ by more than this share are not symmetric noise
@@ -319,6 +320,16 @@ class HeldOutForms:
         members = [replace(m, weight=m.weight / len(each)) for one in each for m in one.members]
         return replace(each[0], members=tuple(members))
 
+    def for_more(self, factor: float) -> HeldOutForms:
+        """Return the same with the weights that ``factor`` times as many rows would give."""
+        return replace(self, table=self.table.sharpened(factor))
+
+    def finished(self, finals: dict[str, AdditiveFit]) -> AdditiveAverage:
+        """Return the average of the forms that are kept, as fitted to all rows."""
+        basis, kept = self.chooser.basis, self.table.kept
+        members = (Member.of_fit(w, name, finals[name], basis.size) for name, w in kept.items())
+        return AdditiveAverage(basis, tuple(members), self.table, finals[self.table.name[0]])
+
     def everyone(self, name: str, tol: float, n_jobs: int | None) -> AdditiveFit:
         """Fit a form to all rows that choose."""
         at = np.arange(len(self.chooser.rows.y))
@@ -385,28 +396,22 @@ def average_forms(
     if n <= CHOICE_ROWS:
         best = held.everyone(held.table.name[0], FINAL_TOL, n_jobs)
         return replace(held.average(), best=best)
-    basis, table = held.chooser.basis, held.table.sharpened(n / len(at))
+    held = held.for_more(n / len(at))
     data = AdditiveRows(rows.X.T, rows.y, rows.exposure, rows.weight)
     finals = {}
-    for name in table.kept:
+    for name in held.table.kept:
         fit = held.everyone(name, CHOICE_TOL, n_jobs)
-        finals[name] = continue_fit(pass_by_pieces(basis, data, fit.parts, n_jobs), fit)
-    members = [Member.of_fit(w, name, finals[name], basis.size) for name, w in table.kept.items()]
-    return AdditiveAverage(basis, tuple(members), table, finals[table.name[0]])
+        over_all = pass_by_pieces(held.chooser.basis, data, fit.parts, n_jobs)
+        with one_blas_thread():
+            finals[name] = fit_additive(
+                over_all, fit.parts, fit.law, fit.coef, fit.scales, **OVER_ALL
+            )
+    return held.finished(finals)
 
 
-def continue_fit(pass_over: Pass, fit: AdditiveFit) -> AdditiveFit:
-    """Take a few more steps over other rows, from where a fit ended."""
-    with one_blas_thread():
-        return fit_additive(
-            pass_over,
-            fit.parts,
-            fit.law,
-            fit.coef,
-            fit.scales,
-            n_steps=ALL_ROWS_STEPS,
-            tol=CHOICE_TOL,
-        )
+def more_steps(fit: AdditiveFit) -> Steps:
+    """Return a few more steps over other rows, from where a fit ended."""
+    return fit_steps(fit.parts, fit.law, fit.coef, fit.scales, **OVER_ALL)
 
 
 def leading_features(rows: ModelRows) -> IntArray | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple, Protocol, Self
@@ -228,6 +228,11 @@ class Sums:
     square: float
     counted: float
 
+    @classmethod
+    def zero(cls, p: int) -> Sums:
+        """Return the sums of no rows."""
+        return cls(0.0, np.zeros(p), np.zeros((p, p)), 0.0, 0.0)
+
     def __add__(self, other: Sums) -> Sums:
         """Return the sums over both sets of rows."""
         return Sums(
@@ -422,7 +427,6 @@ class AdditiveFit:
     covariance: Array  # (p, p) of the coefficients, given the scales
     objective: Array  # penalised loss, nats, of the last steps, whose scales are fixed
     converged: bool
-    evidence: float  # logarithm of the marginal likelihood by Laplace, but for a constant
 
     def __call__(self, values: Array) -> tuple[Array, Array]:
         """Return base and effect, given the values of the functions (n, p)."""
@@ -431,6 +435,51 @@ class AdditiveFit:
             values[:, self.parts.base] @ self.coef[:k],
             values[:, self.parts.effect] @ self.coef[k:],
         )
+
+
+Request = tuple[Law, Array]  # what a pass over the rows is asked for: a law and coefficients
+Steps = Generator[Request, Sums, AdditiveFit]  # asks for passes, is sent sums, returns a fit
+
+
+def fit_steps(
+    parts: Parts,
+    law: Law,
+    coef: Array,
+    scales: Scales | None = None,
+    *,
+    n_steps: int = N_STEPS,
+    tol: float = TOL,
+) -> Steps:
+    """Alternate Gauss-Newton steps with updates of scales and noise, then converge with both fixed.
+
+    A step costs one pass over the rows, of O(n p^2), and O(p^3); one more pass for each time that
+    it is halved. Who drives the steps makes the passes, wherever the rows are.
+    """
+    scales = Scales.start(parts) if scales is None else scales
+    sums = yield law, coef
+    for k in range(n_steps):
+        penalty = scales.precision[parts.block]
+        factor = _factor(sums.curvature, penalty)
+        coef, sums, _, _ = yield from _step(law, coef, sums, penalty, factor)
+        law, known = law.renewed(sums)
+        if known is None:
+            sums = yield law, coef
+        else:
+            sums = known
+        if k >= UNSCALED:
+            before, scales = scales, scales.updated(parts, coef, _inverse_diagonal(factor))
+            if scales.moved(before) < SETTLED:
+                break
+    penalty = scales.precision[parts.block]
+    path, promised, moved = [_objective(sums, penalty, coef)], np.inf, True
+    while moved and promised >= tol and len(path) <= MOST_STEPS:
+        factor = _factor(sums.curvature, penalty)
+        coef, sums, promised, moved = yield from _step(law, coef, sums, penalty, factor)
+        path.append(_objective(sums, penalty, coef))
+    factor = _factor(sums.curvature, penalty)
+    covariance = cho_solve((factor, True), np.eye(len(coef)))
+    converged = promised < max(tol, np.sqrt(TOL))
+    return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged)
 
 
 def fit_additive(
@@ -443,34 +492,15 @@ def fit_additive(
     n_steps: int = N_STEPS,
     tol: float = TOL,
 ) -> AdditiveFit:
-    """Alternate Gauss-Newton steps with updates of scales and noise, then converge with both fixed.
-
-    A step costs one pass over the rows, of O(n p^2), and O(p^3); one more pass for each time that
-    it is halved.
-    """
-    scales = Scales.start(parts) if scales is None else scales
-    sums = pass_over(law, coef)
-    for k in range(n_steps):
-        penalty = scales.precision[parts.block]
-        factor = _factor(sums.curvature, penalty)
-        coef, sums, _, _ = _step(pass_over, law, coef, sums, penalty, factor)
-        law, known = law.renewed(sums)
-        sums = pass_over(law, coef) if known is None else known
-        if k >= UNSCALED:
-            before, scales = scales, scales.updated(parts, coef, _inverse_diagonal(factor))
-            if scales.moved(before) < SETTLED:
-                break
-    penalty = scales.precision[parts.block]
-    path, promised, moved = [_objective(sums, penalty, coef)], np.inf, True
-    while moved and promised >= tol and len(path) <= MOST_STEPS:
-        factor = _factor(sums.curvature, penalty)
-        coef, sums, promised, moved = _step(pass_over, law, coef, sums, penalty, factor)
-        path.append(_objective(sums, penalty, coef))
-    factor = _factor(sums.curvature, penalty)
-    evidence = -path[-1] + 0.5 * float(np.log(penalty).sum()) - float(np.log(np.diag(factor)).sum())
-    covariance = cho_solve((factor, True), np.eye(len(coef)))
-    converged = promised < max(tol, np.sqrt(TOL))
-    return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged, evidence)
+    """Go through the steps of a fit with passes over rows that are at hand; see `fit_steps`."""
+    steps = fit_steps(parts, law, coef, scales, n_steps=n_steps, tol=tol)
+    request = next(steps)
+    while True:
+        try:
+            request = steps.send(pass_over(*request))
+        except StopIteration as stop:
+            fit: AdditiveFit = stop.value
+            return fit
 
 
 def _objective(sums: Sums, penalty: Array, coef: Array) -> float:
@@ -478,8 +508,8 @@ def _objective(sums: Sums, penalty: Array, coef: Array) -> float:
 
 
 def _step(
-    pass_over: Pass, law: Law, coef: Array, sums: Sums, penalty: Array, factor: Array
-) -> tuple[Array, Sums, float, bool]:
+    law: Law, coef: Array, sums: Sums, penalty: Array, factor: Array
+) -> Generator[Request, Sums, tuple[Array, Sums, float, bool]]:
     """Take one step that lowers the objective; also return what it promised and if it moved."""
     gradient = sums.gradient + penalty * coef
     step = -cho_solve((factor, True), gradient)
@@ -487,7 +517,7 @@ def _step(
     before, length = _objective(sums, penalty, coef), 1.0
     while length > SHORTEST:
         there = coef + length * step
-        trial = pass_over(law, there)
+        trial = yield law, there
         if _objective(trial, penalty, there) <= before - SUFFICIENT * length * promised:
             return there, trial, promised, True
         length *= 0.5
