@@ -432,18 +432,17 @@ class MinMaxUplift(RowEstimator):
         tried = planner.draw(sample, len(rows.X), rng, self._feature_names, n_groups)
         return *planner.settle(tried, sample, fold, centre), group
 
-    def _plan_census(self, census: Census) -> tuple[SumsPlan, Census, MinMaxSearch | None]:
-        """Settle the plan by the sample of a census, and return the census as well."""
+    def _plan_census(self, census: Census) -> tuple[SumsPlan, MinMaxSearch | None]:
+        """Settle the plan by the sample of a census."""
         census.check_complete()
         rows, group = census.sample(N_FOLDS)
         planner, rng = self._planner, check_random_state(self.random_state)
         tried = planner.draw(rows, census.n_rows, rng, census.feature_names)
         if planner.is_centred or len(tried) > 1:
             check_groups(rows, group, N_FOLDS)
-        plan, search = planner.settle(
+        return planner.settle(
             tried, rows, group, lambda plan: planner.fit_means(plan, rows, group, rng)
         )
-        return plan, census, search
 
     def _collect(
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
@@ -458,10 +457,12 @@ class MinMaxUplift(RowEstimator):
                     "a checkpoint is for rows that are read in order; Dask computes lost "
                     "partitions again by itself. Leave checkpoint out."
                 )
-            plan, census, search = self._plan_census(dask_census(partitions, sample_rows=size))
+            census = dask_census(partitions, sample_rows=size)
+            plan, search = self._plan_census(census)
             return dask_sums(partitions, plan, census), search
         rows = as_source(source)
-        plan, census, search = self._plan_census(take_census(rows, sample_rows=size))
+        census = take_census(rows, sample_rows=size)
+        plan, search = self._plan_census(census)
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
 
     def _fit_sums(

@@ -31,10 +31,15 @@ from unjoined.solve.density import (
     trapezoid_weights,
     unmix,
 )
-from unjoined.solve.losses import solve_loss
+from unjoined.solve.losses import checked_biconjugate, checked_conjugate, solve_loss
 from unjoined.solve.minmax import MinMaxSolution, solve_minmax
-from unjoined.solve.network import (
+from unjoined.solve.qp import solve_bounded, solve_box_qp
+from unjoined.solve.select import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
+from unjoined.solve.torch import (
+    HeldOut,
     ModuleMaker,
+    SaddleRows,
+    SaddleSettings,
     Weights,
     build_module,
     check_maker,
@@ -42,15 +47,6 @@ from unjoined.solve.network import (
     evaluate_module,
     import_torch,
     seeded,
-)
-from unjoined.solve.qp import solve_bounded, solve_box_qp
-from unjoined.solve.select import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
-from unjoined.solve.torch import (
-    HeldOut,
-    SaddleRows,
-    SaddleSettings,
-    checked_biconjugate,
-    checked_conjugate,
     train_saddle,
 )
 
