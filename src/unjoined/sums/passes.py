@@ -42,11 +42,7 @@ class Position:
 
 
 def batches(chunks: Iterable[Chunk], size: int = CHUNK_ROWS) -> Iterator[Chunk]:
-    """Cut and join chunks into batches of exactly ``size`` rows, but for the last.
-
-    Sums then do not depend on how a source is cut, to the bit. Order and rows are kept. Memory
-    is one batch and one chunk.
-    """
+    """Cut and join chunks into batches of exactly ``size`` rows, however the source is cut."""
     waiting: list[Chunk] = []
     n = 0
     for chunk in chunks:
@@ -224,10 +220,7 @@ def add_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSu
 def _with_own_squares(
     policy: PolicySums, rows: LabelledRows, weight: Array, scaling: Scaling
 ) -> PolicySums:
-    """Put the squares of rows' own weights in the place of those of their mean.
-
-    Sums of weights are the same with the mean of the copies; sums of squares are not.
-    """
+    """Put the squares of rows' own weights in the place of those of their mean."""
     square = policy.square.copy()
     for k in (0, 1):
         at = rows.at(TREATMENT, k)
