@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._typing import IntArray
-from unjoined._validation import OUTCOME, TREATMENT, check_count
+from unjoined._validation import check_count
 from unjoined.data import DaskSource, LabelledRows, as_dask_source, as_source
 from unjoined.errors import InputError
 from unjoined.estimators.minmax_plan import (
@@ -269,9 +269,9 @@ def plan_chunks(model: Any, census: Census) -> tuple[SumsPlan, MinMaxSearch | No
 
 def _check_groups(rows: LabelledRows, group: IntArray) -> None:
     """Refuse tables so small that a group hashed from content has no rows."""
-    for kind in (OUTCOME, TREATMENT):
+    for kind in np.unique(rows.kind):
         for k, name in enumerate(rows.names):
-            at = rows.at(kind, k)
+            at = rows.at(str(kind), k)
             if len(np.unique(group[at])) < N_FOLDS:
                 raise InputError(
                     f"centring and the choice of width hold out {N_FOLDS} groups of rows in turn, "
