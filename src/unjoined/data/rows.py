@@ -84,11 +84,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class LabelledRows(Rows):
-    """Rows of all cells, all labelled: what everything behind the checks trusts.
-
-    Treatments are -1/+1, outcomes in the inner coding. Weights are above 0, and of mean 1 in each
-    cell where all rows were at hand.
-    """
+    """Labelled rows of all cells in the inner coding: treatments are -1/+1, weights above 0."""
 
     coding: OutcomeCoding
 
@@ -104,11 +100,7 @@ class LabelledRows(Rows):
 
     @property
     def share(self) -> Array:
-        """Row weights under which each cell counts the same and each kind adds up to one.
-
-        With them a mean over two populations is the paper's average over z or w, whatever
-        the sizes of the cells.
-        """
+        """Row weights under which each cell counts the same and each kind adds up to one."""
         share = np.empty(len(self.label))
         for at in self.all_cells():
             share[at] = self.weight[at] / (len(self.names) * self.weight[at].sum())
@@ -213,11 +205,7 @@ class CleanLabels(NamedTuple):
 def scan_labels(
     y: Any, kind: Any, population: Any, n: int, n_jobs: int | None = None
 ) -> CleanLabels | None:
-    """Return the labels if they are clean: four cells of two populations, all rows labelled.
-
-    None if anything is unusual, right or wrong: other types of columns, target rows, more
-    populations, a label out of place. Then it takes the checks that can tell. One pass.
-    """
+    """Return plain labels of two populations in one pass, or None if anything is unusual."""
     if not _plain(y, kind, population, n):
         return None
     names = np.unique(population[:: max(n // SOME_ROWS, 1)])

@@ -28,11 +28,7 @@ from unjoined.sums.moments import (
 
 @dataclass(frozen=True, slots=True)
 class CellMeans:
-    """The average over the two populations of the mean label of one kind.
-
-    A combination of the basis values of the pass and, if these hold no linear functions, of the
-    features: it costs a small product where a basis of its own would cost as much as the sums.
-    """
+    """The average over both populations of the mean label of one kind, on values of the pass."""
 
     coef: Array  # (p, r) of the basis values; one column for the average, or one per population
     slope: Array | None  # (d, r) of the features as they came
@@ -379,10 +375,7 @@ class Violations:
 
 @dataclass(frozen=True, slots=True)
 class RowScan:
-    """All rows of a fit, looked through chunk by chunk whenever a solver asks.
-
-    Each call costs one pass: O(n p (d + 1)) time, O(chunk p) memory per thread.
-    """
+    """All rows of a fit, looked through chunk by chunk whenever a solver asks."""
 
     basis: Callable[[Array], Array]
     X: Array  # (n, d)

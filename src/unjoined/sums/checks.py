@@ -16,6 +16,8 @@ from unjoined.sums.moments import CellKey, MomentSums
 from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, has_constant
 
 LARGEST = 1e150  # of any number: its square is still one
+
+
 # What sums in double precision and in single precision may be off by, relative to their size.
 TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-3
 
@@ -194,6 +196,8 @@ def _is_positive(matrix: Array, gram: Array, tolerance: float) -> bool:
 
 
 BITS = 16  # kept of every sum: rounding changes far smaller ones, another table far larger ones
+
+
 SHIFT = 0.3183  # moves the edges of the grid away from round numbers, which many sums are
 
 

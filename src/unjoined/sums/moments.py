@@ -125,10 +125,7 @@ class Roots(NamedTuple):
 
 @dataclass(slots=True)
 class RunningSums:
-    """Sums that rows are added to in place; of the matrices, the upper triangles hold.
-
-    The only object here that changes. It belongs to one thread, and ends as `MomentSums`.
-    """
+    """Sums that one thread adds rows to in place; of the matrices, the upper triangles hold."""
 
     n_rows: int
     weight: float
@@ -192,10 +189,7 @@ class RunningSums:
 
 @dataclass(frozen=True, slots=True)
 class MomentSums:
-    """Sums over the rows of one cell. Sums of disjoint chunks add up, means do not.
-
-    The same basis phi serves the uplift and its critic, so the matrices are symmetric.
-    """
+    """Sums over the rows of one cell, with one basis phi for the uplift and its critic."""
 
     n_rows: int
     weight: float  # sum of row weights r
@@ -236,11 +230,7 @@ class CellKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupedSums:
-    """One `MomentSums` per (kind, population, group); absent keys are sums of no rows.
-
-    The groups make it possible to fit without some of the rows, as cross-validation does: the
-    other groups are added up, without a further pass over the data.
-    """
+    """One `MomentSums` per (kind, population, group), so that groups can be left out later."""
 
     p: int
     cells: Mapping[CellKey, MomentSums] = field(default_factory=dict)
@@ -280,10 +270,7 @@ class GroupedSums:
 
 
 def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
-    """Write a constant, the scaled features and their squares, as far as D has room for each.
-
-    D has the shape (q, n), with q = 1, d + 1 or 2 d + 1.
-    """
+    """Write a constant, the scaled features and their squares, as far as D (q, n) has room."""
     d, q = X.shape[1], len(D)
     # By columns: operations on rows of ten numbers are several times as slow.
     D[0], Z = 1.0, D[1 : 1 + d]
@@ -335,10 +322,7 @@ class PolicySums:
         n_populations: int = 2,
         n_functions: int | None = None,
     ) -> PolicySums:
-        """Return the sums of treatment rows of one population, with features (n, d).
-
-        ``n_functions`` is 1, d + 1 or 2 d + 1, where it is known that no more are needed.
-        """
+        """Return the sums of treatment rows of one population, on all or the first functions."""
         total = cls.zero(X.shape[1], n_populations, n_functions)
         q = total.label.shape[1]
         total.n_rows[population] = len(X)
@@ -387,10 +371,7 @@ GOLDEN, MIX_1, MIX_2 = (
 
 
 def hash_features(X: Array) -> HashArray:
-    """Return 64 bits for each row that depend on its features alone, shape (n,).
-
-    The same row has the same hash whatever its position, chunk, thread or machine. One pass.
-    """
+    """Return 64 bits for each row that depend on its features alone, shape (n,)."""
     state: HashArray = np.zeros(len(X), dtype=np.uint64)
     for start in range(0, len(X), CACHE_ROWS):
         some = state[start : start + CACHE_ROWS]

@@ -42,11 +42,7 @@ class Position:
 
 
 def batches(chunks: Iterable[Chunk], size: int = CHUNK_ROWS) -> Iterator[Chunk]:
-    """Cut and join chunks into batches of exactly ``size`` rows, but for the last.
-
-    Sums then do not depend on how a source is cut, to the bit. Order and rows are kept. Memory
-    is one batch and one chunk.
-    """
+    """Cut and join chunks into batches of exactly ``size`` rows, however the source is cut."""
     waiting: list[Chunk] = []
     n = 0
     for chunk in chunks:
@@ -224,10 +220,7 @@ def add_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSu
 def _with_own_squares(
     policy: PolicySums, rows: LabelledRows, weight: Array, scaling: Scaling
 ) -> PolicySums:
-    """Put the squares of rows' own weights in the place of those of their mean.
-
-    Sums of weights are the same with the mean of the copies; sums of squares are not.
-    """
+    """Put the squares of rows' own weights in the place of those of their mean."""
     square = policy.square.copy()
     for k in (0, 1):
         at = rows.at(TREATMENT, k)
@@ -337,23 +330,22 @@ def _add_copies(
     total: PlannedSums, census: Census, sketch: RowSketch, rows: Rows, copies: IntArray, group: int
 ) -> PlannedSums:
     """Return the sums with rows of one cell and group, each occurring so many times."""
-    at, coding = np.flatnonzero(copies), total.plan.coding
+    at, plan = np.flatnonzero(copies), total.plan
     times, some = copies[at], rows.take(at)
     mean: Array = np.where(sketch.uneven, sketch.mean_weight, sketch.weight / sketch.count)[at]
     # Sums of squared weights are linear in the number of copies, not quadratic.
     square = times * (sketch.square / sketch.count)[at]
-    is_outcome = bool(some.is_outcome[0])
-    label = coding.encode(some.label) if is_outcome else census.treatment(some.label)
-    inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, coding)
-    groups = np.full(len(at), group)
-    batch = Batch(inner, groups, sketch.key[at], np.sqrt(square), square)
-    found = add_batch(replace(total, sums=GroupedSums(total.sums.p)), batch, 1)
-    ((key, cell),) = found.sums.cells.items()
-    counted = GroupedSums(total.sums.p, {key: replace(cell, n_rows=int(times.sum()))})
-    n_rows = found.policy.n_rows.copy()
+    is_outcome, groups = bool(some.is_outcome[0]), np.full(len(at), group)
+    label = plan.coding.encode(some.label) if is_outcome else census.treatment(some.label)
+    inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, plan.coding)
+    sums, policy = plan.sums(inner, groups, n_jobs=1)
+    ((key, cell),) = _with_squares(sums, inner, groups, square).cells.items()
+    counted = GroupedSums(sums.p, {key: replace(cell, n_rows=int(times.sum()))})
     if not is_outcome:
-        n_rows[key.population] += times.sum() - len(times)
-    return PlannedSums(total.plan, total.sums.merge(counted), replace(found.policy, n_rows=n_rows))
+        own = PolicySums.of_rows(some.X, plan.scaling, label, np.sqrt(square), key.population)
+        n_rows = np.where(own.n_rows > 0, times.sum(), 0)
+        policy = replace(policy, n_rows=n_rows, square=own.square)
+    return PlannedSums(plan, total.sums.merge(counted), total.policy.merge(policy))
 
 
 def _reduce(

@@ -233,10 +233,7 @@ def means_basis(basis: Basis) -> Basis | None:
 
 
 def shared_means(centring: Centring, basis: Basis, scaling: Scaling) -> dict[str, CellMeans] | None:
-    """Return what is subtracted from either kind of labels, in terms of a pass over ``basis``.
-
-    None if the centring is of another basis or scaling, or by models.
-    """
+    """Return what is subtracted from labels in terms of a pass over ``basis``, if it can be."""
     means, d = centring.means, len(scaling.mean)
     if not isinstance(means, SmoothMeans) or not _same_scaling(centring.scaling, scaling):
         return None
