@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from typing import Any, ClassVar
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -14,6 +18,7 @@ from unjoined._threads import over_pieces
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
+    TREATMENT,
     OutcomeCoding,
     check_count,
     check_kind,
@@ -23,7 +28,7 @@ from unjoined._validation import (
     check_weight,
 )
 from unjoined.basis import Scaling, weighted_quantile
-from unjoined.data import LabelledRows
+from unjoined.data import ChunkSource, DaskSource, LabelledRows, as_dask_source, as_source
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
@@ -35,11 +40,13 @@ from unjoined.estimators.base import (
     optional,
 )
 from unjoined.estimators.em import EMFit, fit_em
-from unjoined.metrics import Estimate
+from unjoined.estimators.mixture_chunks import Model, OutcomeRows, Passes, TreatmentRows, fit_over
+from unjoined.metrics import Estimate, strength_of
 from unjoined.nuisance import (
     ALONE,
     EFFECT_FORMS,
     AdditiveAverage,
+    AdditiveMean,
     ConditionalMean,
     FormTable,
     ModelRows,
@@ -47,13 +54,17 @@ from unjoined.nuisance import (
     average_forms,
     deal,
     fit_policies,
+    hold_out_forms,
+    hold_out_mean,
     weigh_shift,
 )
 from unjoined.solve import BernoulliLaw, GaussianLaw, Law, MeanLaw
+from unjoined.sums import dask_census, take_census
 
 LIKELIHOOD, EM = "likelihood", "em"
 BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 PREDICT_ROWS = 16_384
+SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
 DESCRIBED = (
     "candidates_",
     "heterogeneity_",
@@ -232,6 +243,114 @@ class MixtureUplift(RowEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    def fit_chunks(
+        self,
+        source: Any,
+        *,
+        sample_rows: int = SAMPLE_ROWS,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that come in chunks, in a few passes.
+
+        The first pass looks at the labels and keeps a sample, which settles functions, forms and
+        scales. About five passes each over the rows then fit the policies, all of them together,
+        and base and effect. If the sample holds all rows, they are fitted as ``fit`` does.
+
+        Parameters
+        ----------
+        source : ChunkSource, mapping or callable
+            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, a
+            function that returns an iterable of chunks, or a `DaskSource`. Each pass goes through
+            it once.
+        sample_rows : int, default=10000
+            Distinct rows of each table that are kept from the first pass.
+        checkpoint : path, optional
+            A file that is written after each pass and removed at the end. If it exists, passes
+            that it holds are not made again. Needs an integer ``random_state``.
+
+        Returns
+        -------
+        MixtureUplift
+            Itself.
+
+        Raises
+        ------
+        TableError, LabelError, InputError
+            A chunk is malformed (the message names file and row), a cell is missing, or a
+            parameter needs all rows in memory: ``engine="em"``, ``policy_model`` or ``shift``.
+
+        Notes
+        -----
+        Memory is the sample, one chunk and O(p^2), whatever the number of rows. The result does
+        not depend on the order of rows or on chunks but for rounding. ``identification_`` is
+        that of the sample.
+        """
+        self._check_parameters()
+        self._check_streamed(checkpoint)
+        self._forget()
+        size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
+        if partitions is not None:
+            rows: ChunkSource | DaskSource = partitions
+            census = dask_census(partitions, sample_rows=size)
+        else:
+            rows = as_source(source)
+            census = take_census(rows, sample_rows=size)
+        census.check_complete(several=True)
+        self.n_features_in_ = census.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if census.feature_names is not None:
+            self.feature_names_in_ = np.array(census.feature_names, dtype=object)
+        sample, fold = census.sample(self.n_folds)
+        sample = replace(sample, weight=sample.relative)
+        if max(cell.n_rows for cell in census.cells.values()) <= size:
+            self._fit_rows(sample, None)
+        else:
+            passes = Passes(rows, census, self.n_jobs, checkpoint)
+            self._fit_passes(passes, sample, fold)
+        self._conclude(sample.names, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
+        if checkpoint is not None:
+            Path(checkpoint).unlink(missing_ok=True)
+        return self
+
+    def _fit_passes(self, passes: Passes, sample: LabelledRows, fold: IntArray) -> None:
+        """Settle everything by the sample, then fit to all rows."""
+        rng, census, m = check_random_state(self.random_state), passes.census, len(sample.names)
+        self._settle(sample)
+        cells = [census.cells[kind, k] for kind in (OUTCOME, TREATMENT) for k in sample.names]
+        factor = np.array([cell.n_rows / cell.total_weight for cell in cells])
+        policies = {}
+        for k in range(m):
+            at = sample.at(TREATMENT, k)
+            chance, weight = 0.5 + 0.5 * sample.label[at], sample.weight[at]
+            if chance.min() < chance.max():
+                held = hold_out_mean(sample.X[at], chance, weight, n_jobs=self.n_jobs, rng=rng)
+                held = held.for_more(cells[m + k].n_rows / len(at))
+                scale = factor[m + k] * _worth(weight)
+                rows = TreatmentRows(m + k, float(census.codes.min()), scale)
+                policies[k] = Model(held, rows)
+        fits = dict(zip(policies, fit_over(passes, list(policies.values())), strict=True))
+        self.policies_ = tuple(
+            ConditionalMean(AdditiveMean(fits[k], 0.0, 1.0, True), 0.0, 1.0)
+            if k in fits
+            else ConditionalMean(None, *[0.5 + 0.5 * sample.label[sample.at(TREATMENT, k)[0]]] * 2)
+            for k in range(m)
+        )
+        at = sample.of_kind(OUTCOME)
+        few, chance = self._model_rows(sample, at)
+        held = hold_out_forms(
+            few,
+            self._law(few, chance),
+            EFFECT_FORMS,
+            fold[at],
+            categorical=self._categorical_columns(),
+            average=self.average,
+            n_jobs=self.n_jobs,
+        ).for_more(sum(cell.n_rows for cell in cells[:m]) / len(at))
+        scale = factor[:m] * _worth(sample.weight[at])
+        outcomes = OutcomeRows(sample.coding, self._encode, self._exposure, scale)
+        (self.fit_,) = fit_over(passes, [Model(held, outcomes)])
+        self._describe(self.fit_, few, chance)
+
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
         self.shift_ = None
@@ -246,8 +365,7 @@ class MixtureUplift(RowEstimator):
                 target_weight=weight,
                 stacklevel=4,
             )
-        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
-        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self._settle(rows)
         self.policies_ = fit_policies(
             self._scaled(rows.X) if self.policy_model is not None else rows.X,
             rows,
@@ -255,18 +373,12 @@ class MixtureUplift(RowEstimator):
             rng=rng,
             n_jobs=self.n_jobs,
         )
-        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
         at = rows.of_kind(OUTCOME)
-        X, population = rows.X[at], rows.population[at]
-        outcomes = ModelRows.of_weights(
-            X, self._encode(rows.label[at]), self._exposure(X, population), rows.weight[at]
-        )
-        for name in DESCRIBED:  # EM has none of them
-            self.__dict__.pop(name, None)
+        outcomes, chance = self._model_rows(rows, at)
         if self.engine == EM:
             self.fit_ = self._fit_em(outcomes, rng)
         else:
-            self.fit_ = self._fit_forms(outcomes, population, rng)
+            self.fit_ = self._fit_forms(outcomes, chance, rows.population[at], rng)
         if not self.fit_.converged:
             warnings.warn(
                 "the mixture likelihood did not settle; see fit_.objective or fit_.path. Look for "
@@ -274,6 +386,30 @@ class MixtureUplift(RowEstimator):
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    def _settle(self, rows: LabelledRows) -> None:
+        """Set what follows from the labels: the law, the scalings."""
+        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
+        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
+        for name in DESCRIBED:  # EM has none of them
+            self.__dict__.pop(name, None)
+
+    def _model_rows(self, rows: LabelledRows, at: IntArray) -> tuple[ModelRows, Array]:
+        """Return outcome rows as the law takes them, and the mean policy at them."""
+        X, population = rows.X[at], rows.population[at]
+        chances = self._chances(X)
+        y, exposure = self._encode(rows.label[at]), self._exposed(chances, population)
+        return ModelRows.of_weights(X, y, exposure, rows.weight[at]), chances.mean(axis=1)
+
+    def _law(self, rows: ModelRows, chance: Array) -> Law:
+        split = float(np.average(chance, weights=rows.weight))
+        laws: dict[str, Law] = {
+            BERNOULLI: BernoulliLaw(split),
+            GAUSSIAN: GaussianLaw(split),
+            MEAN: MeanLaw(),
+        }
+        return laws[self.family_]
 
     def _fit_em(self, rows: ModelRows, rng: np.random.RandomState) -> EMFit:
         return fit_em(
@@ -288,18 +424,11 @@ class MixtureUplift(RowEstimator):
         )
 
     def _fit_forms(
-        self, rows: ModelRows, population: IntArray, rng: np.random.RandomState
+        self, rows: ModelRows, chance: Array, population: IntArray, rng: np.random.RandomState
     ) -> AdditiveAverage:
-        chance = self._chances(rows.X).mean(axis=1)
-        split = float(np.average(chance, weights=rows.weight))
-        laws: dict[str, Law] = {
-            BERNOULLI: BernoulliLaw(split),
-            GAUSSIAN: GaussianLaw(split),
-            MEAN: MeanLaw(),
-        }
         fit = average_forms(
             rows,
-            laws[self.family_],
+            self._law(rows, chance),
             EFFECT_FORMS,
             deal(population, self.n_folds, rng),
             categorical=self._categorical_columns(),
@@ -353,8 +482,10 @@ class MixtureUplift(RowEstimator):
 
     def _exposure(self, X: Array, population: IntArray) -> Array:
         """Return what the outcome's law needs of the policies at each row."""
-        chances = self._chances(X)
-        own: Array = chances[np.arange(len(X)), population]
+        return self._exposed(self._chances(X), population)
+
+    def _exposed(self, chances: Array, population: IntArray) -> Array:
+        own: Array = chances[np.arange(len(chances)), population]
         return own - chances.mean(axis=1) if self.family_ == MEAN else own
 
     def _encode(self, label: Array) -> Array:
@@ -497,6 +628,22 @@ class MixtureUplift(RowEstimator):
                 f"policy_model must be None or a classifier, got {self.policy_model!r}."
             )
 
+    def _check_streamed(self, checkpoint: Any) -> None:
+        """Refuse parameters that need all rows in memory."""
+        given = {"engine": self.engine == EM, "policy_model": self.policy_model is not None}
+        given["shift"] = self.shift is not None
+        for name, wrong in given.items():
+            if wrong:
+                raise InputError(
+                    f"{name}={getattr(self, name)!r} needs all rows in memory. Leave it out, or "
+                    "use fit."
+                )
+        if checkpoint is not None and not isinstance(self.random_state, Integral):
+            raise InputError(
+                "a checkpoint needs an integer random_state, so that the fit that goes on is the "
+                f"one that stopped, got {self.random_state!r}."
+            )
+
     def _choose_family(self, *, is_binary: bool) -> str:
         """Return the law of the outcome: the one asked for, or the one that suits the rows."""
         if self.family == "auto":
@@ -520,6 +667,11 @@ class MixtureUplift(RowEstimator):
                 raise InputError(f"categorical_features must be {known}, got {one!r}.")
             columns.append(int(column))
         return tuple(sorted(columns))
+
+
+def _worth(weight: Array) -> float:
+    """Return what brings weights to a sum of the rows of equal weight that are worth as much."""
+    return float(weight.sum() / np.sum(weight**2))
 
 
 def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:

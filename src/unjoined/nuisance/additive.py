@@ -483,6 +483,15 @@ def _coded(X: Array, label: Array, weight: Array) -> tuple[ModelRows, Law, float
     return rows, law, offset, scale
 
 
+def hold_out_mean(
+    X: Array, label: Array, weight: Array, *, n_jobs: int | None, rng: Rng
+) -> HeldOutForms:
+    """Weigh the forms of the mean of one label, which must vary."""
+    rows, law, _, _ = _coded(X, label, weight)
+    fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
+    return hold_out_forms(rows, law, MEAN_FORMS, fold, n_jobs=n_jobs)
+
+
 def fit_additive_mean(
     X: Array, label: Array, weight: Array, *, n_jobs: int | None, rng: Rng
 ) -> AdditiveMean:

@@ -54,14 +54,15 @@ class Census:
             )
         return check_outcome(self.outcomes)
 
-    def check_complete(self) -> None:
-        """Refuse a source that does not have the four cells."""
+    def check_complete(self, *, several: bool = False) -> None:
+        """Refuse a source that lacks a cell, or has a third population unless ``several``."""
         check_names(
             self.names,
             lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
         )
-        instead = "fit Uplift or MixtureUplift, which take any number, to rows in memory"
-        check_two(self.names, "the source has {}", instead)
+        if not several or len(self.names) < 2:
+            instead = "fit Uplift or MixtureUplift, which take any number"
+            check_two(self.names, "the source has {}", instead)
         for name in self.names:
             for kind in (OUTCOME, TREATMENT):
                 if (kind, name) not in self.cells:
@@ -69,6 +70,11 @@ class Census:
                         f"population {name!r} has no {kind} rows with positive weight; each "
                         f"population needs an {OUTCOME} table and a {TREATMENT} table."
                     )
+
+    def without_samples(self) -> Census:
+        """Return the census with cells that hold no rows, which is quick to send around."""
+        none = {cell: RowSketch.zero(0, self.n_features) for cell in self.cells}
+        return replace(self, cells=none)
 
     def merge(self, other: Census, *, place: str = "one of the parts") -> Census:
         """Return the census of the rows of both; ``place`` is what messages call the other's."""

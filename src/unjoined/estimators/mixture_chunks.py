@@ -1,0 +1,244 @@
+"""Additive models over rows that come in chunks: a few passes, several fits in each of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unjoined._threads import over_pieces
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OutcomeCoding
+from unjoined.basis import AdditiveBasis
+from unjoined.data import Chunk, ChunkSource, DaskSource, replace_file
+from unjoined.errors import TableError
+from unjoined.nuisance import AdditiveAverage, HeldOutForms, ModelRows, more_steps
+from unjoined.solve import AdditiveFit, AdditiveRows, Parts, Request, Steps, Sums, sums_of_rows
+from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions
+
+PIECE_ROWS = 4096  # functions of so many rows stay in the cache
+Select = Callable[[Chunk], ModelRows]  # the rows of a chunk that a model is fitted to
+
+
+@dataclass(frozen=True, slots=True)
+class TreatmentRows:
+    """The treatment rows of one population, for its policy."""
+
+    cell: int
+    low: float  # the code of an untreated row
+    factor: float  # brings weights to those of the sample
+
+    def __call__(self, chunk: Chunk) -> ModelRows:
+        """Return them with labels 0 and 1."""
+        at = np.flatnonzero(chunk.cell == self.cell)
+        y = np.where(chunk.label[at] > self.low, 1.0, 0.0)
+        return ModelRows(chunk.X[at], y, np.zeros(len(at)), self.factor * chunk.weight[at])
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRows:
+    """The outcome rows of all populations."""
+
+    coding: OutcomeCoding
+    encode: Callable[[Array], Array]  # from the inner coding to the fit's
+    exposure: Callable[[Array, IntArray], Array]  # of features and populations
+    factors: Array  # (m,) bring weights to those of the sample
+
+    def __call__(self, chunk: Chunk) -> ModelRows:
+        """Return them as the outcome's law takes them."""
+        at = np.flatnonzero(chunk.cell < len(self.factors))
+        rows = chunk.take(at)
+        population = rows.cell.astype(np.int64)
+        y = self.encode(inner_outcomes(rows, self.coding))
+        weight = self.factors[population] * rows.weight
+        return ModelRows(rows.X, y, self.exposure(rows.X, population), weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a pass adds up for one model: sums for each form that goes on."""
+
+    select: Select
+    basis: AdditiveBasis
+    requests: tuple[tuple[Parts, Request], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All that a chunk needs to become sums; travels to workers."""
+
+    populations: tuple[Any, ...]
+    census: Census  # without its samples
+    asks: tuple[Ask, ...]
+    n_jobs: int | None
+
+
+def sums_of_chunk(chunk: Chunk, work: Work) -> list[list[Sums]]:
+    """Return the sums of one chunk, for each model and form."""
+    chunk = in_cells(chunk, work.populations, work.census)
+    return [_sums_of_model(chunk, ask, work.n_jobs) for ask in work.asks]
+
+
+def _sums_of_model(chunk: Chunk, ask: Ask, n_jobs: int | None) -> list[Sums]:
+    rows = ask.select(chunk)
+
+    def add_up(start: int) -> list[Sums]:
+        at = slice(start, start + PIECE_ROWS)
+        values = ask.basis(rows.X[at]).T
+        piece = AdditiveRows(values, rows.y[at], rows.exposure[at], rows.weight[at])
+        return [sums_of_rows(piece, law, coef, parts) for parts, (law, coef) in ask.requests]
+
+    zero = [Sums.zero(len(coef)) for _, (_, coef) in ask.requests]
+    pieces = over_pieces(add_up, range(0, len(rows.y), PIECE_ROWS), n_jobs)
+    return reduce(_add, pieces, zero)
+
+
+def _add(total: list[Sums], more: list[Sums]) -> list[Sums]:
+    return [a + b for a, b in zip(total, more, strict=True)]
+
+
+def add_results(parts: list[list[list[Sums]]]) -> list[list[Sums]]:
+    """Add up what chunks or partitions brought."""
+    return [reduce(_add, model) for model in zip(*parts, strict=True)]
+
+
+class Passes:
+    """Passes over one source, each for all models that ask; finished ones may be kept in a file."""
+
+    def __init__(
+        self,
+        source: ChunkSource | DaskSource,
+        census: Census,
+        n_jobs: int | None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.source, self.census, self.n_jobs = source, census, n_jobs
+        self.file = None if checkpoint is None else Path(checkpoint)
+        self.arrays: dict[str, Array] = {}
+        self.n_passes = 0
+        if self.file is not None and self.file.exists():
+            self.arrays = _read(self.file)
+
+    def __call__(self, asks: tuple[Ask, ...]) -> list[list[Sums]]:
+        """Return the sums of all rows, from the file if the pass was made before."""
+        key, self.n_passes = f"{self.n_passes:03}", self.n_passes + 1
+        digest = _digest(asks)
+        if f"{key}.digest" in self.arrays:
+            if not np.array_equal(self.arrays[f"{key}.digest"], digest):
+                raise TableError(
+                    f"the checkpoint {str(self.file)!r} belongs to another fit, or the source has "
+                    "changed since it was written. Delete it to start anew."
+                )
+            return _unpack(self.arrays, key, asks)
+        result = self._add_up(asks)
+        if self.file is not None:
+            self.arrays |= {f"{key}.digest": digest, **_packed(key, result)}
+            replace_file(self.file, self._write)
+        return result
+
+    def _add_up(self, asks: tuple[Ask, ...]) -> list[list[Sums]]:
+        light = self.census.without_samples()
+        work = Work(self.census.names, light, asks, self.n_jobs)
+        if isinstance(self.source, DaskSource):
+            one = Work(self.census.names, light, asks, 1)
+            result: list[list[Sums]] = over_partitions(self.source, sums_of_chunk, one, add_results)
+            return result
+        total: list[list[Sums]] | None = None
+        for chunk in self.source:
+            part = sums_of_chunk(chunk, work)
+            total = part if total is None else add_results([total, part])
+        if total is None:
+            raise TableError("the source had rows before and has none now.")
+        return total
+
+    def _write(self, file: Path) -> None:
+        with file.open("wb") as out:
+            np.savez(out, allow_pickle=False, **self.arrays)
+
+
+def _digest(asks: tuple[Ask, ...]) -> Array:
+    """Return a fingerprint of what a pass is asked for."""
+    digest = hashlib.sha256()
+    for ask in asks:
+        for parts, (_, coef) in ask.requests:
+            digest.update(parts.block.tobytes())
+            # To rounding: sums of another order of rows lead to coefficients that differ by it.
+            digest.update(np.round(coef, 9).tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8).astype(np.float64)
+
+
+def _packed(key: str, result: list[list[Sums]]) -> dict[str, Array]:
+    arrays = {}
+    for i, model in enumerate(result):
+        for j, sums in enumerate(model):
+            numbers = np.array([sums.loss, sums.square, sums.counted])
+            arrays[f"{key}.{i}.{j}.sums"] = np.concatenate([numbers, sums.gradient])
+            arrays[f"{key}.{i}.{j}.curvature"] = sums.curvature
+    return arrays
+
+
+def _unpack(arrays: dict[str, Array], key: str, asks: tuple[Ask, ...]) -> list[list[Sums]]:
+    result = []
+    for i, ask in enumerate(asks):
+        model = []
+        for j in range(len(ask.requests)):
+            (loss, square, counted), gradient = np.split(arrays[f"{key}.{i}.{j}.sums"], [3])
+            curvature = arrays[f"{key}.{i}.{j}.curvature"]
+            model.append(Sums(float(loss), gradient, curvature, float(square), float(counted)))
+        result.append(model)
+    return result
+
+
+def _read(file: Path) -> dict[str, Array]:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError) as error:
+        raise TableError(
+            f"{str(file)!r} is not a checkpoint of this program ({error}). Delete it, or name "
+            "another file."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Forms that a sample has settled, and the rows that they go on with."""
+
+    held: HeldOutForms
+    select: Select
+
+    def steps(self, n_jobs: int | None) -> dict[str, tuple[Parts, Steps]]:
+        """Return the steps of each form that is kept, from its fit to the sample."""
+        fits = {name: self.held.everyone(name, 1e-2, n_jobs) for name in self.held.table.kept}
+        return {name: (fit.parts, more_steps(fit)) for name, fit in fits.items()}
+
+
+def fit_over(passes: Passes, models: list[Model]) -> list[AdditiveAverage]:
+    """Fit models to all rows together: each pass adds up for all of their forms."""
+    running = [model.steps(passes.n_jobs) for model in models]
+    waiting = [{name: next(steps) for name, (_, steps) in run.items()} for run in running]
+    finals: list[dict[str, AdditiveFit]] = [{} for _ in models]
+    while any(waiting):
+        asks = tuple(
+            Ask(
+                model.select,
+                model.held.chooser.basis,
+                tuple((run[name][0], request) for name, request in requests.items()),
+            )
+            for model, run, requests in zip(models, running, waiting, strict=True)
+        )
+        results = passes(asks)
+        for run, requests, result, final in zip(running, waiting, results, finals, strict=True):
+            for name, sums in zip(list(requests), result, strict=True):
+                try:
+                    requests[name] = run[name][1].send(sums)
+                except StopIteration as stop:
+                    del requests[name]
+                    final[name] = stop.value
+    return [model.held.finished(final) for model, final in zip(models, finals, strict=True)]
