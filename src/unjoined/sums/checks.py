@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
@@ -70,24 +70,13 @@ def fields(value: Any, what: str, *names: str) -> Mapping[str, Any]:
 class FileArrays:
     """The arrays of a file, each to be taken once."""
 
-    def __init__(self, listed: Any, raw: bytes) -> None:
-        """Cut bytes into the arrays that a header lists, once their sizes add up."""
+    def __init__(self, members: Mapping[str, NDArray[Any]]) -> None:
+        """Refuse arrays that do not hold finite numbers."""
         self.left: dict[str, Array] = {}
-        shapes = {}
-        for entry in items(listed, "the list of arrays"):
-            name, shape = items(entry, "an entry of the list of arrays", 2)
-            need(text(name, "the name of an array") not in shapes, f"array {name!r} comes twice")
-            sizes = items(shape, f"the shape of {name!r}")
-            shapes[name] = [whole(size, f"the shape of {name!r}", 0, len(raw)) for size in sizes]
-        # Before anything is allocated: a header may claim what the file does not hold.
-        total = sum(math.prod(shape) for shape in shapes.values())
-        need(8 * total == len(raw), "its arrays are not as large as its header says")
-        start = 0
-        for name, shape in shapes.items():
-            array = np.frombuffer(raw, dtype="<f8", count=math.prod(shape), offset=start)
-            start += array.nbytes
-            need(bool(np.all(np.abs(array) <= LARGEST)), f"array {name!r} holds no finite numbers")
-            self.left[name] = array.astype(np.float64).reshape(shape)
+        for name, array in members.items():
+            good = array.dtype == np.dtype("<f8") and bool(np.all(np.abs(array) <= LARGEST))
+            need(good, f"array {name!r} holds no finite numbers")
+            self.left[name] = array.astype(np.float64)
 
     def take(self, name: str, *shape: int | None) -> Array:
         """Return an array of a shape in which None stands for any number above 0."""
