@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, gaussian_kernel, plain
+from unjoined._compiled import GaussianKernel, gaussian_kernel
 from unjoined._typing import Array, Basis
 from unjoined._validation import check_count, check_numbers, check_positive, check_row_width
 from unjoined.errors import InputError
@@ -139,14 +139,11 @@ class Filler:
     write: Callable[[Any, Any], None]  # of columns (w, m), values (m, p) to be overwritten
     # Brings columns into the range of single precision, where ``write`` takes that as well.
     narrow: Callable[[Array], None] | None = None
-    kernel: GaussianKernel | None = None  # does all of it at once, where there is one
+    kernel: GaussianKernel | None = None  # adds up and combines at once, where there is one
 
     def __call__(self, X: Array, p: int) -> Array:
         """Return the values at rows (n, d), a new array of shape (n, p)."""
         values = np.empty((len(X), p))
-        if self.kernel is not None:
-            self.kernel.values(plain(X), values)
-            return values
         columns = np.empty((self.width, len(X)))
         self.prepare(X, columns)
         self.write(columns, values)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unjoined._compiled import ScannedLabels, label_kernel
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, IntArray
 from unjoined._validation import (
@@ -161,6 +160,14 @@ BLOCK_ROWS = 65_536
 SOME_ROWS = 1000  # from first to last: these usually show both populations
 
 
+class ScannedLabels(NamedTuple):
+    """What some rows hold."""
+
+    cells: frozenset[int]  # 2 for treatments and 1 for the second population, added up
+    outcomes: tuple[float, ...]  # different ones, at most three
+    codes: frozenset[float]  # of treatments
+
+
 class CleanLabels(NamedTuple):
     """Labels in the inner coding, and what their columns were found to hold."""
 
@@ -192,13 +199,9 @@ def scan_labels(
     if not -LARGEST <= number.min() <= number.max() <= LARGEST:
         return None
     both = (names[0], names[1])
-    kernel = label_kernel(number, kind, population, (OUTCOME, TREATMENT), both)
 
     def look(start: int) -> ScannedLabels | None:
-        stop = min(start + BLOCK_ROWS, n)
-        if kernel is not None:
-            return kernel(start, stop, cell)
-        block = slice(start, stop)
+        block = slice(start, start + BLOCK_ROWS)
         return _look(number[block], kind[block], population[block], both, cell[block])
 
     starts = range(0, n, BLOCK_ROWS)

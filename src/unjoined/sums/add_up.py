@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, MeanArrays, PolicyArrays, RowArrays, SumArrays, plain
+from unjoined._compiled import GaussianKernel, MeanArrays, PolicyArrays, plain
 from unjoined._threads import Scratch, over_pieces
 from unjoined._typing import Array, CellArray, IntArray, SingleArray
 from unjoined._validation import OUTCOME, TREATMENT, is_kind
@@ -148,37 +148,36 @@ class CompiledSums:
         if means is not None:
             self.means = {key: _mean_arrays(mean) for key, mean in means.items()}
 
-    def __call__(
-        self, piece: Piece, scratch: Scratch
-    ) -> tuple[RunningSums, bool, PolicySums | None]:
+    def __call__(self, piece: Piece) -> tuple[RunningSums, bool, PolicySums | None]:
         """Return the sums of a piece, whether its labels are all of size one, those of policies."""
-        p, s = self.kernel.p, self.kernel.stride
-        policies = self._policy_arrays() if piece.sign else None
-        label_basis, gram = np.zeros(p), np.zeros((s, s))
-        cross = np.zeros((s, s)) if piece.sign else gram  # of outcomes nobody looks at it
+        p = self.kernel.p
+        policies = self._policy_arrays(piece)
+        label_basis, gram = np.zeros(p), np.zeros((p, p))
+        cross = np.zeros((p, p)) if piece.sign else gram  # of outcomes nobody looks at it
         weight, unit = self.kernel.add_up(
-            RowArrays(self.X, piece.at, self.label, self.weight),
-            None if self.means is None else self.means[piece.key],
-            SumArrays(label_basis, gram, cross if piece.sign else None),
+            (self.X, piece.at, self.label, self.weight),
+            (label_basis, gram, cross if piece.sign else None),
+            MeanArrays() if self.means is None else self.means[piece.key],
             policies,
-            scratch.array("room", self.kernel.room),
         )
         # The lower triangle in C order is the upper one in Fortran order.
         n, square = len(piece.at), float(len(piece.at))
         if self.weight is not None:
             some = self.weight[piece.at]
             square = float(some @ some)
-        sums = RunningSums(n, weight, cross.T[:p, :p], label_basis, gram.T[:p, :p], square)
-        return sums, unit, None if policies is None else self._policy_sums(policies, piece, weight)
+        sums = RunningSums(n, weight, cross.T, label_basis, gram.T, square)
+        return sums, unit, self._policy_sums(policies, piece, weight)
 
-    def _policy_arrays(self) -> PolicyArrays | None:
-        if self.scaling is None:
-            return None
-        s = self.kernel.design_stride
-        mean, factor = self.scaling.mean, 1.0 / self.scaling.scale
+    def _policy_arrays(self, piece: Piece) -> PolicyArrays:
+        if self.scaling is None or not piece.sign:
+            return PolicyArrays()
+        s = 2 * self.X.shape[1] + 2
+        mean, factor = plain(self.scaling.mean), 1.0 / plain(self.scaling.scale)
         return PolicyArrays(mean, factor, self.treatment, np.zeros((s, s)), np.zeros((s, s)))
 
-    def _policy_sums(self, found: PolicyArrays, piece: Piece, weight: float) -> PolicySums:
+    def _policy_sums(self, found: PolicyArrays, piece: Piece, weight: float) -> PolicySums | None:
+        if found.gram is None or found.square is None:
+            return None
         d, k = self.X.shape[1], piece.key.population
         q = 2 * d + 1
         total = PolicySums.zero(d)
@@ -351,7 +350,7 @@ def _sum_up(
 
     def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:
         if compiled is not None:
-            return piece, *compiled(piece, scratch)
+            return piece, *compiled(piece)
         X, at = _rows_at(rows.X, piece.at, scratch), piece.at
         mean = None if means is None else means[piece.key]
         values = _Values(writer, p, X, scratch, single=single)
