@@ -17,7 +17,6 @@ __all__ = [
     "IntArray",
     "MatrixLike",
     "RandomState",
-    "SingleArray",
 ]
 
 
@@ -25,12 +24,6 @@ Array: TypeAlias = NDArray[np.float64]
 
 
 """Float64 array; the docstring gives its shape."""
-
-
-SingleArray: TypeAlias = NDArray[np.float32]
-
-
-"""Float32 array, where `MinMaxUplift` is asked for single precision."""
 
 
 IntArray: TypeAlias = NDArray[np.int64]

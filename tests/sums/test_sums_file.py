@@ -62,7 +62,6 @@ def sums():
 
 PLANS = {
     "gaussian": make_plan(),
-    "single": replace(make_plan(), single=True),
     "principal": make_plan(StackedBasis(PrincipalBasis(np.array([[0.6], [0.8]])), GAUSSIAN)),
     "stacked": make_plan(StackedBasis(LinearBasis(2), FOURIER), GAUSSIAN, names=None),
     "centred": make_plan(centring=(fit_centring(ROWS, np.random.RandomState(0)),)),
@@ -79,7 +78,6 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
     found, position = read_sums(path)
     assert position == Position(5, 2**64 - 1)
     assert plan_digest(found.plan) == plan_digest(written.plan)
-    assert found.plan.single == (name == "single")
     assert_array_equal(found.plan.values(ROWS.X), written.plan.values(ROWS.X))
     group = np.arange(len(ROWS.label)) % 3
     for plan in (found.plan, written.plan):

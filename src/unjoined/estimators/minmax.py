@@ -94,12 +94,6 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         Cap on those ratios, at least 1.
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first.
-    precision : {"double", "single"}, default="double"
-        Of basis values and of their products over chunks of rows, where sums of many rows are
-        made: above 100,000 rows, in ``fit_chunks`` and on Dask. "single" is done by numpy, about
-        a quarter faster there than "double"; compiled, as it is where a compiler was at hand,
-        "double" is the faster one. Sums in single precision are off by some millionths of the
-        largest, far below their noise.
     n_jobs : int or None, default=-1
         Threads for passes over rows, in predictions too; -1 uses all cores. Results do not
         depend on it.
@@ -209,7 +203,6 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         shift: Any = None,
         shift_clip: float | None = None,
         standardize: bool = True,
-        precision: str = "double",
         n_jobs: int | None = -1,
         random_state: RandomState = None,
     ) -> None:
@@ -227,7 +220,6 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         self.shift = shift
         self.shift_clip = shift_clip
         self.standardize = standardize
-        self.precision = precision
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -369,7 +361,6 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
             else:
                 check_positive(name, ridge)
         check_center(self.center)
-        check_option("precision", self.precision, ["double", "single"])
         self._check_basis_parameters()
         loss = check_loss(self.loss)
         if self.bounds is not None and not isinstance(loss, SquaredLoss):

@@ -154,7 +154,6 @@ def plan_sums(
         critic=middle.critic,
         centring=tuple(part for part, _ in parts) if is_centred(model) else (),
         n_groups=n_groups,
-        single=model.precision == "single",
     )
     if len(tried) > 1:
         spaces, report = _search_width(model, tried, rows, fold, parts)

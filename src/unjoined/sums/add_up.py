@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from unjoined._compiled import GaussianKernel, MeanArrays, PolicyArrays, plain
 from unjoined._threads import Scratch, over_pieces
-from unjoined._typing import Array, CellArray, IntArray, SingleArray
+from unjoined._typing import Array, CellArray, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, is_kind
 from unjoined.basis import Filler, Scaling, filler
 from unjoined.data import LabelledRows
@@ -54,11 +54,9 @@ class CellMeans:
         found += self.offset
         return found
 
-    def __call__(self, phi: Array | SingleArray, linear: Array) -> Array:
+    def __call__(self, phi: Array, linear: Array) -> Array:
         """Return the mean at rows with basis values (m, p) and a linear part, shape (m,)."""
-        found: Array = (phi @ self.coef.astype(phi.dtype, copy=False)).astype(
-            np.float64, copy=False
-        )
+        found: Array = phi @ self.coef
         found += linear
         if self.bound < np.inf:
             np.minimum(found, self.bound, out=found)
@@ -283,7 +281,6 @@ def accumulate_policies(
     groups: IntArray | None = None,
     means: Mapping[CellKey, CellMeans] | None = None,
     centred: Array | None = None,
-    single: bool = False,
     n_jobs: int | None = None,
 ) -> tuple[GroupedSums, PolicySums]:
     """Return the sums of ``rows`` and, from the same pass, those that tell the policies apart.
@@ -300,9 +297,6 @@ def accumulate_policies(
     centred : array of shape (n,), optional
         Labels as they enter ``GroupedSums``, if something was subtracted before. The policies
         are told apart by the labels themselves.
-    single : bool, default=False
-        Whether basis values, and their products over the rows of a chunk, are in single
-        precision; sums over chunks are in double.
     """
     d = rows.X.shape[1]
     used = rows if centred is None else replace(rows, label=centred)
@@ -315,7 +309,6 @@ def accumulate_policies(
         n_jobs,
         means=means,
         policies=policies,
-        single=single,
     )
     return sums, reduce(PolicySums.merge, parts, PolicySums.zero(d))
 
@@ -336,12 +329,11 @@ def _sum_up(
     *,
     means: Mapping[CellKey, CellMeans] | None = None,
     policies: _Policies | None = None,
-    single: bool = False,
 ) -> tuple[GroupedSums, list[PolicySums]]:
     n, scratch = len(rows.X), Scratch()
     n_groups = 1 if groups is None else int(groups.max(initial=0)) + 1
     compiled = compiled_sums(
-        None if single else writer.kernel,
+        writer.kernel,
         rows,
         means=means,
         treatment=rows.label if policies is None else policies.label,
@@ -353,7 +345,7 @@ def _sum_up(
             return piece, *compiled(piece)
         X, at = _rows_at(rows.X, piece.at, scratch), piece.at
         mean = None if means is None else means[piece.key]
-        values = _Values(writer, p, X, scratch, single=single)
+        values = _Values(writer, p, X, scratch)
         sums, unit = _sum_piece(values, rows, piece, X, mean)
         policy = None
         if policies is not None and piece.sign:
@@ -388,33 +380,18 @@ def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:
 class _Values:
     """Basis values of the rows of a piece, a chunk at a time, written over again and again."""
 
-    def __init__(self, filler: Filler, p: int, X: Array, scratch: Scratch, *, single: bool) -> None:
-        n, w = len(X), filler.width
+    def __init__(self, filler: Filler, p: int, X: Array, scratch: Scratch) -> None:
+        n = len(X)
         self.p, self.size, self.write = p, min(chunk_rows(p), n), filler.write
-        self.columns: Any = scratch.array("columns", w, n)
+        self.columns = scratch.array("columns", filler.width, n)
         filler.prepare(X, self.columns)
-        self.single = scratch.single("single", self.size, p) if single else None
-        self.double = None
-        if single and filler.narrow is not None:
-            filler.narrow(self.columns)
-            narrow = scratch.single("narrow", w, n)
-            np.copyto(narrow, self.columns, casting="same_kind")
-            self.columns = narrow
-        else:
-            self.double = scratch.array("values", self.size, p)
+        self.values = scratch.array("values", self.size, p)
 
-    def at(self, chunk: slice) -> Any:
-        """Return the values at some rows, of single or double precision as was asked for."""
-        m = chunk.stop - chunk.start
-        if self.double is None:
-            phi: Any = self.single
-            self.write(self.columns[:, chunk], phi[:m])
-            return phi[:m]
-        self.write(self.columns[:, chunk], self.double[:m])
-        if self.single is None:
-            return self.double[:m]
-        np.copyto(self.single[:m], self.double[:m], casting="same_kind")
-        return self.single[:m]
+    def at(self, chunk: slice) -> Array:
+        """Return the values at some rows."""
+        phi = self.values[: chunk.stop - chunk.start]
+        self.write(self.columns[:, chunk], phi)
+        return phi
 
 
 def _sum_piece(

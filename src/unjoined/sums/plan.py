@@ -97,8 +97,6 @@ class SumsPlan:
         for all.
     n_groups : int
         Groups rows are dealt into, by which ridges are chosen.
-    single : bool, default=False
-        Whether basis values are in single precision.
     """
 
     feature_names: tuple[str, ...] | None
@@ -109,7 +107,6 @@ class SumsPlan:
     critic: Basis
     centring: tuple[Centring, ...]
     n_groups: int
-    single: bool = False
 
     @property
     def n_features(self) -> int:
@@ -145,7 +142,6 @@ class SumsPlan:
             groups=group,
             means=means,
             centred=centred,
-            single=self.single,
             n_jobs=n_jobs,
         )
 
