@@ -64,39 +64,34 @@ def draw(n: int) -> dict[str, Any]:
 
 
 @cache
-def stored_rows(n: int, dtype: Any = np.float64) -> Any:
+def stored_rows(n: int) -> Any:
     """Return rows as the product of the limit takes them: features, their square, one."""
-    return np.random.default_rng(0).random((n, FEATURES + 2), dtype=dtype)
+    return np.random.default_rng(0).random((n, FEATURES + 2))
 
 
-def limit(
-    n: int, *, updates: float, p: int = CENTERS, dtype: Any = np.float64, chunk: int = 1024
-) -> None:
+def limit(n: int, *, updates: float, p: int = CENTERS, chunk: int = 1024) -> None:
     """Do the arithmetic of ``n`` rows: product, exponential and ``updates`` updates for each.
 
     ``updates=1.5`` updates every second chunk twice. With 0 the values are combined instead, as
     a prediction does.
     """
-    rows = stored_rows(n, dtype)
+    rows = stored_rows(n)
     rng = np.random.default_rng(0)
-    product = (-0.1 * rng.random((FEATURES + 2, p))).astype(dtype)
+    product = -0.1 * rng.random((FEATURES + 2, p))
     coef, scratch = rng.standard_normal(p), Scratch()
 
     def piece(start: int) -> None:
-        double = scratch.array("values", chunk, p)
-        values = double if dtype == np.float64 else np.empty((chunk, p), dtype=dtype)
+        values = scratch.array("values", chunk, p)
         total = np.zeros((p, p), order="F")
         for i, first in enumerate(range(start, min(start + PIECE, n), chunk)):
             part = rows[first : first + chunk]
             np.matmul(part, product, out=values[: len(part)])
             np.exp(values, out=values)
-            if double is not values:
-                np.copyto(double, values)
             if updates == 0.0:
-                double @ coef
+                values @ coef
                 continue
             for _ in range(2 if updates > 1.0 and i % 2 else 1):
-                add_gram(double, total)
+                add_gram(values, total)
 
     for _ in over_pieces(piece, range(0, n, PIECE), -1):
         pass

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import unjoined._compiled as compiled
-from unjoined._compiled import MeanArrays, PolicyArrays, gaussian_kernel
+from unjoined._compiled import MeanArrays, gaussian_kernel
 
 EPS = float(np.finfo(np.float64).eps)
 QUICK = settings(max_examples=40, deadline=None)
@@ -144,7 +144,7 @@ def test_sums_are_those_of_the_formula(seed, size, weighted, labels, level):
         means = MeanArrays(coef, slope, 0.1 * rng.standard_normal(r), 0.2)
     basis_sum, gram, cross = np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
     rows = (X, at, label, weight)
-    total, unit = kernel.add_up(rows, (basis_sum, gram, cross), means, PolicyArrays())
+    total, unit = kernel.add_up(rows, (basis_sum, gram, cross), means)
     phi, r, label = textbook(X[at]), np.ones(n) if weight is None else weight[at], label[at]
     if means.coef is not None:
         mean = phi @ means.coef.T + means.offset
@@ -157,30 +157,8 @@ def test_sums_are_those_of_the_formula(seed, size, weighted, labels, level):
     expected = (phi * (r * np.abs(label))[:, None]).T @ phi
     assert_lower(cross, np.zeros((p, p)) if unit else expected)
     alone = np.zeros((p, p))
-    kernel.add_up(rows, (basis_sum, alone, None), means, PolicyArrays())
+    kernel.add_up(rows, (basis_sum, alone, None), means)
     assert_array_equal(alone, gram)
-
-
-@needs_extension
-@QUICK
-@given(SEEDS, SIZES, st.booleans(), ANY_LEVEL)
-def test_sums_of_policies_are_those_of_the_formula(seed, size, weighted, level):
-    """Added to what is there."""
-    d, g, n, linear = size
-    kernel, _ = make(d, g, level, seed, linear=linear)
-    p, s, rng = kernel.p, 2 * d + 2, np.random.default_rng(seed)
-    X, at, label, weight = draw_rows(rng, n, d, weighted=weighted)
-    shift, factor = rng.standard_normal(d), rng.uniform(0.5, 2.0, d)
-    treatment = np.where(rng.random(len(X)) < 0.5, -1.0, 1.0)
-    found = PolicyArrays(shift, factor, treatment, np.zeros((s, s)), np.zeros((s, s)))
-    for _ in range(2):
-        sums = np.zeros(p), np.zeros((p, p)), None
-        kernel.add_up((X, at, label, weight), sums, MeanArrays(), found)
-    Z = (X[at] - shift) * factor
-    D = np.column_stack([np.ones(len(Z)), Z, Z**2, treatment[at]])
-    r = np.ones(len(Z)) if weight is None else weight[at]
-    assert_lower(found.gram, 2.0 * (D * r[:, None]).T @ D)
-    assert_lower(found.square, 2.0 * (D * (r**2 * weighted)[:, None]).T @ D)
 
 
 def test_too_few_functions_or_too_many_features_are_left_to_numpy():
@@ -197,7 +175,7 @@ D, G, N, P = 3, 20, 30, 24
 
 def arguments():
     """Return what either function takes, by name."""
-    rng, s = np.random.default_rng(0), 2 * D + 2
+    rng = np.random.default_rng(0)
     return {
         "shift": np.zeros(D),
         "factor": np.ones(D),
@@ -213,11 +191,6 @@ def arguments():
         "label_basis": np.zeros(P),
         "gram": np.zeros((P, P)),
         "label_cross": np.zeros((P, P)),
-        "mean": np.zeros(D),
-        "scale": np.ones(D),
-        "treatment": np.ones(N),
-        "policy_gram": np.zeros((s, s)),
-        "square": np.zeros((s, s)),
         "out": np.zeros((N, 2)),
     }
 
@@ -226,12 +199,9 @@ def call(a):
     """Call both functions, by way of nothing that would check before they do."""
     basis = (a["shift"], a["factor"], a["product"], 1.0, a["origin"])
     extension, level = compiled.extension(), LEVELS[-1]
-    extension.add_up(
-        *(level, basis, (a["X"], a["at"], a["label"], a["weight"])),
-        *((a["coef"], a["slope"], a["offset"], 1.0),),
-        *((a["label_basis"], a["gram"], a["label_cross"]),),
-        *((a["mean"], a["scale"], a["treatment"], a["policy_gram"], a["square"]),),
-    )
+    rows, means = (a["X"], a["at"], a["label"], a["weight"]), (a["coef"], a["slope"], a["offset"])
+    sums = (a["label_basis"], a["gram"], a["label_cross"])
+    extension.add_up(level, basis, rows, (*means, 1.0), sums)
     extension.combine(level, basis, a["X"], a["at"], a["coef"], a["out"])
 
 
@@ -255,7 +225,7 @@ def test_an_array_of_another_shape_type_or_order_is_refused(name):
         "text",
         3.0,
     ]
-    if name in ("label_basis", "gram", "label_cross", "policy_gram", "square", "out"):
+    if name in ("label_basis", "gram", "label_cross", "out"):
         fixed = value.copy()
         fixed.flags.writeable = False
         lies.append(fixed)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from unjoined._typing import Array, IntArray
 
-__all__ = ["GaussianKernel", "MeanArrays", "PolicyArrays", "arithmetic", "gaussian_kernel", "plain"]
+__all__ = ["GaussianKernel", "MeanArrays", "arithmetic", "gaussian_kernel", "plain"]
 
 MAX_FEATURES, MIN_GAUSSIANS = 64, 16  # as in kernels.c
 
@@ -58,16 +58,6 @@ class MeanArrays(NamedTuple):
     bound: float = np.inf
 
 
-class PolicyArrays(NamedTuple):
-    """Sums that tell policies apart, added to; of the matrices the lower triangle."""
-
-    shift: Array | None = None  # (d,) subtracted from the features
-    factor: Array | None = None  # (d,) by which they are multiplied then
-    treatment: Array | None = None  # (n,) of all rows; None if nothing is to be added up
-    gram: Array | None = None  # (2 d + 2, 2 d + 2): a constant, features, squares, the treatment
-    square: Array | None = None  # the same with weights squared; not touched if they are ones
-
-
 @dataclass(frozen=True, slots=True)
 class GaussianKernel:
     r"""Gaussian functions, and linear ones before them, of features as they came."""
@@ -99,7 +89,6 @@ class GaussianKernel:
         rows: tuple[Array, IntArray, Array, Array | None],
         sums: tuple[Array, Array, Array | None],
         means: MeanArrays,
-        policies: PolicyArrays,
     ) -> tuple[float, bool]:
         """Add rows (X, positions, labels, weights) to sums (label_basis, gram, label_cross).
 
@@ -107,9 +96,7 @@ class GaussianKernel:
         labels were all -1 or +1 and nothing was subtracted, in which case ``label_cross`` was left
         alone, for it is ``gram`` but for the sign.
         """
-        found: tuple[float, bool] = extension().add_up(
-            self.level, self._basis, rows, means, sums, policies
-        )
+        found: tuple[float, bool] = extension().add_up(self.level, self._basis, rows, means, sums)
         return found
 
 

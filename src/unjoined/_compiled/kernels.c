@@ -53,13 +53,6 @@ struct sums {
     double *label_cross; /* (stride, stride), the same, or NULL if it is not wanted */
 };
 
-struct policies {
-    int d, stride;                /* 2 d + 2 or a little more */
-    const double *shift, *factor; /* (d,) as those of a basis */
-    const double *treatment;      /* (all,) */
-    double *gram, *square;        /* (stride, stride), blocks of the lower triangle */
-};
-
 #define POSITION(rows, i) ((rows)->at ? (rows)->at[i] : (i))
 
 /* Levels, 0 being a processor on which numpy is faster than plain C: it has half the speed. GCC and
@@ -260,15 +253,13 @@ static PyObject *py_add_up(PyObject *self, PyObject *args) {
     struct rows rows = {0};
     struct means m = {0};
     struct sums sums = {0};
-    struct policies s = {0};
-    PyObject *row[2], *mean[3], *to[3], *policy[5];
+    PyObject *row[2], *mean[3], *to[3];
     void *raw;
     (void)self;
     if (!PyArg_ParseTuple(
-            args, "i(OOOdO)(OOOO)(OOOd)(OOO)(OOOOO)", &from.level, &from.shift, &from.factor,
+            args, "i(OOOdO)(OOOO)(OOOd)(OOO)", &from.level, &from.shift, &from.factor,
             &from.product, &b.width, &from.origin, &from.X, &from.at, &row[0], &row[1], &mean[0],
-            &mean[1], &mean[2], &m.bound, &to[0], &to[1], &to[2], &policy[0], &policy[1],
-            &policy[2], &policy[3], &policy[4]))
+            &mean[1], &mean[2], &m.bound, &to[0], &to[1], &to[2]))
         return NULL;
     take(&held, &from, &b, &rows);
     rows.label = numbers(&held, row[0], "label", ANY, NONE, 0);
@@ -282,34 +273,16 @@ static PyObject *py_add_up(PyObject *self, PyObject *args) {
     sums.label_basis = numbers(&held, to[0], "label_basis", b.p, NONE, WRITTEN);
     double *gram = numbers(&held, to[1], "gram", b.p, b.p, WRITTEN);
     double *cross = numbers(&held, to[2], "label_cross", b.p, b.p, WRITTEN | OPTIONAL);
-    double *design = NULL, *square = NULL;
-    const int q = 2 * b.d + 2;
-    s.treatment = numbers(&held, policy[2], "treatment", n, NONE, OPTIONAL);
-    if (s.treatment) {
-        s.shift = numbers(&held, policy[0], "shift", b.d, NONE, 0);
-        s.factor = numbers(&held, policy[1], "factor", b.d, NONE, 0);
-        design = numbers(&held, policy[3], "gram of policies", q, q, WRITTEN);
-        square = numbers(&held, policy[4], "square of policies", q, q, WRITTEN);
-    }
     const int stride = padded(b.p), level = from.level;
     const int64_t size = (int64_t)stride * stride;
-    s.d = b.d;
-    s.stride = padded(q);
-    const int64_t design_size = (int64_t)s.stride * s.stride;
-    const int64_t room = (2 * BLOCK_ROWS + ROWS) * (int64_t)(stride > s.stride ? stride : s.stride);
-    sums.gram = zeros(&held, 2 * size + 2 * design_size + room, &raw);
+    sums.gram = zeros(&held, 2 * size + (2 * BLOCK_ROWS + ROWS) * (int64_t)stride, &raw);
     if (held.bad) return finish(&held, raw, NULL);
     double *padded_cross = sums.gram + size;
     sums.label_cross = cross ? padded_cross : NULL;
-    s.gram = padded_cross + size;
-    s.square = s.gram + design_size;
     Py_BEGIN_ALLOW_THREADS
-    CALL(add_up, &rows, &b, m.coef ? &m : NULL, stride, s.square + design_size, &sums,
-         s.treatment ? &s : NULL);
+    CALL(add_up, &rows, &b, m.coef ? &m : NULL, stride, padded_cross + size, &sums);
     add_lower(sums.gram, stride, gram, b.p);
     add_lower(padded_cross, stride, cross, b.p);
-    add_lower(s.gram, s.stride, design, q);
-    add_lower(s.square, s.stride, square, q);
     Py_END_ALLOW_THREADS
     return finish(&held, raw, Py_BuildValue("dO", sums.weight, sums.unit ? Py_True : Py_False));
 }
@@ -323,7 +296,7 @@ static PyObject *py_level(PyObject *self, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"level", py_level, METH_NOARGS, "Return the highest level of this processor."},
     {"combine", py_combine, METH_VARARGS, "Write basis values at rows times coefficients."},
-    {"add_up", py_add_up, METH_VARARGS, "Add rows to sums and to those that tell policies apart."},
+    {"add_up", py_add_up, METH_VARARGS, "Add rows to sums."},
     {NULL, NULL, 0, NULL},
 };
 

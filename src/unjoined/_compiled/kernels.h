@@ -279,38 +279,6 @@ TARGET INLINE void NAME(add_block)(
     }
 }
 
-/* Add n treatment rows from start on, at most BLOCK_ROWS, to the sums that tell policies apart.
-
-   A row of the design is a constant, the scaled features, their squares, the treatment and
-   zeros. */
-TARGET INLINE void NAME(add_design)(
-    const struct rows *rows, const struct policies *s, int64_t start, int n, double *room
-) {
-    const int d = s->d, stride = s->stride;
-    double weight[BLOCK_ROWS], shift[MAX_FEATURES], factor[MAX_FEATURES];
-    double D[2 * MAX_FEATURES + 2 + STRIDE_LANES];
-    double *scaled = room + BLOCK_ROWS * (int64_t)stride;
-    memcpy(shift, s->shift, d * sizeof(double));
-    memcpy(factor, s->factor, d * sizeof(double));
-    for (int j = 2 + 2 * d; j < stride; j++) D[j] = 0.0;
-    D[0] = 1.0;
-    for (int i = 0; i < n; i++) {
-        const int64_t at = POSITION(rows, start + i);
-        const double *x = rows->X + d * at;
-        for (int j = 0; j < d; j++) {
-            const double z = (x[j] - shift[j]) * factor[j];
-            D[1 + j] = z;
-            D[1 + d + j] = z * z;
-        }
-        D[1 + 2 * d] = s->treatment[at];
-        if (rows->weight) weight[i] = rows->weight[at];
-        NAME(pack)(D, 1, stride, i, room);
-    }
-    if (rows->weight) NAME(scale_panels)(room, weight, n, stride, scaled);
-    NAME(add_gram)(rows->weight ? scaled : room, room, n, stride, s->gram);
-    if (rows->weight) NAME(add_gram)(scaled, scaled, n, stride, s->square);
-}
-
 TARGET INLINE void NAME(combine_rows)(
     const struct rows *rows, const struct basis *b, const double *coef, int r, int64_t start,
     int R, double *phi, double *out
@@ -335,7 +303,7 @@ TARGET static void NAME(combine)(
 
 TARGET static void NAME(add_up)(
     const struct rows *rows, const struct basis *b, const struct means *m, int stride,
-    double *room, struct sums *sums, const struct policies *policies
+    double *room, struct sums *sums
 ) {
     sums->unit = m == NULL && sums->label_cross != NULL;
     for (int64_t i = 0; sums->unit && i < rows->n; i++)
@@ -344,7 +312,6 @@ TARGET static void NAME(add_up)(
         const int64_t left = rows->n - start;
         const int n = left < BLOCK_ROWS ? (int)left : BLOCK_ROWS;
         NAME(add_block)(rows, b, m, start, n, stride, room, sums);
-        if (policies) NAME(add_design)(rows, policies, start, n, room);
     }
 }
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, MeanArrays, PolicyArrays, plain
+from unjoined._compiled import GaussianKernel, MeanArrays, plain
 from unjoined._threads import Scratch, over_pieces
 from unjoined._typing import Array, CellArray, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, is_kind
@@ -22,7 +22,6 @@ from unjoined.sums.moments import (
     PolicySums,
     Roots,
     RunningSums,
-    mirrored,
     stable_groups,
 )
 
@@ -127,92 +126,44 @@ def _cells(rows: LabelledRows, block: slice) -> tuple[IntArray | CellArray, int]
     return treatment * n_populations + population, n_populations
 
 
-class CompiledSums:
+class CompiledSums(NamedTuple):
     """What all pieces share, as compiled code takes it; called with one after the other."""
 
-    def __init__(
-        self,
-        kernel: GaussianKernel,
-        rows: LabelledRows,
-        *,
-        means: Mapping[CellKey, CellMeans] | None,
-        treatment: Array,
-        scaling: Scaling | None,
-    ) -> None:
-        self.kernel, self.X, self.scaling = kernel, rows.X, scaling
-        self.label, self.treatment = plain(rows.label), plain(treatment)
-        self.weight = None if np.all(rows.weight == 1.0) else plain(rows.weight)
-        self.means = None
-        if means is not None:
-            self.means = {key: _mean_arrays(mean) for key, mean in means.items()}
+    kernel: GaussianKernel
+    X: Array
+    label: Array
+    weight: Array | None  # None for ones
+    means: Mapping[CellKey, MeanArrays] | None
 
-    def __call__(self, piece: Piece) -> tuple[RunningSums, bool, PolicySums | None]:
-        """Return the sums of a piece, whether its labels are all of size one, those of policies."""
+    def __call__(self, piece: Piece) -> tuple[RunningSums, bool]:
+        """Return the sums of a piece, and whether its labels are all of size one."""
         p = self.kernel.p
-        policies = self._policy_arrays(piece)
         label_basis, gram = np.zeros(p), np.zeros((p, p))
         cross = np.zeros((p, p)) if piece.sign else gram  # of outcomes nobody looks at it
         weight, unit = self.kernel.add_up(
             (self.X, piece.at, self.label, self.weight),
             (label_basis, gram, cross if piece.sign else None),
             MeanArrays() if self.means is None else self.means[piece.key],
-            policies,
         )
-        # The lower triangle in C order is the upper one in Fortran order.
         n, square = len(piece.at), float(len(piece.at))
         if self.weight is not None:
             some = self.weight[piece.at]
             square = float(some @ some)
-        sums = RunningSums(n, weight, cross.T, label_basis, gram.T, square)
-        return sums, unit, self._policy_sums(policies, piece, weight)
-
-    def _policy_arrays(self, piece: Piece) -> PolicyArrays:
-        if self.scaling is None or not piece.sign:
-            return PolicyArrays()
-        s = 2 * self.X.shape[1] + 2
-        mean, factor = plain(self.scaling.mean), 1.0 / plain(self.scaling.scale)
-        return PolicyArrays(mean, factor, self.treatment, np.zeros((s, s)), np.zeros((s, s)))
-
-    def _policy_sums(self, found: PolicyArrays, piece: Piece, weight: float) -> PolicySums | None:
-        if found.gram is None or found.square is None:
-            return None
-        d, k = self.X.shape[1], piece.key.population
-        q = 2 * d + 1
-        total = PolicySums.zero(d)
-        total.n_rows[k], total.weight[k] = len(piece.at), weight
-        total.label[k] = found.gram[q, :q]
-        total.gram[k] = mirrored(found.gram.T[:q, :q])
-        square = found.gram if self.weight is None else found.square
-        total.square[k] = mirrored(square.T[:q, :q])
-        return total
+        # The lower triangle in C order is the upper one in Fortran order.
+        return RunningSums(n, weight, cross.T, label_basis, gram.T, square), unit
 
 
 def compiled_sums(
-    kernel: GaussianKernel | None,
-    rows: LabelledRows,
-    *,
-    means: Mapping[CellKey, CellMeans] | None,
-    treatment: Array,
-    scaling: Scaling | None,
+    kernel: GaussianKernel | None, rows: LabelledRows, means: Mapping[CellKey, CellMeans] | None
 ) -> CompiledSums | None:
-    """Return compiled sums, or None if numpy has to do it.
-
-    Parameters
-    ----------
-    kernel : GaussianKernel or None
-        The basis.
-    rows : LabelledRows
-        All of them.
-    means : mapping or None
-        What is subtracted from the labels.
-    treatment : array of shape (n,)
-        Labels as they enter the sums that tell policies apart.
-    scaling : Scaling or None
-        Of the features in those sums; None if they are not wanted.
-    """
+    """Return compiled sums, or None if numpy has to do it."""
     if kernel is None or plain(rows.X) is not rows.X:
         return None
-    return CompiledSums(kernel, rows, means=means, treatment=treatment, scaling=scaling)
+    weight = None if np.all(rows.weight == 1.0) else plain(rows.weight)
+    arrays = None
+    if means is not None:
+        arrays = {key: _mean_arrays(mean) for key, mean in means.items()}
+    return CompiledSums(kernel, rows.X, plain(rows.label), weight, arrays)
 
 
 def _mean_arrays(mean: CellMeans) -> MeanArrays:
@@ -332,23 +283,18 @@ def _sum_up(
 ) -> tuple[GroupedSums, list[PolicySums]]:
     n, scratch = len(rows.X), Scratch()
     n_groups = 1 if groups is None else int(groups.max(initial=0)) + 1
-    compiled = compiled_sums(
-        writer.kernel,
-        rows,
-        means=means,
-        treatment=rows.label if policies is None else policies.label,
-        scaling=None if policies is None else policies.scaling,
-    )
+    compiled = compiled_sums(writer.kernel, rows, means)
 
     def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:
+        at, policy = piece.at, None
+        told = policies is not None and piece.sign != 0.0
+        X = _rows_at(rows.X, at, scratch) if told or compiled is None else rows.X
         if compiled is not None:
-            return piece, *compiled(piece)
-        X, at = _rows_at(rows.X, piece.at, scratch), piece.at
-        mean = None if means is None else means[piece.key]
-        values = _Values(writer, p, X, scratch)
-        sums, unit = _sum_piece(values, rows, piece, X, mean)
-        policy = None
-        if policies is not None and piece.sign:
+            sums, unit = compiled(piece)
+        else:
+            mean = None if means is None else means[piece.key]
+            sums, unit = _sum_piece(_Values(writer, p, X, scratch), rows, piece, X, mean)
+        if policies is not None and told:
             k, label = piece.key.population, policies.label[at]
             policy = PolicySums.of_rows(X, policies.scaling, label, rows.weight[at], k)
         return piece, sums, unit, policy
