@@ -14,7 +14,7 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures walk clean
+.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures walk wheel clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -25,6 +25,7 @@ help:
 	@echo "make accuracy    every estimator against the truth, about 90 minutes on two cores"
 	@echo "make figures     the pictures of the documentation, anew"
 	@echo "make walk        which files and functions the main commands enter"
+	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried out"
 	@echo "make format      format the code"
 
 $(BIN)/python:
@@ -85,10 +86,21 @@ figures: $(VENV)/.test
 walk: $(VENV)/.test
 	$(BIN)/python tools/walk.py
 
+# In an environment of its own: what is tried out is what was packed.
+wheel: $(BIN)/python $(SOURCES)
+	rm -rf build dist/unjoined-*.whl
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv --clear build/wheel
+	build/wheel/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint constraints.txt dist/unjoined-*-cp311-abi3-*.whl
+	cd build && wheel/bin/python -c "from unjoined._compiled import arithmetic as a; \
+		assert a() == 'compiled', a(); import unjoined; print(unjoined.__file__, a())"
+	@ls dist/unjoined-*.whl
+
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(OLDEST_VENV) build unjoined-demo .coverage .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST_VENV) build dist unjoined-demo .coverage .mypy_cache .pytest_cache .ruff_cache
 	rm -f src/unjoined/_compiled/*.so

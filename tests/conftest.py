@@ -2,19 +2,15 @@
 
 import pytest
 
-from unjoined._compiled import kernels as _gaussians
-from unjoined._compiled import kernels as _labels
-from unjoined._compiled import kernels as _ridges
-from unjoined._compiled.library import library
+import unjoined._compiled as compiled
 
 
 @pytest.fixture(scope="module", params=["compiled", "numpy"])
 def arithmetic(request):
     """Run every test of a module twice, with compiled arithmetic and without."""
-    if request.param == "compiled" and library() is None:
+    if request.param == "compiled" and compiled.extension() is None:
         pytest.skip("there is no compiled arithmetic for this machine")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "numpy":
-            for module in (_gaussians, _labels, _ridges):
-                patch.setattr(module, "library", lambda: None)
+            patch.setattr(compiled, "extension", lambda: None)
         yield request.param

@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
     for name in ("on", "os", "tn", "ts", "people"):
         write_table(pa.table({"age": [1.0]}), tmp_path / f"{name}.csv")
     for name in ("plan", "one", "two"):
-        (tmp_path / f"{name}.sums").write_bytes(b"unjoined-sums 1 x 0\n")
+        (tmp_path / f"{name}.sums").write_bytes(b"PK\x03\x04" + bytes(26) + b"unjoined-sums-3.npy")
     (tmp_path / "m.skops").write_bytes(b"PK\x03\x04")
     (tmp_path / "notes.txt").write_text("do not lose me")
     (tmp_path / "tables" / "deep").mkdir(parents=True)
@@ -108,6 +108,7 @@ def test_a_path_among_the_tables_of_an_input_folder_is_refused(capsys, folder, l
     ("line", "message"),
     [
         (f"fit {FOUR} --model notes.txt", "'notes.txt' exists and is no model"),
+        (f"fit {FOUR} --model one.sums", "'one.sums' exists and is no model"),
         (f"fit {FOUR} --model people.csv", "'people.csv' exists and is no model"),
         (f"{AGGREGATE} --out notes.txt", "'notes.txt' exists and is no file of sums"),
         (f"{AGGREGATE} --checkpoint people.csv --out o", "'people.csv' exists and is no file of"),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import unjoined
+from unjoined._compiled import arithmetic
 from unjoined._validation import check_share
 from unjoined.cli.demo import run_demo
 from unjoined.cli.inputs import (
@@ -104,7 +105,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other prog
 
 def _version(value: bool) -> None:
     if value:
-        print(unjoined.__version__)
+        print(f"{unjoined.__version__} ({arithmetic()})")
         raise typer.Exit
 
 

@@ -251,7 +251,8 @@ def split_names(names: str | None, option: str) -> list[str]:
     return found
 
 
-# How a file begins that may be replaced, and what it is called; a table replaces any file.
+# How a file begins that may be replaced, and what it is called; a table replaces any file. Files of
+# sums are archives too, in which the name of the first part comes behind 30 bytes.
 MODEL, SUMS, TABLE = b"PK", b"unjoined-sums", b""
 
 
@@ -339,8 +340,10 @@ def _check_replaceable(option: str, path: Path, beginning: bytes) -> None:
     if not path.is_file():  # such as /dev/null, which must not be replaced by a file
         raise TableError(f"{option} {str(path)!r} is no ordinary file. Name a file to write to.")
     with path.open("rb") as file:
-        found = file.read(len(beginning))
-    if found and found != beginning:
+        found = file.read(30 + len(SUMS))
+    if found[30:] == SUMS:
+        found = SUMS
+    if not found.startswith(beginning) and found:
         raise TableError(
             f"{option} {str(path)!r} exists and is no {NAMES[beginning]}, so it is not replaced. "
             "Name another file, or delete this one first."

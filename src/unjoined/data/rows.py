@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from unjoined._compiled import ScannedLabels, label_kernel
 from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, IntArray
 from unjoined._validation import (
@@ -193,6 +192,14 @@ def target_rows(
     return (X[used], unit_mean(weight[used])) if used.any() else None
 
 
+class ScannedLabels(NamedTuple):
+    """What some rows hold."""
+
+    cells: frozenset[int]  # 2 for treatments and 1 for the second population, added up
+    outcomes: tuple[float, ...]  # different ones, at most three
+    codes: frozenset[float]  # of treatments
+
+
 class CleanLabels(NamedTuple):
     """Labels in the inner coding, and what their columns were found to hold."""
 
@@ -215,13 +222,9 @@ def scan_labels(
     if not -LARGEST <= number.min() <= number.max() <= LARGEST:
         return None
     both = (names[0], names[1])
-    kernel = label_kernel(number, kind, population, (OUTCOME, TREATMENT), both)
 
     def look(start: int) -> ScannedLabels | None:
-        stop = min(start + CHUNK_ROWS, n)
-        if kernel is not None:
-            return kernel(start, stop, cell)
-        block = slice(start, stop)
+        block = slice(start, start + CHUNK_ROWS)
         return _look(number[block], kind[block], population[block], both, cell[block])
 
     starts = range(0, n, CHUNK_ROWS)

@@ -20,7 +20,6 @@ from unjoined.estimators.base import (
     RowEstimator,
     basis_or,
     check_flag,
-    one_of,
     optional,
     word_or,
 )
@@ -131,10 +130,6 @@ class MinMaxUplift(RowEstimator):
         Cap on those ratios, at least 1.
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first.
-    precision : {"double", "single"}, default="double"
-        Of basis values and of their products over chunks of rows, where sums of many rows are
-        made: above 100,000 rows, in ``fit_chunks`` and on Dask. "single" is faster only where no
-        compiled code is at hand; its sums are off by some millionths of the largest.
     n_jobs : int or None, default=-1
         Threads for passes over rows, in predictions too; -1 uses all cores. Results do not
         depend on it.
@@ -220,7 +215,6 @@ class MinMaxUplift(RowEstimator):
         "bounds": optional(check_bounds),
         "clip": check_flag,
         "standardize": check_flag,
-        "precision": one_of("double", "single"),
     }
 
     def __init__(
@@ -240,7 +234,6 @@ class MinMaxUplift(RowEstimator):
         shift: Any = None,
         shift_clip: float | None = None,
         standardize: bool = True,
-        precision: str = "double",
         n_jobs: int | None = -1,
         random_state: RandomState = None,
     ) -> None:
@@ -258,7 +251,6 @@ class MinMaxUplift(RowEstimator):
         self.shift = shift
         self.shift_clip = shift_clip
         self.standardize = standardize
-        self.precision = precision
         self.n_jobs = n_jobs
         self.random_state = random_state
 

@@ -107,7 +107,7 @@ def widened(plan: SumsPlan, factor: float, *, critic: bool) -> SumsPlan:
 def add_up(
     plan: SumsPlan, rows: LabelledRows, group: IntArray | None, n_jobs: int | None
 ) -> GroupedSums:
-    """Add up rows whose labels are centred already, in double precision."""
+    """Add up rows whose labels are centred already."""
     return accumulate(plan.values, plan.size, rows, groups=group, n_jobs=n_jobs)
 
 
@@ -289,7 +289,6 @@ class MinMaxPlanner:
     critic_basis: str | Basis | None
     critic_width: float | str | None
     standardize: bool
-    precision: str
     n_jobs: int | None
 
     @property
@@ -345,7 +344,6 @@ class MinMaxPlanner:
             critic=critic,
             centring=(),
             n_groups=n_groups,
-            single=self.precision == "single",
         )
         warn_if_large(plan.size, n_threads(self.n_jobs), stacklevel=6)
         # A basis that was given stays as it is.

@@ -96,8 +96,6 @@ class SumsPlan:
         for all.
     n_groups : int
         Groups rows are dealt into, by which ridges are chosen.
-    single : bool, default=False
-        Whether basis values are in single precision.
     """
 
     feature_names: tuple[str, ...] | None
@@ -108,7 +106,6 @@ class SumsPlan:
     critic: Basis
     centring: tuple[Centring, ...]
     n_groups: int
-    single: bool = False
 
     @property
     def n_features(self) -> int:
@@ -144,7 +141,6 @@ class SumsPlan:
             groups=group,
             means=means,
             centred=centred,
-            single=self.single,
             n_jobs=n_jobs,
         )
 
