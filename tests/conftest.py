@@ -1,5 +1,7 @@
 """Arithmetic that is compiled, and the same in numpy."""
 
+import contextlib
+
 import pytest
 
 from unjoined._compiled import kernels as _gaussians
@@ -18,3 +20,10 @@ def arithmetic(request):
             for module in (_gaussians, _labels, _ridges):
                 patch.setattr(module, "library", lambda: None)
         yield request.param
+
+
+@pytest.fixture
+def here(tmp_path):
+    """The folder of the test, made the working folder."""
+    with contextlib.chdir(tmp_path):
+        yield tmp_path

@@ -22,8 +22,7 @@ def python_blocks(page):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
-def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_examples_of_a_page_run_in_order(page, here):
     write_campaign(Path("unjoined-demo"), n_per_table=300, n_customers=20, seed=0)
     names = {}
     for block in python_blocks(page):

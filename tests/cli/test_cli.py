@@ -184,7 +184,10 @@ def swap(words, old, new):
         (lambda w, f: [*w, "--moments", "all.sums"], "so --outcomes cannot be given beside it"),
         (lambda w, f: [*w, "--checkpoint", "c"], "--checkpoint is for tables that are read with"),
         (lambda w, f: [*w, "--chunks", "--estimator", "plugin"], "which --estimator plugin cannot"),
-        (lambda w, f: [*w, "--chunks", "--ignore", "nothing"], "--ignore names 'nothing', which"),
+        (
+            lambda w, f: [*w, "--chunks", "--ignore", "nothing"],
+            "--ignore names 'nothing', a col",
+        ),
         (lambda w, f: [*w, "--chunks", "--features", "agee"], "has no column 'agee'"),
     ],
 )
