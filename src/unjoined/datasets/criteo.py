@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -14,39 +15,29 @@ from typing import TypeAlias
 import numpy as np
 
 from unjoined._validation import check_count
-from unjoined.datasets.fetch import Lines, NumberTable, PublicData, Source, locate
+from unjoined.datasets.fetch import Lines, PublicData, Source, locate
 from unjoined.errors import TableError
 
 DISPLAY_FEATURES = 10  # 1 and 2 are numbers, the others categories
-
-
 NUMERIC = (1, 2)
-
-
 UNKNOWN = -1.0  # code of a category that is not given
-
-
 NON_CLICK_WEIGHT = 10.0  # one in ten of the impressions without a click was kept
-
-
 CLICKS = {"1": True, "0": False}
-
-
 COSTS = {"0.001": True, "0.999": False}  # what forms B and C write for click and no click
-
-
 # Form C numbers the pairs of feature and category; these are feature 12 = 0 and = 1.
 CHALLENGE_CONTROL, CHALLENGE_TREATED = 11, 49
-
-
 EXPECTED_A = (
     "expected 'example ID: HASH CLICK PROPENSITY SLOTS CANDIDATES FEATURE:VALUE ...' with at least "
     "one candidate"
 )
-
-
 EXPECTED_B = "expected 'shared ID| FEATURE_CATEGORY ...'"
-
+CRITEO_SOURCE = Source(
+    "CriteoBannerFillingChallenge.tar.gz",
+    ("https://s3-eu-west-1.amazonaws.com/reco-dataset/CriteoBannerFillingChallenge.tar.gz",),
+    "35 GB",
+)
+FEATURES = tuple(f"display_{j}" for j in range(1, DISPLAY_FEATURES + 1))
+INDEX_COLUMNS = ("challenge_index", "testbed_feature_id")
 
 DisplayIndex: TypeAlias = Mapping[int, int]
 
@@ -74,15 +65,10 @@ class Impression:
 
 
 def read_impressions(lines: Lines, display_index: DisplayIndex) -> Iterator[Impression]:
-    """Yield the impressions with one slot; which form the file has is seen from its first line.
+    """Yield the impressions with one slot; the file's form is seen from its first line.
 
-    Memory does not grow with the file. ``display_index`` maps the token numbers of form C to
-    the display features 3 to 10 they are categories of; the other forms name features.
-
-    Raises
-    ------
-    TableError
-        A line is malformed; the message names file, line and what was expected there.
+    ``display_index`` maps the token numbers of form C to the display features 3 to 10 they are
+    categories of; the other forms name features.
     """
     first = next(lines, None)
     if first is None:
@@ -275,21 +261,6 @@ def _check_treatment(lines: Lines, flags: Flags, at: int) -> None:
         )
 
 
-CRITEO_SOURCE = Source(
-    name="CriteoBannerFillingChallenge.tar.gz",
-    addresses=(
-        "https://s3-eu-west-1.amazonaws.com/reco-dataset/CriteoBannerFillingChallenge.tar.gz",
-    ),
-    size="35 GB",
-)
-
-
-FEATURES = tuple(f"display_{j}" for j in range(1, DISPLAY_FEATURES + 1))
-
-
-INDEX_COLUMNS = ("challenge_index", "testbed_feature_id")
-
-
 def fetch_criteo(
     *,
     path: str | os.PathLike[str] | None = None,
@@ -371,10 +342,10 @@ def fetch_criteo(
     if first is None:
         raise TableError(f"{str(file)!r} has no impression with one slot. Check path=.")
     features = FEATURES[: len(first.features)]
-    table = NumberTable(len(features) + 7)
+    numbers = array("d")  # eight bytes for each number and no more
     for one in islice(chain([first], impressions), max_rows):
-        table.append(_numbers(one))
-    rows = table.matrix()
+        numbers.extend(_numbers(one))
+    rows = np.frombuffer(numbers).reshape(-1, len(features) + 7)
     click, treated, weight, propensity, example, candidates, n_treated = np.array(
         rows[:, len(features) :].T
     )
