@@ -18,17 +18,9 @@ from unjoined.reproduce.figures import figure_names
 from unjoined.reproduce.studies import OURS, RIDGES
 
 Block = dict[str, Any]
-
-
 PAPER_TRIALS = 50
-
-
 RIDGES_OPTION = " --ridges"
-
-
 SHOWN_B = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0)  # the nearest point of the grid is shown
-
-
 SEEN = {
     "synthetic": (
         "Figure 1 draws the mean area of FourLogistic, FourNNC and MinMaxGau against b: all are "
@@ -40,16 +32,12 @@ SEEN = {
     "jobs": ("MinMaxGau lies above FourNNR.",),
     "criteo": ("MinMaxGau lies above both baselines.",),
 }
-
-
 TITLES = {
     "synthetic": "Synthetic data (Figures 1 and 2)",
     "email": "Email (Figure 3a)",
     "jobs": "Jobs (Figure 3b)",
     "criteo": "Criteo (Figure 3c)",
 }
-
-
 CHOICES = {
     "synthetic": """\
 - The paper prints `1 / (1 - exp(...))` for policies and outcomes. We take the logistic
@@ -87,18 +75,7 @@ CHOICES = {
 
 
 def paper_page(results: dict[str, Any]) -> str:
-    """Return the page as Markdown.
-
-    Parameters
-    ----------
-    results : dict
-        Content of a results file: ``studies`` and ``claims``.
-
-    Returns
-    -------
-    str
-        The same results give the same page, to the letter.
-    """
+    """Return the page of a results file as Markdown; the same results give the same letters."""
     studies, ridges = results["studies"], results.get("ridges", {})
     parts = [_opening(studies, ridges)]
     if studies:
