@@ -9,27 +9,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined._validation.features import (
-    check_columns,
-    check_finite_features,
-    check_numeric_columns,
-)
-from unjoined._validation.labels import (
+from unjoined._validation import (
     KINDS,
     check_cells,
+    check_columns,
+    check_count,
+    check_finite_features,
     check_kind,
     check_labels,
     check_length,
+    check_not_negative,
+    check_numeric_columns,
+    check_option,
     check_outcome,
     check_population,
+    check_positive,
     check_treatment,
     check_weight,
-)
-from unjoined._validation.parameters import (
-    check_count,
-    check_not_negative,
-    check_option,
-    check_positive,
 )
 from unjoined.errors import InputError, LabelError, TableError
 

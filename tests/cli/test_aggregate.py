@@ -10,7 +10,7 @@ from unjoined import load_model, read_table
 from unjoined.cli import main
 from unjoined.data import TableSource, write_table
 from unjoined.reproduce import write_campaign
-from unjoined.sums import aggregate_rows, read_sums
+from unjoined.sums import aggregate_rows, read_sums, write_sums
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,6 @@ def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, pla
 
 def test_a_plan_without_names_is_refused(capsys, plan, tmp_path):
     from dataclasses import replace
-
-    from unjoined.sums.files import read_sums, write_sums
 
     found, _ = read_sums(plan)
     nameless = replace(found, plan=replace(found.plan, feature_names=None))

@@ -15,14 +15,11 @@ from sklearn.exceptions import NotFittedError
 
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
+from unjoined.data import ArraySource, DaskSource, paper_problem
 from unjoined.data import dask as dask_data
-from unjoined.data import paper_problem
-from unjoined.data.dask import DaskSource
-from unjoined.data.sources import ArraySource
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.estimators import minmax_chunks as chunks
-from unjoined.sums import dask_pass
-from unjoined.sums.census import take_census
+from unjoined.sums import dask_pass, take_census
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
