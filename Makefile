@@ -50,7 +50,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadscope \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal \
 		-m "not slow and not network" --cov --cov-report=term
 	$(BIN)/coverage report --include='src/unjoined/sums/*,src/unjoined/solve/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95 > /dev/null

@@ -86,7 +86,8 @@ def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(
     results = []
     for tables in (four_tables(folder), two_tables):
         model = tmp_path / "m.skops"
-        code, out, _ = run(capsys, "fit", *tables, "--model", model, "--json")
+        quick = ("--estimator", "minmax", "--json")
+        code, out, _ = run(capsys, "fit", *tables, "--model", model, *quick)
         assert code == 0
         people = read_table(folder / "customers.parquet").drop(["customer_id"])
         results.append((json.loads(out), load_model(model).predict(people)))
@@ -129,7 +130,8 @@ def test_equal_policies_are_called_weak_in_words(capsys, folder):
     code, out, _ = run(capsys, "check", *same)
     assert code == 0
     assert "weakly identified" in " ".join(out.split())
-    code, _, err = run(capsys, "fit", *same, "--model", folder / "weak.skops")
+    words = ("--estimator", "FourLogistic", "--model", folder / "weak.skops")
+    code, _, err = run(capsys, "fit", *same, *words)
     assert code == 0
     assert err.startswith("unjoined: warning: the two populations' policies can hardly be told")
 
@@ -200,7 +202,7 @@ def test_mistakes_get_a_message_and_exit_code_2(capsys, folder, change, message)
 
 def test_scoring_mistakes_get_a_message_and_exit_code_2(capsys, folder, tmp_path):
     model = tmp_path / "m.skops"
-    run(capsys, "fit", *four_tables(folder), "--model", model)
+    run(capsys, "fit", *four_tables(folder), "--estimator", "FourLogistic", "--model", model)
     people = folder / "customers.parquet"
     empty = write_table(read_table(people).slice(0, 0), tmp_path / "empty.parquet")
     other = write_table(pa.table({"age": [1.0]}), tmp_path / "other.parquet")
