@@ -6,11 +6,11 @@ import csv
 import math
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -115,9 +115,6 @@ def _read_a(lines: Lines) -> Iterator[Impression]:
             yield _impression(lines, at, example, features, flags, clicked, propensity)
 
 
-# --- form B: Vowpal Wabbit ------------------------------------------------------------------
-
-
 def _read_b(lines: Lines) -> Iterator[Impression]:
     for header in lines:
         if not header.strip():
@@ -154,9 +151,6 @@ def _read_b(lines: Lines) -> Iterator[Impression]:
         yield _impression(lines, at, example, features, flags, clicked, propensity)
 
 
-# --- form C: the challenge ------------------------------------------------------------------
-
-
 def _read_c(lines: Lines, display_index: DisplayIndex) -> Iterator[Impression]:
     for line in lines:
         at = lines.number
@@ -186,8 +180,6 @@ def _read_c(lines: Lines, display_index: DisplayIndex) -> Iterator[Impression]:
         yield _impression(lines, at, example, features, flags, clicked, propensity)
 
 
-# --- parts ----------------------------------------------------------------------------------
-
 Flags: TypeAlias = tuple[bool, bool]  # whether feature 12 = 0 and feature 12 = 1 are in a line
 
 
@@ -214,28 +206,26 @@ def _impression(
     )
 
 
-def _display(pairs: Iterable[list[str]]) -> tuple[float, ...]:
+def _display(pairs: Iterable[Sequence[Any]]) -> tuple[float, ...]:
     """Return the ten display features; a category that is missing is -1, a number an error."""
-    return _ten({int(pair[0]): float(pair[1]) for pair in pairs})
-
-
-def _ten(found: Mapping[int, float]) -> tuple[float, ...]:
-    if missing := [j for j in NUMERIC if j not in found]:
+    values = {int(pair[0]): float(pair[1]) for pair in pairs}
+    if missing := [j for j in NUMERIC if j not in values]:
         raise ValueError(f"display feature {missing[0]} is missing")
-    if not all(map(math.isfinite, found.values())):
+    if not all(map(math.isfinite, values.values())):
         raise ValueError("a display feature is not finite")
-    return tuple(found.get(j, UNKNOWN) for j in range(1, DISPLAY_FEATURES + 1))
+    return tuple(values.get(j, UNKNOWN) for j in range(1, DISPLAY_FEATURES + 1))
 
 
 def _challenge_display(tokens: list[list[str]], index: DisplayIndex) -> tuple[float, ...]:
-    found = {}
+    """Return the display features of form C, or the two that need no index."""
+    pairs: list[tuple[int, float]] = []
     for number, value in tokens:
         token = int(number)
         if token < len(NUMERIC):  # indices 0 and 1 are features 1 and 2
-            found[token + 1] = float(value)
+            pairs.append((token + 1, float(value)))
         elif token in index:
-            found[index[token]] = float(token)
-    features = _ten(found)
+            pairs.append((index[token], token))
+    features = _display(pairs)
     return features if index else features[: len(NUMERIC)]
 
 
@@ -418,28 +408,27 @@ def criteo_impressions(
     return impressions()
 
 
-def _display_index(given: str | os.PathLike[str] | Mapping[int, int] | None) -> dict[int, int]:
+def _display_index(index: str | os.PathLike[str] | Mapping[int, int] | None) -> dict[int, int]:
+    """Return the display feature of each token, from a mapping or a CSV file."""
+    pairs = index.items() if isinstance(index, Mapping) else _read_index(index)
+    features = {int(token): int(feature) for token, feature in pairs}
+    return {token: j for token, j in features.items() if 3 <= j <= DISPLAY_FEATURES}
+
+
+def _read_index(given: str | os.PathLike[str] | None) -> Iterator[tuple[int, int]]:
     if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        found = {int(token): int(feature) for token, feature in given.items()}
-    else:
-        found = _read_index(Path(given))
-    return {token: feature for token, feature in found.items() if 3 <= feature <= DISPLAY_FEATURES}
-
-
-def _read_index(path: Path) -> dict[int, int]:
+        return
+    path = Path(given)
     if not path.is_file():
         raise TableError(f"there is no file {str(path)!r}. Check display_index=.")
+    token, feature = INDEX_COLUMNS
     with Lines(path) as lines:
         reader = csv.DictReader(lines)
         if missing := [name for name in INDEX_COLUMNS if name not in (reader.fieldnames or ())]:
             raise TableError(f"{str(path)!r} has no column {missing[0]!r}. Check display_index=.")
-        found = {}
         for row in reader:
             try:
-                if row[INDEX_COLUMNS[1]]:
-                    found[int(row[INDEX_COLUMNS[0]])] = int(row[INDEX_COLUMNS[1]])
+                if row[feature]:
+                    yield int(row[token]), int(row[feature])
             except (TypeError, ValueError) as error:
                 raise lines.fail(f"expected two whole numbers ({error}).") from error
-    return found

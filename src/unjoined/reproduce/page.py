@@ -195,17 +195,20 @@ def _synthetic_table(block: Block) -> str:
     known = [point["b"] for point in block["by_b"]]
     shown = sorted({min(known, key=lambda b: abs(b - want)) for want in SHOWN_B})
     points = [point for point in block["by_b"] if point["b"] in shown]
-    head = "| share of the oracle | " + " | ".join(f"b = {p['b']:.3g}" for p in points) + " |"
-    lines = [head, "|---" * (len(points) + 1) + "|"]
-    for name in points[0]["methods"]:
-        cells = [_number(p["methods"][name], "share") for p in points]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines.append("")
-    lines.append("| squared error | " + " | ".join(f"b = {p['b']:.3g}" for p in points) + " |")
-    lines.append("|---" * (len(points) + 1) + "|")
-    for name in points[0]["methods"]:
-        cells = [f"{p['methods'][name]['error']:.2g}" for p in points]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    places = [f"b = {p['b']:.3g}" for p in points]
+    lines = []
+    for title in ("share of the oracle", "squared error"):
+        lines += [f"| {title} | {' | '.join(places)} |", "|---" * (len(points) + 1) + "|"]
+        for name in points[0]["methods"]:
+            rows = [p["methods"][name] for p in points]
+            cells = (
+                [f"{row['error']:.2g}" for row in rows]
+                if title == "squared error"
+                else [_number(row, "share") for row in rows]
+            )
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append("")
+    lines.pop()
     lines.append(
         "\nSquared error is the mean over test points and the median over trials, without a "
         "standard error: read it for its order of magnitude. The answer 0 has about 2."
@@ -280,10 +283,10 @@ def _ridges(ridges: dict[str, Block]) -> str:
 
 def _shifts(rows: list[tuple[str, Block]]) -> Iterator[str]:
     """Yield what the rule gains and loses with all pairs to choose from."""
-    found: dict[str, list[str]] = {HOLDS: [], CONTRADICTED: [], NOT_SHOWN: []}
+    places: dict[str, list[str]] = {HOLDS: [], CONTRADICTED: [], NOT_SHOWN: []}
     for name, row in rows:
-        found[judge(*row["wide_minus_study"])].append(f"{_place(name, row)}, {row['method']}")
-    better, worse = found[HOLDS], found[CONTRADICTED]
+        places[judge(*row["wide_minus_study"])].append(f"{_place(name, row)}, {row['method']}")
+    better, worse = places[HOLDS], places[CONTRADICTED]
     yield (
         f"The verdicts above rest on the {len(RIDGES)} pairs. With all pairs to choose from, the "
         f"rule is clearly better in {len(better)} of {len(rows)} rows and clearly worse in "
