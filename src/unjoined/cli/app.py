@@ -68,16 +68,16 @@ app = typer.Typer(
 
 Paths = Annotated[
     list[str] | None,
-    typer.Option(help="Table: FILE with --population, else NAME=FILE for each population."),
+    typer.Option(help="CSV or Parquet: FILE with --population, else NAME=FILE for each."),
 ]
 Outcome = Annotated[str, typer.Option(help="Column with the outcome.")]
 Treatment = Annotated[str, typer.Option(help="Column with the treatment, 0/1.")]
 Population = Annotated[str | None, typer.Option(help="Column that names each row's population.")]
-Features = Annotated[str | None, typer.Option(help="Feature columns, comma-separated.")]
+Features = Annotated[str | None, typer.Option(help="Feature columns, comma-separated; or all.")]
 Ignore = Annotated[str | None, typer.Option(help="Columns to leave out, comma-separated.")]
 Weight = Annotated[str | None, typer.Option(help="Column with row weights.")]
 Checkpoint = Annotated[
-    Path | None, typer.Option(help="File that lets an interrupted pass go on where it stopped.")
+    Path | None, typer.Option(help="File that an interrupted pass resumes from.")
 ]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")

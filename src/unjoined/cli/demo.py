@@ -275,8 +275,9 @@ def reproduce(
             out.print(f"Finished trials are kept in {folder}; the same command goes on.")
             raise
     claims = json.loads(files.results.read_text("utf-8"))["claims"]
+    out.print("What the paper says in section 6.3, judged by these numbers:")
     show_pairs(out, ((claim["verdict"], claim["claim"]) for claim in claims))
-    out.print(f"Wrote {files.page}, {files.results} and {len(files.figures)} figures.")
+    out.print(f"Wrote {files.page}, {files.results} and figures: {len(files.figures)}.")
     if as_json:
         paths = {"page": files.page, "results": files.results, "trials": files.trials}
         print_json(
