@@ -154,26 +154,15 @@ def _compare(out: Console, data: SeparateLabels, seed: int) -> tuple[list[Result
 def _explain(out: Console, truth: Array) -> None:
     best = 1000 * float(perfect_curve(truth).at(SHARE))
     at_random = 1000 * SHARE * float(truth.mean())
+    meanings = {
+        "share of oracle": "how good the ranking is: 0 a random order, 1 that of the true uplift",
+        f"gain at {SHARE:.0%}": "purchases added per 1,000 customers when the best "
+        f"{SHARE:.0%} are mailed: {best:+.1f} in perfect order, {at_random:+.1f} in random order",
+        "error": "mean squared error over the variance of uplift: 0 is perfect, 1 is what a "
+        "constant gets",
+    }
     out.print()
-    show_pairs(
-        out,
-        (
-            (
-                "share of oracle",
-                "how good the ranking is: 0 a random order, 1 that of the true uplift",
-            ),
-            (
-                f"gain at {SHARE:.0%}",
-                f"purchases added per 1,000 customers when the best {SHARE:.0%} are mailed: "
-                f"{best:+.1f} in perfect order, {at_random:+.1f} in random order",
-            ),
-            (
-                "error",
-                "mean squared error over the variance of uplift: 0 is perfect, 1 is what a "
-                "constant gets",
-            ),
-        ),
-    )
+    show_pairs(out, meanings.items())
     out.print()
     out.print(
         "Uplift is the library's default, MinMaxUplift the paper's method improved, MinMaxGau "

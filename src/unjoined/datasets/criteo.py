@@ -334,7 +334,9 @@ def fetch_criteo(
     features = FEATURES[: len(first.features)]
     numbers = array("d")  # eight bytes for each number and no more
     for one in islice(chain([first], impressions), max_rows):
-        numbers.extend(_numbers(one))
+        numbers.extend(one.features)
+        numbers.extend((one.clicked, one.treated, one.weight, one.propensity))
+        numbers.extend((one.example, one.n_candidates, one.n_treated))
     rows = np.frombuffer(numbers).reshape(-1, len(features) + 7)
     click, treated, weight, propensity, example, candidates, n_treated = np.array(
         rows[:, len(features) :].T
@@ -358,20 +360,6 @@ def fetch_criteo(
     )
 
 
-def _numbers(one: Impression) -> list[float]:
-    """Return an impression as a row of numbers, features first."""
-    return [
-        *one.features,
-        one.clicked,
-        one.treated,
-        one.weight,
-        one.propensity,
-        one.example,
-        one.n_candidates,
-        one.n_treated,
-    ]
-
-
 def criteo_impressions(
     path: str | os.PathLike[str],
     *,
@@ -382,9 +370,9 @@ def criteo_impressions(
     Parameters
     ----------
     path : path
-        A file in any of the three forms, see `fetch_criteo`.
+        A file in any of the three forms.
     display_index : path or mapping of int to int, optional
-        For the challenge's form, see `fetch_criteo`.
+        Both are described at `fetch_criteo`.
 
     Yields
     ------

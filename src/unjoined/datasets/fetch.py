@@ -78,8 +78,8 @@ def locate(
         if file.is_file():
             if wrong := _difference(file, source):
                 raise TableError(
-                    f"{str(file)!r} in the cache is not the file expected: {wrong}. Delete it and "
-                    "it is fetched anew, or pass it as path= if it is meant."
+                    f"{str(file)!r} in the cache is not the file expected: {wrong}. Delete it "
+                    "to have it fetched again, or pass it as path= if it is the one you mean."
                 )
             return file
     if not download:

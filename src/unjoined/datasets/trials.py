@@ -50,25 +50,14 @@ EMAIL_OUTCOMES = ("visit", "conversion", "spend")
 MAILS = {"any": ((1, 2), 2 / 3), "mens": ((1,), 1 / 2), "womens": ((2,), 1 / 2)}
 
 JOBS_PAGE = "https://users.nber.org/~rdehejia/data/"
+NSW_FILES = {  # name, size and SHA-256
+    "nsw_treated.txt": "43 kB d83b70b89388caf2d8e6cd3bac1a2bf1bd177e7e3a92561f6f9a6e45711f0b56",
+    "nsw_control.txt": "62 kB 7ab75de500006526567f49add9b3f29228e3facf8c3dfbd5b0fa9c4aefd72b4d",
+    "nsw_dw.dta": "29 kB 27a61a9ac68ddf1b0383c1977d07b794a6a5dc7f2d3fc6a0040ac743087697cc",
+}
 TREATED, CONTROL, DEHEJIA_WAHBA = (
-    Source(name, (JOBS_PAGE + name,), size, frozenset({sha256}))
-    for name, size, sha256 in (
-        (
-            "nsw_treated.txt",
-            "43 kB",
-            "d83b70b89388caf2d8e6cd3bac1a2bf1bd177e7e3a92561f6f9a6e45711f0b56",
-        ),
-        (
-            "nsw_control.txt",
-            "62 kB",
-            "7ab75de500006526567f49add9b3f29228e3facf8c3dfbd5b0fa9c4aefd72b4d",
-        ),
-        (
-            "nsw_dw.dta",
-            "29 kB",
-            "27a61a9ac68ddf1b0383c1977d07b794a6a5dc7f2d3fc6a0040ac743087697cc",
-        ),
-    )
+    Source(name, (JOBS_PAGE + name,), facts[:5], frozenset({facts[6:]}))
+    for name, facts in NSW_FILES.items()
 )
 PERSON = ("treat", "age", "education", "black", "hispanic", "married", "nodegree")
 JOBS_COLUMNS = {
@@ -114,10 +103,9 @@ def fetch_email(
         (42,613 and 42,693 rows; those who got the other mail are left out).
     path : path, optional
         A copy of the file, plain or gzipped, or the folder it is in, instead of the cache.
-    download : bool, default=True
-        Whether to download the file if it is not in the cache, see `data_folder`.
-    progress : bool, default=True
-        Whether a download shows a bar, if stderr is a terminal.
+    download, progress : bool, default=True
+        Whether to download the file if it is not in the cache, see `data_folder`, and to show a
+        bar on a terminal.
 
     Returns
     -------
@@ -242,10 +230,9 @@ def fetch_jobs(
     path : path, optional
         The folder with your copies of the files, instead of the cache; for "dehejia-wahba" it
         may be the file itself.
-    download : bool, default=True
-        Whether to download the files if they are not in the cache, see `data_folder`.
-    progress : bool, default=True
-        Whether a download shows a bar, if stderr is a terminal.
+    download, progress : bool, default=True
+        Whether to download the files if they are not in the cache, see `data_folder`, and to show
+        a bar on a terminal.
 
     Returns
     -------
@@ -359,11 +346,9 @@ def fetch_criteo_uplift(
     path : path, optional
         A copy of the file or a part of it, plain or gzipped, or the folder it is in, instead of
         the cache.
-    download : bool, default=True
-        Whether to download the file (311 MB) if it is not in the cache, see `data_folder`. We
-        know no checksum of it; gzip's own is verified.
-    progress : bool, default=True
-        Whether a download shows a bar, if stderr is a terminal.
+    download, progress : bool, default=True
+        Whether to download the file (311 MB) if it is not in the cache, see `data_folder`, and to
+        show a bar on a terminal. We have no checksum of it; gzip's own is verified.
 
     Returns
     -------
