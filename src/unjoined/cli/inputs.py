@@ -264,7 +264,7 @@ def check_distinct(paths: Sequence[Input]) -> None:
     for (one, first), (two, second) in combinations(paths, 2):
         if first.exists() and second.exists():
             same = first.samefile(second)
-        else:  # nobody can ask a disk whether it ignores case before there is a file
+        else:  # whether the disk ignores case shows only once a file exists
             same = not (first.exists() or second.exists()) and (
                 os.path.realpath(first).casefold() == os.path.realpath(second).casefold()
             )

@@ -116,7 +116,7 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Add up files of sums that were made with one plan."""
-    for file in files:  # one by one: that two hold the same rows is told by what is in them
+    for file in files:  # one by one: merging finds out by itself if two hold the same rows
         check_paths([("sums", file)], [("--out", out, SUMS)])
     _write(merge_sums([read_finished_sums(file) for file in files]), out, as_json=as_json)
 

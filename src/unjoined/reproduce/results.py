@@ -308,7 +308,7 @@ def _best_pair(scores: Array) -> tuple[int, int]:
     """Return the best pair in hindsight, the one farthest from the edges if many are as good.
 
     As good is within a tenth of the best pair's standard error. There always are many: with a
-    large ``ridge_g`` only the product of the ridges counts, so that the best one of a grid would
+    large ``ridge_g`` only the product of the ridges counts, so the best one of a grid would
     lie at its edge, whatever the grid.
     """
     mean = scores.mean(axis=0)

@@ -232,7 +232,7 @@ def run_tasks(
         for record in _finished(missing, jobs):
             out.write(json.dumps(record) + "\n")
             out.flush()
-            # As it will be read from the file, so that a resumed run gives the same.
+            # As it will be read from the file, so a resumed run gives the same.
             kept[_name(record["task"])] = json.loads(json.dumps(record))
             done += 1
             progress(done, len(tasks))
@@ -259,7 +259,7 @@ def read_records(file: Path) -> list[Record]:
         except (ValueError, KeyError, TypeError) as error:
             raise TableError(
                 f"line {number} of {str(file)!r} is not the result of a trial. Delete the file to "
-                "start anew, or name another folder with --out."
+                "start over, or name another folder with --out."
             ) from error
     return records
 
@@ -284,7 +284,7 @@ def _finished(tasks: Sequence[Task], jobs: int) -> Iterator[Record]:
                 yield future.result()
         except BrokenProcessPool as error:
             raise UnjoinedError(
-                "a process ended before its trial was done, most likely for want of memory. "
+                "a process ended before its trial was done, most likely because memory ran out. "
                 "Finished trials are kept: run the command again, with fewer --jobs."
             ) from error
         finally:
@@ -298,7 +298,7 @@ def _ignore_interrupts() -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Tell processes started meanwhile to use one thread; libraries read this as they load."""
+    """Let processes started in the block use one thread; libraries read this as they load."""
     before = {name: os.environ[name] for name in THREADS if name in os.environ}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:

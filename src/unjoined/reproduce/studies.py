@@ -55,7 +55,7 @@ OVERLAP = 0.2  # rows whose treatment is more certain than this are left out
 FEWEST = 50  # rows of a category with an indicator of its own in the propensity model
 ROOM = 0.9  # of the rows that sub-sampling leaves on average
 
-SEEDS = 2**32  # that numpy takes; those behind the largest begin anew
+SEEDS = 2**32  # numpy takes seeds below this; larger ones wrap around
 
 Record = dict[str, Any]  # a finished task, ready for a line of JSON
 
@@ -107,7 +107,7 @@ class Draw:
 def study_tasks(
     study: str, trials: int, *, seed: int, small: bool, folder: str | None, ridges: bool
 ) -> list[Task]:
-    """Return the tasks of a study, trial by trial, so that a part of a run is of use."""
+    """Return the tasks of a study, trial by trial, so that a part of a run is useful."""
     points: tuple[float, ...] = (0.0,)
     if study == "synthetic":
         folder = None
@@ -207,7 +207,7 @@ def _as_is(data: PublicData) -> tuple[Array, Any, IntArray]:
 def _encode_criteo(data: PublicData) -> tuple[Array, Array, IntArray]:
     """Return features, the propensity of feature 12 given them, and the rows with overlap.
 
-    Codes of categories have no order, so that each is replaced by the logarithm of how often it
+    Codes of categories have no order, so each is replaced by the logarithm of how often it
     occurs, which needs no label. What was logged is the propensity of the product; that of its
     feature 12 is estimated by logistic regression on indicators of the categories.
     """
