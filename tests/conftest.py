@@ -43,6 +43,6 @@ def pytest_collection_modifyitems(items):
     """Measure coverage only where it tells something."""
     for item in items:
         path = Path(item.path)
-        is_of_sums = path.name.startswith(("test_sums", "test_files"))
+        is_of_sums = path.name.startswith(("test_sums", "test_files", "test_models_shapes"))
         if {path.parent.name, path.stem} & NOT_MEASURED and not is_of_sums:
             item.add_marker(pytest.mark.no_cover)
