@@ -20,10 +20,10 @@ help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
 	@echo "make test        lint, types, import contract, tests and doctests"
 	@echo "make test-slow   the tests marked slow as well"
-	@echo "make test-oldest some tests with the oldest versions that are declared"
+	@echo "make test-oldest some of the tests with the oldest supported versions"
 	@echo "make benchmark   every script in benchmarks/ but the next one"
 	@echo "make accuracy    every estimator against the truth, about 90 minutes on two cores"
-	@echo "make figures     the pictures of the documentation, anew"
+	@echo "make figures     draw the pictures of the documentation again"
 	@echo "make walk        which files and functions the main commands enter"
 	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried out"
 	@echo "make format      format the code"
@@ -51,7 +51,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadscope \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal \
 		-m "not slow and not network" --cov --cov-report=term
 	$(BIN)/coverage report --include='src/unjoined/sums/*,src/unjoined/solve/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95 > /dev/null
@@ -64,8 +64,8 @@ $(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt
 		--constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
 	@touch $@
 
-# Old versions warn of each other, which is no failure of ours. There is no torch here, and of all
-# estimators one goes through the checks of scikit-learn.
+# Old versions warn about each other, which does not count as a failure. Torch is not installed
+# here, and one estimator alone goes through the checks of scikit-learn.
 test-oldest: $(OLDEST_VENV)/.test
 	OMP_NUM_THREADS=1 $(OLDEST_VENV)/bin/python -m pytest -q -o filterwarnings=default \
 		-k "(not Neural and not Rowwise) or (RowwiseMinMax and linear and not critic)" $(OLDEST_TESTS)

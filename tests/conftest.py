@@ -1,5 +1,8 @@
 """Arithmetic that is compiled, and the same in numpy."""
 
+import contextlib
+from pathlib import Path
+
 import pytest
 
 import unjoined._compiled as compiled
@@ -14,3 +17,28 @@ def arithmetic(request):
         if request.param == "numpy":
             patch.setattr(compiled, "extension", lambda: None)
         yield request.param
+
+
+@pytest.fixture
+def here(tmp_path):
+    """The folder of the test, made the working folder."""
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
+
+
+# Whose lines other tests run as well. Coverage makes a test take half as long again.
+NOT_MEASURED = {"contract", "reference", "regressions", "statistical", "test_docs", "test_public"}
+
+
+def pytest_configure(config):
+    """Make the mark known where pytest-cov is not installed."""
+    config.addinivalue_line("markers", "no_cover: do not measure coverage")
+
+
+def pytest_collection_modifyitems(items):
+    """Measure coverage only where it tells something."""
+    for item in items:
+        path = Path(item.path)
+        is_of_sums = path.name.startswith(("test_sums", "test_files", "test_models_shapes"))
+        if {path.parent.name, path.stem} & NOT_MEASURED and not is_of_sums:
+            item.add_marker(pytest.mark.no_cover)

@@ -88,7 +88,8 @@ def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(
     results = []
     for tables in (four_tables(folder), two_tables):
         model = tmp_path / "m.skops"
-        code, out, _ = run(capsys, "fit", *tables, "--model", model, "--json")
+        quick = ("--estimator", "minmax", "--json")
+        code, out, _ = run(capsys, "fit", *tables, "--model", model, *quick)
         assert code == 0
         people = read_table(folder / "customers.parquet").drop(["customer_id"])
         results.append((json.loads(out), load_model(model).predict(people)))
@@ -131,7 +132,8 @@ def test_equal_policies_are_called_weak_in_words(capsys, folder):
     code, out, _ = run(capsys, "check", *same)
     assert code == 0
     assert "weakly identified" in " ".join(out.split())
-    code, _, err = run(capsys, "fit", *same, "--model", folder / "weak.skops")
+    words = ("--estimator", "FourLogistic", "--model", folder / "weak.skops")
+    code, _, err = run(capsys, "fit", *same, *words)
     assert code == 0
     assert err.startswith("unjoined: warning: the two populations' policies can hardly be told")
 
@@ -186,7 +188,10 @@ def swap(words, old, new):
         (lambda w, f: [*w, "--moments", "all.sums"], "so --outcomes cannot be given beside it"),
         (lambda w, f: [*w, "--checkpoint", "c"], "--checkpoint is for tables that are read with"),
         (lambda w, f: [*w, "--chunks", "--estimator", "plugin"], "which --estimator plugin cannot"),
-        (lambda w, f: [*w, "--chunks", "--ignore", "nothing"], "--ignore names 'nothing', which"),
+        (
+            lambda w, f: [*w, "--chunks", "--ignore", "nothing"],
+            "--ignore names 'nothing', a col",
+        ),
         (lambda w, f: [*w, "--chunks", "--features", "agee"], "has no column 'agee'"),
     ],
 )
@@ -199,7 +204,7 @@ def test_mistakes_get_a_message_and_exit_code_2(capsys, folder, change, message)
 
 def test_scoring_mistakes_get_a_message_and_exit_code_2(capsys, folder, tmp_path):
     model = tmp_path / "m.skops"
-    run(capsys, "fit", *four_tables(folder), "--model", model)
+    run(capsys, "fit", *four_tables(folder), "--estimator", "FourLogistic", "--model", model)
     people = folder / "customers.parquet"
     empty = write_table(read_table(people).slice(0, 0), tmp_path / "empty.parquet")
     other = write_table(pa.table({"age": [1.0]}), tmp_path / "other.parquet")

@@ -10,14 +10,13 @@ from unjoined.basis import (
     LeadingBasis,
     LinearBasis,
     QuadraticBasis,
+    ScaledBasis,
     Scaling,
     StackedBasis,
 )
-from unjoined.basis.functions import ScaledBasis
 from unjoined.data import LabelledRows, label_rows
 from unjoined.errors import InputError
-from unjoined.sums import accumulate
-from unjoined.sums.add_up import combine
+from unjoined.sums import accumulate, combine
 
 RNG = np.random.default_rng(0)
 GAUSSIANS = GaussianBasis(RNG.random((40, 3)), 1.0)
