@@ -160,7 +160,7 @@ def fit(
         str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}; auto chooses and says why.")
     ] = "auto",
     chunks: Annotated[
-        bool, typer.Option("--chunks", help="Read tables in pieces, however large; fits minmax.")
+        bool, typer.Option("--chunks", help="Read tables in pieces, however large.")
     ] = False,
     checkpoint: Checkpoint = None,
     moments: Annotated[
@@ -189,8 +189,13 @@ def fit(
         fitted, result = _fit_sums(out, read_finished_sums(moments), seed)
     else:
         _check_given(tables, "fit needs {}, or --moments with a file of sums.")
-        if chunks:
-            fitted, result = _fit_sums(out, _collect(tables, estimator, checkpoint, seed), seed)
+        if chunks and estimator == "minmax":
+            sums = MinMaxUplift(random_state=seed).collect_sums(
+                tables.stream(), checkpoint=checkpoint
+            )
+            fitted, result = _fit_sums(out, sums, seed)
+        elif chunks:
+            fitted, result = _fit_chunks(out, tables, estimator, checkpoint, seed)
         else:
             fitted, result = _fit_rows(out, tables, estimator, seed)
     written = save_model(fitted, model)
@@ -237,14 +242,19 @@ def _fit_rows(
     }
 
 
-def _collect(tables: Tables, estimator: str, checkpoint: Path | None, seed: int) -> PlannedSums:
-    """Add up the tables in pieces."""
-    if estimator not in ("auto", "minmax"):
+def _fit_chunks(
+    out: Console, tables: Tables, estimator: str, checkpoint: Path | None, seed: int
+) -> tuple[UpliftEstimator, dict[str, Any]]:
+    """Fit the default to tables that are read in pieces."""
+    if estimator not in ("auto", "mixture"):
         raise InputError(
-            f"--chunks fits from sums, which --estimator {estimator} cannot do. Leave --estimator "
-            "out, or --chunks."
+            f"--chunks reads tables in pieces, which --estimator {estimator} cannot do. Use auto, "
+            "mixture or minmax, or leave --chunks out."
         )
-    return MinMaxUplift(random_state=seed).collect_sums(tables.stream(), checkpoint=checkpoint)
+    fitted = Uplift(random_state=seed).fit_chunks(tables.stream(), checkpoint=checkpoint)
+    show_strength(out, fitted.identification_)
+    show_choice(out, fitted)
+    return fitted, _facts(fitted, estimator) | {"reason": fitted.reason_}
 
 
 def _fit_sums(out: Console, sums: PlannedSums, seed: int) -> tuple[UpliftEstimator, dict[str, Any]]:

@@ -22,6 +22,7 @@ from unjoined.nuisance import AdditiveAverage, HeldOutForms, ModelRows, more_ste
 from unjoined.solve import AdditiveFit, AdditiveRows, Parts, Request, Steps, Sums, sums_of_rows
 from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions
 
+FIRST = "unjoined-sums-of-passes"  # the part that a checkpoint begins with
 PIECE_ROWS = 4096  # functions of so many rows stay in the cache
 Select = Callable[[Chunk], ModelRows]  # the rows of a chunk that a model is fitted to
 
@@ -120,7 +121,7 @@ class Passes:
     ) -> None:
         self.source, self.census, self.n_jobs = source, census, n_jobs
         self.file = None if checkpoint is None else Path(checkpoint)
-        self.arrays: dict[str, Array] = {}
+        self.arrays: dict[str, Array] = {FIRST: np.ones(1)}
         self.n_passes = 0
         if self.file is not None and self.file.exists():
             self.arrays = _read(self.file)
@@ -196,13 +197,15 @@ def _unpack(arrays: dict[str, Array], key: str, asks: tuple[Ask, ...]) -> list[l
 
 
 def _read(file: Path) -> dict[str, Array]:
+    """Return what a checkpoint holds."""
     try:
         with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError) as error:
+            return {name: archive[name] for name in (FIRST, *archive.files)}
+    # Whatever else goes wrong in a file that is damaged, or not a checkpoint, is its fault.
+    except Exception as error:
         raise TableError(
-            f"{str(file)!r} is not a checkpoint of this program ({error}). Delete it, or name "
-            "another file."
+            f"{str(file)!r} is not a checkpoint of this fit ({type(error).__name__}: {error}). "
+            "Delete it, or name another file."
         ) from error
 
 
