@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 from unjoined.errors import InputError
 from unjoined.solve import solve_minmax
-from unjoined.solve.select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_ridges
+from unjoined.solve.minmax import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.sums import MinMaxSystem
 
 

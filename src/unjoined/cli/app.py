@@ -190,10 +190,8 @@ def fit(
     else:
         _check_given(tables, "fit needs {}, or --moments with a file of sums.")
         if chunks and estimator == "minmax":
-            sums = MinMaxUplift(random_state=seed).collect_sums(
-                tables.stream(), checkpoint=checkpoint
-            )
-            fitted, result = _fit_sums(out, sums, seed)
+            start = MinMaxUplift(random_state=seed).collect_sums
+            fitted, result = _fit_sums(out, start(tables.stream(), checkpoint=checkpoint), seed)
         elif chunks:
             fitted, result = _fit_chunks(out, tables, estimator, checkpoint, seed)
         else:
@@ -247,10 +245,7 @@ def _fit_chunks(
 ) -> tuple[UpliftEstimator, dict[str, Any]]:
     """Fit the default to tables that are read in pieces."""
     if estimator not in ("auto", "mixture"):
-        raise InputError(
-            f"--chunks reads tables in pieces, which --estimator {estimator} cannot do. Use auto, "
-            "mixture or minmax, or leave --chunks out."
-        )
+        raise InputError(f"--chunks is for auto, mixture and minmax, not --estimator {estimator}.")
     fitted = Uplift(random_state=seed).fit_chunks(tables.stream(), checkpoint=checkpoint)
     show_strength(out, fitted.identification_)
     show_choice(out, fitted)

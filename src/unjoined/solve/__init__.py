@@ -3,16 +3,11 @@
 from unjoined.solve.additive import (
     AdditiveFit,
     AdditiveRows,
-    BernoulliLaw,
-    GaussianLaw,
-    Law,
-    MeanLaw,
     Parts,
     Pass,
     Request,
     Scales,
     Steps,
-    Sums,
     fit_additive,
     fit_steps,
     pass_by_pieces,
@@ -31,10 +26,24 @@ from unjoined.solve.density import (
     trapezoid_weights,
     unmix,
 )
+from unjoined.solve.laws import (
+    BernoulliLaw,
+    GaussianLaw,
+    Law,
+    MeanLaw,
+    Sums,
+    choose_threshold,
+)
 from unjoined.solve.losses import checked_biconjugate, checked_conjugate, solve_loss
-from unjoined.solve.minmax import MinMaxSolution, solve_minmax
+from unjoined.solve.minmax import (
+    RIDGES_F,
+    RIDGES_G,
+    MinMaxSolution,
+    choose_ridges,
+    score_ridges,
+    solve_minmax,
+)
 from unjoined.solve.qp import solve_bounded, solve_box_qp
-from unjoined.solve.select import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.solve.torch import (
     HeldOut,
     ModuleMaker,
@@ -81,6 +90,7 @@ __all__ = [
     "checked_biconjugate",
     "checked_conjugate",
     "choose_ridges",
+    "choose_threshold",
     "default_network",
     "evaluate_module",
     "fit_additive",

@@ -1,30 +1,107 @@
-"""Additive models over rows that come in chunks: a few passes, several fits in each of them."""
+"""Outcome rows as the likelihood takes them, in memory or in chunks that passes go through."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState as Rng
 
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OutcomeCoding
-from unjoined.basis import AdditiveBasis
-from unjoined.data import Chunk, ChunkSource, DaskSource, replace_file
+from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
+from unjoined.basis import AdditiveBasis, Scaling
+from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, replace_file
 from unjoined.errors import TableError
-from unjoined.nuisance import AdditiveAverage, HeldOutForms, ModelRows, more_steps
-from unjoined.solve import AdditiveFit, AdditiveRows, Parts, Request, Steps, Sums, sums_of_rows
+from unjoined.nuisance import (
+    EFFECT_FORMS,
+    AdditiveAverage,
+    AdditiveMean,
+    ConditionalMean,
+    HeldOutForms,
+    ModelRows,
+    hold_out_forms,
+    hold_out_mean,
+    more_steps,
+)
+from unjoined.solve import (
+    AdditiveFit,
+    AdditiveRows,
+    BernoulliLaw,
+    GaussianLaw,
+    Law,
+    MeanLaw,
+    Parts,
+    Request,
+    Steps,
+    Sums,
+    sums_of_rows,
+)
 from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions
 
+BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 FIRST = "unjoined-sums-of-passes"  # the part that a checkpoint begins with
 PIECE_ROWS = 4096  # functions of so many rows stay in the cache
 Select = Callable[[Chunk], ModelRows]  # the rows of a chunk that a model is fitted to
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """What the likelihood of outcome rows is made of, beside base and effect."""
+
+    family: str
+    coding: OutcomeCoding
+    outcome_scaling: Scaling
+    policies: tuple[ConditionalMean, ...]
+    scaling: Scaling | None  # of the features that policies take, None if these are as they are
+
+    def law(self, chance: Array, weight: Array) -> Law:
+        """Return the law of the outcome, given the mean policy at rows that count by weights."""
+        split = float(np.average(chance, weights=weight))
+        laws: dict[str, Law] = {
+            BERNOULLI: BernoulliLaw(split),
+            GAUSSIAN: GaussianLaw(split),
+            MEAN: MeanLaw(),
+        }
+        return laws[self.family]
+
+    def encode(self, label: Array) -> Array:
+        """Return inner labels in the law's coding: 0/1, or scaled."""
+        if self.family == BERNOULLI:
+            return 0.5 + 0.5 * label
+        outcome = self.coding.offset + self.coding.scale * label
+        return self.outcome_scaling(outcome[:, None])[:, 0]
+
+    def chances(self, X: Array) -> Array:
+        """Return every population's probability of treatment, shape (n, number of them)."""
+        features = X if self.scaling is None else self.scaling(X)
+        return np.column_stack([policy(features) for policy in self.policies])
+
+    def exposure(self, chances: Array, population: IntArray) -> Array:
+        """Return what the law needs of the policies at each row."""
+        own: Array = chances[np.arange(len(chances)), population]
+        return own - chances.mean(axis=1) if self.family == MEAN else own
+
+    def rows(self, X: Array, label: Array, population: IntArray) -> tuple[Array, Array, Array]:
+        """Return outcomes and exposures as the law takes them, and the mean policy at each row."""
+        chances = self.chances(X)
+        return self.encode(label), self.exposure(chances, population), chances.mean(axis=1)
+
+
+def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
+    """Return what lies between the outcome and the law's coding of it."""
+    if family == BERNOULLI:  # from 0/1
+        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
+        return Scaling(np.array([low]), np.array([reach]))
+    outcome = rows.of_kind(OUTCOME)
+    in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
+    return Scaling.of_rows(in_units, rows.share[outcome])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +123,7 @@ class TreatmentRows:
 class OutcomeRows:
     """The outcome rows of all populations."""
 
-    coding: OutcomeCoding
-    encode: Callable[[Array], Array]  # from the inner coding to the fit's
-    exposure: Callable[[Array, IntArray], Array]  # of features and populations
+    likelihood: Likelihood
     factors: Array  # (m,) bring weights to those of the sample
 
     def __call__(self, chunk: Chunk) -> ModelRows:
@@ -56,9 +131,9 @@ class OutcomeRows:
         at = np.flatnonzero(chunk.cell < len(self.factors))
         rows = chunk.take(at)
         population = rows.cell.astype(np.int64)
-        y = self.encode(inner_outcomes(rows, self.coding))
-        weight = self.factors[population] * rows.weight
-        return ModelRows(rows.X, y, self.exposure(rows.X, population), weight)
+        label = inner_outcomes(rows, self.likelihood.coding)
+        y, exposure, _ = self.likelihood.rows(rows.X, label, population)
+        return ModelRows(rows.X, y, exposure, self.factors[population] * rows.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +320,64 @@ def fit_over(passes: Passes, models: list[Model]) -> list[AdditiveAverage]:
                     del requests[name]
                     final[name] = stop.value
     return [model.held.finished(final) for model, final in zip(models, finals, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Rows that the first pass has kept, which settle what all rows are fitted with."""
+
+    rows: LabelledRows
+    fold: IntArray
+    passes: Passes
+
+    def _factor(self, kind: str, k: int, weight: Array) -> float:
+        """Return what brings weights of a cell to those of its sample, as rows that are worth."""
+        cell = self.passes.census.cells[kind, self.rows.names[k]]
+        return float(cell.n_rows / cell.total_weight * weight.sum() / np.sum(weight**2))
+
+    def _more(self, kind: str, populations: Iterable[int], n: int) -> float:
+        """Return how many times as many rows there are as the sample has."""
+        cells = self.passes.census.cells
+        return sum(cells[kind, self.rows.names[k]].n_rows for k in populations) / n
+
+    def policies(self, rng: Rng) -> tuple[ConditionalMean, ...]:
+        """Fit every population's policy to all of its treatment rows, in the same passes."""
+        models, rows, m = {}, self.rows, len(self.rows.names)
+        for k in range(m):
+            at = rows.at(TREATMENT, k)
+            chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
+            if chance.min() < chance.max():
+                n_jobs = self.passes.n_jobs
+                held = hold_out_mean(rows.X[at], chance, weight, n_jobs=n_jobs, rng=rng)
+                low = float(self.passes.census.codes.min())
+                select = TreatmentRows(m + k, low, self._factor(TREATMENT, k, weight))
+                models[k] = Model(held.for_more(self._more(TREATMENT, [k], len(at))), select)
+        fits = dict(zip(models, fit_over(self.passes, list(models.values())), strict=True))
+        known = [0.5 + 0.5 * float(rows.label[rows.at(TREATMENT, k)[0]]) for k in range(m)]
+        return tuple(
+            ConditionalMean(AdditiveMean(fits[k], 0.0, 1.0, is_binary=True), 0.0, 1.0)
+            if k in fits
+            else ConditionalMean(None, known[k], known[k])
+            for k in range(m)
+        )
+
+    def outcomes(
+        self, likelihood: Likelihood, *, categorical: tuple[int, ...], average: bool
+    ) -> tuple[AdditiveAverage, ModelRows, Array]:
+        """Fit base and effect to all outcome rows; also return the sample and its mean policy."""
+        rows, at = self.rows, self.rows.of_kind(OUTCOME)
+        weight, populations = rows.weight[at], range(len(rows.names))
+        y, exposure, chance = likelihood.rows(rows.X[at], rows.label[at], rows.population[at])
+        few = ModelRows.of_weights(rows.X[at], y, exposure, weight)
+        held = hold_out_forms(
+            few,
+            likelihood.law(chance, few.weight),
+            EFFECT_FORMS,
+            self.fold[at],
+            categorical=categorical,
+            average=average,
+            n_jobs=self.passes.n_jobs,
+        ).for_more(self._more(OUTCOME, populations, len(at)))
+        factors = np.array([self._factor(OUTCOME, k, weight) for k in populations])
+        (fit,) = fit_over(self.passes, [Model(held, OutcomeRows(likelihood, factors))])
+        return fit, few, chance
