@@ -42,7 +42,8 @@ class Curve:
         quantiles = weighted_quantile(values, weight, tuple(levels.tolist()))
         knots, first = np.unique(quantiles, return_index=True)
         last = np.append(first[1:], N_KNOTS) - 1
-        distinct = len(np.unique(values)) if len(knots) <= most else len(knots)
+        # Quantiles between two values may lie halfway, so that few values have twice the knots.
+        distinct = len(np.unique(values)) if len(knots) < 2 * most else len(knots)
         return cls(knots, levels[first], levels[last], min(most, distinct - 1))
 
     def angle(self, x: Array) -> Array:
