@@ -147,7 +147,8 @@ class AdditiveBasis:
         lines = values[1 : 1 + k]
         places = list(self.features)
         np.subtract(X.T[places], self.scaling.mean[places, None], out=lines)
-        lines /= self.scaling.scale[places, None]
+        with np.errstate(over="ignore"):  # beyond all numbers is far enough
+            lines /= self.scaling.scale[places, None]
         np.clip(lines, -FARTHEST, FARTHEST, out=lines)
         bent = self.bent
         at = 1 + k + len(bent)
