@@ -35,19 +35,19 @@ def random_problem(seed: int, spread: float) -> SimulatedProblem:
     d = rng.randint(3, 11)
     lines = 0.6 * rng.standard_normal(d) * (rng.random_sample(d) < 0.5)
     squares = 0.25 * rng.standard_normal(d) * (rng.random_sample(d) < 0.3)
-    habits = 0.3 * rng.standard_normal((2, d))
     i, j = rng.choice(d, 2, replace=False)
+    shape = rng.randint(3)
     constant, level, gap = rng.uniform(-0.5, 0.8), rng.uniform(-2.5, 0.5), rng.uniform(0.5, 1.5)
+    habits = 0.3 * rng.standard_normal((2, d))
     shapes: tuple[Callable[[Array], Array], ...] = (
         lambda X: (X[:, i] + 0.7 * X[:, j]) / 1.22,
         lambda X: 1.4 * np.sin(1.5 * X[:, i]),
         lambda X: X[:, i] * X[:, j],
     )
-    shape = shapes[rng.randint(3)]
 
     def response(X: Array, treated: Array) -> Array:
         base = level + X @ lines + (X**2 - 1.0) @ squares
-        return base + treated * (constant + spread * shape(X))
+        return base + treated * (constant + spread * shapes[shape](X))
 
     def features(n: int, rng: np.random.RandomState) -> Array:
         return rng.standard_normal((n, d))
