@@ -22,7 +22,7 @@ help:
 	@echo "make test-slow   the tests marked slow as well"
 	@echo "make test-oldest some tests with the oldest versions that are declared"
 	@echo "make benchmark   every script in benchmarks/ but the next one"
-	@echo "make accuracy    every estimator against the truth, about 90 minutes on two cores"
+	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
 	@echo "make figures     the pictures of the documentation, anew"
 	@echo "make walk        which files and functions the main commands enter"
 	@echo "make format      format the code"
