@@ -22,7 +22,7 @@ help:
 	@echo "make test-slow   the tests marked slow as well"
 	@echo "make test-oldest some of the tests with the oldest supported versions"
 	@echo "make benchmark   every script in benchmarks/ but the next one"
-	@echo "make accuracy    every estimator against the truth, about 90 minutes on two cores"
+	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
 	@echo "make figures     draw the pictures of the documentation again"
 	@echo "make walk        which files and functions the main commands enter"
 	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried out"

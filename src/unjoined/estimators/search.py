@@ -102,7 +102,7 @@ class UpliftSearchCV(UpliftEstimator):
         A grid, as in `GridSearchCV`, makes one candidate of each setting. Estimators whose
         ``random_state`` is None get a seed. Default: `WeightedUplift` on a linear and on a
         smooth basis, `MinMaxUplift`, `PlugInUplift`; for more than two populations, which these
-        do not take, `MixtureUplift` on a linear and on a smooth basis.
+        do not take, `MixtureUplift` with its likeliest form alone and with all forms averaged.
     scoring : str, callable or list of str, default="weighted_risk"
         "weighted_risk", "fixed_critic" or "outcome_risk"; a list of these is averaged, each
         divided by its typical standard error. "likelihood" is the candidates'
