@@ -39,15 +39,17 @@ PACKAGES = ["basis", "data", "estimators", "losses", "metrics", "nuisance", "sol
 STORED = {
     "unjoined": "DensityUplift MinMaxUplift MixtureUplift NeuralMinMaxUplift PlugInUplift "
     "TwoStageUplift Uplift UpliftSearchCV WeightedUplift",
-    "unjoined.basis": "FourierBasis GaussianBasis KernelBasis LeadingBasis LinearBasis "
-    "PrincipalBasis QuadraticBasis Scaling StackedBasis",
+    "unjoined.basis": "AdditiveBasis Curve FourierBasis GaussianBasis LinearBasis "
+    "PrincipalBasis Scaling StackedBasis",
     "unjoined.data": "OutcomeCoding",
-    "unjoined.estimators": "BoundsReport CandidateScore CandidateTable EMFit LossReport Member "
-    "MinMaxSearch MixtureCandidates MixtureFit RiskPath Setting TwoStageCoefficients",
+    "unjoined.estimators": "BoundsReport CandidateScore CandidateTable EMFit LossReport "
+    "MinMaxSearch RiskPath TwoStageCoefficients",
     "unjoined.losses": "AbsoluteLoss HuberLoss LogCoshLoss PinballLoss SquaredLoss",
     "unjoined.metrics": "Estimate IdentificationStrength",
-    "unjoined.nuisance": "CellShift ConditionalMean PolicyFit ShiftReport",
-    "unjoined.solve": "ConditionalDensity DensitySearch",
+    "unjoined.nuisance": "AdditiveAverage AdditiveMean CellShift ConditionalMean FormTable Member "
+    "ShiftReport",
+    "unjoined.solve": "AdditiveFit BernoulliLaw ConditionalDensity DensitySearch GaussianLaw "
+    "MeanLaw Parts Scales",
 }
 
 

@@ -68,6 +68,13 @@ DESCRIBED = (
 DESCRIBED_ROWS = 20_000  # at most, over which the effect is averaged
 
 
+def _check_columns(name: str, value: Any) -> None:
+    """Allow a sequence of names or positions of columns."""
+    listed = isinstance(value, list | tuple | np.ndarray)
+    if not listed or not all(isinstance(one, str | Integral) for one in value):
+        raise InputError(f"{name} must be a list of columns, by name or position, got {value!r}.")
+
+
 class MixtureUplift(LikelihoodEstimator):
     r"""Uplift from separate labels by the likelihood of the tables.
 
@@ -163,8 +170,8 @@ class MixtureUplift(LikelihoodEstimator):
     -----
     Time is that of six forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
     over at most 20,000 outcome rows, where p is ten functions a feature and one for each pair,
-    twice; then a few passes over all rows if there are more. Of more than 100 features those are used that
-    go along with the labels most.
+    twice; then a few passes over all rows if there are more. Of more than 100 features those are
+    used that go along with the labels most.
 
     The treatment tables say which part is which, so the two cannot change places. If policies
     hardly differ, the answer rests on the functions' form alone: a `WeakIdentificationWarning`
@@ -187,6 +194,7 @@ class MixtureUplift(LikelihoodEstimator):
         "family": one_of("auto", BERNOULLI, GAUSSIAN, MEAN),
         "outcome_model": check_model,
         "policy_model": check_model,
+        "categorical_features": _check_columns,
         "average": check_flag,
         "n_folds": count_from(2),
         "n_starts": check_count,
