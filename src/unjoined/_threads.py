@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from unjoined._typing import Array, SingleArray
+from unjoined._typing import Array
 from unjoined.errors import InputError
 
 LINE = 64  # bytes that the processor moves together
@@ -73,11 +73,6 @@ class Scratch(threading.local):
             raw = np.empty(n + LINE // 8)
             held = self._held[name] = raw[-raw.ctypes.data % LINE // 8 :]
         return held[:n].reshape(shape)
-
-    def single(self, name: str, *shape: int) -> SingleArray:
-        """Return the same in single precision; names are shared with `array`."""
-        n = math.prod(shape)
-        return self.array(name, n // 2 + 1).view(np.float32)[:n].reshape(shape)
 
 
 def n_threads(n_jobs: int | None) -> int:

@@ -17,11 +17,9 @@ __all__ = [
     "IntArray",
     "MatrixLike",
     "RandomState",
-    "SingleArray",
 ]
 
 Array: TypeAlias = NDArray[np.float64]  # the docstring gives its shape
-SingleArray: TypeAlias = NDArray[np.float32]  # where single precision is asked for
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 CellArray: TypeAlias = NDArray[np.uint8]  # kind and population in one; 16 bits if they are many

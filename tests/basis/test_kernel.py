@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
+from unjoined.basis.families import RANK_TOLERANCE, draw_kernel
 
 from unjoined._typing import Basis
 from unjoined.basis import LeadingBasis, LinearBasis, draw_pool, draw_quadratic, kernel_size
-from unjoined.basis.families import RANK_TOLERANCE, draw_kernel
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -15,13 +15,11 @@ from sklearn.exceptions import NotFittedError
 
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
+from unjoined.data import ArraySource, DaskSource, paper_problem
 from unjoined.data import dask as dask_data
-from unjoined.data import paper_problem
-from unjoined.data.dask import DaskSource
-from unjoined.data.sources import ArraySource
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.sums import passes as dask_pass
-from unjoined.sums.census import take_census
+from unjoined.sums import take_census
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

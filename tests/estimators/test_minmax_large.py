@@ -172,23 +172,6 @@ def test_a_table_of_one_row_is_refused_unless_nothing_is_held_out():
     MinMaxUplift(**FIXED, center=False).fit(**data)
 
 
-@pytest.mark.parametrize("basis", ["smooth", "gaussian", "fourier"])
-def test_single_precision_changes_predictions_far_less_than_their_noise(basis):
-    """Noise by what another draw of the same size predicts."""
-    double, single = (
-        MinMaxUplift(**FIXED, basis=basis, precision=p).fit(**DATA).predict(NEW)
-        for p in ("double", "single")
-    )
-    again = PROBLEM.draw(1500, random_state=7)
-    other = MinMaxUplift(**FIXED, basis=basis).fit(**again).predict(NEW)
-    assert 0.0 < np.abs(single - double).max() < 1e-3 * np.abs(other - double).max()
-
-
-def test_precision_is_one_of_two():
-    with pytest.raises(InputError, match="precision"):
-        MinMaxUplift(precision="half").fit(**DATA)
-
-
 def test_bounds_and_other_losses_keep_to_the_rows():
     model = MinMaxUplift(**FIXED, bounds=(-1.0, 1.0)).fit(**DATA)
     assert model.bounds_ is not None

@@ -12,14 +12,6 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-
-from unjoined import MinMaxUplift, MixtureUplift, load_model, save_model
-from unjoined.basis import FourierBasis, GaussianBasis, LeadingBasis, LinearBasis, draw_pool
-from unjoined.data import CellKFold, SimulatedProblem
-from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
-from unjoined.estimators import mixture as _mixture
-from unjoined.estimators import mixture_fit as _mixture_fit
-from unjoined.estimators.em import fit_em
 from unjoined.estimators.mixture_fit import Member, MixtureFit
 from unjoined.estimators.mixture_rules import (
     LEAST_WEIGHT,
@@ -28,6 +20,14 @@ from unjoined.estimators.mixture_rules import (
     weigh_settings,
 )
 from unjoined.estimators.mixture_search import MixtureSearch, OutcomeRows, Setting, deal_folds
+
+from unjoined import MinMaxUplift, MixtureUplift, load_model, save_model
+from unjoined.basis import FourierBasis, GaussianBasis, LeadingBasis, LinearBasis, draw_pool
+from unjoined.data import CellKFold, SimulatedProblem
+from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
+from unjoined.estimators import mixture as _mixture
+from unjoined.estimators import mixture_fit as _mixture_fit
+from unjoined.estimators.em import fit_em
 from unjoined.solve import BernoulliTerms, GaussianMixture, MeanTerms, Scoring
 
 # One setting and a policy model without luck: what is left is the likelihood itself.

@@ -6,11 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
+from unjoined.nuisance.policies import FLOOR, fit_policies
 
 from unjoined.basis import draw_pool
 from unjoined.data import label_rows
 from unjoined.nuisance import policies as _policies
-from unjoined.nuisance.policies import FLOOR, fit_policies
 
 
 def linear(X):

@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn import config_context
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import GridSearchCV
+from unjoined.nuisance.crossfit import Nuisances, cross_fit
 
 from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.data import CellKFold, SimulatedProblem, paper_problem
@@ -27,7 +28,6 @@ from unjoined.metrics.scores import (
     uplift_scorer,
     weighted_risk,
 )
-from unjoined.nuisance.crossfit import Nuisances, cross_fit
 
 FUNCTIONS = {
     "weighted_risk": weighted_risk,

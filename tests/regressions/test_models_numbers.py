@@ -20,10 +20,10 @@ from unjoined import (
     TwoStageUplift,
     Uplift,
     UpliftSearchCV,
+    WeightedUplift,
 )
 from unjoined.cli import main
 from unjoined.errors import InputError
-from unjoined.estimators.weighted import WeightedUplift
 
 FOREST = {
     "outcome_model": RandomForestRegressor(3, random_state=0),

@@ -7,10 +7,8 @@ from scipy.optimize import minimize
 
 from unjoined.errors import InputError
 from unjoined.solve import solve_minmax
-from unjoined.solve.select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_ridges
+from unjoined.solve.minmax import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.sums import MinMaxSystem
-
-pytestmark = pytest.mark.usefixtures("arithmetic")
 
 
 def make_system(seed, p_f=4, p_g=5):
@@ -105,3 +103,21 @@ def test_a_ridge_that_drowns_in_rounding_is_refused():
     whole = MinMaxSystem(np.eye(2), np.ones(2), np.eye(2))
     with pytest.raises(InputError, match="ridge_g=1e-06 is too small"):
         score_ridges([(system, whole)] * 2, whole.C, ridges_f=[1.0], ridges_g=[1e-6])
+
+
+def test_rounding_does_not_turn_the_sign_of_what_is_divided_by():
+    """Eigenvalues that should be zero come out as a little less; the ridge drowns in them."""
+    v = np.random.default_rng(0).standard_normal(30) * 1e4
+    system = MinMaxSystem(np.outer(v, v) / 1e4, v, np.eye(30))
+    found = score_ridges([(system, system)], np.eye(30), ridges_f=[1e-9], ridges_g=[1e-9])
+    alpha = found.alpha[0, 0, 0]
+    assert np.isfinite(alpha).all()
+    np.testing.assert_allclose(system.A.T @ alpha, 2.0 * v, rtol=1e-5)
+
+
+def test_one_function_needs_no_reflection():
+    system = MinMaxSystem(np.array([[2.0]]), np.array([3.0]), np.array([[4.0]]))
+    found = score_ridges([(system, system)], system.C, ridges_f=[0.5, 2.0], ridges_g=[1.0])
+    # min over a of (2 a - 6)^2 / (4 + 1) + f a^2
+    expected = [(2.0 * 6.0 / 5.0) / (4.0 / 5.0 + f) for f in (0.5, 2.0)]
+    np.testing.assert_allclose(found.alpha[0, 0, :, 0], expected, rtol=1e-12)

@@ -10,7 +10,6 @@ from unjoined.data import label_rows
 from unjoined.data import rows as _label_scan
 from unjoined.data.rows import scan_labels
 
-pytestmark = pytest.mark.usefixtures("arithmetic")
 QUICK = settings(max_examples=60, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -38,11 +38,7 @@ def check_length(name: str, values: Sequence[Any] | NDArray[Any], n: int) -> Non
 
 
 def is_kind(kind: NDArray[np.str_], which: str) -> BoolArray:
-    """Return which rows are of a kind; ``kind`` was checked, so that one letter tells.
-
-    The second letter differs between the three words. Looking at it alone takes a third of the
-    time of comparing words, of which there are as many as rows.
-    """
+    """Return which rows are of a kind; ``kind`` was checked, so that the second letter tells."""
     if not len(kind):
         return np.zeros(0, dtype=bool)
     letter = np.dtype(np.uint32).newbyteorder(kind.dtype.byteorder)
@@ -71,10 +67,7 @@ def check_kind(kind: ArrayLike, n: int) -> NDArray[np.str_]:
 
 
 def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[Any]:
-    """Return ``population`` as a one-dimensional array, present wherever ``kind`` needs it.
-
-    Target rows belong to no population: theirs may be missing.
-    """
+    """Return populations as a one-dimensional array, present wherever a row has a label."""
     raw = population if hasattr(population, "dtype") else np.asarray(population, dtype=object)
     array = np.asarray(raw)
     if array.ndim != 1:
@@ -135,10 +128,7 @@ def _date_words(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") -> None:
-    """Refuse populations whose names differ in type, capitals, spaces or a number's form only.
-
-    ``place`` is where they were found, or a function of the name that tells.
-    """
+    """Refuse populations whose names differ in type, capitals, spaces or a number's form only."""
 
     def at(name: Any) -> str:
         return place(name) if callable(place) else place

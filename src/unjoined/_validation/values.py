@@ -113,11 +113,7 @@ def check_word_or(name: str, value: Any, word: str, check: Callable[[str, Any], 
 def check_numeric_columns(
     X: MatrixLike, *, table: str = "X", what: str = "features", first_row: int = 0
 ) -> None:
-    """Refuse a data frame or array that holds anything but numbers and booleans.
-
-    Decimal numbers are numbers. Text is not, even if it reads as one, nor are dates, times,
-    durations, categories, bytes or nested values.
-    """
+    """Refuse a data frame or array that holds anything but numbers and booleans."""
     if not nw.dependencies.is_into_dataframe(X):
         check_number_type(what, X)
         return

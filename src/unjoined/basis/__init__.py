@@ -10,6 +10,7 @@ from unjoined.basis.additive import (
     SQUARE,
     AdditiveBasis,
     Curve,
+    leading_features,
 )
 from unjoined.basis.draw import (
     BASES,
@@ -56,6 +57,7 @@ __all__ = [
     "draw_basis",
     "filler",
     "has_width",
+    "leading_features",
     "median_width",
     "rescaled",
     "same_basis",

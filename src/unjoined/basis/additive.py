@@ -23,6 +23,7 @@ FARTHEST = 5.0  # standard deviations: lines and squares stay where they are bey
 N_KNOTS = 201
 FEW_VALUES = 20  # a feature with at most so many values among its knots is ranked by steps
 MOST_COSINES = 8
+MOST_FEATURES = 100  # those that go along with the labels most
 MOST_FUNCTIONS = 400  # of single features: beyond, curves get fewer cosines
 
 
@@ -177,3 +178,18 @@ def _write_cosines(wave: Array, out: Array) -> None:
     for j in range(len(out)):
         np.multiply(now, np.sqrt(2.0) / (j + 1), out=out[j])
         before, now = now, 2.0 * wave * now - before
+
+
+def leading_features(X: Array, y: Array, exposure: Array, weight: Array) -> IntArray | None:
+    """Return the columns that go along with labels most, or None for all if they are not many."""
+    if X.shape[1] <= MOST_FEATURES:
+        return None
+    weight = weight / weight.sum()
+    apart = y - weight @ y
+    score = np.zeros(X.shape[1])
+    for signal in (apart, (exposure - weight @ exposure) * apart):
+        pull = X.T @ (weight * signal) - (weight @ X) * (weight @ signal)
+        score = np.maximum(score, np.abs(pull) / max(np.sqrt(weight @ signal**2), 1e-300))
+    spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
+    score = np.divide(score, spread, out=np.zeros_like(score), where=spread > 0.0)
+    return np.sort(np.argsort(-score, kind="stable")[:MOST_FEATURES])

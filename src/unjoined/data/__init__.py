@@ -20,7 +20,7 @@ from unjoined.data.sources import (
     as_source,
 )
 from unjoined.data.tables import ENDINGS, SqlQuery, read_table, table_ending
-from unjoined.data.unjoin import UnjoinedTrial, unjoin
+from unjoined.data.trials import UnjoinedTrial, unjoin
 from unjoined.data.write import replace_file, write_table
 
 __all__ = [

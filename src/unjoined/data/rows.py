@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from unjoined._compiled import ScannedLabels, label_kernel
 from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, IntArray
 from unjoined._validation import (
@@ -84,11 +83,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class LabelledRows(Rows):
-    """Rows of all cells, all labelled: what everything behind the checks trusts.
-
-    Treatments are -1/+1, outcomes in the inner coding. Weights are above 0, and of mean 1 in each
-    cell where all rows were at hand.
-    """
+    """Labelled rows of all cells in the inner coding: treatments are -1/+1, weights above 0."""
 
     coding: OutcomeCoding
 
@@ -104,11 +99,7 @@ class LabelledRows(Rows):
 
     @property
     def share(self) -> Array:
-        """Row weights under which each cell counts the same and each kind adds up to one.
-
-        With them a mean over two populations is the paper's average over z or w, whatever
-        the sizes of the cells.
-        """
+        """Row weights under which each cell counts the same and each kind adds up to one."""
         share = np.empty(len(self.label))
         for at in self.all_cells():
             share[at] = self.weight[at] / (len(self.names) * self.weight[at].sum())
@@ -201,6 +192,14 @@ def target_rows(
     return (X[used], unit_mean(weight[used])) if used.any() else None
 
 
+class ScannedLabels(NamedTuple):
+    """What some rows hold."""
+
+    cells: frozenset[int]  # 2 for treatments and 1 for the second population, added up
+    outcomes: tuple[float, ...]  # different ones, at most three
+    codes: frozenset[float]  # of treatments
+
+
 class CleanLabels(NamedTuple):
     """Labels in the inner coding, and what their columns were found to hold."""
 
@@ -213,11 +212,7 @@ class CleanLabels(NamedTuple):
 def scan_labels(
     y: Any, kind: Any, population: Any, n: int, n_jobs: int | None = None
 ) -> CleanLabels | None:
-    """Return the labels if they are clean: four cells of two populations, all rows labelled.
-
-    None if anything is unusual, right or wrong: other types of columns, target rows, more
-    populations, a label out of place. Then it takes the checks that can tell. One pass.
-    """
+    """Return plain labels of two populations in one pass, or None if anything is unusual."""
     if not _plain(y, kind, population, n):
         return None
     names = np.unique(population[:: max(n // SOME_ROWS, 1)])
@@ -227,13 +222,9 @@ def scan_labels(
     if not -LARGEST <= number.min() <= number.max() <= LARGEST:
         return None
     both = (names[0], names[1])
-    kernel = label_kernel(number, kind, population, (OUTCOME, TREATMENT), both)
 
     def look(start: int) -> ScannedLabels | None:
-        stop = min(start + CHUNK_ROWS, n)
-        if kernel is not None:
-            return kernel(start, stop, cell)
-        block = slice(start, stop)
+        block = slice(start, start + CHUNK_ROWS)
         return _look(number[block], kind[block], population[block], both, cell[block])
 
     starts = range(0, n, CHUNK_ROWS)

@@ -311,11 +311,7 @@ class TableSource:
 
 
 def as_source(source: Any) -> ChunkSource:
-    """Return what ``fit_chunks`` can go through, or say what it takes.
-
-    A `ChunkSource` passes; a mapping such as `SeparateLabels` becomes an `ArraySource`, a
-    function an `IterableSource`.
-    """
+    """Return what ``fit_chunks`` can go through, or say what it takes."""
     if isinstance(source, Mapping):
         return ArraySource(**source)
     if isinstance(source, SqlQuery) or nw.dependencies.is_into_dataframe(source):

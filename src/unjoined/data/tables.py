@@ -60,11 +60,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """How DuckDB is to read one file, with nothing left for it to guess.
-
-    By itself it takes the path for a pattern, adds columns from folder names, and settles types,
-    comments and lines to skip by a sample of the rows.
-    """
+    """How DuckDB is to read one file, with nothing left for it to guess."""
 
     query: str
     path: str  # as a pattern that matches this file alone
@@ -303,11 +299,7 @@ class Reading(NamedTuple):
 def scan_table(
     table: Any, title: str, reading: Reading, text: Collection[str] = ()
 ) -> Iterator[tuple[Frame, Place]]:
-    """Yield a table piece by piece, with where each comes from.
-
-    A folder stands for all tables in it and its folders, in the order of their names. Of text
-    files, the columns ``text`` are left as they are written.
-    """
+    """Yield a table piece by piece with its place; columns ``text`` are left as written."""
     if nw.dependencies.is_into_dataframe(table):
         frame, size = nw.from_native(table, eager_only=True), reading.chunk_rows
         for start in range(0, len(frame), size):

@@ -21,11 +21,7 @@ FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> Path:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in place at once.
-
-    Whatever goes wrong while writing, ``path`` holds either what it held before or the whole
-    new content.
-    """
+    """Let ``write`` fill a temporary file beside ``path``, then put it in place at once."""
     target = Path(path)
     if not target.parent.is_dir():
         raise TableError(f"there is no folder {str(target.parent)!r} to write to. Create it first.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -219,17 +219,19 @@ def weigh(
     return (data, used) if len(counts) == len(used) else (_take(data, counts), used[counts])
 
 
-def fit_fold(
-    c: int,
-    candidate: Candidate,
-    repeat: int,
-    fold: int,
-    split: tuple[IntArray, IntArray],
-    data: dict[str, Any],
-    scoring: Callable[..., float] | None,
-) -> FoldFit:
+class FoldJob(NamedTuple):
+    """One fit to be done: which candidate, to which rows."""
+
+    c: int  # the candidate's number
+    candidate: Candidate
+    repeat: int
+    fold: int
+    split: tuple[IntArray, IntArray]  # positions to train on, and to hold out
+
+
+def fit_fold(job: FoldJob, data: dict[str, Any], scoring: Callable[..., float] | None) -> FoldFit:
     """Fit one candidate to one training set, and predict or score the rest."""
-    train, test = split
+    c, candidate, repeat, fold, (train, test) = job
     held = _take(data, test)
     estimator = clone(candidate.estimator)
     uplift, score = None, np.nan

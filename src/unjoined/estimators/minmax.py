@@ -20,7 +20,6 @@ from unjoined.estimators.base import (
     RowEstimator,
     basis_or,
     check_flag,
-    one_of,
     optional,
     word_or,
 )
@@ -131,10 +130,6 @@ class MinMaxUplift(RowEstimator):
         Cap on those ratios, at least 1.
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first.
-    precision : {"double", "single"}, default="double"
-        Of basis values and of their products over chunks of rows, where sums of many rows are
-        made: above 100,000 rows, in ``fit_chunks`` and on Dask. "single" is faster only where no
-        compiled code is at hand; its sums are off by some millionths of the largest.
     n_jobs : int or None, default=-1
         Threads for passes over rows, in predictions too; -1 uses all cores. Results do not
         depend on it.
@@ -220,7 +215,6 @@ class MinMaxUplift(RowEstimator):
         "bounds": optional(check_bounds),
         "clip": check_flag,
         "standardize": check_flag,
-        "precision": one_of("double", "single"),
     }
 
     def __init__(
@@ -240,7 +234,6 @@ class MinMaxUplift(RowEstimator):
         shift: Any = None,
         shift_clip: float | None = None,
         standardize: bool = True,
-        precision: str = "double",
         n_jobs: int | None = -1,
         random_state: RandomState = None,
     ) -> None:
@@ -258,7 +251,6 @@ class MinMaxUplift(RowEstimator):
         self.shift = shift
         self.shift_clip = shift_clip
         self.standardize = standardize
-        self.precision = precision
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -432,18 +424,17 @@ class MinMaxUplift(RowEstimator):
         tried = planner.draw(sample, len(rows.X), rng, self._feature_names, n_groups)
         return *planner.settle(tried, sample, fold, centre), group
 
-    def _plan_census(self, census: Census) -> tuple[SumsPlan, Census, MinMaxSearch | None]:
-        """Settle the plan by the sample of a census, and return the census as well."""
+    def _plan_census(self, census: Census) -> tuple[SumsPlan, MinMaxSearch | None]:
+        """Settle the plan by the sample of a census."""
         census.check_complete()
         rows, group = census.sample(N_FOLDS)
         planner, rng = self._planner, check_random_state(self.random_state)
         tried = planner.draw(rows, census.n_rows, rng, census.feature_names)
         if planner.is_centred or len(tried) > 1:
             check_groups(rows, group, N_FOLDS)
-        plan, search = planner.settle(
+        return planner.settle(
             tried, rows, group, lambda plan: planner.fit_means(plan, rows, group, rng)
         )
-        return plan, census, search
 
     def _collect(
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
@@ -458,10 +449,12 @@ class MinMaxUplift(RowEstimator):
                     "a checkpoint is for rows that are read in order; Dask computes lost "
                     "partitions again by itself. Leave checkpoint out."
                 )
-            plan, census, search = self._plan_census(dask_census(partitions, sample_rows=size))
+            census = dask_census(partitions, sample_rows=size)
+            plan, search = self._plan_census(census)
             return dask_sums(partitions, plan, census), search
         rows = as_source(source)
-        plan, census, search = self._plan_census(take_census(rows, sample_rows=size))
+        census = take_census(rows, sample_rows=size)
+        plan, search = self._plan_census(census)
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
 
     def _fit_sums(

@@ -107,7 +107,7 @@ def widened(plan: SumsPlan, factor: float, *, critic: bool) -> SumsPlan:
 def add_up(
     plan: SumsPlan, rows: LabelledRows, group: IntArray | None, n_jobs: int | None
 ) -> GroupedSums:
-    """Add up rows whose labels are centred already, in double precision."""
+    """Add up rows whose labels are centred already."""
     return accumulate(plan.values, plan.size, rows, groups=group, n_jobs=n_jobs)
 
 
@@ -228,7 +228,7 @@ def _width(basis: Basis) -> float:
     return basis.width if isinstance(basis, GaussianBasis) else float("nan")
 
 
-def some_rows(n: int, n_centers: int | str, rng: np.random.RandomState) -> Any:
+def rows_for_basis(n: int, n_centers: int | str, rng: np.random.RandomState) -> Any:
     """Return which of ``n`` rows to choose a basis from, so that not all are ever copied."""
     enough = max(10_000, 0 if isinstance(n_centers, str) else n_centers)
     if n <= enough:
@@ -289,7 +289,6 @@ class MinMaxPlanner:
     critic_basis: str | Basis | None
     critic_width: float | str | None
     standardize: bool
-    precision: str
     n_jobs: int | None
 
     @property
@@ -324,7 +323,7 @@ class MinMaxPlanner:
     ) -> list[SumsPlan]:
         """Draw the functions from some of ``n_rows`` rows: one plan for each width to be tried."""
         scaling = scale_features(rows, standardize=self.standardize)
-        at = some_rows(len(rows.X), self.n_centers, rng)
+        at = rows_for_basis(len(rows.X), self.n_centers, rng)
         sample, weight = scaling(rows.X[at]), rows.relative[at]
 
         def draw(basis: str | Basis, width: float | str) -> Basis:
@@ -345,9 +344,8 @@ class MinMaxPlanner:
             critic=critic,
             centring=(),
             n_groups=n_groups,
-            single=self.precision == "single",
         )
-        warn_if_large(plan.size, n_threads(self.n_jobs), stacklevel=5)
+        warn_if_large(plan.size, n_threads(self.n_jobs), stacklevel=6)
         # A basis that was given stays as it is.
         if self.width != "auto" or not isinstance(self.basis, str) or not has_width(basis):
             return [plan]

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from typing import Any, ClassVar
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from unjoined._threads import over_pieces
-from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import (
     OUTCOME,
-    OutcomeCoding,
     check_count,
-    check_kind,
-    check_labels,
-    check_population,
     check_positive,
-    check_weight,
 )
 from unjoined.basis import Scaling, weighted_quantile
-from unjoined.data import LabelledRows
-from unjoined.errors import InputError, LabelError
+from unjoined.data import ChunkSource, DaskSource, LabelledRows, as_dask_source, as_source
+from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
-    RowEstimator,
     check_flag,
     check_model,
     count_from,
@@ -35,12 +32,20 @@ from unjoined.estimators.base import (
     optional,
 )
 from unjoined.estimators.em import EMFit, fit_em
-from unjoined.metrics import Estimate
+from unjoined.estimators.likelihood import LikelihoodEstimator
+from unjoined.estimators.mixture_rows import (
+    BERNOULLI,
+    GAUSSIAN,
+    MEAN,
+    Passes,
+    Sampled,
+    outcome_scaling,
+)
+from unjoined.metrics import Estimate, strength_of
 from unjoined.nuisance import (
     ALONE,
     EFFECT_FORMS,
     AdditiveAverage,
-    ConditionalMean,
     FormTable,
     ModelRows,
     ShiftReport,
@@ -49,11 +54,10 @@ from unjoined.nuisance import (
     fit_policies,
     weigh_shift,
 )
-from unjoined.solve import BernoulliLaw, GaussianLaw, Law, MeanLaw
+from unjoined.sums import dask_census, take_census
 
 LIKELIHOOD, EM = "likelihood", "em"
-BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
-PREDICT_ROWS = 16_384
+SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
 DESCRIBED = (
     "candidates_",
     "heterogeneity_",
@@ -64,7 +68,7 @@ DESCRIBED = (
 DESCRIBED_ROWS = 20_000  # at most, over which the effect is averaged
 
 
-class MixtureUplift(RowEstimator):
+class MixtureUplift(LikelihoodEstimator):
     r"""Uplift from separate labels by the likelihood of the tables.
 
     Among outcome rows of population :math:`k` at :math:`x`, a share :math:`e_k(x)` was treated,
@@ -178,8 +182,6 @@ class MixtureUplift(RowEstimator):
     True
     """
 
-    _takes_several = True
-
     _parameters: ClassVar[dict[str, Check]] = {
         "engine": one_of(LIKELIHOOD, EM),
         "family": one_of("auto", BERNOULLI, GAUSSIAN, MEAN),
@@ -191,11 +193,6 @@ class MixtureUplift(RowEstimator):
         "shift_clip": optional(check_positive),
     }
 
-    family_: str
-    policies_: tuple[ConditionalMean, ...]
-    fit_: AdditiveAverage | EMFit
-    scaling_: Scaling
-    outcome_scaling_: Scaling
     shift_: ShiftReport | None
     candidates_: FormTable
     heterogeneity_: Estimate
@@ -232,6 +229,82 @@ class MixtureUplift(RowEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    def fit_chunks(
+        self,
+        source: Any,
+        *,
+        sample_rows: int = SAMPLE_ROWS,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that come in chunks, in a few passes.
+
+        The first pass looks at the labels and keeps a sample, which settles functions, forms and
+        scales. About five passes each over the rows then fit the policies, all of them together,
+        and base and effect. If the sample holds all rows, they are fitted as ``fit`` does.
+
+        Parameters
+        ----------
+        source : ChunkSource, mapping or callable
+            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, a
+            function that returns an iterable of chunks, or a `DaskSource`. Each pass goes through
+            it once.
+        sample_rows : int, default=10000
+            Distinct rows of each table that are kept from the first pass.
+        checkpoint : path, optional
+            A file that is written after each pass and removed at the end. If it exists, passes
+            that it holds are not made again. Needs an integer ``random_state``.
+
+        Returns
+        -------
+        MixtureUplift
+            Itself.
+
+        Raises
+        ------
+        TableError, LabelError, InputError
+            A chunk is malformed (the message names file and row), a cell is missing, or a
+            parameter needs all rows in memory: ``engine="em"``, ``policy_model`` or ``shift``.
+
+        Notes
+        -----
+        Memory is the sample, one chunk and O(p^2), whatever the number of rows. The result does
+        not depend on the order of rows or on chunks but for rounding. ``identification_`` is
+        that of the sample.
+        """
+        self._check_parameters()
+        self._check_streamed(checkpoint)
+        self._forget()
+        size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
+        if partitions is not None:
+            rows: ChunkSource | DaskSource = partitions
+            census = dask_census(partitions, sample_rows=size)
+        else:
+            rows = as_source(source)
+            census = take_census(rows, sample_rows=size)
+        census.check_complete(several=True)
+        self.n_features_in_ = census.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if census.feature_names is not None:
+            self.feature_names_in_ = np.array(census.feature_names, dtype=object)
+        sample, fold = census.sample(self.n_folds)
+        sample = replace(sample, weight=sample.relative)
+        if max(cell.n_rows for cell in census.cells.values()) <= size:
+            self._fit_rows(sample, None)
+        else:
+            self._settle(sample)
+            passes = Passes(rows, census, self.n_jobs, checkpoint)
+            sampled = Sampled(sample, fold, passes)
+            self.policies_ = sampled.policies(check_random_state(self.random_state))
+            columns = self._categorical_columns()
+            self.fit_, few, chance = sampled.outcomes(
+                self._likelihood, categorical=columns, average=self.average
+            )
+            self._describe(self.fit_, few, chance)
+        self._conclude(sample.names, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
+        if checkpoint is not None:
+            Path(checkpoint).unlink(missing_ok=True)
+        return self
+
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
         self.shift_ = None
@@ -246,27 +319,22 @@ class MixtureUplift(RowEstimator):
                 target_weight=weight,
                 stacklevel=4,
             )
-        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
-        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self._settle(rows)
         self.policies_ = fit_policies(
-            self._scaled(rows.X) if self.policy_model is not None else rows.X,
+            rows.X if self.policy_model is None else self.scaling_(rows.X),
             rows,
             self.policy_model,
             rng=rng,
             n_jobs=self.n_jobs,
         )
-        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
         at = rows.of_kind(OUTCOME)
         X, population = rows.X[at], rows.population[at]
-        outcomes = ModelRows.of_weights(
-            X, self._encode(rows.label[at]), self._exposure(X, population), rows.weight[at]
-        )
-        for name in DESCRIBED:  # EM has none of them
-            self.__dict__.pop(name, None)
+        y, exposure, chance = self._likelihood.rows(X, rows.label[at], population)
+        outcomes = ModelRows.of_weights(X, y, exposure, rows.weight[at])
         if self.engine == EM:
             self.fit_ = self._fit_em(outcomes, rng)
         else:
-            self.fit_ = self._fit_forms(outcomes, population, rng)
+            self.fit_ = self._fit_forms(outcomes, chance, population, rng)
         if not self.fit_.converged:
             warnings.warn(
                 "the mixture likelihood did not settle; see fit_.objective or fit_.path. Look for "
@@ -275,9 +343,17 @@ class MixtureUplift(RowEstimator):
                 stacklevel=4,
             )
 
+    def _settle(self, rows: LabelledRows) -> None:
+        """Set what follows from the labels: the law, the scalings."""
+        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
+        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
+        for name in DESCRIBED:  # EM has none of them
+            self.__dict__.pop(name, None)
+
     def _fit_em(self, rows: ModelRows, rng: np.random.RandomState) -> EMFit:
         return fit_em(
-            self._scaled(rows.X),
+            self.scaling_(rows.X),
             rows.y,
             rows.exposure,
             rows.weight,
@@ -288,18 +364,11 @@ class MixtureUplift(RowEstimator):
         )
 
     def _fit_forms(
-        self, rows: ModelRows, population: IntArray, rng: np.random.RandomState
+        self, rows: ModelRows, chance: Array, population: IntArray, rng: np.random.RandomState
     ) -> AdditiveAverage:
-        chance = self._chances(rows.X).mean(axis=1)
-        split = float(np.average(chance, weights=rows.weight))
-        laws: dict[str, Law] = {
-            BERNOULLI: BernoulliLaw(split),
-            GAUSSIAN: GaussianLaw(split),
-            MEAN: MeanLaw(),
-        }
         fit = average_forms(
             rows,
-            laws[self.family_],
+            self._likelihood.law(chance, rows.weight),
             EFFECT_FORMS,
             deal(population, self.n_folds, rng),
             categorical=self._categorical_columns(),
@@ -313,173 +382,14 @@ class MixtureUplift(RowEstimator):
 
     def _describe(self, fit: AdditiveAverage, rows: ModelRows, chance: Array) -> None:
         """Set what is said of the effect: its average, its range, and what it varies with."""
-        values, weight = fit.basis(rows.X), rows.weight / rows.weight.sum()
-        treated, untreated = self._averaged(fit, rows.X, chance)
-        uplift = treated - untreated
-        mean = float(weight @ uplift)
-        parts, (by_base, by_effect) = fit.best.parts, fit.best.law.slopes(*fit.best(values))
-        of_base = (weight * by_base) @ values[:, parts.base]
-        of_effect = (weight * by_effect) @ values[:, parts.effect]
-        gradient = np.concatenate([of_base, of_effect])
-        variance = gradient @ fit.best.covariance @ gradient
-        variance += weight @ (uplift - mean) ** 2 / rows.weight.sum()
-        scale = float(self.outcome_scaling_.scale[0])
-        self.average_effect_ = Estimate(scale * mean, scale * float(np.sqrt(variance)))
-        self.effect_range_ = scale * weighted_quantile(uplift, weight, (0.05, 0.95))
-        self.effect_features_ = self._contributions(fit, values, weight)
+        treated, untreated = fit.means(rows.X, chance)
+        uplift, scale = treated - untreated, float(self.outcome_scaling_.scale[0])
+        mean, error = fit.average_effect(rows, uplift)
+        self.average_effect_ = Estimate(scale * mean, scale * error)
+        self.effect_range_ = scale * weighted_quantile(uplift, rows.weight, (0.05, 0.95))
+        self.effect_features_ = fit.effect_features(rows)
         self.heterogeneity_ = Estimate(*fit.forms.gain_over(ALONE))
         self.candidates_ = fit.forms
-
-    def _contributions(self, fit: AdditiveAverage, values: Array, weight: Array) -> Array:
-        """Return how far the effect varies with each feature, pairs counting for both."""
-        coef = fit.weight @ np.array([member.effect for member in fit.members])
-        block, _, columns = fit.basis.blocks()
-        parts: dict[tuple[int, ...], list[int]] = {}
-        for j, b in enumerate(block.tolist()):
-            parts.setdefault(columns[b], []).append(j)
-        square = np.zeros(self.n_features_in_)
-        for features, at in parts.items():
-            part = values[:, at] @ coef[at]
-            square[list(features)] += weight @ (part - weight @ part) ** 2
-        return np.sqrt(square)
-
-    def _scaled(self, X: Array) -> Array:
-        return self.scaling_(X)
-
-    def _chances(self, X: Array) -> Array:
-        """Return every population's probability of treatment, shape (n, number of them)."""
-        features = X if self.policy_model is None else self._scaled(X)
-        return np.column_stack([policy(features) for policy in self.policies_])
-
-    def _exposure(self, X: Array, population: IntArray) -> Array:
-        """Return what the outcome's law needs of the policies at each row."""
-        chances = self._chances(X)
-        own: Array = chances[np.arange(len(X)), population]
-        return own - chances.mean(axis=1) if self.family_ == MEAN else own
-
-    def _encode(self, label: Array) -> Array:
-        """Return inner labels in the fit's coding: 0/1, or scaled."""
-        if self.family_ == BERNOULLI:
-            return 0.5 + 0.5 * label
-        outcome = self._coding.offset + self._coding.scale * label
-        return self.outcome_scaling_(outcome[:, None])[:, 0]
-
-    def _predict_rows(self, matrix: Array) -> Array:
-        treated, untreated = self._means(matrix)
-        return treated - untreated
-
-    def predict_outcomes(self, X: MatrixLike) -> tuple[Array, Array]:
-        """Return the estimated mean outcome with and without treatment at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        treated, untreated : array of shape (n,)
-            In the units of the outcome; their difference is ``predict(X)``.
-        """
-        treated, untreated = self._means(self._check_features(X, reset=False))
-        offset = float(self.outcome_scaling_.mean[0])
-        return offset + treated, offset + untreated
-
-    def predict_policies(self, X: MatrixLike) -> Array:
-        """Return each population's estimated probability of treatment at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n, number of populations)
-            In the order of ``populations_``.
-        """
-        return self._chances(self._check_features(X, reset=False))
-
-    def _means(self, matrix: Array) -> tuple[Array, Array]:
-        """Return both means at checked rows, less the outcome's offset."""
-        # Chunk by chunk, so that values of the functions at all rows are never in memory together.
-        chunks = [
-            matrix[start : start + PREDICT_ROWS] for start in range(0, len(matrix), PREDICT_ROWS)
-        ]
-        # Models of the user's have their own ways with threads.
-        n_jobs = 1 if isinstance(self.fit_, EMFit) else self.n_jobs
-        parts = list(over_pieces(self._chunk_means, chunks, n_jobs))
-        scale = float(self.outcome_scaling_.scale[0])
-        treated, untreated = (scale * np.concatenate(part) for part in zip(*parts, strict=True))
-        return treated, untreated
-
-    def _chunk_means(self, chunk: Array) -> tuple[Array, Array]:
-        if isinstance(self.fit_, EMFit):
-            return self.fit_.means(self._scaled(chunk))
-        is_mean = self.family_ == MEAN  # whose base is that of the mean policy
-        chance = self._chances(chunk).mean(axis=1) if is_mean else np.zeros(len(chunk))
-        return self._averaged(self.fit_, chunk, chance)
-
-    def _averaged(self, fit: AdditiveAverage, X: Array, chance: Array) -> tuple[Array, Array]:
-        """Return both means by additive models, in the fit's coding."""
-        base, effect = fit(X)
-        treated, untreated = fit.best.law.arms(base, effect, chance[:, None])
-        return treated @ fit.weight, untreated @ fit.weight
-
-    def score(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> float:
-        """Return the mean log-likelihood of held-out outcome rows; higher is better.
-
-        A proper score that needs no joint labels, so that `GridSearchCV` can choose among
-        settings. The "mean" family is scored as if its noise were normal.
-
-        Parameters
-        ----------
-        X, y, kind, population, sample_weight
-            Held-out rows, as in ``fit``. Only outcome rows are used, of populations that ``fit``
-            has seen.
-
-        Returns
-        -------
-        float
-            In nats per row of the outcome as scaled in ``fit``.
-        """
-        return self.score_likelihood(
-            X, y, kind=kind, population=population, sample_weight=sample_weight
-        )
-
-    def score_likelihood(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> float:
-        """Return the same as `score`, under the name that `UpliftSearchCV` looks for."""
-        matrix = self._check_features(X, reset=False)
-        kinds = check_kind(kind, len(matrix))
-        labels = check_labels(y, kinds)
-        names = check_population(population, kinds)
-        weight = check_weight(sample_weight, len(matrix))
-        used = (kinds == OUTCOME) & (weight > 0.0)
-        index = check_scored(self.populations_, self._coding, names[used], labels[used])
-        X = matrix[used]
-        outcome = self._encode(self._coding.encode(labels[used]))
-        exposure = self._exposure(X, index)
-        if isinstance(self.fit_, EMFit):
-            likelihood = self.fit_.log_likelihood(self._scaled(X), outcome, exposure)
-        else:
-            likelihood = self.fit_.log_likelihood(ModelRows(X, outcome, exposure, weight[used]))
-        return float(np.average(likelihood, weights=weight[used]))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -495,6 +405,22 @@ class MixtureUplift(RowEstimator):
         if self.policy_model is not None and not is_classifier(self.policy_model):
             raise InputError(
                 f"policy_model must be None or a classifier, got {self.policy_model!r}."
+            )
+
+    def _check_streamed(self, checkpoint: Any) -> None:
+        """Refuse parameters that need all rows in memory."""
+        given = {"engine": self.engine == EM, "policy_model": self.policy_model is not None}
+        given["shift"] = self.shift is not None
+        for name, wrong in given.items():
+            if wrong:
+                raise InputError(
+                    f"{name}={getattr(self, name)!r} needs all rows in memory. Leave it out, or "
+                    "use fit."
+                )
+        if checkpoint is not None and not isinstance(self.random_state, Integral):
+            raise InputError(
+                "a checkpoint needs an integer random_state, so that the fit that goes on is the "
+                f"one that stopped, got {self.random_state!r}."
             )
 
     def _choose_family(self, *, is_binary: bool) -> str:
@@ -520,36 +446,3 @@ class MixtureUplift(RowEstimator):
                 raise InputError(f"categorical_features must be {known}, got {one!r}.")
             columns.append(int(column))
         return tuple(sorted(columns))
-
-
-def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
-    """Return what lies between the outcome and the fit's coding of it."""
-    if family == BERNOULLI:  # from 0/1
-        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
-        return Scaling(np.array([low]), np.array([reach]))
-    outcome = rows.of_kind(OUTCOME)
-    in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
-    return Scaling.of_rows(in_units, rows.share[outcome])
-
-
-def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Array) -> IntArray:
-    """Return the population of each outcome row to score as its place among the known ones."""
-    if len(label) == 0:
-        raise LabelError("there are no outcome rows to score; pass some with their labels.")
-    index = np.full(len(names), -1, dtype=np.int64)
-    for k, name in enumerate(known):
-        index[names == name] = k
-    if (index < 0).any():
-        raise LabelError(
-            "outcome rows of populations that fit has not seen: "
-            f"{sorted({*names[index < 0].tolist()})}; known are {known}."
-        )
-    if coding.is_binary:
-        other = np.abs(np.abs(label - coding.offset) - coding.scale) > 1e-9 * coding.scale
-        if other.any():
-            low, high = coding.offset - coding.scale, coding.offset + coding.scale
-            raise LabelError(
-                f"fit has seen the outcomes {low:g} and {high:g} only, but y holds "
-                f"{float(label[other][0]):g} in an outcome row. Score the outcome that was fitted."
-            )
-    return index

@@ -21,6 +21,7 @@ from unjoined.estimators.candidates import (
     CandidateTable,
     FitWarnings,
     FoldFit,
+    FoldJob,
     Scored,
     check_populations,
     choose,
@@ -275,14 +276,13 @@ class UpliftSearchCV(UpliftEstimator):
         """Fit every candidate to every training set, in parallel if asked."""
         scoring = fold_scoring(self.scoring)
         jobs = [
-            (c, candidate, r, j, split)
+            FoldJob(c, candidate, r, j, split)
             for r, seed in enumerate(seeds)
             for j, split in enumerate(CellKFold(self.cv, random_state=seed).split(**data))
             for c, candidate in enumerate(candidates)
         ]
         fits: list[FoldFit] = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_fold)(c, candidate, r, j, split, data, scoring)
-            for c, candidate, r, j, split in jobs
+            delayed(fit_fold)(job, data, scoring) for job in jobs
         )
         return fits
 

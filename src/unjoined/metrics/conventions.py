@@ -346,10 +346,7 @@ def _whole_rows(k: float, n_rows: int) -> int:
 
 
 def group_with_ties_in_row_order(score: Array) -> TieGroups:
-    """Give each row a group of its own; of tied rows the earlier one counts as better.
-
-    For conventions that break ties by position. They depend on the row order; ours do not.
-    """
+    """Give each row a group of its own; of tied rows the earlier one counts as better."""
     n = len(score)
     best_first = np.argsort(-score, kind="stable")
     group = np.empty(n, dtype=np.int64)

@@ -519,11 +519,7 @@ def group_ties(score: Array, weight: Array | None = None) -> TieGroups:
 
 
 def fill_from_top(demand: Array, capacity: float) -> Array:
-    """Serve groups from the last to the first until ``capacity`` is used up.
-
-    ``demand`` (g,) is positive. Returned is the share of each group's demand that is met:
-    ones, then at most one fraction, then zeros.
-    """
+    """Return which share of each group's demand is met, from the last on, until all is used up."""
     best_first = demand[::-1]
     used = np.concatenate(([0.0], np.cumsum(best_first)[:-1]))
     met: Array = np.clip((capacity - used) / best_first, 0.0, 1.0)[::-1]

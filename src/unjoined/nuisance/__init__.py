@@ -1,16 +1,6 @@
 """What is estimated on the way: policies, conditional means, density ratios."""
 
-from unjoined.nuisance.additive import (
-    ALONE,
-    EFFECT_FORMS,
-    AdditiveAverage,
-    AdditiveMean,
-    FormTable,
-    Member,
-    ModelRows,
-    average_forms,
-    deal,
-)
+from unjoined.nuisance.additive import HeldOutForms, average_forms, hold_out_forms, more_steps
 from unjoined.nuisance.centring import (
     CROSS_FIT_ROWS,
     N_FOLDS,
@@ -23,17 +13,26 @@ from unjoined.nuisance.centring import (
     fit_centring,
     subtract_means,
 )
-from unjoined.nuisance.crossfit import (
+from unjoined.nuisance.forms import (
+    ALONE,
+    EFFECT_FORMS,
+    AdditiveAverage,
+    FormTable,
+    Member,
+    ModelRows,
+)
+from unjoined.nuisance.models import (
+    AdditiveMean,
+    ConditionalMean,
     Nuisances,
     cross_fit,
     cross_fitted_gap,
+    deal,
     deal_evaluation_folds,
-)
-from unjoined.nuisance.models import (
-    ConditionalMean,
     fit_conditional_mean,
     fit_policies,
     fit_weighted,
+    hold_out_mean,
     seeded_clone,
     takes_weights,
 )
@@ -50,6 +49,7 @@ __all__ = [
     "CenteredRows",
     "ConditionalMean",
     "FormTable",
+    "HeldOutForms",
     "Member",
     "ModelMeans",
     "ModelRows",
@@ -68,6 +68,9 @@ __all__ = [
     "fit_conditional_mean",
     "fit_policies",
     "fit_weighted",
+    "hold_out_forms",
+    "hold_out_mean",
+    "more_steps",
     "seeded_clone",
     "subtract_means",
     "takes_weights",

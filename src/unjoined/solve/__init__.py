@@ -3,16 +3,16 @@
 from unjoined.solve.additive import (
     AdditiveFit,
     AdditiveRows,
-    BernoulliLaw,
-    GaussianLaw,
-    Law,
-    MeanLaw,
     Parts,
     Pass,
+    Request,
     Scales,
+    Steps,
     fit_additive,
+    fit_steps,
     pass_by_pieces,
     pass_in_memory,
+    sums_of_rows,
 )
 from unjoined.solve.density import (
     ConditionalDensity,
@@ -26,10 +26,29 @@ from unjoined.solve.density import (
     trapezoid_weights,
     unmix,
 )
-from unjoined.solve.losses import solve_loss
-from unjoined.solve.minmax import MinMaxSolution, solve_minmax
-from unjoined.solve.network import (
+from unjoined.solve.laws import (
+    BernoulliLaw,
+    GaussianLaw,
+    Law,
+    MeanLaw,
+    Sums,
+    choose_threshold,
+)
+from unjoined.solve.losses import checked_biconjugate, checked_conjugate, solve_loss
+from unjoined.solve.minmax import (
+    RIDGES_F,
+    RIDGES_G,
+    MinMaxSolution,
+    choose_ridges,
+    score_ridges,
+    solve_minmax,
+)
+from unjoined.solve.qp import solve_bounded, solve_box_qp
+from unjoined.solve.torch import (
+    HeldOut,
     ModuleMaker,
+    SaddleRows,
+    SaddleSettings,
     Weights,
     build_module,
     check_maker,
@@ -37,15 +56,6 @@ from unjoined.solve.network import (
     evaluate_module,
     import_torch,
     seeded,
-)
-from unjoined.solve.qp import solve_bounded, solve_box_qp
-from unjoined.solve.select import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
-from unjoined.solve.torch import (
-    HeldOut,
-    SaddleRows,
-    SaddleSettings,
-    checked_biconjugate,
-    checked_conjugate,
     train_saddle,
 )
 
@@ -67,9 +77,12 @@ __all__ = [
     "ModuleMaker",
     "Parts",
     "Pass",
+    "Request",
     "SaddleRows",
     "SaddleSettings",
     "Scales",
+    "Steps",
+    "Sums",
     "UnmixedDensities",
     "Weights",
     "build_module",
@@ -77,9 +90,11 @@ __all__ = [
     "checked_biconjugate",
     "checked_conjugate",
     "choose_ridges",
+    "choose_threshold",
     "default_network",
     "evaluate_module",
     "fit_additive",
+    "fit_steps",
     "import_torch",
     "kernel_fitter",
     "outcome_grid",
@@ -92,6 +107,7 @@ __all__ = [
     "solve_box_qp",
     "solve_loss",
     "solve_minmax",
+    "sums_of_rows",
     "train_saddle",
     "trapezoid_weights",
     "unmix",

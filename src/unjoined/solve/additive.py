@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dtrtri
-from scipy.special import expit, log_expit, logit
 
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, IntArray
+from unjoined.solve.laws import Law, Sums
 
 PIECE_ROWS = 4096  # functions of so many rows stay in the cache between their uses
-FLOOR = 1e-9  # probabilities stay this far from 0 and 1
 BASE, EFFECT = "base", "effect"
 CONSTANT = "constant"
 # Squared scales to start with, in log-odds or in standard deviations of the outcome.
@@ -34,223 +33,6 @@ MOST_STEPS = 50  # with the scales fixed, at the end
 TOL = 1e-6  # nats of all rows that a step must promise then
 SHORTEST = 1e-3  # of a full step
 SUFFICIENT = 1e-4  # share of what a step promises that it must bring (Armijo)
-
-
-class RowTerms(NamedTuple):
-    """Loss of each row, its slopes by base and effect, and the curvature that steps use."""
-
-    loss: Array
-    by_base: Array
-    by_effect: Array
-    base_base: Array
-    base_effect: Array
-    effect_effect: Array
-    square: Array  # squared residuals, for the variance of the noise
-    counted: Array  # 1, or 0 where the residual was cut
-
-
-class Law(Protocol):
-    """The law of an outcome given base, effect and the row's exposure."""
-
-    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
-        """Return the terms of each row."""
-        ...
-
-    def intercept(self, mean: float) -> float:
-        """Return the base of outcomes with this mean and no effect."""
-        ...
-
-    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
-        """Return the mean with and without treatment, ``chance`` being the mean policy."""
-        ...
-
-    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
-        """Return the derivatives of the uplift by base and effect."""
-        ...
-
-    def renewed(self, sums: Sums) -> tuple[Self, Sums | None]:
-        """Return the law with the noise that these sums show, and the sums under it if known."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class BernoulliLaw:
-    """Outcomes 0/1, with log-odds b + (1 - a) u if treated and b - a u if not.
-
-    The exposure is the probability of treatment e; the chance of a 1 mixes both by it.
-    """
-
-    split: float  # a, the mean policy
-
-    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
-        """Return minus the log-likelihood, with Fisher's information for its curvature."""
-        a = self.split
-        treated, untreated = expit(base + (1.0 - a) * effect), expit(base - a * effect)
-        mean = np.clip(exposure * treated + (1.0 - exposure) * untreated, FLOOR, 1.0 - FLOOR)
-        up = exposure * treated * (1.0 - treated)
-        down = (1.0 - exposure) * untreated * (1.0 - untreated)
-        by_base, by_effect = up + down, (1.0 - a) * up - a * down
-        weight = 1.0 / (mean * (1.0 - mean))
-        pull = (mean - y) * weight
-        one = np.ones_like(mean)
-        return RowTerms(
-            -np.where(y > 0.5, np.log(mean), np.log1p(-mean)),
-            pull * by_base,
-            pull * by_effect,
-            weight * by_base**2,
-            weight * by_base * by_effect,
-            weight * by_effect**2,
-            one,
-            one,
-        )
-
-    def intercept(self, mean: float) -> float:
-        """Return the log-odds."""
-        return float(logit(np.clip(mean, 1e-6, 1.0 - 1e-6)))
-
-    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
-        """Return the chance of a 1 with and without treatment."""
-        return expit(base + (1.0 - self.split) * effect), expit(base - self.split * effect)
-
-    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
-        """Return the derivatives of the difference of the two chances."""
-        up, down = (arm * (1.0 - arm) for arm in self.arms(base, effect, base))
-        return up - down, (1.0 - self.split) * up + self.split * down
-
-    def renewed(self, sums: Sums) -> tuple[BernoulliLaw, Sums]:
-        """Return itself: the noise follows from the mean."""
-        return self, sums
-
-
-@dataclass(frozen=True, slots=True)
-class MeanLaw:
-    """Real outcomes with mean b + c u, the exposure c being the policy less the mean policy.
-
-    Half the squared error over the variance of the noise; beyond ``threshold`` it grows linearly.
-    """
-
-    threshold: float = np.inf
-    variance: float = 1.0
-
-    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
-        """Return the loss, and the quadratic above it that touches it."""
-        error = base + exposure * effect - y
-        size = np.abs(error)
-        near = size <= self.threshold
-        loss = 0.5 * error**2
-        weight = np.full_like(error, 1.0 / self.variance)
-        if not near.all():
-            loss = np.where(near, loss, self.threshold * (size - 0.5 * self.threshold))
-            weight = np.where(
-                near, weight, self.threshold / (np.maximum(size, 1e-300) * self.variance)
-            )
-        return RowTerms(
-            loss / self.variance,
-            weight * error,
-            weight * error * exposure,
-            weight,
-            weight * exposure,
-            weight * exposure**2,
-            np.minimum(size, self.threshold) ** 2,
-            near.astype(np.float64),
-        )
-
-    def intercept(self, mean: float) -> float:
-        """Return the mean."""
-        return mean
-
-    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
-        """Return both means: the base is that of the mean policy."""
-        return base + (1.0 - chance) * effect, base - chance * effect
-
-    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
-        """Return 0 and 1: the uplift is the effect."""
-        return np.zeros_like(base), np.ones_like(effect)
-
-    def renewed(self, sums: Sums) -> tuple[MeanLaw, Sums]:
-        """Return the law with the variance of the residuals, and the sums in units of it."""
-        variance = sums.variance
-        return replace(self, variance=variance), sums.times(self.variance / variance)
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianLaw:
-    """Normal outcomes around b + (1 - a) u if treated and b - a u if not, mixed by the exposure."""
-
-    split: float
-    variance: float = 1.0
-
-    def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
-        """Return minus the log-likelihood, and EM's quadratic above it."""
-        a, s2 = self.split, self.variance
-        up, down = y - base - (1.0 - a) * effect, y - base + a * effect
-        with np.errstate(divide="ignore"):  # a row surely treated or not: log 0 is -inf, rightly
-            log_up = np.log(exposure) - 0.5 * up**2 / s2
-            log_down = np.log1p(-exposure) - 0.5 * down**2 / s2
-        chance = np.exp(log_expit(log_up - log_down))
-        square = chance * up**2 + (1.0 - chance) * down**2
-        one = np.full_like(y, 1.0 / s2)
-        return RowTerms(
-            0.5 * np.log(2.0 * np.pi * s2) - np.logaddexp(log_up, log_down),
-            -(chance * up + (1.0 - chance) * down) / s2,
-            -((1.0 - a) * chance * up - a * (1.0 - chance) * down) / s2,
-            one,
-            (chance - a) / s2,
-            (chance * (1.0 - a) ** 2 + (1.0 - chance) * a**2) / s2,
-            square,
-            np.ones_like(y),
-        )
-
-    def intercept(self, mean: float) -> float:
-        """Return the mean."""
-        return mean
-
-    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
-        """Return both means."""
-        return base + (1.0 - self.split) * effect, base - self.split * effect
-
-    def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
-        """Return 0 and 1: the uplift is the effect."""
-        return np.zeros_like(base), np.ones_like(effect)
-
-    def renewed(self, sums: Sums) -> tuple[GaussianLaw, None]:
-        """Return the law with the variance of the residuals; the sums need another pass."""
-        return replace(self, variance=sums.variance), None
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """What one pass over the rows adds up."""
-
-    loss: float
-    gradient: Array  # (p,)
-    curvature: Array  # (p, p), its lower triangle
-    square: float
-    counted: float
-
-    def __add__(self, other: Sums) -> Sums:
-        """Return the sums over both sets of rows."""
-        return Sums(
-            self.loss + other.loss,
-            self.gradient + other.gradient,
-            self.curvature + other.curvature,
-            self.square + other.square,
-            self.counted + other.counted,
-        )
-
-    def times(self, factor: float) -> Sums:
-        """Return the sums of a loss that is ``factor`` times this one."""
-        return replace(
-            self,
-            loss=factor * self.loss,
-            gradient=factor * self.gradient,
-            curvature=factor * self.curvature,
-        )
-
-    @property
-    def variance(self) -> float:
-        """Of the noise: the mean squared residual, cut residuals counting by their slope."""
-        return max(self.square / max(self.counted, 1.0), 1e-12)
 
 
 class AdditiveRows(NamedTuple):
@@ -422,7 +204,6 @@ class AdditiveFit:
     covariance: Array  # (p, p) of the coefficients, given the scales
     objective: Array  # penalised loss, nats, of the last steps, whose scales are fixed
     converged: bool
-    evidence: float  # logarithm of the marginal likelihood by Laplace, but for a constant
 
     def __call__(self, values: Array) -> tuple[Array, Array]:
         """Return base and effect, given the values of the functions (n, p)."""
@@ -431,6 +212,51 @@ class AdditiveFit:
             values[:, self.parts.base] @ self.coef[:k],
             values[:, self.parts.effect] @ self.coef[k:],
         )
+
+
+Request = tuple[Law, Array]  # what a pass over the rows is asked for: a law and coefficients
+Steps = Generator[Request, Sums, AdditiveFit]  # asks for passes, is sent sums, returns a fit
+
+
+def fit_steps(
+    parts: Parts,
+    law: Law,
+    coef: Array,
+    scales: Scales | None = None,
+    *,
+    n_steps: int = N_STEPS,
+    tol: float = TOL,
+) -> Steps:
+    """Alternate Gauss-Newton steps with updates of scales and noise, then converge with both fixed.
+
+    A step costs one pass over the rows, of O(n p^2), and O(p^3); one more pass for each time that
+    it is halved. Who drives the steps makes the passes, wherever the rows are.
+    """
+    scales = Scales.start(parts) if scales is None else scales
+    sums = yield law, coef
+    for k in range(n_steps):
+        penalty = scales.precision[parts.block]
+        factor = _factor(sums.curvature, penalty)
+        coef, sums, _, _ = yield from _step(law, coef, sums, penalty, factor)
+        law, known = law.renewed(sums)
+        if known is None:
+            sums = yield law, coef
+        else:
+            sums = known
+        if k >= UNSCALED:
+            before, scales = scales, scales.updated(parts, coef, _inverse_diagonal(factor))
+            if scales.moved(before) < SETTLED:
+                break
+    penalty = scales.precision[parts.block]
+    path, promised, moved = [_objective(sums, penalty, coef)], np.inf, True
+    while moved and promised >= tol and len(path) <= MOST_STEPS:
+        factor = _factor(sums.curvature, penalty)
+        coef, sums, promised, moved = yield from _step(law, coef, sums, penalty, factor)
+        path.append(_objective(sums, penalty, coef))
+    factor = _factor(sums.curvature, penalty)
+    covariance = cho_solve((factor, True), np.eye(len(coef)))
+    converged = promised < max(tol, np.sqrt(TOL))
+    return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged)
 
 
 def fit_additive(
@@ -443,34 +269,15 @@ def fit_additive(
     n_steps: int = N_STEPS,
     tol: float = TOL,
 ) -> AdditiveFit:
-    """Alternate Gauss-Newton steps with updates of scales and noise, then converge with both fixed.
-
-    A step costs one pass over the rows, of O(n p^2), and O(p^3); one more pass for each time that
-    it is halved.
-    """
-    scales = Scales.start(parts) if scales is None else scales
-    sums = pass_over(law, coef)
-    for k in range(n_steps):
-        penalty = scales.precision[parts.block]
-        factor = _factor(sums.curvature, penalty)
-        coef, sums, _, _ = _step(pass_over, law, coef, sums, penalty, factor)
-        law, known = law.renewed(sums)
-        sums = pass_over(law, coef) if known is None else known
-        if k >= UNSCALED:
-            before, scales = scales, scales.updated(parts, coef, _inverse_diagonal(factor))
-            if scales.moved(before) < SETTLED:
-                break
-    penalty = scales.precision[parts.block]
-    path, promised, moved = [_objective(sums, penalty, coef)], np.inf, True
-    while moved and promised >= tol and len(path) <= MOST_STEPS:
-        factor = _factor(sums.curvature, penalty)
-        coef, sums, promised, moved = _step(pass_over, law, coef, sums, penalty, factor)
-        path.append(_objective(sums, penalty, coef))
-    factor = _factor(sums.curvature, penalty)
-    evidence = -path[-1] + 0.5 * float(np.log(penalty).sum()) - float(np.log(np.diag(factor)).sum())
-    covariance = cho_solve((factor, True), np.eye(len(coef)))
-    converged = promised < max(tol, np.sqrt(TOL))
-    return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged, evidence)
+    """Go through the steps of a fit with passes over rows that are at hand; see `fit_steps`."""
+    steps = fit_steps(parts, law, coef, scales, n_steps=n_steps, tol=tol)
+    request = next(steps)
+    while True:
+        try:
+            request = steps.send(pass_over(*request))
+        except StopIteration as stop:
+            fit: AdditiveFit = stop.value
+            return fit
 
 
 def _objective(sums: Sums, penalty: Array, coef: Array) -> float:
@@ -478,8 +285,8 @@ def _objective(sums: Sums, penalty: Array, coef: Array) -> float:
 
 
 def _step(
-    pass_over: Pass, law: Law, coef: Array, sums: Sums, penalty: Array, factor: Array
-) -> tuple[Array, Sums, float, bool]:
+    law: Law, coef: Array, sums: Sums, penalty: Array, factor: Array
+) -> Generator[Request, Sums, tuple[Array, Sums, float, bool]]:
     """Take one step that lowers the objective; also return what it promised and if it moved."""
     gradient = sums.gradient + penalty * coef
     step = -cho_solve((factor, True), gradient)
@@ -487,7 +294,7 @@ def _step(
     before, length = _objective(sums, penalty, coef), 1.0
     while length > SHORTEST:
         there = coef + length * step
-        trial = pass_over(law, there)
+        trial = yield law, there
         if _objective(trial, penalty, there) <= before - SUFFICIENT * length * promised:
             return there, trial, promised, True
         length *= 0.5

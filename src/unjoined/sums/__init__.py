@@ -11,7 +11,13 @@ from unjoined.sums.files import (
     write_sums,
 )
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
-from unjoined.sums.passes import dask_census, dask_sums
+from unjoined.sums.passes import (
+    dask_census,
+    dask_sums,
+    in_cells,
+    inner_outcomes,
+    over_partitions,
+)
 from unjoined.sums.plan import (
     CELLS,
     Centring,
@@ -56,8 +62,11 @@ __all__ = [
     "dask_sums",
     "fourier_plan",
     "has_constant",
+    "in_cells",
+    "inner_outcomes",
     "means_basis",
     "merge_sums",
+    "over_partitions",
     "read_finished_sums",
     "read_sums",
     "sample_cells",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, MeanArrays, PolicyArrays, RowArrays, SumArrays, plain
+from unjoined._compiled import GaussianKernel, MeanArrays, plain
 from unjoined._threads import CACHE_ROWS, Scratch, over_pieces
-from unjoined._typing import Array, IntArray, SingleArray
+from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import Filler, Scaling, filler
 from unjoined.data import LabelledRows
@@ -22,17 +22,12 @@ from unjoined.sums.moments import (
     PolicySums,
     Roots,
     RunningSums,
-    mirrored,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CellMeans:
-    """The average over the two populations of the mean label of one kind.
-
-    A combination of the basis values of the pass and, if these hold no linear functions, of the
-    features: it costs a small product where a basis of its own would cost as much as the sums.
-    """
+    """The average over both populations of the mean label of one kind, on values of the pass."""
 
     coef: Array  # (p, r) of the basis values; one column for the average, or one per population
     slope: Array | None  # (d, r) of the features as they came
@@ -53,11 +48,9 @@ class CellMeans:
         found += self.offset
         return found
 
-    def __call__(self, phi: Array | SingleArray, linear: Array) -> Array:
+    def __call__(self, phi: Array, linear: Array) -> Array:
         """Return the mean at rows with basis values (m, p) and a linear part, shape (m,)."""
-        found: Array = (phi @ self.coef.astype(phi.dtype, copy=False)).astype(
-            np.float64, copy=False
-        )
+        found: Array = phi @ self.coef
         found += linear
         if self.bound < np.inf:
             np.minimum(found, self.bound, out=found)
@@ -112,65 +105,44 @@ def block_pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: 
     return pieces
 
 
-class CompiledSums:
+class CompiledSums(NamedTuple):
     """What all pieces share, as compiled code takes it; called with one after the other."""
 
-    def __init__(
-        self,
-        kernel: GaussianKernel,
-        rows: LabelledRows,
-        *,
-        means: Mapping[CellKey, CellMeans] | None,
-        treatment: Array,
-        scaling: Scaling | None,
-    ) -> None:
-        self.kernel, self.X, self.scaling = kernel, rows.X, scaling
-        self.label, self.treatment = plain(rows.label), plain(treatment)
-        self.weight = None if np.all(rows.weight == 1.0) else plain(rows.weight)
-        self.means = None
-        if means is not None:
-            self.means = {key: _mean_arrays(mean) for key, mean in means.items()}
+    kernel: GaussianKernel
+    X: Array
+    label: Array
+    weight: Array | None  # None for ones
+    means: Mapping[CellKey, MeanArrays] | None
 
-    def __call__(
-        self, piece: Piece, scratch: Scratch
-    ) -> tuple[RunningSums, bool, PolicySums | None]:
-        """Return the sums of a piece, whether its labels are all of size one, those of policies."""
-        p, s = self.kernel.p, self.kernel.stride
-        policies = self._policy_arrays() if piece.sign else None
-        label_basis, gram = np.zeros(p), np.zeros((s, s))
-        cross = np.zeros((s, s)) if piece.sign else gram  # of outcomes nobody looks at it
+    def __call__(self, piece: Piece) -> tuple[RunningSums, bool]:
+        """Return the sums of a piece, and whether its labels are all of size one."""
+        p = self.kernel.p
+        label_basis, gram = np.zeros(p), np.zeros((p, p))
+        cross = np.zeros((p, p)) if piece.sign else gram  # of outcomes nobody looks at it
         weight, unit = self.kernel.add_up(
-            RowArrays(self.X, piece.at, self.label, self.weight),
-            None if self.means is None else self.means[piece.key],
-            SumArrays(label_basis, gram, cross if piece.sign else None),
-            policies,
-            scratch.array("room", self.kernel.room),
+            (self.X, piece.at, self.label, self.weight),
+            (label_basis, gram, cross if piece.sign else None),
+            MeanArrays() if self.means is None else self.means[piece.key],
         )
-        # The lower triangle in C order is the upper one in Fortran order.
         n, square = len(piece.at), float(len(piece.at))
         if self.weight is not None:
             some = self.weight[piece.at]
             square = float(some @ some)
-        sums = RunningSums(n, weight, cross.T[:p, :p], label_basis, gram.T[:p, :p], square)
-        return sums, unit, None if policies is None else self._policy_sums(policies, piece, weight)
+        # The lower triangle in C order is the upper one in Fortran order.
+        return RunningSums(n, weight, cross.T, label_basis, gram.T, square), unit
 
-    def _policy_arrays(self) -> PolicyArrays | None:
-        if self.scaling is None:
-            return None
-        s = self.kernel.design_stride
-        mean, factor = self.scaling.mean, 1.0 / self.scaling.scale
-        return PolicyArrays(mean, factor, self.treatment, np.zeros((s, s)), np.zeros((s, s)))
 
-    def _policy_sums(self, found: PolicyArrays, piece: Piece, weight: float) -> PolicySums:
-        d, k = self.X.shape[1], piece.key.population
-        q = 2 * d + 1
-        total = PolicySums.zero(d)
-        total.n_rows[k], total.weight[k] = len(piece.at), weight
-        total.label[k] = found.gram[q, :q]
-        total.gram[k] = mirrored(found.gram.T[:q, :q])
-        square = found.gram if self.weight is None else found.square
-        total.square[k] = mirrored(square.T[:q, :q])
-        return total
+def compiled_sums(
+    kernel: GaussianKernel | None, rows: LabelledRows, means: Mapping[CellKey, CellMeans] | None
+) -> CompiledSums | None:
+    """Return compiled sums, or None if numpy has to do it."""
+    if kernel is None or plain(rows.X) is not rows.X:
+        return None
+    weight = None if np.all(rows.weight == 1.0) else plain(rows.weight)
+    arrays = None
+    if means is not None:
+        arrays = {key: _mean_arrays(mean) for key, mean in means.items()}
+    return CompiledSums(kernel, rows.X, plain(rows.label), weight, arrays)
 
 
 def _mean_arrays(mean: CellMeans) -> MeanArrays:
@@ -213,7 +185,6 @@ def accumulate_policies(
     groups: IntArray | None = None,
     means: Mapping[CellKey, CellMeans] | None = None,
     centred: Array | None = None,
-    single: bool = False,
     n_jobs: int | None = None,
 ) -> tuple[GroupedSums, PolicySums]:
     """Return the sums of ``rows`` and, with a scaling, those that tell the policies apart.
@@ -224,23 +195,21 @@ def accumulate_policies(
     writer, scratch, treatment = filler(basis, rows.X, p), Scratch(), rows.label
     rows = rows if centred is None else replace(rows, label=centred)
     n_groups = 1 if groups is None else int(groups.max(initial=0)) + 1
-    compiled = None
-    if writer.kernel is not None and not single and plain(rows.X) is rows.X:
-        compiled = CompiledSums(
-            writer.kernel, rows, means=means, treatment=treatment, scaling=scaling
-        )
+    compiled = compiled_sums(writer.kernel, rows, means)
 
     def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:
+        at, policy = piece.at, None
+        told = scaling if piece.sign else None
+        apart = told is not None or compiled is None
+        X = _rows_at(rows.X, at, scratch) if apart else rows.X
         if compiled is not None:
-            return piece, *compiled(piece, scratch)
-        X, at = _rows_at(rows.X, piece.at, scratch), piece.at
-        mean = None if means is None else means[piece.key]
-        values = _Values(writer, p, X, scratch, single=single)
-        sums, unit = _sum_piece(values, rows, piece, X, mean)
-        policy = None
-        if scaling is not None and piece.sign:
+            sums, unit = compiled(piece)
+        else:
+            mean = None if means is None else means[piece.key]
+            sums, unit = _sum_piece(_Values(writer, p, X, scratch), rows, piece, X, mean)
+        if told is not None:
             k, label = piece.key.population, treatment[at]
-            policy = PolicySums.of_rows(X, scaling, label, rows.weight[at], k)
+            policy = PolicySums.of_rows(X, told, label, rows.weight[at], k)
         return piece, sums, unit, policy
 
     pieces = _sorted_pieces(rows, groups, BLOCK_ROWS * n_groups, n_jobs)
@@ -276,33 +245,18 @@ def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:
 class _Values:
     """Basis values of the rows of a piece, a chunk at a time, written over again and again."""
 
-    def __init__(self, filler: Filler, p: int, X: Array, scratch: Scratch, *, single: bool) -> None:
-        n, w = len(X), filler.width
+    def __init__(self, filler: Filler, p: int, X: Array, scratch: Scratch) -> None:
+        n = len(X)
         self.p, self.size, self.write = p, min(chunk_rows(p), n), filler.write
-        self.columns: Any = scratch.array("columns", w, n)
+        self.columns = scratch.array("columns", filler.width, n)
         filler.prepare(X, self.columns)
-        self.single = scratch.single("single", self.size, p) if single else None
-        self.double = None
-        if single and filler.narrow is not None:
-            filler.narrow(self.columns)
-            narrow = scratch.single("narrow", w, n)
-            np.copyto(narrow, self.columns, casting="same_kind")
-            self.columns = narrow
-        else:
-            self.double = scratch.array("values", self.size, p)
+        self.values = scratch.array("values", self.size, p)
 
-    def at(self, chunk: slice) -> Any:
-        """Return the values at some rows, of single or double precision as was asked for."""
-        m = chunk.stop - chunk.start
-        if self.double is None:
-            phi: Any = self.single
-            self.write(self.columns[:, chunk], phi[:m])
-            return phi[:m]
-        self.write(self.columns[:, chunk], self.double[:m])
-        if self.single is None:
-            return self.double[:m]
-        np.copyto(self.single[:m], self.double[:m], casting="same_kind")
-        return self.single[:m]
+    def at(self, chunk: slice) -> Array:
+        """Return the values at some rows."""
+        phi = self.values[: chunk.stop - chunk.start]
+        self.write(self.columns[:, chunk], phi)
+        return phi
 
 
 def _sum_piece(
@@ -379,10 +333,7 @@ class Violations:
 
 @dataclass(frozen=True, slots=True)
 class RowScan:
-    """All rows of a fit, looked through chunk by chunk whenever a solver asks.
-
-    Each call costs one pass: O(n p (d + 1)) time, O(chunk p) memory per thread.
-    """
+    """All rows of a fit, looked through chunk by chunk whenever a solver asks."""
 
     basis: Callable[[Array], Array]
     X: Array  # (n, d)

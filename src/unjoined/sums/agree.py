@@ -111,10 +111,7 @@ def _check_spreads(found: PlannedSums) -> None:
 
 
 def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> None:
-    """Refuse sums in which one row outweighs the others, in one more pass over the rows.
-
-    Costs O(n p^2) time, as the sums do.
-    """
+    """Refuse sums in which one row outweighs the others, in one more pass over the rows."""
     plan = found.plan
     roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
     policies = {k: _inverse_root(found.policy.gram[k]) for k in (0, 1) if found.policy.n_rows[k]}

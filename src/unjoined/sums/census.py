@@ -54,14 +54,15 @@ class Census:
             )
         return check_outcome(self.outcomes)
 
-    def check_complete(self) -> None:
-        """Refuse a source that does not have the four cells."""
+    def check_complete(self, *, several: bool = False) -> None:
+        """Refuse a source that lacks a cell, or has a third population unless ``several``."""
         check_names(
             self.names,
             lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
         )
-        instead = "fit Uplift or MixtureUplift, which take any number, to rows in memory"
-        check_two(self.names, "the source has {}", instead)
+        if not several or len(self.names) < 2:
+            instead = "fit Uplift or MixtureUplift, which take any number"
+            check_two(self.names, "the source has {}", instead)
         for name in self.names:
             for kind in (OUTCOME, TREATMENT):
                 if (kind, name) not in self.cells:
@@ -69,6 +70,11 @@ class Census:
                         f"population {name!r} has no {kind} rows with positive weight; each "
                         f"population needs an {OUTCOME} table and a {TREATMENT} table."
                     )
+
+    def without_samples(self) -> Census:
+        """Return the census with cells that hold no rows, which is quick to send around."""
+        none = {cell: RowSketch.zero(0, self.n_features) for cell in self.cells}
+        return replace(self, cells=none)
 
     def merge(self, other: Census, *, place: str = "one of the parts") -> Census:
         """Return the census of the rows of both; ``place`` is what messages call the other's."""
@@ -130,11 +136,7 @@ class Census:
 
 
 def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
-    """Go through a source once, keeping at most ``sample_rows`` distinct rows of every cell.
-
-    Target rows and rows of weight 0 are passed over. Refuses malformed chunks, a number of
-    features that changes, no rows at all, and treatments that are not coded by two values.
-    """
+    """Go through a source once, keeping at most ``sample_rows`` distinct rows of every cell."""
     total: Census | None = None
     names: tuple[str, ...] | None = ()
     for chunk in source:
@@ -191,15 +193,12 @@ def _some_values(known: Array, values: Array) -> Array:
 
 
 def _codes(known: Array, values: Array, place: str) -> Array:
-    """Return the different treatment codes, at most two."""
+    """Return the different treatment codes, of which there may be two."""
     codes = _some_values(known, values)
     try:
         check_treatment(codes)
-    except LabelError:
-        try:
-            check_treatment(np.unique(np.concatenate([known, values])))  # which names them all
-        except LabelError as error:
-            raise LabelError(f"{place}: {error}") from error
+    except LabelError as error:
+        raise LabelError(f"{place}: {error}") from error
     return codes
 
 
@@ -247,11 +246,7 @@ class RowSketch:
     def of_rows(
         cls, rows: Rows, at: IntArray, keys: HashArray, size: int, known: RowSketch | None = None
     ) -> RowSketch:
-        """Return the sketch of rows at some positions with these keys.
-
-        Rows with larger keys than a full sketch ``known`` has will not be in the sample, and are
-        not looked at beyond their number and weight.
-        """
+        """Return the sketch of some rows; what a full ``known`` would not keep only counts."""
         n, total = len(at), float(rows.weight[at].sum())
         if known is not None and len(known.key) == size:
             near = np.flatnonzero(keys <= known.key[-1])
@@ -305,10 +300,7 @@ class RowSketch:
 
     @property
     def mean_weight(self) -> Array:
-        """The mean weight of a row's copies, shape (m,).
-
-        Rounded where there are several, as the last digits of their sum depend on the order.
-        """
+        """The mean weight of a row's copies, (m,), rounded: in it the order of adding shows."""
         mean = self.weight / self.count
         unit = 10.0 ** (np.floor(np.log10(mean)) - 8.0)
         return np.where(self.count > 1, np.rint(mean / unit) * unit, mean)

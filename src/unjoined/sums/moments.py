@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from types import MappingProxyType
@@ -11,49 +10,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cython_blas
+from scipy.linalg.blas import dsyrk
 
 from unjoined._threads import CACHE_ROWS
-from unjoined._typing import Array, BoolArray, IntArray, SingleArray
+from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import Scaling
 from unjoined.errors import InputError
 
 
-def _signature(letter: str) -> str:
-    # What scipy calls the arguments of BLAS syrk; a build with other integers would differ.
-    number = f"__pyx_t_5scipy_6linalg_11cython_blas_{letter}"
-    return (
-        f"void (char *, char *, int *, int *, {number} *, {number} *, int *, {number} *, "
-        f"{number} *, int *)"
-    )
-
-
-def find_syrk(
-    api: Mapping[str, Any], letter: str, signature: str | None = None
-) -> Callable[..., None] | None:
-    """Return BLAS dsyrk ("d") or ssyrk ("s") out of what scipy offers to compiled code, or None.
-
-    Called this way it leaves Python's lock to other threads, which
-    ``scipy.linalg.blas.dsyrk`` does not, and updates one triangle in place, which numpy's
-    product of a matrix with its own transpose does not: a tenth of the time of the update.
-    """
-    capsule, python = api.get(f"{letter}syrk"), ctypes.pythonapi
-    known = (signature or _signature(letter)).encode()
-    python.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    if capsule is None or not python.PyCapsule_IsValid(capsule, known):
-        return None
-    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    address = python.PyCapsule_GetPointer(capsule, known)
-    text, pointer = ctypes.c_char_p, ctypes.c_void_p
-    return ctypes.CFUNCTYPE(None, text, text, *[pointer] * 8)(address)
-
-
-_dsyrk, _ssyrk = (find_syrk(cython_blas.__pyx_capi__, letter) for letter in "ds")
-_ONE, _ONE_SINGLE, _ZERO_SINGLE = ctypes.c_double(1.0), ctypes.c_float(1.0), ctypes.c_float(0.0)
-
-
-def add_gram(phi: Array | SingleArray, total: Array) -> None:
+def add_gram(phi: Array, total: Array) -> None:
     """Add phi^T phi to the upper triangle of ``total``, which is in Fortran order."""
     m, p = phi.shape
     if total.shape != (p, p) or not (phi.flags.c_contiguous and total.flags.f_contiguous):
@@ -61,18 +26,11 @@ def add_gram(phi: Array | SingleArray, total: Array) -> None:
             f"rows in C order, shape ({m}, {p}), are added up in Fortran order, shape ({p}, {p}), "
             f"got shape {total.shape}."
         )
-    size, rows = ctypes.byref(ctypes.c_int(p)), ctypes.byref(ctypes.c_int(m))
-    # C order read as Fortran order is the transpose, of p rows and m columns.
-    if phi.dtype == np.float64 and _dsyrk is not None:
-        one = ctypes.byref(_ONE)
-        _dsyrk(b"U", b"N", size, rows, one, phi.ctypes.data, size, one, total.ctypes.data, size)
-    elif phi.dtype == np.float32 and _ssyrk is not None:
-        part = np.zeros((p, p), dtype=np.float32, order="F")
-        one, zero = ctypes.byref(_ONE_SINGLE), ctypes.byref(_ZERO_SINGLE)
-        _ssyrk(b"U", b"N", size, rows, one, phi.ctypes.data, size, zero, part.ctypes.data, size)
-        total += part
-    else:
-        total += phi.T @ phi
+    if m:
+        # C order read as Fortran order is the transpose, of p rows and m columns. BLAS leaves
+        # Python's lock to other threads, and updates one triangle in place, which numpy's product
+        # of a matrix with its own transpose does not.
+        dsyrk(1.0, phi.T, beta=1.0, c=total, overwrite_c=1)
 
 
 def mirrored(total: Array) -> Array:
@@ -125,10 +83,7 @@ class Roots(NamedTuple):
 
 @dataclass(slots=True)
 class RunningSums:
-    """Sums that rows are added to in place; of the matrices, the upper triangles hold.
-
-    The only object here that changes. It belongs to one thread, and ends as `MomentSums`.
-    """
+    """Sums that one thread adds rows to in place; of the matrices, the upper triangles hold."""
 
     n_rows: int
     weight: float
@@ -143,9 +98,7 @@ class RunningSums:
         cross, gram = (np.zeros((p, p), order="F") for _ in range(2))
         return cls(0, 0.0, cross, np.zeros(p), gram)
 
-    def add(
-        self, phi: Array | SingleArray, label: Array, scale: Array | None, cross: Array | None
-    ) -> None:
+    def add(self, phi: Array, label: Array, scale: Array | None, cross: Array | None) -> None:
         """Add rows with basis values ``phi`` (m, p), in C order, which are overwritten.
 
         ``label`` are labels times weights, ``scale`` square roots of weights, ``cross`` those of
@@ -153,14 +106,14 @@ class RunningSums:
         """
         self.n_rows += len(phi)
         # Unlike the operator, dot leaves Python's lock to other threads for small results too.
-        self.label_basis += np.dot(label.astype(phi.dtype, copy=False), phi)
+        self.label_basis += np.dot(label, phi)
         # Scaling rows by square roots keeps each update a product of a matrix with its own
         # transpose, which takes half of the multiplications; scaling in place saves a copy.
         if scale is not None:
-            phi *= scale.astype(phi.dtype, copy=False)
+            phi *= scale
         add_gram(phi, self.gram)
         if cross is not None:
-            phi *= cross.astype(phi.dtype, copy=False)
+            phi *= cross
             add_gram(phi, self.label_cross)
 
     def absorb(self, other: RunningSums, *, sign: float, unit: bool) -> None:
@@ -192,10 +145,7 @@ class RunningSums:
 
 @dataclass(frozen=True, slots=True)
 class MomentSums:
-    """Sums over the rows of one cell. Sums of disjoint chunks add up, means do not.
-
-    The same basis phi serves the uplift and its critic, so the matrices are symmetric.
-    """
+    """Sums over the rows of one cell, with one basis phi for the uplift and its critic."""
 
     n_rows: int
     weight: float  # sum of row weights r
@@ -236,11 +186,7 @@ class CellKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupedSums:
-    """One `MomentSums` per (kind, population, group); absent keys are sums of no rows.
-
-    The groups make it possible to fit without some of the rows, as cross-validation does: the
-    other groups are added up, without a further pass over the data.
-    """
+    """One `MomentSums` per (kind, population, group), so that groups can be left out later."""
 
     p: int
     cells: Mapping[CellKey, MomentSums] = field(default_factory=dict)
@@ -280,10 +226,7 @@ class GroupedSums:
 
 
 def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
-    """Write a constant, the scaled features and their squares, as far as D has room for each.
-
-    D has the shape (q, n), with q = 1, d + 1 or 2 d + 1.
-    """
+    """Write a constant, the scaled features and their squares, as far as D (q, n) has room."""
     d, q = X.shape[1], len(D)
     # By columns: operations on rows of ten numbers are several times as slow.
     D[0], Z = 1.0, D[1 : 1 + d]
@@ -335,10 +278,7 @@ class PolicySums:
         n_populations: int = 2,
         n_functions: int | None = None,
     ) -> PolicySums:
-        """Return the sums of treatment rows of one population, with features (n, d).
-
-        ``n_functions`` is 1, d + 1 or 2 d + 1, where it is known that no more are needed.
-        """
+        """Return the sums of treatment rows of one population, on all or the first functions."""
         total = cls.zero(X.shape[1], n_populations, n_functions)
         q = total.label.shape[1]
         total.n_rows[population] = len(X)
@@ -387,10 +327,7 @@ GOLDEN, MIX_1, MIX_2 = (
 
 
 def hash_features(X: Array) -> HashArray:
-    """Return 64 bits for each row that depend on its features alone, shape (n,).
-
-    The same row has the same hash whatever its position, chunk, thread or machine. One pass.
-    """
+    """Return 64 bits for each row that depend on its features alone, shape (n,)."""
     state: HashArray = np.zeros(len(X), dtype=np.uint64)
     for start in range(0, len(X), CACHE_ROWS):
         some = state[start : start + CACHE_ROWS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from unjoined._optional import import_extra
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, BoolArray, IntArray
-from unjoined._validation import KINDS, TREATMENT
+from unjoined._validation import KINDS, TREATMENT, OutcomeCoding
 from unjoined.basis import Scaling
 from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, connected
 from unjoined.errors import LabelError, TableError
@@ -42,11 +42,7 @@ class Position:
 
 
 def batches(chunks: Iterable[Chunk], size: int = CHUNK_ROWS) -> Iterator[Chunk]:
-    """Cut and join chunks into batches of exactly ``size`` rows, but for the last.
-
-    Sums then do not depend on how a source is cut, to the bit. Order and rows are kept. Memory
-    is one batch and one chunk.
-    """
+    """Cut and join chunks into batches of exactly ``size`` rows, however the source is cut."""
     waiting: list[Chunk] = []
     n = 0
     for chunk in chunks:
@@ -141,7 +137,7 @@ def labelled_batches(
 ) -> Iterator[Batch]:
     """Go through the labelled rows once: in the inner coding, with the groups they are in."""
     repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
-    for batch in batches((_in_plan(chunk, plan, census) for chunk in chunks), size):
+    for batch in batches((in_cells(chunk, plan.populations, census) for chunk in chunks), size):
         yield _prepare(batch, plan, census, repeated)
 
 
@@ -157,9 +153,9 @@ def _changed(why: str) -> TableError:
     )
 
 
-def _in_plan(chunk: Chunk, plan: SumsPlan, census: Census) -> Chunk:
-    """Return the rows that count, in the cells of the plan."""
-    m, names = len(chunk.names), list(plan.populations)
+def in_cells(chunk: Chunk, populations: Sequence[Any], census: Census) -> Chunk:
+    """Return the rows that count, in the cells of some populations."""
+    m, names = len(chunk.names), list(populations)
     used = (chunk.weight > 0.0) & (chunk.cell < 2 * m)
     if not used.all():
         chunk = chunk.take(used)
@@ -191,14 +187,15 @@ def _prepare(
             group[at] = repeated[cell].deal(keys[at], plan.n_groups, place[at])
             even = even.copy()
             even[at], square[at] = repeated[cell].evened(keys[at], batch.weight[at])
-    label = np.where(batch.is_outcome, _outcomes(batch, plan), census.treatment(batch.label))
+    outcome, treatment = inner_outcomes(batch, plan.coding), census.treatment(batch.label)
+    label = np.where(batch.is_outcome, outcome, treatment)
     rows = LabelledRows(batch.X, label, batch.cell, even, batch.names, plan.coding)
     return Batch(rows, group, keys, batch.weight, square)
 
 
-def _outcomes(batch: Chunk, plan: SumsPlan) -> Array:
+def inner_outcomes(batch: Chunk, coding: OutcomeCoding) -> Array:
     """Return labels as outcomes in the inner coding, where they are such."""
-    raw, coding = batch.label, plan.coding
+    raw = batch.label
     if coding.is_binary:
         # To rounding: (low + high) / 2 - (high - low) / 2 need not be low to the last digit.
         off = np.abs(np.abs(raw - coding.offset) - coding.scale) > 1e-9 * coding.scale
@@ -224,10 +221,7 @@ def add_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSu
 def _with_own_squares(
     policy: PolicySums, rows: LabelledRows, weight: Array, scaling: Scaling
 ) -> PolicySums:
-    """Put the squares of rows' own weights in the place of those of their mean.
-
-    Sums of weights are the same with the mean of the copies; sums of squares are not.
-    """
+    """Put the squares of rows' own weights in the place of those of their mean."""
     square = policy.square.copy()
     for k in (0, 1):
         at = rows.at(TREATMENT, k)
@@ -250,7 +244,7 @@ def _with_squares(sums: GroupedSums, rows: LabelledRows, group: Any, square: Arr
 
 def dask_census(source: DaskSource, *, sample_rows: int) -> Census:
     """Go through a source once, as `take_census` does, on the workers if there are any."""
-    found: Census | None = _reduce(source, _census_part, sample_rows, _merge_censuses)
+    found: Census | None = over_partitions(source, _census_part, sample_rows, _merge_censuses)
     if found is None or not found.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
     return replace(found, feature_names=source.names)
@@ -263,7 +257,7 @@ def dask_sums(source: DaskSource, plan: SumsPlan, census: Census) -> PlannedSums
     equal, how many there are is enough: partitions leave them out, and their sums are made from the
     counts of the census.
     """
-    found = _reduce(source, _sum_part, _Shared.of(plan, census), _merge_sums)
+    found = over_partitions(source, _sum_part, _Shared.of(plan, census), _merge_sums)
     repeated = _sums_of_repeated(plan, census)
     sums, policy = repeated if found is None else _merge_sums([found, repeated])
     n_rows = sum(cell.n_rows for cell in sums.cells.values())
@@ -287,8 +281,7 @@ class _Shared:
     @classmethod
     def of(cls, plan: SumsPlan, census: Census) -> _Shared:
         repeated = {cell: sketch.repeated().keys for cell, sketch in census.cells.items()}
-        none = {cell: RowSketch.zero(0, census.n_features) for cell in census.cells}
-        return cls(plan, replace(census, cells=none), repeated)
+        return cls(plan, census.without_samples(), repeated)
 
 
 def _census_part(chunk: Chunk, sample_rows: int) -> Census:
@@ -337,26 +330,25 @@ def _add_copies(
     total: PlannedSums, census: Census, sketch: RowSketch, rows: Rows, copies: IntArray, group: int
 ) -> PlannedSums:
     """Return the sums with rows of one cell and group, each occurring so many times."""
-    at, coding = np.flatnonzero(copies), total.plan.coding
+    at, plan = np.flatnonzero(copies), total.plan
     times, some = copies[at], rows.take(at)
     mean: Array = np.where(sketch.uneven, sketch.mean_weight, sketch.weight / sketch.count)[at]
     # Sums of squared weights are linear in the number of copies, not quadratic.
     square = times * (sketch.square / sketch.count)[at]
-    is_outcome = bool(some.is_outcome[0])
-    label = coding.encode(some.label) if is_outcome else census.treatment(some.label)
-    inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, coding)
-    groups = np.full(len(at), group)
-    batch = Batch(inner, groups, sketch.key[at], np.sqrt(square), square)
-    found = add_batch(replace(total, sums=GroupedSums(total.sums.p)), batch, 1)
-    ((key, cell),) = found.sums.cells.items()
-    counted = GroupedSums(total.sums.p, {key: replace(cell, n_rows=int(times.sum()))})
-    n_rows = found.policy.n_rows.copy()
+    is_outcome, groups = bool(some.is_outcome[0]), np.full(len(at), group)
+    label = plan.coding.encode(some.label) if is_outcome else census.treatment(some.label)
+    inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, plan.coding)
+    sums, policy = plan.sums(inner, groups, n_jobs=1)
+    ((key, cell),) = _with_squares(sums, inner, groups, square).cells.items()
+    counted = GroupedSums(sums.p, {key: replace(cell, n_rows=int(times.sum()))})
     if not is_outcome:
-        n_rows[key.population] += times.sum() - len(times)
-    return PlannedSums(total.plan, total.sums.merge(counted), replace(found.policy, n_rows=n_rows))
+        own = PolicySums.of_rows(some.X, plan.scaling, label, np.sqrt(square), key.population)
+        n_rows = np.where(own.n_rows > 0, times.sum(), 0)
+        policy = replace(policy, n_rows=n_rows, square=own.square)
+    return PlannedSums(plan, total.sums.merge(counted), total.policy.merge(policy))
 
 
-def _reduce(
+def over_partitions(
     source: DaskSource,
     work: Callable[[Chunk, Any], Any],
     shared: Any,

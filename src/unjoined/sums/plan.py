@@ -96,8 +96,6 @@ class SumsPlan:
         for all.
     n_groups : int
         Groups rows are dealt into, by which ridges are chosen.
-    single : bool, default=False
-        Whether basis values are in single precision.
     """
 
     feature_names: tuple[str, ...] | None
@@ -108,7 +106,6 @@ class SumsPlan:
     critic: Basis
     centring: tuple[Centring, ...]
     n_groups: int
-    single: bool = False
 
     @property
     def n_features(self) -> int:
@@ -144,7 +141,6 @@ class SumsPlan:
             groups=group,
             means=means,
             centred=centred,
-            single=self.single,
             n_jobs=n_jobs,
         )
 
@@ -233,10 +229,7 @@ def means_basis(basis: Basis) -> Basis | None:
 
 
 def shared_means(centring: Centring, basis: Basis, scaling: Scaling) -> dict[str, CellMeans] | None:
-    """Return what is subtracted from either kind of labels, in terms of a pass over ``basis``.
-
-    None if the centring is of another basis or scaling, or by models.
-    """
+    """Return what is subtracted from labels in terms of a pass over ``basis``, if it can be."""
     means, d = centring.means, len(scaling.mean)
     if not isinstance(means, SmoothMeans) or not _same_scaling(centring.scaling, scaling):
         return None
