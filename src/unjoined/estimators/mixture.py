@@ -163,8 +163,8 @@ class MixtureUplift(LikelihoodEstimator):
     -----
     Time is that of six forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
     over at most 20,000 outcome rows, where p is ten functions a feature and one for each pair,
-    twice; then a few passes over all rows if there are more. Of more than 100 features those are used that
-    go along with the labels most.
+    twice; then a few passes over all rows if there are more. Of more than 100 features those are
+    used that go along with the labels most.
 
     The treatment tables say which part is which, so the two cannot change places. If policies
     hardly differ, the answer rests on the functions' form alone: a `WeakIdentificationWarning`
