@@ -10,8 +10,9 @@ from unjoined._typing import RandomState
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.nuisance import ALONE
 
-# Held-out nats over an effect that is the same for all. Of simulated fits in which people do not
-# differ, one in forty says "probably" and none in two hundred "clearly" (`benchmarks/words.py`).
+# Held-out nats over an effect that is the same for all. Of fits to 60 simulated problems in which
+# people do not differ, one in ten says "probably" and one in forty "clearly"
+# (`benchmarks/words.py --problems 60`).
 PROBABLY, CLEARLY = 1.0, 4.0
 MOST_NAMED = 5  # features
 SAME = "the effect is the same for all, so that people are ranked by their base alone"
