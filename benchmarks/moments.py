@@ -34,7 +34,7 @@ from unjoined.basis import GaussianBasis, Scaling
 from unjoined.basis.functions import ScaledBasis
 from unjoined.data import label_rows
 from unjoined.nuisance.centring import center_rows, deal_folds
-from unjoined.solve.select import RIDGES_G
+from unjoined.solve import RIDGES_G
 from unjoined.sums import accumulate
 from unjoined.sums.moments import add_gram
 from unjoined.sums.plan import SumsPlan

@@ -157,7 +157,7 @@ def fit(
     ignore: Ignore = None,
     weight: Weight = None,
     estimator: Annotated[
-        str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}; auto chooses and says why.")
+        str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}; auto says in words what it found.")
     ] = "auto",
     chunks: Annotated[
         bool, typer.Option("--chunks", help="Read tables in pieces, however large.")

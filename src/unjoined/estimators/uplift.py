@@ -65,8 +65,8 @@ class Uplift(MixtureUplift):
 
     Notes
     -----
-    A few seconds for 4 x 5,000 rows and 20 features on two cores, half a minute for 4 x 250,000
-    and 10 (``benchmarks/alternatives.py``). See `MixtureUplift` for what it costs.
+    Half a minute or so for 4 x 250,000 rows of 10 features on two cores
+    (``benchmarks/alternatives.py``). See `MixtureUplift` for what it costs.
 
     Examples
     --------

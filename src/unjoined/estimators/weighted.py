@@ -73,8 +73,8 @@ class WeightedUplift(RowEstimator):
         rows: always convex and free of the treatment labels' noise, but an error of :math:`\nu`
         moves the minimum to :math:`u \mu_w / \nu`.
     policy_model, outcome_model : scikit-learn classifier or regressor, optional
-        Models of a policy and of the outcome in one population. Default: penalised regression on
-        the features and 50 Gaussians, logistic for a label of two values.
+        Models of a policy and of the outcome in one population. Default: additive
+        models, as `MixtureUplift` has for its policies.
     center : bool, default=True
         Whether the mean of both populations' conditional means is subtracted from the labels,
         not the pooled mean outcome. It changes noise, not the estimand.
