@@ -128,6 +128,21 @@ def test_one_treated_row_is_enough():
     assert 0.0 < chance.mean() < 0.05
 
 
+def test_of_very_many_features_those_are_used_that_go_along_with_the_labels():
+    """120 features of which one matters and one is constant: at most 100 are looked at."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((408, 120))
+    X[:, 3] = 1.0
+    kind = np.repeat(["treatment", "outcome"], [400, 8])
+    y = np.where(kind == "treatment", rng.random(408) < expit(2.0 * X[:, 7]), X[:, 0])
+    rows = label_rows(X, y, kind=kind, population=np.arange(408) % 2)
+    policy, x = fit(rows)[0], rng.standard_normal(120)
+    moved = np.abs(policy(x + np.eye(120)) - policy(x[None]))
+    assert np.count_nonzero(moved > 1e-9) <= 100
+    assert moved[3] < 1e-12
+    assert np.argmax(moved) == 7
+
+
 @pytest.mark.parametrize("model", [None, LogisticRegression()])
 def test_cross_fitted_policies_have_not_seen_the_row(model):
     """Turn its label over: at the row itself next to nothing changes, which form weighs how much.

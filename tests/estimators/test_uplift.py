@@ -1,14 +1,25 @@
 """The default estimator: the mixture with its defaults, what it says, and that it can rank."""
 
+from copy import copy
+
 import numpy as np
 import pandas as pd
 import pytest
 from problems import PROBLEMS
 from trials import oracle_share
 
-from unjoined import MinMaxUplift, MixtureUplift, SeparateLabels, Uplift, load_model, save_model
+from unjoined import (
+    MinMaxUplift,
+    MixtureUplift,
+    SeparateLabels,
+    Uplift,
+    identification_strength,
+    load_model,
+    save_model,
+)
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.errors import LabelError
+from unjoined.metrics import Estimate
 
 CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
 
@@ -45,6 +56,7 @@ def test_it_is_the_mixture_with_its_defaults(data, model):
     same = MixtureUplift(random_state=0).fit(**data)
     np.testing.assert_array_equal(model.predict(data.X), same.predict(data.X))
     assert model.score(**data) == same.score(**data)
+    assert model.identification_ == identification_strength(**data)
     assert set(model.get_params()) == {"categorical_features", "n_jobs", "random_state"}
 
 
@@ -102,17 +114,25 @@ def test_equal_effects_are_seldom_called_different():
     assert different <= n_seeds // 3
 
 
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        (4.1, "People clearly respond differently."),
+        (1.1, "People probably respond differently."),
+        (0.9, "The rows do not show that people respond differently: rank by it with care."),
+    ],
+)
+def test_words_follow_the_held_out_gain(gain, words, clear):
+    other = copy(clear)
+    other.heterogeneity_ = Estimate(gain, 1.0)
+    assert other.reason_.startswith(words)
+    assert words in other.summary()
+
+
 def test_an_effect_that_varies_with_nothing_is_said_so(clear):
-    flat = load_like(clear, np.zeros(3))
+    flat = copy(clear)
+    flat.effect_features_ = np.zeros(3)
     assert flat.summary().splitlines()[2] == "The effect varies with no feature."
-
-
-def load_like(model, spread):
-    """Return a copy of a fitted model with other contributions of the features."""
-    copy = Uplift(random_state=0)
-    copy.__dict__.update(model.__dict__)
-    copy.effect_features_ = spread
-    return copy
 
 
 def test_same_seed_gives_the_same_bits_whatever_the_threads(data, model):
