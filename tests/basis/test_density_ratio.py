@@ -15,12 +15,12 @@ from sklearn.preprocessing import StandardScaler
 
 from unjoined.basis import GaussianBasis
 from unjoined.errors import InputError
-from unjoined.nuisance import deal_folds
 from unjoined.nuisance.ratios import (
     RIDGES,
     _held_out_scores,
     _kernel_sums,
     classifier_ratio,
+    deal_folds,
     fit_relative_ratio,
     pooled_classifier_ratios,
     ratio_classifier,

@@ -1,6 +1,7 @@
 """The default estimator: the mixture with its defaults, what it says, and that it can rank."""
 
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,6 @@ from unjoined import (
 )
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.errors import LabelError
-from unjoined.metrics import Estimate
 
 CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
 
@@ -98,13 +98,13 @@ def test_features_are_numbered_if_they_have_no_names(model):
 
 @pytest.mark.statistical
 def test_equal_effects_are_seldom_called_different():
-    """With one effect for all, held-out rows seldom favour heterogeneity by more than a nat."""
+    """With one effect for all, forms in which people differ seldom have most of the weight."""
     law = real_problem(lambda X: np.full(len(X), 1.0), d=2)
     n_seeds, different = 12, 0
     for seed in range(n_seeds):
         model = Uplift(n_jobs=1, random_state=seed).fit(**law.draw(150, random_state=seed))
         said = "The rows do not show that people respond differently" in model.reason_
-        assert said == (model.heterogeneity_.value <= 1.0)
+        assert said == (model.candidates_.differ <= 0.8)
         assert said == (model.summary().splitlines()[1].startswith("The rows do not show"))
         if model.heterogeneity_.value == 0.0:
             assert "the effect is the same for all" in model.reason_
@@ -115,16 +115,19 @@ def test_equal_effects_are_seldom_called_different():
 
 
 @pytest.mark.parametrize(
-    ("gain", "words"),
+    ("difference", "words"),
     [
-        (4.1, "People clearly respond differently."),
-        (1.1, "People probably respond differently."),
-        (0.9, "The rows do not show that people respond differently: rank by it with care."),
+        (12.0, "People clearly respond differently."),  # 1 / (1 + exp(-12 / 4)) = 0.953
+        (7.0, "People probably respond differently."),  # 0.852
+        (5.0, "The rows do not show that people respond differently: rank by it with care."),
     ],
 )
-def test_words_follow_the_held_out_gain(gain, words, clear):
-    other = copy(clear)
-    other.heterogeneity_ = Estimate(gain, 1.0)
+def test_words_follow_the_weight_of_forms_in_which_people_differ(difference, words, clear):
+    table, other = clear.candidates_, copy(clear)
+    alone = table.name.index("base alone")
+    behind = np.full(len(table.name), np.inf)
+    behind[0], behind[alone] = 0.0, difference
+    other.candidates_ = replace(table, difference=behind)
     assert other.reason_.startswith(words)
     assert words in other.summary()
 

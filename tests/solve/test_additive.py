@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from scipy.special import expit
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import norm
 from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge
 
 from unjoined.solve import (
@@ -393,7 +393,7 @@ def test_known_treatments_reduce_it_to_two_regressions(name):
 
 
 def test_the_covariance_of_a_mean_is_that_of_bayesian_ridge():
-    """(D' W D / v + diag(p))^-1, and the evidence is the density of normal outcomes."""
+    """(D' W D / v + diag(p))^-1, whose product with D' y / v are the coefficients."""
     rows = draw(60, 6, "mean")
     rows = rows._replace(weight=np.ones(60))
     precision = np.array([0.1, 1.0, 2.0, 0.5, 3.0, 4.0])
@@ -402,10 +402,6 @@ def test_the_covariance_of_a_mean_is_that_of_bayesian_ridge():
     expected = np.linalg.inv(D.T @ D / 0.8 + np.diag(precision))
     assert_allclose(fit.covariance, expected, rtol=1e-9, atol=1e-12)
     assert_allclose(fit.coef, expected @ D.T @ rows.y / 0.8, rtol=1e-9)
-    marginal = multivariate_normal(cov=0.8 * np.eye(60) + D / precision @ D.T)
-    assert marginal.logpdf(rows.y) == pytest.approx(
-        fit.evidence - 30.0 * np.log(2.0 * np.pi * 0.8), rel=1e-9
-    )
 
 
 @EVERY_LAW
