@@ -5,8 +5,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
-from unjoined.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
-from unjoined.basis.functions import ScaledBasis, filler
+from unjoined.basis import (
+    FourierBasis,
+    GaussianBasis,
+    LinearBasis,
+    ScaledBasis,
+    Scaling,
+    StackedBasis,
+    filler,
+)
 
 D = 3
 RNG = np.random.default_rng(0)

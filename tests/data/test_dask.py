@@ -7,9 +7,17 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined.data import paper_problem
-from unjoined.data.dask import DaskSource, as_dask_source, connected, in_memory, is_dask
-from unjoined.data.sources import ArraySource, ChunkSource, TableSource
+from unjoined import TableSource
+from unjoined.data import (
+    ArraySource,
+    ChunkSource,
+    DaskSource,
+    as_dask_source,
+    connected,
+    in_memory,
+    is_dask,
+    paper_problem,
+)
 from unjoined.errors import InputError, MissingExtraError, TableError
 
 dask = pytest.importorskip("dask")

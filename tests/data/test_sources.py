@@ -11,10 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined import SeparateLabels
-from unjoined.data import paper_problem
-from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource, as_source
-from unjoined.data.tables import Reading, SqlQuery, scan_table
+from unjoined import SeparateLabels, TableSource
+from unjoined.data import (
+    ArraySource,
+    ChunkSource,
+    IterableSource,
+    SqlQuery,
+    as_source,
+    paper_problem,
+)
+from unjoined.data.tables import Reading, scan_table
 from unjoined.errors import InputError, LabelError, TableError
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}

@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression
 from trials import oracle_share
 
 from unjoined import MinMaxUplift, identification_strength
-from unjoined.basis.functions import ScaledBasis
+from unjoined.basis import ScaledBasis
 from unjoined.data import campaign_problem, label_rows, paper_problem
 from unjoined.errors import InputError, WeakIdentificationWarning
 from unjoined.estimators import minmax as _minmax

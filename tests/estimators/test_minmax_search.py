@@ -9,9 +9,10 @@ from unjoined import MinMaxGau, MinMaxUplift, SeparateLabels
 from unjoined.basis import GaussianBasis, LinearBasis
 from unjoined.data import CellKFold, SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.estimators.minmax_search import MinMaxSearch, rows_for_basis
+from unjoined.estimators import MinMaxSearch
+from unjoined.estimators.minmax_search import rows_for_basis
 from unjoined.metrics import qini, weighted_risk
-from unjoined.solve.minmax import RIDGES_F, RIDGES_G
+from unjoined.solve import RIDGES_F, RIDGES_G
 
 PLAIN = {"width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2}
 

@@ -39,15 +39,17 @@ PACKAGES = ["basis", "data", "estimators", "losses", "metrics", "nuisance", "sol
 STORED = {
     "unjoined": "DensityUplift MinMaxUplift MixtureUplift NeuralMinMaxUplift PlugInUplift "
     "TwoStageUplift Uplift UpliftSearchCV WeightedUplift",
-    "unjoined.basis": "FourierBasis GaussianBasis KernelBasis LeadingBasis LinearBasis "
-    "PrincipalBasis QuadraticBasis Scaling StackedBasis",
+    "unjoined.basis": "AdditiveBasis Curve FourierBasis GaussianBasis LinearBasis PrincipalBasis "
+    "Scaling StackedBasis",
     "unjoined.data": "OutcomeCoding",
-    "unjoined.estimators": "BoundsReport CandidateScore CandidateTable EMFit LossReport Member "
-    "MinMaxSearch MixtureCandidates MixtureFit RiskPath Setting TwoStageCoefficients",
+    "unjoined.estimators": "BoundsReport CandidateScore CandidateTable EMFit LossReport "
+    "MinMaxSearch RiskPath TwoStageCoefficients",
     "unjoined.losses": "AbsoluteLoss HuberLoss LogCoshLoss PinballLoss SquaredLoss",
     "unjoined.metrics": "Estimate IdentificationStrength",
-    "unjoined.nuisance": "CellShift ConditionalMean PolicyFit ShiftReport",
-    "unjoined.solve": "ConditionalDensity DensitySearch",
+    "unjoined.nuisance": "AdditiveAverage AdditiveMean CellShift ConditionalMean FormTable Member "
+    "ShiftReport",
+    "unjoined.solve": "AdditiveFit BernoulliLaw ConditionalDensity DensitySearch GaussianLaw "
+    "MeanLaw Parts Scales",
 }
 
 
@@ -101,6 +103,18 @@ def test_a_loaded_model_predicts_the_same_bits_and_its_file_says_no_private_name
     assert_array_equal(loaded.predict(data.X), fitted.predict(data.X))
     assert loaded.identification_ == fitted.identification_
     assert loaded.populations_ == fitted.populations_
+
+
+def test_a_model_of_very_many_features_is_written(tmp_path):
+    """Its linear part is made of their principal components."""
+    rng = np.random.default_rng(0)
+    X, population = rng.standard_normal((640, 120)), np.arange(640) % 2
+    kind = np.repeat(["outcome", "treatment"], 320)
+    treated = rng.random(640) < np.where(population == 0, 0.9, 0.1)
+    y = np.where(kind == "outcome", X[:, 0] + treated, treated)
+    model = MinMaxUplift(random_state=0).fit(X, y, kind=kind, population=population)
+    loaded = load_model(save_model(model, tmp_path / "model.skops"))
+    assert_array_equal(loaded.predict(X), model.predict(X))
 
 
 def test_an_unfitted_model_is_not_written(tmp_path):

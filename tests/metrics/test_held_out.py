@@ -10,24 +10,23 @@ from scipy.special import expit
 from sklearn import config_context
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import GridSearchCV
-from unjoined.nuisance.crossfit import Nuisances, cross_fit
 
 from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.data import CellKFold, SimulatedProblem, paper_problem
 from unjoined.errors import InputError
-from unjoined.metrics import scores as _held_out
-from unjoined.metrics import scores as _scorer
-from unjoined.metrics.scores import (
-    CRITIC_RIDGE,
+from unjoined.metrics import (
     SCORES,
     HeldOutRows,
-    _critic_basis,
     fixed_critic_score,
     labelled_rows,
     outcome_risk,
     uplift_scorer,
     weighted_risk,
 )
+from unjoined.metrics import scores as _held_out
+from unjoined.metrics import scores as _scorer
+from unjoined.metrics.scores import CRITIC_RIDGE, _critic_basis
+from unjoined.nuisance import Nuisances, cross_fit
 
 FUNCTIONS = {
     "weighted_risk": weighted_risk,

@@ -34,7 +34,7 @@ FOREST = PlugInUplift(
 )
 MODELS = {
     "minmax": MinMaxUplift(random_state=0),
-    "mixture": MixtureUplift(random_state=0, n_starts=1, widths=(1.0,)),
+    "mixture": MixtureUplift(n_folds=2, random_state=0),
     "stages": TwoStageUplift(),
     "forest": FOREST,
 }

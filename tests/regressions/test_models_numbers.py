@@ -30,7 +30,7 @@ FOREST = {
     "treatment_model": RandomForestClassifier(3, random_state=0),
 }
 MODELS = {
-    "uplift": Uplift(compare=False, random_state=0),
+    "uplift": Uplift(random_state=0),
     "smooth": MinMaxUplift(random_state=0),
     "gaussian": MinMaxUplift(basis="gaussian", random_state=0),
     "fourier": MinMaxUplift(basis="fourier", random_state=0),

@@ -40,7 +40,7 @@ REAL = {
     ),
     "weighted": uj.WeightedUplift(**SEED),
     "mixture-mean": uj.MixtureUplift(n_folds=2, **ONE),
-    "mixture-gaussian": uj.MixtureUplift(family="gaussian", basis="linear", **ONE),
+    "mixture-gaussian": uj.MixtureUplift(family="gaussian", n_folds=2, **ONE),
     "em": uj.MixtureUplift(
         engine="em",
         family="gaussian",

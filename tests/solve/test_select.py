@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
 from unjoined.errors import InputError
-from unjoined.solve import solve_minmax
-from unjoined.solve.minmax import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_ridges
+from unjoined.solve import RIDGES_F, RIDGES_G, choose_ridges, score_ridges, solve_minmax
+from unjoined.solve.minmax import CRITIC_RIDGE
 from unjoined.sums import MinMaxSystem
 
 

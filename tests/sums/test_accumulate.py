@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined.basis import GaussianBasis, LinearBasis, Scaling
-from unjoined.basis.functions import ScaledBasis
+from unjoined.basis import GaussianBasis, LinearBasis, ScaledBasis, Scaling
 from unjoined.data import label_rows, paper_problem
 from unjoined.errors import InputError
 from unjoined.sums import MomentSums, accumulate

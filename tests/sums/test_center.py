@@ -21,11 +21,10 @@ from unjoined.data import (
     paper_problem,
 )
 from unjoined.errors import InputError
+from unjoined.nuisance import center_rows, check_center, deal_folds, fit_centring
 from unjoined.nuisance import centring as center
-from unjoined.nuisance.centring import center_rows, check_center, deal_folds, fit_centring
-from unjoined.sums import accumulate, assemble
+from unjoined.sums import Centring, SmoothMeans, accumulate, assemble, smooth_coef
 from unjoined.sums import plan as _smooth_coef
-from unjoined.sums.plan import Centring, SmoothMeans, smooth_coef
 
 
 def rng(seed=0):

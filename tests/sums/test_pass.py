@@ -10,17 +10,20 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.basis import GaussianBasis, LinearBasis, Scaling
-from unjoined.data import Rows, label_rows, paper_problem
-from unjoined.data.sources import ArraySource, IterableSource
+from unjoined.data import ArraySource, IterableSource, Rows, label_rows, paper_problem
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.nuisance import fit_centring
-from unjoined.sums import accumulate
-from unjoined.sums.agree import aggregate_rows, fourier_plan
-from unjoined.sums.census import RepeatedRows, RowSketch, take_census
-from unjoined.sums.files import merge_sums
+from unjoined.sums import (
+    SumsPlan,
+    accumulate,
+    aggregate_rows,
+    fourier_plan,
+    merge_sums,
+    take_census,
+)
+from unjoined.sums.census import RepeatedRows, RowSketch
 from unjoined.sums.moments import hash_features, hash_with
 from unjoined.sums.passes import Position, batches, sum_source
-from unjoined.sums.plan import SumsPlan
 
 QUICK = settings(max_examples=20, deadline=None)
 DATA = dict(paper_problem(b=5.0).draw(300, random_state=0))

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from unjoined.basis import Scaling
 from unjoined.data import label_rows, paper_problem
 from unjoined.metrics import strength_of
+from unjoined.sums import PolicySums
 from unjoined.sums import moments as _policy_sums
-from unjoined.sums.moments import PolicySums
 
 ROWS = label_rows(**paper_problem().draw(60, random_state=0))
 SCALING = Scaling(np.array([0.5, -1.0]), np.array([2.0, 3.0]))

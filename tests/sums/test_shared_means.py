@@ -10,17 +10,17 @@ from unjoined.basis import (
     FourierBasis,
     GaussianBasis,
     LinearBasis,
+    ScaledBasis,
     Scaling,
     StackedBasis,
     draw_basis,
+    same_basis,
 )
-from unjoined.basis.draw import same_basis
-from unjoined.basis.functions import ScaledBasis
 from unjoined.data import campaign_problem, label_rows, paper_problem
-from unjoined.nuisance.centring import cross_fit_centring, deal_folds, fit_centring
-from unjoined.sums.add_up import accumulate, accumulate_policies
-from unjoined.sums.moments import CellKey
-from unjoined.sums.plan import SumsPlan, means_basis, shared_means
+from unjoined.nuisance import cross_fit_centring, deal_folds, fit_centring
+from unjoined.sums import CellKey, SumsPlan, accumulate, means_basis
+from unjoined.sums.add_up import accumulate_policies
+from unjoined.sums.plan import shared_means
 
 FIELDS = ("weight", "label_cross", "label_basis", "gram")
 pytestmark = pytest.mark.usefixtures("arithmetic")

@@ -19,16 +19,21 @@ from unjoined.basis import (
     Scaling,
     StackedBasis,
 )
-from unjoined.data import label_rows, paper_problem
-from unjoined.data.sources import ArraySource
+from unjoined.data import ArraySource, label_rows, paper_problem
 from unjoined.errors import InputError, TableError
 from unjoined.nuisance import fit_centring
-from unjoined.sums import GroupedSums
-from unjoined.sums.census import take_census
-from unjoined.sums.files import merge_sums, plan_digest, read_sums, write_sums
-from unjoined.sums.moments import PolicySums
+from unjoined.sums import (
+    GroupedSums,
+    PlannedSums,
+    PolicySums,
+    SumsPlan,
+    merge_sums,
+    read_sums,
+    take_census,
+    write_sums,
+)
+from unjoined.sums.files import plan_digest
 from unjoined.sums.passes import Position, sum_source
-from unjoined.sums.plan import PlannedSums, SumsPlan
 
 DATA = dict(paper_problem(b=5.0).draw(200, random_state=0))
 ROWS = label_rows(**DATA)

@@ -43,7 +43,8 @@ class Curve:
         quantiles = weighted_quantile(values, weight, tuple(levels.tolist()))
         knots, first = np.unique(quantiles, return_index=True)
         last = np.append(first[1:], N_KNOTS) - 1
-        distinct = len(np.unique(values)) if len(knots) <= most else len(knots)
+        # Quantiles between two values may lie halfway, so that few values have twice the knots.
+        distinct = len(np.unique(values)) if len(knots) < 2 * most else len(knots)
         return cls(knots, levels[first], levels[last], min(most, distinct - 1))
 
     def angle(self, x: Array) -> Array:
@@ -147,7 +148,8 @@ class AdditiveBasis:
         lines = values[1 : 1 + k]
         places = list(self.features)
         np.subtract(X.T[places], self.scaling.mean[places, None], out=lines)
-        lines /= self.scaling.scale[places, None]
+        with np.errstate(over="ignore"):  # beyond all numbers is far enough
+            lines /= self.scaling.scale[places, None]
         np.clip(lines, -FARTHEST, FARTHEST, out=lines)
         bent = self.bent
         at = 1 + k + len(bent)

@@ -245,7 +245,7 @@ def _fit_chunks(
 ) -> tuple[UpliftEstimator, dict[str, Any]]:
     """Fit the default to tables that are read in pieces."""
     if estimator not in ("auto", "mixture"):
-        raise InputError(f"--chunks is for auto, mixture and minmax, not --estimator {estimator}.")
+        raise InputError(f"--chunks reads in pieces, which --estimator {estimator} cannot do.")
     fitted = Uplift(random_state=seed).fit_chunks(tables.stream(), checkpoint=checkpoint)
     show_strength(out, fitted.identification_)
     show_choice(out, fitted)

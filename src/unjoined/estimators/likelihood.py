@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from unjoined.basis import Scaling
 from unjoined.errors import LabelError
 from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.em import EMFit
-from unjoined.estimators.mixture_rows import MEAN, Likelihood
+from unjoined.estimators.mixture_rows import BERNOULLI, MEAN, Likelihood
 from unjoined.nuisance import AdditiveAverage, ConditionalMean, ModelRows
 
+T = TypeVar("T")
 PREDICT_ROWS = 16_384
 
 
@@ -48,8 +50,12 @@ class LikelihoodEstimator(RowEstimator):
         )
 
     def _predict_rows(self, matrix: Array) -> Array:
-        treated, untreated = self._means(matrix)
-        return treated - untreated
+        if isinstance(self.fit_, EMFit) or self.family_ == BERNOULLI:
+            treated, untreated = self._means(matrix)
+            return treated - untreated
+        # The difference of two means would round, and rank people whose effect is the same.
+        effect = np.concatenate(self._by_chunks(self.fit_.mean_effect, matrix))
+        return float(self.outcome_scaling_.scale[0]) * effect
 
     def predict_outcomes(self, X: MatrixLike) -> tuple[Array, Array]:
         """Return the estimated mean outcome with and without treatment at each row.
@@ -85,16 +91,19 @@ class LikelihoodEstimator(RowEstimator):
 
     def _means(self, matrix: Array) -> tuple[Array, Array]:
         """Return both means at checked rows, less the outcome's offset."""
-        # Chunk by chunk, so that values of the functions at all rows are never in memory together.
+        parts = self._by_chunks(self._chunk_means, matrix)
+        scale = float(self.outcome_scaling_.scale[0])
+        treated, untreated = (scale * np.concatenate(part) for part in zip(*parts, strict=True))
+        return treated, untreated
+
+    def _by_chunks(self, function: Callable[[Array], T], matrix: Array) -> list[T]:
+        """Return what a function gives chunk by chunk; all rows at once would fill the memory."""
         chunks = [
             matrix[start : start + PREDICT_ROWS] for start in range(0, len(matrix), PREDICT_ROWS)
         ]
         # Models of the user's have their own ways with threads.
         n_jobs = 1 if isinstance(self.fit_, EMFit) else self.n_jobs
-        parts = list(over_pieces(self._chunk_means, chunks, n_jobs))
-        scale = float(self.outcome_scaling_.scale[0])
-        treated, untreated = (scale * np.concatenate(part) for part in zip(*parts, strict=True))
-        return treated, untreated
+        return list(over_pieces(function, chunks, n_jobs))
 
     def _chunk_means(self, chunk: Array) -> tuple[Array, Array]:
         if isinstance(self.fit_, EMFit):

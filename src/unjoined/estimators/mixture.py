@@ -68,6 +68,13 @@ DESCRIBED = (
 DESCRIBED_ROWS = 20_000  # at most, over which the effect is averaged
 
 
+def _check_columns(name: str, value: Any) -> None:
+    """Allow a sequence of names or positions of columns."""
+    listed = isinstance(value, list | tuple | np.ndarray)
+    if not listed or not all(isinstance(one, str | Integral) for one in value):
+        raise InputError(f"{name} must be a list of columns, by name or position, got {value!r}.")
+
+
 class MixtureUplift(LikelihoodEstimator):
     r"""Uplift from separate labels by the likelihood of the tables.
 
@@ -187,6 +194,7 @@ class MixtureUplift(LikelihoodEstimator):
         "family": one_of("auto", BERNOULLI, GAUSSIAN, MEAN),
         "outcome_model": check_model,
         "policy_model": check_model,
+        "categorical_features": _check_columns,
         "average": check_flag,
         "n_folds": count_from(2),
         "n_starts": check_count,

@@ -56,7 +56,7 @@ STORED: dict[str, tuple[type, ...]] = {
     ),
     "unjoined.basis": (
         *(basis.AdditiveBasis, basis.Curve, basis.FourierBasis, basis.GaussianBasis),
-        *(basis.LinearBasis, basis.Scaling, basis.StackedBasis),
+        *(basis.LinearBasis, basis.PrincipalBasis, basis.Scaling, basis.StackedBasis),
     ),
     "unjoined.losses": (
         *(losses.AbsoluteLoss, losses.HuberLoss, losses.LogCoshLoss, losses.PinballLoss),

@@ -147,6 +147,11 @@ class AdditiveAverage:
         effect = np.column_stack([member.effect for member in self.members])
         return values @ base, values @ effect
 
+    def mean_effect(self, X: Array) -> Array:
+        """Return the average of the members' effects: exactly the same at all rows if constant."""
+        coef = self.weight @ np.array([member.effect for member in self.members])
+        return np.asarray(self.basis(X) @ coef)
+
     @property
     def converged(self) -> bool:
         """Whether the likeliest form's last steps, with scales fixed, found their minimum."""

@@ -132,7 +132,10 @@ def cross_fit_additive_means(
 def deal(cell: IntArray, n_folds: int, rng: Rng) -> IntArray:
     """Deal the rows of each cell evenly into folds, at most as many as there are rows."""
     fold = np.empty(len(cell), dtype=np.int64)
-    for k in np.unique(cell):
+    names = np.unique(cell)
+    if len(names) == len(cell):  # a fold of all of them would leave nothing to fit
+        return np.arange(len(cell)) % n_folds
+    for k in names:
         at = np.flatnonzero(cell == k)
         fold[at] = rng.permutation(np.resize(np.arange(min(n_folds, len(at))), len(at)))
     return fold
