@@ -68,8 +68,11 @@ class Law(Protocol):
         """Return the derivatives of the uplift by base and effect."""
         ...
 
-    def renewed(self, sums: Sums) -> tuple[Self, Sums | None]:
-        """Return the law with the noise that these sums show, and the sums under it if known."""
+    def renewed(self, sums: Sums, freedom: float) -> tuple[Self, Sums | None]:
+        """Return the law with the noise that these sums show, and the sums under it if known.
+
+        ``freedom`` is how many coefficients the rows have determined.
+        """
         ...
 
 
@@ -117,7 +120,7 @@ class BernoulliLaw:
         up, down = (arm * (1.0 - arm) for arm in self.arms(base, effect, base))
         return up - down, (1.0 - self.split) * up + self.split * down
 
-    def renewed(self, sums: Sums) -> tuple[BernoulliLaw, Sums]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[BernoulliLaw, Sums]:
         """Return itself: the noise follows from the mean."""
         return self, sums
 
@@ -167,9 +170,9 @@ class MeanLaw:
         """Return 0 and 1: the uplift is the effect."""
         return np.zeros_like(base), np.ones_like(effect)
 
-    def renewed(self, sums: Sums) -> tuple[MeanLaw, Sums]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[MeanLaw, Sums]:
         """Return the law with the variance of the residuals, and the sums in units of it."""
-        variance = sums.variance
+        variance = sums.variance(freedom)
         return replace(self, variance=variance), sums.times(self.variance / variance)
 
 
@@ -213,9 +216,9 @@ class GaussianLaw:
         """Return 0 and 1: the uplift is the effect."""
         return np.zeros_like(base), np.ones_like(effect)
 
-    def renewed(self, sums: Sums) -> tuple[GaussianLaw, None]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[GaussianLaw, None]:
         """Return the law with the variance of the residuals; the sums need another pass."""
-        return replace(self, variance=sums.variance), None
+        return replace(self, variance=sums.variance(freedom)), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +250,13 @@ class Sums:
             curvature=factor * self.curvature,
         )
 
-    @property
-    def variance(self) -> float:
-        """Of the noise: the mean squared residual, cut residuals counting by their slope."""
-        return max(self.square / max(self.counted, 1.0), 1e-12)
+    def variance(self, freedom: float) -> float:
+        """Return that of the noise: squared residuals over the rows that the fit leaves free.
+
+        Cut residuals count by their slope. With as many functions as rows, the mean square of the
+        residuals would go to 0, and the fit with it to one that follows every row.
+        """
+        return max(self.square / max(self.counted - freedom, 1.0), 1e-12)
 
 
 class AdditiveRows(NamedTuple):
@@ -454,10 +460,11 @@ def fit_additive(
         penalty = scales.precision[parts.block]
         factor = _factor(sums.curvature, penalty)
         coef, sums, _, _ = _step(pass_over, law, coef, sums, penalty, factor)
-        law, known = law.renewed(sums)
+        variance = _inverse_diagonal(factor)
+        law, known = law.renewed(sums, len(coef) - float(penalty @ variance))
         sums = pass_over(law, coef) if known is None else known
         if k >= UNSCALED:
-            before, scales = scales, scales.updated(parts, coef, _inverse_diagonal(factor))
+            before, scales = scales, scales.updated(parts, coef, variance)
             if scales.moved(before) < SETTLED:
                 break
     penalty = scales.precision[parts.block]
