@@ -7,9 +7,10 @@ from unjoined.data import campaign_problem
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
-def test_a_gain_below_two_standard_errors_does_not_make_people_differ():
-    data = campaign_problem().draw(60, random_state=1)
-    model = Uplift(compare=False, n_jobs=1, random_state=0).fit(**data)
-    gain = model.heterogeneity_
-    assert 1.0 < gain.value / gain.standard_error < 2.0  # it was called probable from one error on
-    assert "the rows do not show that people respond differently" in model.reason_
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gain_that_chance_explains_does_not_make_people_differ(seed):
+    """Two hundred rows of people who buy seldom; a gain of one standard error was enough."""
+    data = campaign_problem().draw(60, random_state=seed)
+    model = Uplift(n_jobs=1, random_state=0).fit(**data)
+    assert model.heterogeneity_.value < 1.0
+    assert "The rows do not show that people respond differently" in model.reason_
