@@ -483,9 +483,19 @@ def test_many_rows_agree_with_few(monkeypatch):
     assert_array_equal(again.predict(data["X"]), some.predict(data["X"]))
 
 
+def test_more_functions_than_rows_leave_sober_numbers():
+    """240 rows and about 500 functions; a fit that followed every row would leave no noise."""
+    data = draw("real", n=120, d=25)
+    model = fit(data, n_folds=2, policy_model=LogisticRegression())
+    assert (model.candidates_.difference < 100.0).all()
+    uplift = model.predict(data["X"])
+    assert np.corrcoef(uplift, 1.0 - 1.5 * data["X"][:, 1])[0, 1] > 0.3 or np.ptp(uplift) < 1e-9
+    assert np.abs(uplift).max() < 10.0
+
+
 @pytest.mark.slow
 def test_of_very_many_features_those_are_used_that_go_along_with_the_labels():
-    data = draw("real", n=300, d=120)
+    data = draw("real", n=1000, d=120)
     model = fit(data, n_folds=2, policy_model=LogisticRegression())
     assert np.count_nonzero(model.effect_features_) <= 100
     assert np.argmax(model.effect_features_) == 1

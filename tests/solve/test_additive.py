@@ -221,15 +221,16 @@ def test_renewed_noise_is_the_mean_squared_residual_and_the_sums_follow(name):
     rows = draw(300, name=name)
     coef = np.array([0.2, 1.0, 0.0, 0.5, 0.0, -1.0])
     pass_over = pass_in_memory(rows, PARTS)
-    law, known = LAWS[name].renewed(pass_over(LAWS[name], coef))
+    law, known = LAWS[name].renewed(pass_over(LAWS[name], coef), 2.5)
     b, u = coef[:3] @ rows.values, coef[3:] @ rows.values
     error = rows.y - b - rows.exposure * u
     if name == "mean":
-        assert law.variance == pytest.approx(np.average(error**2, weights=rows.weight))
+        free = rows.weight.sum() - 2.5  # as in an unbiased variance
+        assert law.variance == pytest.approx(rows.weight @ error**2 / free, rel=1e-12)
     elif name == "huber":  # E psi^2 / E psi', whose square of the latter is Huber's variance
         near = np.abs(error) <= 0.8
         bounded = np.clip(error, -0.8, 0.8)
-        variance = rows.weight @ bounded**2 / (rows.weight @ near)
+        variance = rows.weight @ bounded**2 / (rows.weight @ near - 2.5)
         assert law.variance == pytest.approx(variance, rel=1e-12)
     elif name == "gaussian":
         assert known is None
@@ -474,6 +475,23 @@ def test_a_large_effect_is_not_shrunk_away_and_the_noise_is_found(name):
         assert fit.law.variance == pytest.approx(1.0, abs=0.15)
     if name == "mean":  # unknown treatments add e (1 - e) u^2
         assert 1.0 < fit.law.variance < 1.6
+
+
+@pytest.mark.parametrize("name", ["mean", "gaussian"])
+def test_noise_does_not_vanish_with_more_functions_than_rows(name):
+    """100 rows of unit noise and 2 x 120 idle lines: MacKay divides by the rows that are left.
+
+    The mean square of the residuals would go to its floor of 1e-12, and the fit to every row.
+    """
+    rng = np.random.default_rng(0)
+    values = np.vstack([np.ones(100), rng.standard_normal((120, 100))])
+    parts = Parts.of_groups(np.arange(121), ("constant", *["line"] * 120), BOTH, BOTH)
+    exposure = rng.uniform(-0.4, 0.4, 100) + (0.0 if name == "mean" else 0.5)
+    rows = AdditiveRows(values, rng.standard_normal(100), exposure, np.ones(100))
+    fit = fit_free(rows, {"mean": MeanLaw(), "gaussian": GaussianLaw(0.5)}[name], parts)
+    assert 0.1 < fit.law.variance < 1.5
+    base, effect = fit(values.T)
+    assert np.mean((rows.y - base - (exposure - (name == "gaussian") * 0.5) * effect) ** 2) > 0.05
 
 
 def test_an_intercept_lives_on_when_everything_else_is_noise():

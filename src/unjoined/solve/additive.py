@@ -238,13 +238,14 @@ def fit_steps(
         penalty = scales.precision[parts.block]
         factor = _factor(sums.curvature, penalty)
         coef, sums, _, _ = yield from _step(law, coef, sums, penalty, factor)
-        law, known = law.renewed(sums)
+        variance = _inverse_diagonal(factor)
+        law, known = law.renewed(sums, len(coef) - float(penalty @ variance))
         if known is None:
             sums = yield law, coef
         else:
             sums = known
         if k >= UNSCALED:
-            before, scales = scales, scales.updated(parts, coef, _inverse_diagonal(factor))
+            before, scales = scales, scales.updated(parts, coef, variance)
             if scales.moved(before) < SETTLED:
                 break
     penalty = scales.precision[parts.block]

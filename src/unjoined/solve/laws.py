@@ -49,8 +49,11 @@ class Law(Protocol):
         """Return the derivatives of the uplift by base and effect."""
         ...
 
-    def renewed(self, sums: Sums) -> tuple[Self, Sums | None]:
-        """Return the law with the noise that these sums show, and the sums under it if known."""
+    def renewed(self, sums: Sums, freedom: float) -> tuple[Self, Sums | None]:
+        """Return the law with the noise that these sums show, and the sums under it if known.
+
+        ``freedom`` is how many coefficients the rows have determined.
+        """
         ...
 
 
@@ -98,7 +101,7 @@ class BernoulliLaw:
         up, down = (arm * (1.0 - arm) for arm in self.arms(base, effect, base))
         return up - down, (1.0 - self.split) * up + self.split * down
 
-    def renewed(self, sums: Sums) -> tuple[BernoulliLaw, Sums]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[BernoulliLaw, Sums]:
         """Return itself: the noise follows from the mean."""
         return self, sums
 
@@ -148,9 +151,9 @@ class MeanLaw:
         """Return 0 and 1: the uplift is the effect."""
         return np.zeros_like(base), np.ones_like(effect)
 
-    def renewed(self, sums: Sums) -> tuple[MeanLaw, Sums]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[MeanLaw, Sums]:
         """Return the law with the variance of the residuals, and the sums in units of it."""
-        variance = sums.variance
+        variance = sums.variance(freedom)
         return replace(self, variance=variance), sums.times(self.variance / variance)
 
 
@@ -194,9 +197,9 @@ class GaussianLaw:
         """Return 0 and 1: the uplift is the effect."""
         return np.zeros_like(base), np.ones_like(effect)
 
-    def renewed(self, sums: Sums) -> tuple[GaussianLaw, None]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[GaussianLaw, None]:
         """Return the law with the variance of the residuals; the sums need another pass."""
-        return replace(self, variance=sums.variance), None
+        return replace(self, variance=sums.variance(freedom)), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +236,13 @@ class Sums:
             curvature=factor * self.curvature,
         )
 
-    @property
-    def variance(self) -> float:
-        """Of the noise: the mean squared residual, cut residuals counting by their slope."""
-        return max(self.square / max(self.counted, 1.0), 1e-12)
+    def variance(self, freedom: float) -> float:
+        """Return that of the noise: squared residuals over the rows that the fit leaves free.
+
+        Cut residuals count by their slope. With as many functions as rows, the mean square of the
+        residuals would go to 0, and the fit with it to one that follows every row.
+        """
+        return max(self.square / max(self.counted - freedom, 1.0), 1e-12)
 
 
 def choose_threshold(residual: Array, weight: Array) -> float:
