@@ -65,7 +65,7 @@ def study(title: str, X: Array, y: Array | None, treated: Array, strength: float
     is_binary = y is None or len(np.unique(y)) == 2
     scores: dict[str, list[tuple[float, float]]] = {}
     for seed, train, (X_test, y_test, t_test), uplift in draws(X, y, treated, strength, n):
-        data = unjoin(*train, policies=POLICIES, random_state=seed).labels
+        data = unjoin(*train, policies=POLICIES, random_state=seed).data
         average = np.mean(uplift) if uplift is not None else None
         if average is None:
             average = y_test[t_test == 1].mean() - y_test[t_test == 0].mean()
@@ -76,7 +76,9 @@ def study(title: str, X: Array, y: Array | None, treated: Array, strength: float
             if uplift is not None:
                 score = oracle_share(estimate, uplift)
             else:
-                score = 1000.0 * (auuc(y_test, t_test, estimate) - average / 2.0)
+                share = t_test.mean()
+                values = y_test * (t_test / share - (1.0 - t_test) / (1.0 - share))
+                score = 1000.0 * (auuc(estimate, values).value - average / 2.0)
             scores.setdefault(name, []).append((score, float(estimate.mean() / average)))
     what = "share" if y is None else "AUUC above random x 1000"
     print(f"{title}: {what}, mean / average")
