@@ -494,6 +494,7 @@ def test_more_functions_than_rows_leave_sober_numbers():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_of_very_many_features_those_are_used_that_go_along_with_the_labels():
     data = draw("real", n=1000, d=120)
     model = fit(data, n_folds=2, policy_model=LogisticRegression())
