@@ -6,7 +6,7 @@ Each problem is drawn at random: three to ten features, of which some bend the b
 and an effect c + s f(x) with f a line, a wave or a product of two features of variance about one.
 One problem in four has a real outcome, the others have two values. With s = 0 the effect is the
 same for all in log-odds, or in units of the outcome. Prints the share of fits whose summary says
-"clearly" and "probably". 200 problems take about an hour on two free cores.
+"clearly" and "probably".
 """
 
 import argparse
