@@ -14,17 +14,18 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures walk clean
+.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures walk wheel clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
 	@echo "make test        lint, types, import contract, tests and doctests"
 	@echo "make test-slow   the tests marked slow as well"
-	@echo "make test-oldest some tests with the oldest versions that are declared"
+	@echo "make test-oldest some of the tests with the oldest supported versions"
 	@echo "make benchmark   every script in benchmarks/ but the next one"
-	@echo "make accuracy    every estimator against the truth, about 90 minutes on two cores"
-	@echo "make figures     the pictures of the documentation, anew"
+	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
+	@echo "make figures     draw the pictures of the documentation again"
 	@echo "make walk        which files and functions the main commands enter"
+	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried out"
 	@echo "make format      format the code"
 
 $(BIN)/python:
@@ -50,7 +51,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadscope \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal \
 		-m "not slow and not network" --cov --cov-report=term
 	$(BIN)/coverage report --include='src/unjoined/sums/*,src/unjoined/solve/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95 > /dev/null
@@ -63,8 +64,8 @@ $(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt
 		--constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
 	@touch $@
 
-# Old versions warn of each other, which is no failure of ours. There is no torch here, and of all
-# estimators one goes through the checks of scikit-learn.
+# Old versions warn about each other, which does not count as a failure. Torch is not installed
+# here, and one estimator alone goes through the checks of scikit-learn.
 test-oldest: $(OLDEST_VENV)/.test
 	OMP_NUM_THREADS=1 $(OLDEST_VENV)/bin/python -m pytest -q -o filterwarnings=default \
 		-k "(not Neural and not Rowwise) or (RowwiseMinMax and linear and not critic)" $(OLDEST_TESTS)
@@ -85,10 +86,21 @@ figures: $(VENV)/.test
 walk: $(VENV)/.test
 	$(BIN)/python tools/walk.py
 
+# In an environment of its own: what is tried out is what was packed.
+wheel: $(BIN)/python $(SOURCES)
+	rm -rf build dist/unjoined-*.whl
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv --clear build/wheel
+	build/wheel/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint constraints.txt dist/unjoined-*-cp311-abi3-*.whl
+	cd build && wheel/bin/python -c "from unjoined._compiled import arithmetic as a; \
+		assert a() == 'compiled', a(); import unjoined; print(unjoined.__file__, a())"
+	@ls dist/unjoined-*.whl
+
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(OLDEST_VENV) build unjoined-demo .coverage .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST_VENV) build dist unjoined-demo .coverage .mypy_cache .pytest_cache .ruff_cache
 	rm -f src/unjoined/_compiled/*.so

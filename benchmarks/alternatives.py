@@ -30,7 +30,6 @@ from unjoined import (
     FourLogistic,
     FourNNC,
     MinMaxUplift,
-    MixtureUplift,
     PlugInUplift,
     TwoStageUplift,
     Uplift,
@@ -61,7 +60,6 @@ METHODS = {
     "FourNNC": lambda: FourNNC(random_state=0),
     "TwoStageUplift": TwoStageUplift,
     "WeightedUplift": lambda: WeightedUplift(random_state=0),
-    "MixtureUplift": lambda: MixtureUplift(random_state=0),
     "Uplift": lambda: Uplift(random_state=0),
 }
 # Rival, and how many times faster a fit of ours is to be.

@@ -1,8 +1,8 @@
 """How near the sums, a fit and predictions come to the arithmetic they cannot do without.
 
 Run: python benchmarks/moments.py [ROWS [SECTION ...]]; two million rows, 100 Gaussian centres
-and 10 features take about two minutes on two free cores. Sections: sums, centred, predict, ridges,
-precision, compiled; all if none is named.
+and 10 features take about two minutes on two free cores. Sections: sums, centred, predict, ridges;
+all if none is named.
 
 The limit is the same number of rows through one matrix product for the distances, one
 exponential and the symmetric rank-k updates of the formulas, one for each row and, with centred
@@ -14,17 +14,12 @@ aligned. Compiled code can be quicker than that: it keeps the sums of an update 
 Aims: the sums and a whole fit at most 1.3 times the limit; ridges chosen among 15 x 15 by five
 folds at most 1.3 times a fit with given ridges, at half of the rows. The parts of a fit are
 printed, so that it can be seen which of them are beyond the aim.
-
-Compiled: fits and predictions with compiled arithmetic and without, side by side.
-
-Single precision: a fit with ``precision="single"`` is timed beside one in double, with what that
-changes in the sums and in the predictions.
 """
 
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
@@ -32,20 +27,15 @@ from unittest.mock import patch
 import numpy as np
 
 import unjoined.estimators.base as base_module
-import unjoined.estimators.minmax_chunks as chunks_module
-import unjoined.estimators.minmax_plan as plan_module
+import unjoined.estimators.minmax_search as search_module
 from unjoined import MinMaxUplift
-from unjoined._compiled import kernels as _gaussians
-from unjoined._compiled import kernels as _labels
-from unjoined._compiled import kernels as _ridges
 from unjoined._threads import Scratch, n_threads, over_pieces
 from unjoined.basis import GaussianBasis, Scaling
 from unjoined.basis.functions import ScaledBasis
 from unjoined.data import label_rows
 from unjoined.nuisance.centring import center_rows, deal_folds
-from unjoined.solve.select import RIDGES_G
+from unjoined.solve import RIDGES_G
 from unjoined.sums import accumulate
-from unjoined.sums.add_up import accumulate_policies
 from unjoined.sums.moments import add_gram
 from unjoined.sums.plan import SumsPlan
 
@@ -73,39 +63,34 @@ def draw(n: int) -> dict[str, Any]:
 
 
 @cache
-def stored_rows(n: int, dtype: Any = np.float64) -> Any:
+def stored_rows(n: int) -> Any:
     """Return rows as the product of the limit takes them: features, their square, one."""
-    return np.random.default_rng(0).random((n, FEATURES + 2), dtype=dtype)
+    return np.random.default_rng(0).random((n, FEATURES + 2))
 
 
-def limit(
-    n: int, *, updates: float, p: int = CENTERS, dtype: Any = np.float64, chunk: int = 1024
-) -> None:
+def limit(n: int, *, updates: float, p: int = CENTERS, chunk: int = 1024) -> None:
     """Do the arithmetic of ``n`` rows: product, exponential and ``updates`` updates for each.
 
     ``updates=1.5`` updates every second chunk twice. With 0 the values are combined instead, as
     a prediction does.
     """
-    rows = stored_rows(n, dtype)
+    rows = stored_rows(n)
     rng = np.random.default_rng(0)
-    product = (-0.1 * rng.random((FEATURES + 2, p))).astype(dtype)
+    product = -0.1 * rng.random((FEATURES + 2, p))
     coef, scratch = rng.standard_normal(p), Scratch()
 
     def piece(start: int) -> None:
-        double = scratch.array("values", chunk, p)
-        values = double if dtype == np.float64 else np.empty((chunk, p), dtype=dtype)
+        values = scratch.array("values", chunk, p)
         total = np.zeros((p, p), order="F")
         for i, first in enumerate(range(start, min(start + PIECE, n), chunk)):
             part = rows[first : first + chunk]
             np.matmul(part, product, out=values[: len(part)])
             np.exp(values, out=values)
-            if double is not values:
-                np.copyto(double, values)
             if updates == 0.0:
-                double @ coef
+                values @ coef
                 continue
             for _ in range(2 if updates > 1.0 and i % 2 else 1):
-                add_gram(double, total)
+                add_gram(values, total)
 
     for _ in over_pieces(piece, range(0, n, PIECE), -1):
         pass
@@ -164,9 +149,9 @@ def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, flo
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "checks": [(base_module.UpliftEstimator, "_check_features"), (base_module, "label_rows")],
-    "sample, centres, means": [(chunks_module, "plan_rows")],
+    "sample, centres, means": [(MinMaxUplift, "_plan_many")],
     "the pass": [(SumsPlan, "sums")],
-    "ridges, solution": [(chunks_module.ChunkFitting, "_fit_sums")],
+    "ridges, solution": [(MinMaxUplift, "_fit_sums")],
 }
 
 
@@ -224,38 +209,6 @@ def compare_sums(data: dict[str, Any], *, centred: bool) -> None:
         print(f"    {name:38} {taken:7.3f} s {100 * taken / total:6.0f} % of the fit")
 
 
-def compare_precision(n: int) -> None:
-    """Print what single precision gains, and how far it is off."""
-    data = draw(n)
-    few = data["X"][:20_000]
-    print(f"{n:,} rows, basis values and products over chunks in single precision")
-    for centers in (100, 200, 400):
-        fits = [
-            MinMaxUplift(**{**SETTINGS, "n_centers": centers}, precision=precision)
-            for precision in ("double", "single")
-        ]
-        double, single = in_turn(*(partial(model.fit, **data) for model in fits))
-        exact, found = (model.predict(few) for model in fits)
-        off = np.abs(found - exact).max() / exact.std()
-        print(
-            f"  fit to {centers} centres: {double / single:.2f} times as fast, "
-            f"predictions off by {off:.0e} of their spread at most",
-            flush=True,
-        )
-    rows = label_rows(**data)
-    scaling = Scaling.of_rows(rows.X[:20_000], rows.weight[:20_000])
-    basis = ScaledBasis(GaussianBasis(scaling(rows.X[:CENTERS]), WIDTH), scaling)
-    sums, rough = (
-        accumulate_policies(basis, CENTERS, rows, scaling, single=single, n_jobs=-1)[0]
-        for single in (False, True)
-    )
-    off = max(
-        float(np.abs(rough.cells[key].gram - cell.gram).max() / np.abs(cell.gram).max())
-        for key, cell in sums.cells.items()
-    )
-    print(f"  largest error of the sums: {off:.0e} of the largest sum")
-
-
 def compare_ridges(n: int) -> None:
     """Print what choosing ridges costs."""
     data = draw(n)
@@ -263,7 +216,7 @@ def compare_ridges(n: int) -> None:
     auto: dict[str, Any] = {"ridge_f": "auto", "ridge_g": "auto", "center": False}
 
     def chosen(grid: Any) -> None:
-        with patch.object(plan_module, "RIDGES_G", grid):
+        with patch.object(search_module, "RIDGES_G", grid):
             Fits(data, {}, **auto)()
 
     grids = (RIDGES_G, np.logspace(-4.0, -1.0, 15))
@@ -291,55 +244,11 @@ def compare_predictions(data: dict[str, Any]) -> None:
     line("predict, one thread", seconds(lambda: one.predict(data["X"]), 1), n)
 
 
-@contextmanager
-def in_numpy() -> Iterator[None]:
-    """Do without compiled arithmetic."""
-    with ExitStack() as stack:
-        for module in (_gaussians, _labels, _ridges):
-            stack.enter_context(patch.object(module, "library", lambda: None))
-        yield
-
-
-def compare_compiled(n: int) -> None:
-    """Print what compiled arithmetic gains."""
-    data = draw(n)
-    print(f"{n:,} rows, with compiled arithmetic and in numpy")
-
-    def fit(**settings: Any) -> MinMaxUplift:
-        return MinMaxUplift(**SETTINGS, **settings).fit(**data)
-
-    def fit_in_numpy(**settings: Any) -> MinMaxUplift:
-        with in_numpy():
-            return fit(**settings)
-
-    def predict_in_numpy() -> None:
-        with in_numpy():
-            model.predict(data["X"])
-
-    model, other = fit(), fit_in_numpy()
-    few = data["X"][:20_000]
-    exact, found = other.predict(few), model.predict(few)
-    works: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-        "fit": (partial(fit, center=False), partial(fit_in_numpy, center=False)),
-        "fit, centred": (fit, fit_in_numpy),
-        "predict": (partial(model.predict, data["X"]), predict_in_numpy),
-    }
-    for name, pair in works.items():
-        quick, slow = in_turn(*pair)
-        print(
-            f"  {name:20} {quick:7.3f} s, in numpy {slow:7.3f} s: {slow / quick:.2f} times as fast"
-        )
-    off = np.abs(found - exact).max() / exact.std()
-    print(f"  predictions differ by {off:.0e} of their spread at most")
-
-
 SECTIONS: dict[str, Callable[[int], None]] = {
     "sums": lambda n: compare_sums(draw(n), centred=False),
     "centred": lambda n: compare_sums(draw(n), centred=True),
     "predict": lambda n: compare_predictions(draw(n)),
     "ridges": lambda n: compare_ridges(n // 2),
-    "precision": lambda n: compare_precision(n // 2),
-    "compiled": compare_compiled,
 }
 
 

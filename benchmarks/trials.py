@@ -35,9 +35,18 @@ from unjoined import (
 from unjoined._typing import Array
 from unjoined.data import JointLabels, SimulatedProblem
 
-__all__ = ["DEFAULT", "JOINT", "METHODS", "PAPER", "Trial", "oracle_share", "run_trial"]
+__all__ = [
+    "DEFAULT",
+    "JOINT",
+    "METHODS",
+    "PAPER",
+    "Trial",
+    "oracle_share",
+    "run_default",
+    "run_trial",
+]
 
-DEFAULT, MIXTURE, JOINT = "Uplift", "MixtureUplift", "T-learner, joint labels"
+DEFAULT, JOINT = "Uplift", "T-learner, joint labels"
 N_TEST = 20_000  # fresh points at which estimates meet the true uplift
 TEST_SEED = 10_000
 BOOSTING = {"max_iter": 100, "learning_rate": 0.05, "max_leaf_nodes": 6}
@@ -87,7 +96,7 @@ SAME = {
     "FourNNR": PAPER[2],
 }
 SLOW = ("MixtureUplift, EM", "NeuralMinMaxUplift")
-METHODS = (DEFAULT, MIXTURE, *other_methods(is_binary=True), *PAPER, JOINT)
+METHODS = (DEFAULT, *other_methods(is_binary=True), *PAPER, JOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ class Trial:
     share: float  # AUUC as a share of the oracle: 0 is a random order, 1 the true one
     error: float  # mean squared error over the variance of the uplift
     seconds: float  # processor time
-    note: str = ""  # what the default chose
+    note: str = ""  # the likeliest form of the default
 
 
 def oracle_share(estimate: Array, uplift: Array) -> float:
@@ -122,6 +131,14 @@ def _area(score: Array, uplift: Array) -> float:
     return float(np.mean(np.cumsum(ordered))) / len(uplift)
 
 
+def run_default(problem: BenchmarkProblem, n: int, seed: int) -> Trial:
+    """Draw tables of ``n`` rows on average, fit the default, and compare it with the truth."""
+    test = _fresh(problem, seed)
+    model = Uplift(n_jobs=1, random_state=seed)
+    estimate, seconds = _fitted(model, problem.draw(n, seed), test.X)
+    return _score(problem, n, seed, DEFAULT, estimate, test, seconds, model.candidates_.name[0])
+
+
 def run_trial(
     problem: BenchmarkProblem, n: int, seed: int, *, slow: bool = True
 ) -> Iterator[Trial]:
@@ -138,36 +155,42 @@ def run_trial(
     slow : bool, default=True
         Whether the slow methods are run.
     """
-    simulated = problem.make()
-    data = problem.draw(n, seed)
-    test = simulated.draw_joint(N_TEST, random_state=TEST_SEED + seed)
-    common = (problem.name, n, seed)
-
-    def score(name: str, estimate: Array, seconds: float, note: str = "") -> Trial:
-        error = float(np.mean((estimate - test.uplift) ** 2) / np.var(test.uplift))
-        share = oracle_share(estimate, test.uplift)
-        return Trial(*common, SAME.get(name, name), share, error, seconds, note)
-
-    model, estimate, seconds = _fitted(Uplift(n_jobs=1, random_state=seed), data, test.X)
-    yield score(DEFAULT, estimate, seconds, model.chosen_)
-    yield score(MIXTURE, model.mixture_.predict(test.X), seconds)
-    binary = problem.is_binary
-    methods = paper_methods(is_binary=binary) | other_methods(is_binary=binary)
-    for name, make in methods.items():
+    yield run_default(problem, n, seed)
+    data, test, binary = problem.draw(n, seed), _fresh(problem, seed), problem.is_binary
+    for name, make in (paper_methods(is_binary=binary) | other_methods(is_binary=binary)).items():
         if slow or name not in SLOW:
-            _, estimate, seconds = _fitted(make(seed), data, test.X)
-            yield score(name, estimate, seconds)
+            estimate, seconds = _fitted(make(seed), data, test.X)
+            yield _score(problem, n, seed, SAME.get(name, name), estimate, test, seconds)
     start = time.process_time()
-    estimate = t_learner(simulated, 4 * n, seed, test, is_binary=problem.is_binary)
-    yield score(JOINT, estimate, time.process_time() - start)
+    estimate = t_learner(problem.make(), 4 * n, seed, test, is_binary=binary)
+    yield _score(problem, n, seed, JOINT, estimate, test, time.process_time() - start)
 
 
-def _fitted(model: Any, data: SeparateLabels, X: Array) -> tuple[Any, Array, float]:
+def _fresh(problem: BenchmarkProblem, seed: int) -> JointLabels:
+    return problem.make().draw_joint(N_TEST, random_state=TEST_SEED + seed)
+
+
+def _score(
+    problem: BenchmarkProblem,
+    n: int,
+    seed: int,
+    method: str,
+    estimate: Array,
+    test: JointLabels,
+    seconds: float,
+    note: str = "",
+) -> Trial:
+    error = float(np.mean((estimate - test.uplift) ** 2) / np.var(test.uplift))
+    share = oracle_share(estimate, test.uplift)
+    return Trial(problem.name, n, seed, method, share, error, seconds, note)
+
+
+def _fitted(model: Any, data: SeparateLabels, X: Array) -> tuple[Array, float]:
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # weak identification, ratios: the scores show it
         estimate = model.fit(**data).predict(X)
-    return model, estimate, time.process_time() - start
+    return estimate, time.process_time() - start
 
 
 def t_learner(

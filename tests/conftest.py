@@ -1,20 +1,44 @@
 """Arithmetic that is compiled, and the same in numpy."""
 
+import contextlib
+from pathlib import Path
+
 import pytest
 
-from unjoined._compiled import kernels as _gaussians
-from unjoined._compiled import kernels as _labels
-from unjoined._compiled import kernels as _ridges
-from unjoined._compiled.library import library
+import unjoined._compiled as compiled
 
 
 @pytest.fixture(scope="module", params=["compiled", "numpy"])
 def arithmetic(request):
     """Run every test of a module twice, with compiled arithmetic and without."""
-    if request.param == "compiled" and library() is None:
+    if request.param == "compiled" and compiled.extension() is None:
         pytest.skip("there is no compiled arithmetic for this machine")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "numpy":
-            for module in (_gaussians, _labels, _ridges):
-                patch.setattr(module, "library", lambda: None)
+            patch.setattr(compiled, "extension", lambda: None)
         yield request.param
+
+
+@pytest.fixture
+def here(tmp_path):
+    """The folder of the test, made the working folder."""
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
+
+
+# Whose lines other tests run as well. Coverage makes a test take half as long again.
+NOT_MEASURED = {"contract", "reference", "regressions", "statistical", "test_docs", "test_public"}
+
+
+def pytest_configure(config):
+    """Make the mark known where pytest-cov is not installed."""
+    config.addinivalue_line("markers", "no_cover: do not measure coverage")
+
+
+def pytest_collection_modifyitems(items):
+    """Measure coverage only where it tells something."""
+    for item in items:
+        path = Path(item.path)
+        is_of_sums = path.name.startswith(("test_sums", "test_files", "test_models_shapes"))
+        if {path.parent.name, path.stem} & NOT_MEASURED and not is_of_sums:
+            item.add_marker(pytest.mark.no_cover)

@@ -22,8 +22,7 @@ def python_blocks(page):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
-def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_examples_of_a_page_run_in_order(page, here):
     write_campaign(Path("unjoined-demo"), n_per_table=300, n_customers=20, seed=0)
     names = {}
     for block in python_blocks(page):
@@ -113,3 +112,25 @@ def test_modules_and_functions_stay_small(path):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             if body:
                 assert node.end_lineno - body[0].lineno + 1 <= 40, node.name
+
+
+def modules_behind_packages(path):
+    """Return what a test imports that other code must not: modules inside packages, and private."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    paths = [name.split(".")[1:3] for name in names if name.startswith("unjoined.")]
+    inside = {(source.parent.name, source.stem) for source in SOURCES}
+    return [path for path in paths if path[0].startswith("_") or tuple(path) in inside]
+
+
+def test_tests_go_through_public_names_and_patch_little():
+    """Both numbers may go down and not up."""
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    behind = [path.name for path in tests if modules_behind_packages(path)]
+    patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
+    assert len(behind) <= 42, behind
+    assert len(patched) <= 30, patched

@@ -75,31 +75,40 @@ def test_importing_the_package_imports_no_extra_that_scikit_learn_does_not():
     assert ours == run(code.format("sklearn.linear_model")).stdout
 
 
-@pytest.mark.parametrize(
-    ("call", "extra"),
-    [
-        ("unjoined.plot.plot_uplift_histogram([0.1])", "plot"),
-        ("unjoined.read_table('x.csv')", "cli"),
-        ("unjoined.load_model('x.skops')", "cli"),
-    ],
-)
-def test_a_missing_extra_says_which_install_brings_it(call, extra):
-    done = run(f"{BLOCK}\nimport unjoined\n{call}", check=False)
-    assert done.stderr.strip().endswith(f'Install it with: pip install "unjoined[{extra}]"')
+MISSING = {
+    "unjoined.plot.plot_uplift_histogram([0.1])": "plot",
+    "unjoined.read_table('x.csv')": "cli",
+    "unjoined.load_model('x.skops')": "cli",
+}
 
 
-def test_the_core_fits_without_any_extra():
-    code = """
-from unjoined import MinMaxUplift
-from unjoined.data import paper_problem
-data = paper_problem().draw(200, random_state=0)
-print(MinMaxUplift(random_state=0).fit(**data).predict(data.X).shape)
+def test_without_extras_the_core_fits_and_the_rest_says_which_install_brings_it():
+    code = f"""
+import unjoined
+data = unjoined.data.paper_problem().draw(200, random_state=0)
+print(unjoined.MinMaxUplift(random_state=0).fit(**data).predict(data.X).shape)
+for call in {list(MISSING)}:
+    try:
+        eval(call)
+    except unjoined.errors.MissingExtraError as error:
+        print(error)
+from unjoined.cli import main
+main(["demo"])
 """
-    assert run(BLOCK + code).stdout.strip() == "(800,)"
-
-
-def test_without_its_extra_the_command_says_how_to_get_it():
-    done = run(f"{BLOCK}\nfrom unjoined.cli import main\nmain(['demo'])", check=False)
+    done = run(BLOCK + code, check=False)
+    shape, *messages = done.stdout.splitlines()
+    assert shape == "(800,)"
+    for message, extra in zip(messages, MISSING.values(), strict=True):
+        assert message.endswith(f'Install it with: pip install "unjoined[{extra}]"')
     assert done.returncode == 2
     assert 'pip install "unjoined[cli]"' in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_import_error_inside_an_extra_is_passed_on(tmp_path):
+    """An install hint would mislead: the package is installed."""
+    (tmp_path / "matplotlib").mkdir()
+    (tmp_path / "matplotlib" / "__init__.py").write_text("import no_such_dependency\n")
+    first = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport unjoined\n"
+    done = run(first + "unjoined.plot.plot_uplift_histogram([0.1])", check=False)
+    assert done.stderr.strip().endswith("No module named 'no_such_dependency'")

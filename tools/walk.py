@@ -34,7 +34,7 @@ ROOT = Path(unjoined.__file__).parent
 CELLS = [(kind, name) for kind in ("outcome", "treatment") for name in ("north", "south")]
 
 
-class Walk:
+class CallRecorder:
     """What a run entered: functions in the order of their first call, with counts."""
 
     def __init__(self) -> None:
@@ -137,30 +137,30 @@ def write_tables(folder: Path) -> dict[tuple[str, str], Path]:
     return files
 
 
-def show(walk: Walk) -> None:
+def show(recorder: CallRecorder) -> None:
     """Print every step, then the figures."""
-    for file, function, count in walk.steps:
+    for file, function, count in recorder.steps:
         print(f"{count:>7} x  {file}: {function}")
-    print(walk.figures)
+    print(recorder.figures)
 
 
 def main(arguments: list[str]) -> None:
     """Walk what was asked for."""
     if arguments:
-        walk = Walk()
-        with walk.watching():
+        recorder = CallRecorder()
+        with recorder.watching():
             if arguments[0] == "--snippet":
                 run_snippet("\n".join(arguments[1:]))
             else:
                 run_command(arguments)
-        show(walk)
+        show(recorder)
         return
     with tempfile.TemporaryDirectory() as folder:
         for title, run in standard_walks(Path(folder)).items():
-            walk = Walk()
-            with walk.watching(), contextlib.redirect_stdout(None):
+            recorder = CallRecorder()
+            with recorder.watching(), contextlib.redirect_stdout(None):
                 run()
-            print(f"{title}: {walk.figures}")
+            print(f"{title}: {recorder.figures}")
 
 
 if __name__ == "__main__":

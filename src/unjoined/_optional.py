@@ -9,25 +9,9 @@ from unjoined.errors import MissingExtraError
 
 
 def import_extra(module: str, *, extra: str) -> Any:
-    """Return ``module``, imported; if it is missing, name the extra that brings it.
+    """Return ``module``, imported; if its package is not installed, name the extra that brings it.
 
-    Parameters
-    ----------
-    module : str
-        Dotted name, such as ``"matplotlib.pyplot"``.
-    extra : str
-        Name of the extra in ``pip install "unjoined[extra]"``.
-
-    Raises
-    ------
-    MissingExtraError
-        The package is not installed. An import error *inside* an installed package is
-        passed on as it is: hiding it behind an install hint would mislead.
-
-    Examples
-    --------
-    >>> import_extra("json", extra="cli").dumps([1])
-    '[1]'
+    An import error inside an installed package is passed on: an install hint would mislead.
     """
     try:
         return import_module(module)

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from numbers import Integral
 from typing import TypeVar
@@ -14,15 +15,13 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from unjoined._typing import Array, SingleArray
+from unjoined._typing import Array
 from unjoined.errors import InputError
 
 LINE = 64  # bytes that the processor moves together
-
-
+CHUNK_ROWS = 65_536  # rows read or looked at together: of ten features, 5 megabytes
+CACHE_ROWS = 4096  # rows worked on together, at the most, for their values to stay in the cache
 Task = TypeVar("Task")
-
-
 Result = TypeVar("Result")
 
 
@@ -33,17 +32,22 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which matrix products and factors run on one thread each."""
+    limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limit
+
+
 def over_pieces(
     function: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None
 ) -> Iterator[Result]:
     """Yield ``function`` of every task, in the order of the tasks.
 
-    The results do not depend on ``n_jobs`` if those of a task depend on nothing else: BLAS runs
-    on one thread in any case. Threads over pieces beat threads inside BLAS, since exponentials
-    run in parallel too.
+    BLAS runs on one thread in any case, so that results do not depend on ``n_jobs``. Threads over
+    pieces beat threads inside BLAS, since exponentials run in parallel too.
     """
     threads = min(n_threads(n_jobs), len(tasks))
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         if threads <= 1:
             yield from map(function, tasks)
         else:
@@ -70,11 +74,6 @@ class Scratch(threading.local):
             held = self._held[name] = raw[-raw.ctypes.data % LINE // 8 :]
         return held[:n].reshape(shape)
 
-    def single(self, name: str, *shape: int) -> SingleArray:
-        """Return the same in single precision; names are shared with `array`."""
-        n = math.prod(shape)
-        return self.array(name, n // 2 + 1).view(np.float32)[:n].reshape(shape)
-
 
 def n_threads(n_jobs: int | None) -> int:
     """Return the number of threads that scikit-learn's ``n_jobs`` stands for."""
@@ -91,32 +90,23 @@ def n_threads(n_jobs: int | None) -> int:
     return max(cores + 1 + int(n_jobs), 1)
 
 
-BLOCK_ROWS = 65_536
-
-
 def all_finite(X: Array, *, n_jobs: int | None = None) -> bool:
-    """Whether no feature is missing or infinite.
-
-    Notes
-    -----
-    One pass over ``X`` (n, d) on ``n_jobs`` threads, of sums: these are finite if all of their
-    terms are, but for those that overflow, which are looked at one by one.
-    """
+    """Whether no feature is missing or infinite, by sums, which are finite if their terms are."""
 
     def block_is_finite(start: int) -> bool:
-        block = X[start : start + BLOCK_ROWS]
+        block = X[start : start + CHUNK_ROWS]
         with np.errstate(over="ignore", invalid="ignore"):
             total = block.sum()
         return bool(np.isfinite(total) or np.isfinite(block).all())
 
-    return all(over_pieces(block_is_finite, range(0, len(X), BLOCK_ROWS), n_jobs))
+    return all(over_pieces(block_is_finite, range(0, len(X), CHUNK_ROWS), n_jobs))
 
 
 def all_within(X: Array, limit: float, *, n_jobs: int | None = None) -> bool:
     """Whether all features are numbers from ``-limit`` to ``limit``; the same pass, of extremes."""
 
     def block_is_within(start: int) -> bool:
-        block = X[start : start + BLOCK_ROWS]
+        block = X[start : start + CHUNK_ROWS]
         return bool(-limit <= block.min(initial=0.0) and block.max(initial=0.0) <= limit)
 
-    return all(over_pieces(block_is_within, range(0, len(X), BLOCK_ROWS), n_jobs))
+    return all(over_pieces(block_is_within, range(0, len(X), CHUNK_ROWS), n_jobs))

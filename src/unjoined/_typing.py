@@ -17,50 +17,15 @@ __all__ = [
     "IntArray",
     "MatrixLike",
     "RandomState",
-    "SingleArray",
 ]
 
-
-Array: TypeAlias = NDArray[np.float64]
-
-
-"""Float64 array; the docstring gives its shape."""
-
-
-SingleArray: TypeAlias = NDArray[np.float32]
-
-
-"""Float32 array, where `MinMaxUplift` is asked for single precision."""
-
-
+Array: TypeAlias = NDArray[np.float64]  # the docstring gives its shape
 IntArray: TypeAlias = NDArray[np.int64]
-
-
 BoolArray: TypeAlias = NDArray[np.bool_]
-
-
-CellArray: TypeAlias = NDArray[np.uint8]
-
-
-"""The cell of each row, of two populations: 2 for treatments and 1 for the second, added up."""
-
-
-Frame: TypeAlias = Any
-
-
-"""A data frame that narwhals reads: pandas, polars or pyarrow."""
-
-
-MatrixLike: TypeAlias = Any
-
-
-"""What scikit-learn takes as ``X``: a two-dimensional array or a data frame."""
-
-
-RandomState: TypeAlias = int | np.random.RandomState | None
-
-
-"""What scikit-learn takes as ``random_state``."""
+CellArray: TypeAlias = NDArray[np.uint8]  # kind and population in one; 16 bits if they are many
+Frame: TypeAlias = Any  # a data frame that narwhals reads: pandas, polars or pyarrow
+MatrixLike: TypeAlias = Any  # what scikit-learn takes as ``X``: a matrix or a data frame
+RandomState: TypeAlias = int | np.random.RandomState | None  # as scikit-learn's ``random_state``
 
 
 @runtime_checkable

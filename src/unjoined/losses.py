@@ -9,13 +9,14 @@ play :math:`h = g`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import xlogy
 
 from unjoined._typing import Array
+from unjoined._validation import check_positive
 from unjoined.errors import InputError
 
 __all__ = [
@@ -33,46 +34,41 @@ __all__ = [
 ]
 
 
-class BoxLoss(Protocol):
-    """A loss whose conjugate is ``curvature * g**2`` on an interval and infinite outside."""
+class BoxLoss:
+    """A loss whose conjugate is ``curvature * g**2`` on the interval ``box``, infinite outside."""
 
-    @property
-    def curvature(self) -> float:
-        """Factor of the square in the conjugate."""
-        ...
+    __slots__ = ()
+
+    curvature: ClassVar[float] = 0.0
 
     @property
     def box(self) -> tuple[float, float]:
         """Where the conjugate is finite."""
-        ...
+        return (-np.inf, np.inf)
 
     def __call__(self, v: Array) -> Array:
-        """Return rho(v)."""
-        ...
+        """Return rho(v), the largest value of g v less the conjugate."""
+        low, high = self.box
+        if self.curvature:
+            g = np.clip(v / (2.0 * self.curvature), low, high)
+        else:
+            g = np.where(v > 0.0, high, low)
+        return np.asarray(g * v - self.curvature * g**2)
 
-    def in_units(self, scale: float) -> Self:
-        """Return the loss for differences measured in multiples of ``scale``."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SquaredLoss:
-    """The loss of the paper: rho(v) = v^2, conjugate g^2/4."""
-
-    curvature: float = 0.25
-    box: tuple[float, float] = (-np.inf, np.inf)
-
-    def __call__(self, v: Array) -> Array:
-        """Return rho(v)."""
-        return v**2
-
-    def in_units(self, scale: float) -> SquaredLoss:
-        """Return itself: the units of a square only scale the whole problem."""
+    def in_units(self, scale: float) -> BoxLoss:
+        """Return the loss for differences in multiples of ``scale``; most have no scale."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
-class HuberLoss:
+class SquaredLoss(BoxLoss):
+    """The loss of the paper: rho(v) = v^2, conjugate g^2/4."""
+
+    curvature: ClassVar[float] = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class HuberLoss(BoxLoss):
     r"""Quadratic up to ``delta``, linear beyond.
 
     :math:`\rho(v) = v^2/2` for :math:`|v| \le \delta`, else :math:`\delta|v| - \delta^2/2`; the
@@ -86,34 +82,24 @@ class HuberLoss:
     """
 
     delta: float = 1.0
+    curvature: ClassVar[float] = 0.5
 
     def __post_init__(self) -> None:
         """Refuse a threshold that is none."""
-        if not 0.0 < self.delta < np.inf:
-            raise InputError(f"delta must be a finite number above 0, got {self.delta!r}.")
-
-    @property
-    def curvature(self) -> float:
-        """Factor of the square in the conjugate."""
-        return 0.5
+        check_positive("delta", self.delta)
 
     @property
     def box(self) -> tuple[float, float]:
         """Where the conjugate is finite."""
         return (-self.delta, self.delta)
 
-    def __call__(self, v: Array) -> Array:
-        """Return rho(v)."""
-        size = np.abs(v)
-        return np.where(size <= self.delta, v**2 / 2.0, self.delta * size - self.delta**2 / 2.0)
-
     def in_units(self, scale: float) -> HuberLoss:
         """Return the loss with ``delta`` in multiples of ``scale``."""
-        return replace(self, delta=self.delta / scale)
+        return HuberLoss(self.delta / scale)
 
 
 @dataclass(frozen=True, slots=True)
-class PinballLoss:
+class PinballLoss(BoxLoss):
     r""":math:`\rho(v) = \max(\tau v, (\tau - 1) v)`; conjugate 0 on :math:`[\tau - 1, \tau]`.
 
     Parameters
@@ -130,38 +116,19 @@ class PinballLoss:
             raise InputError(f"tau must lie strictly between 0 and 1, got {self.tau!r}.")
 
     @property
-    def curvature(self) -> float:
-        """Factor of the square in the conjugate."""
-        return 0.0
-
-    @property
     def box(self) -> tuple[float, float]:
         """Where the conjugate is finite."""
         return (self.tau - 1.0, self.tau)
 
-    def __call__(self, v: Array) -> Array:
-        """Return rho(v)."""
-        return np.maximum(self.tau * v, (self.tau - 1.0) * v)
-
-    def in_units(self, scale: float) -> PinballLoss:
-        """Return itself: the loss has no scale of its own."""
-        return self
-
 
 @dataclass(frozen=True, slots=True)
-class AbsoluteLoss:
+class AbsoluteLoss(BoxLoss):
     """rho(v) = |v|; conjugate 0 on [-1, 1]."""
 
-    curvature: float = 0.0
-    box: tuple[float, float] = (-1.0, 1.0)
-
-    def __call__(self, v: Array) -> Array:
-        """Return rho(v)."""
-        return np.abs(v)
-
-    def in_units(self, scale: float) -> AbsoluteLoss:
-        """Return itself: the loss has no scale of its own."""
-        return self
+    @property
+    def box(self) -> tuple[float, float]:
+        """Where the conjugate is finite."""
+        return (-1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,13 +270,13 @@ def check_conjugates(loss: ThreePlayerLoss) -> None:
     given = np.asarray(loss.biconjugate(grid_g, grid_h)).reshape(21, 21)  # rows: h, columns: g
     if (np.diff(given, 2, axis=0) < -1e-9).any() or (np.diff(given, 2, axis=1) > 1e-9).any():
         raise InputError("the biconjugate must be convex in h and concave in g.")
-    found = np.array(
+    expected = np.array(
         [
             np.max(h * y - loss.conjugate(np.full_like(y, g), y))
             for g, h in zip(grid_g[::20], grid_h[::20], strict=True)
         ]
     )
-    if not np.allclose(found, given.ravel()[::20], rtol=1e-4, atol=1e-4):
+    if not np.allclose(expected, given.ravel()[::20], rtol=1e-4, atol=1e-4):
         raise InputError(
             "the biconjugate is not the conjugate of the conjugate in its second argument: "
             "sup over y' of y' h - conjugate(g, y') gives other values. Check both formulas."

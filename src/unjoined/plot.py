@@ -12,11 +12,10 @@ from unjoined._typing import ArrayLike
 from unjoined.errors import InputError
 from unjoined.metrics import UpliftCurve
 
-__all__ = ["plot_uplift_curve", "plot_uplift_histogram"]
-
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["plot_uplift_curve", "plot_uplift_histogram"]
 
 
 def plot_uplift_curve(
@@ -69,12 +68,7 @@ def plot_uplift_curve(
     >>> ax.get_xlabel()
     'share of people treated, best first'
     """
-    if ax is None:
-        ax = (
-            import_extra("matplotlib.pyplot", extra="plot")
-            .figure(figsize=(6.4, 4.4), layout="constrained")
-            .add_subplot()
-        )
+    ax = ax or _new_axes(4.4)
     named = {"estimate": curves} if isinstance(curves, UpliftCurve) else dict(curves)
     if perfect is not None:
         ax.plot(perfect.share, perfect.gain, color="0.25", ls=":", lw=1.6, label="perfect order")
@@ -82,14 +76,8 @@ def plot_uplift_curve(
         (line,) = ax.plot(curve.share, curve.gain, lw=1.8, label=label)
         if band > 0.0:
             width = band * curve.standard_error
-            ax.fill_between(
-                curve.share,
-                curve.gain - width,
-                curve.gain + width,
-                color=line.get_color(),
-                alpha=0.15,
-                lw=0,
-            )
+            low, high, color = curve.gain - width, curve.gain + width, line.get_color()
+            ax.fill_between(curve.share, low, high, color=color, alpha=0.15, lw=0)
     everyone = float(next(iter(named.values())).gain[-1])
     if random:
         ax.plot([0.0, 1.0], [0.0, everyone], color="0.55", ls="--", lw=1.2, label="random order")
@@ -103,10 +91,6 @@ def plot_uplift_curve(
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small")
     return ax
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def plot_uplift_histogram(
@@ -150,12 +134,7 @@ def plot_uplift_histogram(
     values = np.asarray(uplift, dtype=np.float64).ravel()
     if values.size == 0 or not np.isfinite(values).all():
         raise InputError("uplift must hold at least one value, and only finite ones.")
-    if ax is None:
-        ax = (
-            import_extra("matplotlib.pyplot", extra="plot")
-            .figure(figsize=(6.4, 3.6), layout="constrained")
-            .add_subplot()
-        )
+    ax = ax or _new_axes(3.6)
     edges = np.histogram_bin_edges(values, bins).tolist()
     gains = values[values >= 0.0]
     ax.hist(gains, edges, color="C0", label=f"gain from treatment: {len(gains) / len(values):.0%}")
@@ -169,4 +148,10 @@ def plot_uplift_histogram(
     ax.set_ylabel("people")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _new_axes(height: float) -> Axes:
+    pyplot = import_extra("matplotlib.pyplot", extra="plot")
+    ax: Axes = pyplot.figure(figsize=(6.4, height), layout="constrained").add_subplot()
     return ax

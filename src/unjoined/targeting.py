@@ -150,19 +150,6 @@ def treatment_rank(uplift: ArrayLike) -> IntArray:
 class Gain:
     """What treating by a rule is expected to earn, compared with treating nobody.
 
-    Attributes
-    ----------
-    n_rows : int
-        People the rule decides on.
-    n_treated : float
-        How many of them are treated, on average if the rule is random.
-    uplift_total : float
-        Outcome caused by the treatments, summed, outcome units.
-    revenue : float
-        What that outcome is worth, money.
-    cost : float
-        What the treatments cost, money.
-
     Examples
     --------
     >>> gain = Gain(n_rows=100, n_treated=20.0, uplift_total=3.0, revenue=60.0, cost=10.0)
@@ -170,11 +157,11 @@ class Gain:
     (50.0, 0.5, 2.5)
     """
 
-    n_rows: int
-    n_treated: float
-    uplift_total: float
-    revenue: float
-    cost: float
+    n_rows: int  # people the rule decides on
+    n_treated: float  # how many of them are treated, on average if the rule is random
+    uplift_total: float  # outcome caused by the treatments, summed, outcome units
+    revenue: float  # what that outcome is worth, money
+    cost: float  # what the treatments cost, money
 
     @property
     def net(self) -> float:
@@ -235,16 +222,11 @@ def expected_gain(
     Gain
         Totals over the rows and figures per person. O(n) time.
 
-    See Also
-    --------
-    profit_rule : The rule that makes the net gain largest.
-    average_uplift : The uplift per row with a standard error.
-
     Notes
     -----
-    Assumes that the uplift is known, that treatments do not affect other people's outcomes, and
-    that the rows respond like those the uplift was learned from. Predictions that also chose the
-    rows overstate their gain: put in :func:`joint_values` of rows kept aside instead.
+    Assumes that treatments do not affect other people's outcomes, and that the rows respond like
+    those the uplift was learned from. Predictions that also chose the rows overstate their gain:
+    put in :func:`joint_values` of rows kept aside instead.
 
     Examples
     --------
@@ -296,11 +278,6 @@ def profit_rule(
     array of shape (n,)
         Treatment probabilities. Rows tied at the cut-off share one probability between 0 and
         1; all others get 0 or 1. O(n log n) time.
-
-    See Also
-    --------
-    optimal_rule : The same with value 1 and no cost.
-    budget_rule : Spends a budget on uplift, without asking what it is worth.
 
     Examples
     --------

@@ -13,10 +13,12 @@ from unjoined.basis import (
     GaussianBasis,
     LinearBasis,
     Scaling,
+    auto_centers,
     draw_basis,
+    has_width,
     median_width,
+    rescaled,
 )
-from unjoined.basis.draw import auto_centers, has_width, rescaled
 from unjoined.errors import InputError
 
 EPS = np.finfo(float).eps

@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from unjoined.basis.functions import GaussianBasis
+from unjoined.basis import GaussianBasis
 from unjoined.errors import InputError
 from unjoined.nuisance.ratios import (
     RIDGES,

@@ -5,8 +5,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
-from unjoined.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
-from unjoined.basis.functions import ScaledBasis, filler
+from unjoined.basis import (
+    FourierBasis,
+    GaussianBasis,
+    LinearBasis,
+    ScaledBasis,
+    Scaling,
+    StackedBasis,
+    filler,
+)
 
 D = 3
 RNG = np.random.default_rng(0)
@@ -81,41 +88,3 @@ def test_gaussians_are_those_of_the_distances():
 
 def test_a_row_at_the_end_of_all_numbers_is_far_from_every_centre():
     assert_array_equal(GAUSSIANS(np.full((2, D), 1e200)), np.zeros((2, 5)))
-
-
-@pytest.mark.parametrize("name", [name for name in BASES if name != "fourier"])
-def test_values_in_single_precision_are_near(name):
-    """Exponents below fifty, each off by a few eps of their size; linear functions below five."""
-    basis, X = BASES[name], draw()
-    found = ScaledBasis(basis, SCALING).filler
-    columns = np.empty((found.width, 40))
-    found.prepare(X, columns)
-    found.narrow(columns)
-    values = np.full((40, basis.size), np.nan, dtype=np.float32)
-    found.write(columns.astype(np.float32), values)
-    eps = float(np.finfo(np.float32).eps)
-    assert_allclose(values, basis(SCALING(X)), rtol=0, atol=50 * 2 * (D + 2) * eps)
-    gaussians = values[:, -GAUSSIANS.size :]
-    assert name == "linear" or (gaussians <= 1.0).all()
-
-
-@pytest.mark.parametrize("name", ["gaussian", "linear", "smooth", "nested"])
-@pytest.mark.parametrize("far", [1e12, 1e200])
-def test_rows_beyond_single_precision_are_brought_to_its_range(name, far):
-    """Nothing overflows; a Gaussian is 0 there, as it is in double precision."""
-    found = ScaledBasis(BASES[name], Scaling.identity(D)).filler
-    X = np.array([[far, 0.0, 0.0], [0.0, -far, far], [0.1, 0.2, 0.3]])
-    columns, values = np.empty((found.width, 3)), np.empty((3, BASES[name].size), dtype=np.float32)
-    found.prepare(X, columns)
-    found.narrow(columns)
-    found.write(columns.astype(np.float32), values)
-    assert np.isfinite(values).all()
-    if name in ("gaussian", "smooth"):
-        assert_array_equal(values[:2, -GAUSSIANS.size :], 0.0)
-    assert_allclose(values[2], BASES[name](X[2:])[0], atol=1e-5)
-
-
-def test_functions_of_unknown_kind_are_evaluated_in_double_precision():
-    assert filler(lambda X: X, np.zeros((1, D)), D).narrow is None
-    stacked = StackedBasis(LinearBasis(D), BASES["fourier"])
-    assert ScaledBasis(stacked, SCALING).filler.narrow is None

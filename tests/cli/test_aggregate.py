@@ -3,11 +3,14 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from unjoined import load_model, read_table
 from unjoined.cli import main
+from unjoined.data import TableSource, write_table
 from unjoined.reproduce import write_campaign
+from unjoined.sums import aggregate_rows, read_sums, write_sums
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +147,6 @@ def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, pla
 def test_a_plan_without_names_is_refused(capsys, plan, tmp_path):
     from dataclasses import replace
 
-    from unjoined.sums.files import read_sums, write_sums
-
     found, _ = read_sums(plan)
     nameless = replace(found, plan=replace(found.plan, feature_names=None))
     write_sums(nameless, tmp_path / "p.sums")
@@ -156,32 +157,39 @@ def test_a_plan_without_names_is_refused(capsys, plan, tmp_path):
     assert "has no feature names" in err
 
 
-def test_an_interrupted_aggregation_resumes_to_the_same_file(
-    capsys, folder, plan, tmp_path, monkeypatch
-):
-    from unjoined.sums import files as _checkpoint
+class Stops:
+    """A source whose pass ends, as by Ctrl-C, once a checkpoint is there."""
 
-    monkeypatch.setattr(_checkpoint, "BATCH_ROWS", 128)
-    monkeypatch.setattr(_checkpoint, "CHECKPOINT_BATCHES", 2)
-    words = ["aggregate", "--plan", plan, *options(folder, "treatment"), "--threads", 1]
-    whole, resumed, checkpoint = (tmp_path / name for name in ("whole", "resumed", "checkpoint"))
-    assert run(capsys, *words, "--out", whole, "--checkpoint", checkpoint)[0] == 0
+    def __init__(self, source, checkpoint):
+        self.source, self.checkpoint = source, checkpoint
+        self.feature_names = source.feature_names
+
+    def __iter__(self):
+        for chunk in self.source:
+            if self.checkpoint.exists():
+                raise KeyboardInterrupt
+            yield chunk
+
+
+def test_an_interrupted_aggregation_resumes_to_the_same_file(capsys, tmp_path):
+    """A checkpoint is written every 1,048,576 rows."""
+    number = np.arange(1_200_000)
+    table, plan, whole, resumed, checkpoint = (tmp_path / n for n in ("t.parquet", *"pwrc"))
+    write_table(pa.table({"age": number % 97 / 50.0, "mailed": number % 3 == 0}), table)
+    line = "plan --feature age=1:1 --populations north,south --functions 1 --groups 2"
+    assert run(capsys, *line.split(), "--out", plan)[0] == 0
+    words = ["aggregate", "--plan", plan, "--treatment", "mailed", "--checkpoint", checkpoint]
+    words += ["--treatments", f"north={table}", "--out"]
+    assert run(capsys, *words, whole)[0] == 0
     assert not checkpoint.exists()
-    written = _checkpoint.write_sums
-
-    def write_once(*arguments, **keywords):
-        written(*arguments, **keywords)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as broken:
-        broken.setattr(_checkpoint, "write_sums", write_once)
-        assert run(capsys, *words, "--out", resumed, "--checkpoint", checkpoint)[0] == 130
-    assert checkpoint.exists()
-    assert not resumed.exists()
+    tables = {"outcome": "bought", "treatment": "mailed", "features": ["age"]}
+    source = Stops(TableSource.from_tables({}, {"north": table}, **tables), checkpoint)
+    with pytest.raises(KeyboardInterrupt):
+        aggregate_rows(source, read_sums(plan)[0].plan, checkpoint=checkpoint)
     for command in (["merge", checkpoint, "--out", resumed], ["fit", "--moments", checkpoint]):
         code, _, err = run(capsys, *command)
         assert code == 2
-        assert "is the checkpoint of a pass that stopped after 256 rows" in err
-    assert run(capsys, *words, "--out", resumed, "--checkpoint", checkpoint)[0] == 0
+        assert "is the checkpoint of a pass that stopped after" in err
+    assert run(capsys, *words, resumed)[0] == 0
     assert resumed.read_bytes() == whole.read_bytes()
     assert not checkpoint.exists()

@@ -1,6 +1,7 @@
 """The command line as a user types it: results, and messages without a traceback."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unjoined import load_model, read_table
+from unjoined._compiled import arithmetic
 from unjoined.cli import main
 from unjoined.data import write_table
 from unjoined.reproduce import write_campaign
@@ -59,8 +61,8 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     code, out, err = run(capsys, "fit", *four_tables(folder), "--model", model)
     assert (code, err) == (0, "")
     assert "different enough to identify uplift" in out
-    assert "Chose the mixture likelihood with a" in out  # the default says what it chose
-    assert "weighted" in out  # and what it was compared with
+    assert "Average effect: " in out  # the default says what it found
+    assert "In the likeliest form" in out  # and what was fitted
     code, out, err = run(
         capsys,
         *("score", "--model", model, "--table", folder / "customers.parquet", "--out", scores),
@@ -86,7 +88,8 @@ def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(
     results = []
     for tables in (four_tables(folder), two_tables):
         model = tmp_path / "m.skops"
-        code, out, _ = run(capsys, "fit", *tables, "--model", model, "--json")
+        quick = ("--estimator", "minmax", "--json")
+        code, out, _ = run(capsys, "fit", *tables, "--model", model, *quick)
         assert code == 0
         people = read_table(folder / "customers.parquet").drop(["customer_id"])
         results.append((json.loads(out), load_model(model).predict(people)))
@@ -129,7 +132,8 @@ def test_equal_policies_are_called_weak_in_words(capsys, folder):
     code, out, _ = run(capsys, "check", *same)
     assert code == 0
     assert "weakly identified" in " ".join(out.split())
-    code, _, err = run(capsys, "fit", *same, "--model", folder / "weak.skops")
+    words = ("--estimator", "FourLogistic", "--model", folder / "weak.skops")
+    code, _, err = run(capsys, "fit", *same, *words)
     assert code == 0
     assert err.startswith("unjoined: warning: the two populations' policies can hardly be told")
 
@@ -184,7 +188,10 @@ def swap(words, old, new):
         (lambda w, f: [*w, "--moments", "all.sums"], "so --outcomes cannot be given beside it"),
         (lambda w, f: [*w, "--checkpoint", "c"], "--checkpoint is for tables that are read with"),
         (lambda w, f: [*w, "--chunks", "--estimator", "plugin"], "which --estimator plugin cannot"),
-        (lambda w, f: [*w, "--chunks", "--ignore", "nothing"], "--ignore names 'nothing', which"),
+        (
+            lambda w, f: [*w, "--chunks", "--ignore", "nothing"],
+            "--ignore names 'nothing', a col",
+        ),
         (lambda w, f: [*w, "--chunks", "--features", "agee"], "has no column 'agee'"),
     ],
 )
@@ -197,7 +204,7 @@ def test_mistakes_get_a_message_and_exit_code_2(capsys, folder, change, message)
 
 def test_scoring_mistakes_get_a_message_and_exit_code_2(capsys, folder, tmp_path):
     model = tmp_path / "m.skops"
-    run(capsys, "fit", *four_tables(folder), "--model", model)
+    run(capsys, "fit", *four_tables(folder), "--estimator", "FourLogistic", "--model", model)
     people = folder / "customers.parquet"
     empty = write_table(read_table(people).slice(0, 0), tmp_path / "empty.parquet")
     other = write_table(pa.table({"age": [1.0]}), tmp_path / "other.parquet")
@@ -234,11 +241,16 @@ def test_a_folder_that_cannot_be_made_is_no_traceback(capsys, tmp_path):
     assert "Traceback" not in err
 
 
-def test_module_runs_and_knows_its_version():
+@pytest.mark.parametrize(("wanted", "name"), [("0", "numpy only"), ("1", arithmetic())])
+def test_module_runs_and_knows_its_version_and_what_does_its_arithmetic(wanted, name):
     done = subprocess.run(
-        [sys.executable, "-m", "unjoined", "--version"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "unjoined", "--version"],
+        env=os.environ | {"UNJOINED_COMPILED": wanted},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert done.stdout.strip() == "0.1.0"
+    assert done.stdout.strip() == f"0.1.0 ({name})"
 
 
 def test_chunks_fit_the_same_from_two_tables_and_from_four(capsys, folder, two_tables, tmp_path):
@@ -252,8 +264,7 @@ def test_chunks_fit_the_same_from_two_tables_and_from_four(capsys, folder, two_t
         )
         assert code == 0, err
         result = json.loads(out)
-        assert result["estimator"] == "minmax"
-        assert result["rows"] == 4 * 400
+        assert result["estimator"] == "auto"
         assert "age" not in result["features"]
         people = read_table(folder / "customers.parquet").select(result["features"])
         uplift = load_model(model).predict(people)

@@ -1,11 +1,12 @@
 """The command `unjoined reproduce` as a user types it."""
 
 import json
+import signal
 
+import numpy as np
 import pytest
 
 from unjoined.cli import main
-from unjoined.cli import run as _reproduce
 
 
 def run(capsys, *arguments):
@@ -17,43 +18,65 @@ def run(capsys, *arguments):
 
 
 @pytest.mark.slow
-def test_a_small_run_writes_everything_and_is_not_run_twice(capsys, tmp_path, monkeypatch):
+def test_a_small_run_writes_everything_and_is_not_run_twice(capsys, tmp_path):
     out = tmp_path / "paper"
     options = ("--small", "--trials", 1, "--jobs", 1, "--out", out)
     code, shown, err = run(capsys, "synthetic", *options)
     assert (code, err) == (0, "")
-    assert "verdict" in shown
+    assert "not shown" in shown
     assert "3/3" in shown
-    before = (out / "paper-results.json").read_text()
+    files = [out / "paper-results.json", out / "paper-trials.jsonl"]
+    before = [file.read_text() for file in files]
     assert sorted(path.name for path in (out / "images").iterdir()) == [
         "paper-figure-1.png",
         "paper-figure-2.png",
     ]
-    monkeypatch.setattr("unjoined.reproduce.runner.run_task", lambda task: pytest.fail("ran again"))
     code, shown, err = run(capsys, "synthetic", *options, "--json")
     assert (code, err) == (0, "")
     printed = json.loads(shown)
     assert len(printed["verdicts"]) == 5
     assert printed["files"]["page"] == str(out / "paper.md")
-    assert (out / "paper-results.json").read_text() == before
+    assert [file.read_text() for file in files] == before
 
 
-def test_all_is_every_study_in_the_papers_order_and_none_is_run_twice(
-    capsys, monkeypatch, tmp_path
-):
-    asked = []
+def write_jobs(folder):
+    """Write files in the form of the job training, filled at random."""
+    rng = np.random.RandomState(1)
+    for name, treat in (("nsw_treated.txt", 1), ("nsw_control.txt", 0)):
+        rows = [
+            [treat, *rng.randint(8, 40, size=2), *rng.randint(2, size=4), *rng.gamma(1.0, 9.0, 2)]
+            for _ in range(300)
+        ]
+        (folder / name).write_text("\n".join(" ".join(map(str, row)) for row in rows))
 
-    def stop(studies, folder, **options):
-        asked.append((studies, options["trials"], options["jobs"]))
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(_reproduce, "reproduce_paper", stop)
-    code, out, _ = run(capsys, "all", "--jobs", 3, "--out", tmp_path)
-    assert code == 130
+def test_studies_are_run_in_the_papers_order_and_none_is_run_twice(capsys, tmp_path):
+    write_jobs(tmp_path)
+    options = ("--ridges", "--small", "--trials", 1, "--jobs", 1, "--data", tmp_path)
+    code, _, err = run(capsys, "jobs", "synthetic", "jobs", *options, "--out", tmp_path / "out")
+    assert (code, err) == (0, "")
+    results = json.loads((tmp_path / "out" / "paper-results.json").read_text())
+    assert list(results["ridges"]) == ["synthetic", "jobs"]
+    assert len((tmp_path / "out" / "paper-trials.jsonl").read_text().splitlines()) == 4 + 1
+
+
+def test_all_is_every_study(capsys, tmp_path):
+    write_jobs(tmp_path)
+    code, _, err = run(capsys, "all", "--data", tmp_path, "--out", tmp_path / "out")
+    assert code == 2
+    assert "Kevin_Hillstrom" in err
+
+
+def test_an_interrupted_run_says_that_finished_trials_are_kept(capsys, tmp_path):
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.7)  # while trials run
+    try:
+        code, out, err = run(capsys, "synthetic", "--jobs", 1, "--out", tmp_path)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert (code, err) == (130, "unjoined: interrupted\n")
     assert "Finished trials are kept" in out
-    run(capsys, "jobs", "synthetic", "jobs", "--jobs", 3, "--trials", 7, "--out", tmp_path)
-    every = ["synthetic", "email", "jobs", "criteo"]
-    assert asked == [(every, 50, 3), (["synthetic", "jobs"], 7, 3)]
 
 
 def test_an_unknown_study_is_told_with_the_known_ones(capsys, tmp_path):
@@ -70,13 +93,13 @@ def test_no_trials_at_all_are_refused(capsys, tmp_path):
     assert "--trials" in err
 
 
-def test_data_that_are_not_here_are_told_with_where_to_get_them(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("UNJOINED_DATA", str(tmp_path / "cache"))
-    code, _, err = run(capsys, "criteo", "--out", tmp_path / "out")
+def test_data_that_are_not_here_are_told_with_where_to_get_them(capsys, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, _, err = run(capsys, "criteo", "--data", tmp_path / "empty", "--out", tmp_path / "out")
     assert code == 2
     assert "CriteoBannerFillingChallenge.tar.gz" in err
     assert "by hand" in err
-    (tmp_path / "empty").mkdir()
+    assert "A part of it will do" in err
     code, _, err = run(capsys, "email", "--data", tmp_path / "empty", "--out", tmp_path / "out")
     assert code == 2
     assert "Kevin_Hillstrom" in err

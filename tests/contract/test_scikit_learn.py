@@ -200,7 +200,7 @@ SMALL = {"n_centers": 5}  # the checks fit tables of a dozen rows
         ),
         RowwiseNeural(max_epochs=2, n_hidden=8),
         RowwiseUplift(n_jobs=1),
-        RowwiseMixture(basis="linear", family="gaussian", n_jobs=1),
+        RowwiseMixture(family="gaussian", n_folds=2, n_jobs=1),
         RowwiseMixture(
             engine="em",
             family="gaussian",

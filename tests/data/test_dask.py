@@ -7,10 +7,17 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined.data import paper_problem
-from unjoined.data.chunks import ChunkSource
-from unjoined.data.dask import DaskSource, as_dask_source, connected, in_memory, is_dask
-from unjoined.data.sources import ArraySource, TableSource
+from unjoined import TableSource
+from unjoined.data import (
+    ArraySource,
+    ChunkSource,
+    DaskSource,
+    as_dask_source,
+    connected,
+    in_memory,
+    is_dask,
+    paper_problem,
+)
 from unjoined.errors import InputError, MissingExtraError, TableError
 
 dask = pytest.importorskip("dask")
@@ -181,8 +188,8 @@ def test_what_is_no_collection_is_refused_before_anything_is_computed():
         DaskSource.from_tables({"N": frame}, {}, **LABELS)
     with pytest.raises(TableError, match="must be a Dask DataFrame, got Series"):
         DaskSource.from_tables({"N": cut(2)(frame)["age"]}, {}, **LABELS)
-    with pytest.raises(TableError, match="the treatment table must be a Dask DataFrame, got NoneT"):
-        DaskSource.from_frames(cut(2)(frame.assign(k="a")), None, **LABELS, population="k")
+    with pytest.raises(TableError, match="the treatment table must be a Dask DataFrame, got Data"):
+        DaskSource.from_frames(cut(2)(frame.assign(k="a")), frame, **LABELS, population="k")
     with pytest.raises(TableError, match="no table was given"):
         DaskSource.from_tables({}, {}, **LABELS)
     plain = cut(2)(frame.drop(columns="weight"))

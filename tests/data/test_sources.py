@@ -11,11 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined import SeparateLabels
-from unjoined.data import paper_problem
-from unjoined.data.chunks import ChunkSource
-from unjoined.data.scan import SqlQuery, scan_table
-from unjoined.data.sources import ArraySource, IterableSource, TableSource, as_source
+from unjoined import SeparateLabels, TableSource
+from unjoined.data import (
+    ArraySource,
+    ChunkSource,
+    IterableSource,
+    SqlQuery,
+    as_source,
+    paper_problem,
+)
+from unjoined.data.tables import Reading, scan_table
 from unjoined.errors import InputError, LabelError, TableError
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}
@@ -177,13 +182,6 @@ def test_a_mapping_is_a_source_and_frames_keep_their_names(tables):
     assert set(everything(weighted)["weight"]) == {2.0}
 
 
-def test_a_cut_knows_its_rows():
-    chunk = next(iter(ArraySource(**paper_problem().draw(10, random_state=0))))
-    part = chunk.cut(3, 5)
-    assert (len(part), part.first_row) == (2, 3)
-    assert_array_equal(part.X, chunk.X[3:5])
-
-
 # Every message.
 
 
@@ -253,7 +251,7 @@ def spoiled(tables, column, row, value):
     [
         ("age", np.nan, TableError, r"row 61 of the treatment table of population 'S'.*features"),
         ("age", np.inf, TableError, r"row 61 of the treatment table"),
-        ("mailed", np.nan, LabelError, r"row 61 of the treatment table.*the label missing"),
+        ("mailed", np.nan, LabelError, r"row 61 of the treatment table.*column 'mailed' missing"),
     ],
 )
 def test_a_bad_row_is_named(tables, column, value, error, message):
@@ -288,7 +286,7 @@ def test_missing_columns_words_and_missing_populations_are_refused(tables):
 
 
 def read(table):
-    return list(scan_table(table, title="the table", chunk_rows=1000))
+    return list(scan_table(table, "the table", Reading(1000)))
 
 
 def test_files_that_are_not_there_or_no_tables_are_refused(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined.datasets.criteo import Impression, criteo_impressions, fetch_criteo
+from unjoined.datasets import Impression, criteo_impressions, fetch_criteo
 from unjoined.errors import InputError, TableError
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "criteo_counterfactual"
@@ -140,6 +140,31 @@ def test_an_archive_without_files_is_empty(tmp_path):
         fetch_criteo(path=path)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("cut.gz", lambda text: gzip.compress(text)[:-9], "is damaged or cut off after line"),
+        ("flipped.gz", lambda text: gzip.compress(text)[:-8] + bytes(8), "is damaged or cut off"),
+        ("binary.txt", lambda text: text + b"\xff\xfe\n", "is not text after line"),
+        ("cut.tar.gz", lambda text: gzip.compress(text)[:40], "is damaged or cut off after line 0"),
+    ],
+)
+def test_damage_is_an_error_that_names_the_file(tmp_path, name, change, message):
+    path = tmp_path / name
+    path.write_bytes(change(form_a(draw(9)).encode()))
+    with pytest.raises(TableError, match=f"{name}' {message}"):
+        list(criteo_impressions(path))
+
+
+def test_line_ends_and_names_of_files_do_not_matter(tmp_path):
+    made = draw(9)
+    text = form_a(made).replace("\n", "\r\n").rstrip().encode()
+    for name, content in (("plain", text), ("packed, but not by its name", gzip.compress(text))):
+        path = tmp_path / name
+        path.write_bytes(content)
+        assert_same(list(criteo_impressions(path)), [one for one, _ in made])
+
+
 def test_the_table_holds_the_impressions(tmp_path):
     made = draw(40)
     data = fetch_criteo(path=written(tmp_path, form_b(made)))
@@ -235,8 +260,7 @@ def test_a_bad_display_index_is_located(tmp_path):
         fetch_criteo(path=path, display_index=tmp_path / "absent.csv")
 
 
-def test_the_whole_test_bed_is_not_downloaded_by_accident(tmp_path, monkeypatch):
-    monkeypatch.setenv("UNJOINED_DATA", str(tmp_path))
+def test_the_whole_test_bed_is_not_downloaded_by_accident(cache, tmp_path):
     with pytest.raises(TableError, match=r"CriteoBannerFillingChallenge.tar.gz' \(35 GB\) by hand"):
         fetch_criteo()
     with pytest.raises(TableError, match=r"there is no file '.*absent.txt'. Check the path"):

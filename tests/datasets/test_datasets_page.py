@@ -12,11 +12,11 @@ REAL = ROOT.parent / "shared" / "data"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the data sets are not here")
-def test_examples_that_need_data_run_on_it(tmp_path, monkeypatch, capsys):
+def test_examples_that_need_data_run_on_it(cache, capsys):
+    cache.mkdir()
     for folder in ("hillstrom", "nsw", "criteo_counterfactual"):
         for file in (REAL / folder).iterdir():
-            (tmp_path / file.name).symlink_to(file)
-    monkeypatch.setenv("UNJOINED_DATA", str(tmp_path))
+            (cache / file.name).symlink_to(file)
     blocks = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S)
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), {})  # noqa: S102 - our own page

@@ -15,14 +15,11 @@ from sklearn.exceptions import NotFittedError
 
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
+from unjoined.data import ArraySource, DaskSource, paper_problem
 from unjoined.data import dask as dask_data
-from unjoined.data import paper_problem
-from unjoined.data.dask import DaskSource
-from unjoined.data.sources import ArraySource
 from unjoined.errors import InputError, LabelError, TableError
-from unjoined.estimators import minmax_chunks as chunks
-from unjoined.sums import dask_pass
-from unjoined.sums.census import take_census
+from unjoined.sums import passes as dask_pass
+from unjoined.sums import take_census
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -169,9 +166,6 @@ def test_a_few_rows_that_make_up_the_table_are_dealt_evenly():
     model = MinMaxUplift(basis="linear", ridge_f=0.1, ridge_g=0.1)
     source = arrays(data, range(0, n, 500))
     assert_sums_close(model.collect_sums(source), model.collect_sums(data))
-    shared = dask_pass._Shared.of(None, take_census(ArraySource(**data), sample_rows=100))
-    for chunk in source:
-        assert dask_pass._is_repeated(chunk, shared.repeated).all()
 
 
 def test_a_single_copy_among_rows_that_do_not_repeat():
@@ -212,7 +206,7 @@ def test_results_come_back_without_the_plan_and_plans_travel_without_the_sample(
     """So that traffic is O(p^2) per partition, whatever the size of the sample."""
     model = MinMaxUplift(**QUICK)
     census = take_census(ArraySource(**DATA), sample_rows=10_000)
-    plan, _ = chunks.plan_chunks(model, census)
+    plan = model.collect_sums(ArraySource(**DATA)).plan
     shared = dask_pass._Shared.of(plan, census)
     assert len(pickle.dumps(shared)) < len(pickle.dumps(plan)) + 8 * len(DATA["y"]) + 5_000
     part = dask_pass._sum_part(next(iter(arrays(DATA))), shared)
@@ -256,14 +250,14 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
             return block
         os._exit(1)
 
-    plan_chunks = chunks.plan_chunks
+    plan_census = MinMaxUplift._plan_census
 
     def arm_again(*arguments):
         assert not armed.exists()
         armed.touch()
-        return plan_chunks(*arguments)
+        return plan_census(*arguments)
 
-    monkeypatch.setattr(chunks, "plan_chunks", arm_again)
+    monkeypatch.setattr(MinMaxUplift, "_plan_census", arm_again)
     X = da.from_array(DATA["X"], (100, 2)).map_blocks(
         dies, str(armed), dtype=float, meta=np.empty((0, 0))
     )
@@ -330,7 +324,7 @@ def test_every_message_about_passes(tmp_path):
 
 def test_rows_that_change_between_the_passes_are_refused():
     census = take_census(ArraySource(**DATA), sample_rows=100)
-    plan, _ = chunks.plan_chunks(MinMaxUplift(**QUICK), census)
+    plan = MinMaxUplift(**QUICK).collect_sums(ArraySource(**DATA), sample_rows=100).plan
     less = arrays({name: values[: N // 2] for name, values in DATA.items()})
     with pytest.raises(
         TableError, match=r"changed between the two passes: [0-9,]+ labelled rows, th"

@@ -12,11 +12,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from unjoined import PlugInUplift, SeparateLabels
+from unjoined import DensityUplift, PlugInUplift, SeparateLabels
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.errors import InputError, RatioGuardWarning
-from unjoined.estimators import density as _density
-from unjoined.estimators.density import DensityUplift
 
 FAST = {"n_centers": 30, "width_x": 1.0, "width_y": 0.5, "ridge": 0.01, "n_folds": 2}
 
@@ -235,24 +233,18 @@ def test_feature_names_are_kept_and_checked(real):
 # --- memory ----------------------------------------------------------------------------------
 
 
-def test_chunks_change_nothing(real, monkeypatch):
-    model = DensityUplift(**FAST, random_state=0).fit(**real)
-    whole = model.predict(real.X)
-    monkeypatch.setattr(_density, "CHUNK_ENTRIES", 1000)  # nine rows at a time
-    assert_allclose(model.predict(real.X), whole, rtol=1e-12)
-
-
-def test_memory_does_not_grow_with_rows_times_grid(real):
+def test_chunks_change_nothing_and_memory_does_not_grow_with_rows_times_grid(real):
     """20,000 rows and 4,001 values are 640 MB; chunks of 16 MB need a dozen matrices at most."""
     model = DensityUplift(**FAST, n_grid=4001, random_state=0).fit(**real)
     X = np.tile(real.X, (25, 1))
     tracemalloc.start()
     try:
-        model.predict(X)
+        uplift = model.predict(X)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 12 * 16e6
+    assert_allclose(uplift, np.tile(model.predict(real.X), 25), rtol=1e-12)
 
 
 # --- the guard -------------------------------------------------------------------------------

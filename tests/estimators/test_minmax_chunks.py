@@ -12,11 +12,10 @@ from sklearn.linear_model import LinearRegression
 
 from unjoined import MinMaxUplift, identification_strength, load_model, save_model
 from unjoined.basis import LinearBasis
-from unjoined.data import paper_problem
-from unjoined.data.sources import ArraySource
+from unjoined.data import ArraySource, paper_problem
 from unjoined.errors import InputError, LabelError, TableError, WeakIdentificationWarning
 from unjoined.sums import files as _checkpoint
-from unjoined.sums.files import read_sums, write_sums
+from unjoined.sums import read_sums, write_sums
 
 PROBLEM = paper_problem(b=5.0)
 DATA = dict(PROBLEM.draw(400, random_state=0))

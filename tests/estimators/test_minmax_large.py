@@ -8,11 +8,10 @@ from sklearn.linear_model import LinearRegression
 from trials import oracle_share
 
 from unjoined import MinMaxUplift, identification_strength
-from unjoined.basis.functions import ScaledBasis
+from unjoined.basis import ScaledBasis
 from unjoined.data import campaign_problem, label_rows, paper_problem
 from unjoined.errors import InputError, WeakIdentificationWarning
 from unjoined.estimators import minmax as _minmax
-from unjoined.estimators import minmax_plan as _minmax_plan
 
 PROBLEM = paper_problem(b=5.0)
 DATA = PROBLEM.draw(1500, random_state=0)
@@ -23,7 +22,7 @@ FIXED = {"n_centers": 15, "width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2, "
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch):
     monkeypatch.setattr(_minmax, "CROSS_FIT_ROWS", 1000)
-    monkeypatch.setattr(_minmax_plan, "SAMPLE_ROWS", 400)
+    monkeypatch.setattr(_minmax, "SAMPLE_ROWS", 400)
 
 
 def slow_system(model, data):
@@ -77,9 +76,8 @@ def test_what_is_linear_in_the_features_is_centred_away(basis):
 def test_what_bends_is_subtracted_though_the_uplift_is_linear():
     """Where features are distributed differently, a bend left in the means tilts the uplift."""
     outcome, bend = DATA.kind == "outcome", 3.0 * np.cos(DATA.X[:, 0] / 3.0)
-    rows = label_rows(**{**DATA, "y": np.where(outcome, DATA.y + bend, DATA.y)})
-    model = MinMaxUplift(**FIXED, basis="linear")
-    plan, _, _ = _minmax_plan.plan_rows(model, rows, np.random.RandomState(0))
+    bent = {**DATA, "y": np.where(outcome, DATA.y + bend, DATA.y)}
+    plan = MinMaxUplift(**FIXED, basis="linear").collect_sums(bent).plan
     m, _ = plan.centring[0](DATA.X)
     assert np.corrcoef(m, bend)[0, 1] > 0.7  # the rest of m is the outcome's own mean
 
@@ -172,23 +170,6 @@ def test_a_table_of_one_row_is_refused_unless_nothing_is_held_out():
     with pytest.raises(InputError, match="hold rows out in turn and need two rows"):
         MinMaxUplift(n_centers=10, random_state=0).fit(**data)
     MinMaxUplift(**FIXED, center=False).fit(**data)
-
-
-@pytest.mark.parametrize("basis", ["smooth", "gaussian", "fourier"])
-def test_single_precision_changes_predictions_far_less_than_their_noise(basis):
-    """Noise by what another draw of the same size predicts."""
-    double, single = (
-        MinMaxUplift(**FIXED, basis=basis, precision=p).fit(**DATA).predict(NEW)
-        for p in ("double", "single")
-    )
-    again = PROBLEM.draw(1500, random_state=7)
-    other = MinMaxUplift(**FIXED, basis=basis).fit(**again).predict(NEW)
-    assert 0.0 < np.abs(single - double).max() < 1e-3 * np.abs(other - double).max()
-
-
-def test_precision_is_one_of_two():
-    with pytest.raises(InputError, match="precision"):
-        MinMaxUplift(precision="half").fit(**DATA)
 
 
 def test_bounds_and_other_losses_keep_to_the_rows():

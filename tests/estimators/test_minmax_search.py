@@ -8,10 +8,11 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from unjoined import MinMaxGau, MinMaxUplift, SeparateLabels
 from unjoined.basis import GaussianBasis, LinearBasis
 from unjoined.data import CellKFold, SimulatedProblem, campaign_problem, paper_problem
-from unjoined.errors import InputError
-from unjoined.estimators.minmax_search import MinMaxSearch, some_rows
+from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.estimators import MinMaxSearch
+from unjoined.estimators.minmax_search import rows_for_basis
 from unjoined.metrics import qini, weighted_risk
-from unjoined.solve.select import RIDGES_F, RIDGES_G
+from unjoined.solve import RIDGES_F, RIDGES_G
 
 PLAIN = {"width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2}
 
@@ -297,14 +298,14 @@ def test_the_number_of_centres_goes_by_all_rows_though_some_are_looked_at():
 
 def test_some_rows_are_rows_without_repeats():
     rng = np.random.RandomState(0)
-    assert len(np.unique(some_rows(25_000, "auto", rng))) == 10_000
-    assert len(np.unique(some_rows(25_000, 12_000, rng))) == 12_000
+    assert len(np.unique(rows_for_basis(25_000, "auto", rng))) == 10_000
+    assert len(np.unique(rows_for_basis(25_000, 12_000, rng))) == 12_000
     few = np.arange(50)
-    assert_array_equal(few[some_rows(50, "auto", rng)], few)
+    assert_array_equal(few[rows_for_basis(50, "auto", rng)], few)
 
 
 def test_held_out_values_do_not_depend_on_chunks(data, fitted, monkeypatch):
-    monkeypatch.setattr("unjoined.sums.values.PIECE_ROWS", 7)
+    monkeypatch.setattr("unjoined.sums.add_up.PIECE_ROWS", 7)
     small = MinMaxUplift(random_state=0).fit(**data)
     assert_allclose(small.search_.risk, fitted.search_.risk, rtol=1e-9)
 
@@ -325,3 +326,12 @@ def test_with_many_rows_some_settle_the_width_and_all_the_ridges(data, monkeypat
     given = MinMaxUplift(random_state=0).fit(**data)
     assert (model.ridge_f_, model.ridge_g_) == (given.ridge_f_, given.ridge_g_)
     assert_allclose(model.coef_, given.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["fit", "fit_chunks"])
+def test_much_memory_is_warned_of_where_the_fit_was_called(how, data, monkeypatch):
+    monkeypatch.setattr("unjoined.estimators.minmax_search.MUCH_MEMORY", 0.0)
+    model = MinMaxUplift(n_centers=10, width="median", random_state=0)
+    with pytest.warns(UnjoinedWarning, match="functions with each other") as caught:
+        model.fit(**data) if how == "fit" else model.fit_chunks(data)
+    assert caught[0].filename == __file__

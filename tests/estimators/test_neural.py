@@ -12,12 +12,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from unjoined import MinMaxUplift, SeparateLabels
+from unjoined import MinMaxUplift, NeuralMinMaxUplift, SeparateLabels
 from unjoined.data import label_rows, paper_problem
 from unjoined.errors import InputError, MissingExtraError
-from unjoined.estimators.neural import NeuralMinMaxUplift, held_out_risk, split_cells
+from unjoined.estimators.neural import held_out_risk, split_cells
 from unjoined.metrics import qini
-from unjoined.solve.torch import SaddleRows, SaddleSettings, _batches, train_saddle
+from unjoined.solve import SaddleRows, SaddleSettings, train_saddle
+from unjoined.solve.torch import _batches
 
 torch = pytest.importorskip("torch")
 Linear = partial(torch.nn.Linear, out_features=1)

@@ -1,6 +1,7 @@
 """Models on disk: what comes back predicts the same, and foreign files are refused."""
 
 import pickle
+import re
 import zipfile
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import skops.io
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from unjoined import (
     DensityUplift,
@@ -17,15 +18,44 @@ from unjoined import (
     FourNNR,
     FourRidge,
     MinMaxUplift,
+    MixtureUplift,
     NeuralMinMaxUplift,
     PlugInUplift,
     TwoStageUplift,
+    Uplift,
+    UpliftSearchCV,
+    WeightedUplift,
     load_model,
     save_model,
 )
 from unjoined.data import paper_problem
 from unjoined.errors import TableError
-from unjoined.losses import SmoothLoss
+from unjoined.estimators.persist import LIVES_AT
+from unjoined.losses import HuberLoss, SmoothLoss
+
+PACKAGES = ["basis", "data", "estimators", "losses", "metrics", "nuisance", "solve"]
+
+# What files of earlier versions call our types. Names may be added, none may go.
+STORED = {
+    "unjoined": "DensityUplift MinMaxUplift MixtureUplift NeuralMinMaxUplift PlugInUplift "
+    "TwoStageUplift Uplift UpliftSearchCV WeightedUplift",
+    "unjoined.basis": "AdditiveBasis Curve FourierBasis GaussianBasis LinearBasis PrincipalBasis "
+    "Scaling StackedBasis",
+    "unjoined.data": "OutcomeCoding",
+    "unjoined.estimators": "BoundsReport CandidateScore CandidateTable EMFit LossReport "
+    "MinMaxSearch RiskPath TwoStageCoefficients",
+    "unjoined.losses": "AbsoluteLoss HuberLoss LogCoshLoss PinballLoss SquaredLoss",
+    "unjoined.metrics": "Estimate IdentificationStrength",
+    "unjoined.nuisance": "AdditiveAverage AdditiveMean CellShift ConditionalMean FormTable Member "
+    "ShiftReport",
+    "unjoined.solve": "AdditiveFit BernoulliLaw ConditionalDensity DensitySearch GaussianLaw "
+    "MeanLaw Parts Scales",
+}
+
+
+def test_names_in_files_stay():
+    names = {f"{place}.{name}" for place, listed in STORED.items() for name in listed.split()}
+    assert names <= LIVES_AT.keys()
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +64,7 @@ def data():
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.RatioGuardWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "model",
     [
@@ -48,16 +79,42 @@ def data():
         TwoStageUplift(),
         DensityUplift(random_state=0),
         NeuralMinMaxUplift(max_epochs=2, random_state=0),
+        Uplift(random_state=0),
+        WeightedUplift(random_state=0),
+        MixtureUplift(random_state=0),
+        MixtureUplift(engine="em", outcome_model=LogisticRegression(), random_state=0),
+        UpliftSearchCV([("a", PlugInUplift()), ("b", WeightedUplift())], cv=2, random_state=0),
+        MinMaxUplift(bounds="auto", clip=True, random_state=0),
+        MinMaxUplift(loss=HuberLoss(0.5), shift="classifier", random_state=0),
     ],
     ids=repr,
 )
-def test_a_loaded_model_predicts_the_same_bits(model, data, tmp_path):
+def test_a_loaded_model_predicts_the_same_bits_and_its_file_says_no_private_name(
+    model, data, tmp_path
+):
     fitted = model.fit(**data)
     path = save_model(fitted, tmp_path / "model.skops")
+    schema = zipfile.ZipFile(path).read("schema.json").decode()
+    ours = set(re.findall(r'"__module__": "(unjoined[^"]*)"', schema))
+    assert '"__module__": "unjoined",\n  "__loader__"' in schema
+    assert ours <= {"unjoined", *(f"unjoined.{name}" for name in PACKAGES)}
+    assert not re.search(r"unjoined\.\w+\.[a-z]", schema)
     loaded = load_model(path)
     assert_array_equal(loaded.predict(data.X), fitted.predict(data.X))
     assert loaded.identification_ == fitted.identification_
     assert loaded.populations_ == fitted.populations_
+
+
+def test_a_model_of_very_many_features_is_written(tmp_path):
+    """Its linear part is made of their principal components."""
+    rng = np.random.default_rng(0)
+    X, population = rng.standard_normal((640, 120)), np.arange(640) % 2
+    kind = np.repeat(["outcome", "treatment"], 320)
+    treated = rng.random(640) < np.where(population == 0, 0.9, 0.1)
+    y = np.where(kind == "outcome", X[:, 0] + treated, treated)
+    model = MinMaxUplift(random_state=0).fit(X, y, kind=kind, population=population)
+    loaded = load_model(save_model(model, tmp_path / "model.skops"))
+    assert_array_equal(loaded.predict(X), model.predict(X))
 
 
 def test_an_unfitted_model_is_not_written(tmp_path):

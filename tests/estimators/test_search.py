@@ -14,15 +14,14 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 
-from unjoined import PlugInUplift
+from unjoined import PlugInUplift, UpliftSearchCV, WeightedUplift
 from unjoined.data import SimulatedProblem
 from unjoined.errors import InputError, RatioGuardWarning, WeakIdentificationWarning
-from unjoined.estimators import UpliftEstimator
 from unjoined.estimators import search as _search
+from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.candidates import Scored, choose, list_candidates, score_folds, score_rows
-from unjoined.estimators.search import UpliftSearchCV, default_candidates
-from unjoined.estimators.weighted import WeightedUplift
-from unjoined.metrics.scores import SCORES, HeldOutRows
+from unjoined.estimators.search import default_candidates
+from unjoined.metrics import SCORES, HeldOutRows
 
 QUICK = {"policy_model": LogisticRegression(), "outcome_model": LinearRegression()}
 DEFAULTS = {"cv": 2, "scoring": "weighted_risk", "rule": "best", "random_state": 0, **QUICK}
@@ -43,7 +42,7 @@ def spend_problem(gap=1.5):
     )
 
 
-class Known(UpliftEstimator):
+class Known(RowEstimator):
     """Predict ``scale`` times the true uplift, ``noise`` added; learn nothing."""
 
     def __init__(self, scale=1.0, noise=0.0, fail=None, warn=None, random_state=None):

@@ -10,11 +10,10 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, Ri
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 
-from unjoined import SeparateLabels
+from unjoined import SeparateLabels, TwoStageUplift
 from unjoined.basis import LinearBasis
 from unjoined.data import CellKFold, SimulatedProblem, paper_problem
 from unjoined.errors import InputError
-from unjoined.estimators.two_stage import TwoStageUplift
 
 BASE, EFFECT = np.array([10.0, 0.0, 1.0]), np.array([3.0, 1.0, 0.0])  # of 1, x_0, x_1
 

@@ -1,6 +1,10 @@
-"""The default estimator: what it chooses, what it says, and that it can be relied on."""
+"""The default estimator: the mixture with its defaults, what it says, and that it can rank."""
+
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from problems import PROBLEMS
 from trials import oracle_share
@@ -10,13 +14,24 @@ from unjoined import (
     MixtureUplift,
     SeparateLabels,
     Uplift,
-    WeightedUplift,
+    identification_strength,
     load_model,
     save_model,
 )
-from unjoined.data import paper_problem
+from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.errors import LabelError
-from unjoined.estimators import uplift as _uplift
+
+CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
+
+
+def real_problem(effect, d=3):
+    """Base x_0, an effect, and normal noise."""
+    return SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, d)),
+        policies=CONSTANT,
+        outcome=lambda X, t, rng: X[:, 0] + t * effect(X) + rng.standard_normal(len(X)),
+        outcome_mean=lambda X, t: X[:, 0] + t * effect(X),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -29,75 +44,108 @@ def model(data):
     return Uplift(random_state=0).fit(**data)
 
 
-def test_it_is_the_mixture_unless_another_is_clearly_better(data, model):
-    assert model.chosen_ == "mixture"
-    assert model.estimator_ is model.mixture_
-    same = MixtureUplift(random_state=model.mixture_.random_state).fit(**data)
+@pytest.fixture(scope="module")
+def clear():
+    """Return a fit whose effect is 1 + 2 x_1, of a table with names."""
+    data = dict(real_problem(lambda X: 1.0 + 2.0 * X[:, 1]).draw(300, random_state=0))
+    data["X"] = pd.DataFrame(data["X"], columns=["age", "income", "visits"])
+    return Uplift(n_jobs=1, random_state=0).fit(**data)
+
+
+def test_it_is_the_mixture_with_its_defaults(data, model):
+    same = MixtureUplift(random_state=0).fit(**data)
     np.testing.assert_array_equal(model.predict(data.X), same.predict(data.X))
-    assert [row.name for row in model.candidates_] == ["mixture", "weighted", "min-max"]
-    mixture = model.candidates_["mixture"]
-    assert mixture.chosen
-    assert mixture.behind <= 3.0 * mixture.standard_error
+    assert model.score(**data) == same.score(**data)
+    assert model.identification_ == identification_strength(**data)
+    assert set(model.get_params()) == {"categorical_features", "n_jobs", "random_state"}
 
 
-def test_another_estimator_takes_over_when_the_mixture_predicts_badly(data, monkeypatch):
-    """Held-out uplift of the wrong sign must cost the mixture its place."""
-    right = _uplift._refitted
-    monkeypatch.setattr(_uplift, "_refitted", lambda *given: -3.0 * right(*given))
-    model = Uplift(random_state=0).fit(**data)
-    assert model.chosen_ in ("weighted", "min-max")
-    assert isinstance(model.estimator_, (WeightedUplift, MinMaxUplift))
-    assert type(model.estimator_).__name__ in model.reason_
-    assert "standard errors" in model.reason_
-    np.testing.assert_array_equal(model.predict(data.X), model.estimator_.predict(data.X))
-    treated, untreated = model.predict_outcomes(data.X)
-    np.testing.assert_allclose(treated - untreated, model.mixture_.predict(data.X), atol=1e-12)
+def test_the_summary_says_what_was_found(clear):
+    average, differ, features, fitted = clear.summary().splitlines()
+    low, high = clear.average_effect_.interval(0.95)
+    value = clear.average_effect_.value
+    expected = f"Average effect: {value:+.4g} (95 % interval {low:+.4g} to {high:+.4g})"
+    assert average == f"{expected}, in units of the outcome."
+    assert low < 1.0 < high
+    low, high = clear.effect_range_
+    assert differ.startswith("People clearly respond differently. For nine people in ten")
+    assert differ.endswith(f"between {low:+.4g} and {high:+.4g}.")
+    assert features.startswith("The effect varies with income (")
+    assert fitted.startswith("In the likeliest form the base ")
+    for words in (clear.summary(), clear.reason_):
+        assert "nats" not in words
+        assert "  " not in words
 
 
-def test_reason_is_one_sentence_that_says_what_and_how_sure(model):
-    assert model.reason_.startswith("Chose the mixture likelihood with a ")
-    assert model.reason_.count(". ") == 0
-    assert "nats above a constant effect" in model.reason_
-    gain = model.heterogeneity_
-    assert f"{gain.value:.1f} ± {gain.standard_error:.1f}" in model.reason_
-    assert "people clearly respond differently" in model.reason_
-    assert gain.value > 3.0 * gain.standard_error
+def test_the_reason_says_whether_people_differ_and_what_was_fitted(clear):
+    first, second = clear.reason_.split(". ", 1)
+    assert first == "People clearly respond differently"
+    assert second == clear.summary().splitlines()[-1]
+    others = len(clear.candidates_.kept) - 1
+    assert (f"{others} other form" in second) == (others > 0)
+    assert clear.heterogeneity_.value > 3.0 * clear.heterogeneity_.standard_error
 
 
-def test_equal_effects_are_not_called_different():
-    """With one effect for all on the log-odds, held-out rows cannot favour heterogeneity much."""
-    from problems import binary_problem
-    from scipy.special import expit
+def test_features_are_numbered_if_they_have_no_names(model):
+    spread = model.effect_features_
+    line = model.summary().splitlines()[2]
+    assert f"feature {np.argmax(spread)} (" in line
+    shares = [int(word.strip("(%),.")) for word in line.split() if "%" in word]
+    assert shares == sorted(shares, reverse=True)
+    assert len(shares) <= 5
+    assert sum(shares) <= 100 + len(shares)
 
-    problem = binary_problem(
-        lambda n, rng: rng.standard_normal((n, 2)),
-        {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
-        lambda X, t: X[:, 0] + t,
-    )
-    model = Uplift(compare=False, random_state=0).fit(**problem.draw(600, random_state=0))
-    gain = model.heterogeneity_
-    assert gain.value <= 3.0 * gain.standard_error
-    assert "clearly respond differently" not in model.reason_
-    effect = expit(1.0) - expit(0.0)
-    assert model.predict([[0.0, 0.0]])[0] == pytest.approx(effect, abs=0.15)
+
+@pytest.mark.statistical
+def test_equal_effects_are_seldom_called_different():
+    """With one effect for all, forms in which people differ seldom have most of the weight."""
+    law = real_problem(lambda X: np.full(len(X), 1.0), d=2)
+    n_seeds, different = 12, 0
+    for seed in range(n_seeds):
+        model = Uplift(n_jobs=1, random_state=seed).fit(**law.draw(150, random_state=seed))
+        said = "The rows do not show that people respond differently" in model.reason_
+        assert said == (model.candidates_.differ <= 0.8)
+        assert said == (model.summary().splitlines()[1].startswith("The rows do not show"))
+        if model.heterogeneity_.value == 0.0:
+            assert "the effect is the same for all" in model.reason_
+        different += not said
+        # 300 rows of variance below 2, exposures 0.4 away from their mean: 5 sqrt(2 / 300) / 0.4.
+        assert model.average_effect_.value == pytest.approx(1.0, abs=1.0)
+    assert different <= n_seeds // 3
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"),
+    [
+        (12.0, "People clearly respond differently."),  # 1 / (1 + exp(-12 / 4)) = 0.953
+        (7.0, "People probably respond differently."),  # 0.852
+        (5.0, "The rows do not show that people respond differently: rank by it with care."),
+    ],
+)
+def test_words_follow_the_weight_of_forms_in_which_people_differ(difference, words, clear):
+    table, other = clear.candidates_, copy(clear)
+    alone = table.name.index("base alone")
+    behind = np.full(len(table.name), np.inf)
+    behind[0], behind[alone] = 0.0, difference
+    other.candidates_ = replace(table, difference=behind)
+    assert other.reason_.startswith(words)
+    assert words in other.summary()
+
+
+def test_an_effect_that_varies_with_nothing_is_said_so(clear):
+    flat = copy(clear)
+    flat.effect_features_ = np.zeros(3)
+    assert flat.summary().splitlines()[2] == "The effect varies with no feature."
 
 
 def test_same_seed_gives_the_same_bits_whatever_the_threads(data, model):
     again = Uplift(n_jobs=1, random_state=0).fit(**data)
     np.testing.assert_array_equal(again.predict(data.X), model.predict(data.X))
-    assert again.reason_ == model.reason_
-    assert again.candidates_ == model.candidates_
+    assert again.summary() == model.summary()
+    assert again.candidates_.name == model.candidates_.name
 
 
-@pytest.mark.slow
-def test_large_tables_are_compared_on_a_part_of_their_rows(data, model, monkeypatch):
-    monkeypatch.setattr(_uplift, "COMPARED_ROWS", 60)
-    few = Uplift(random_state=0).fit(**data)
-    np.testing.assert_array_equal(few.predict(data.X), model.predict(data.X))
-    assert few.candidates_ != model.candidates_
-
-
-def test_more_than_two_populations_go_to_the_mixture():
+def test_any_number_of_populations_is_taken():
     X = np.random.RandomState(0).standard_normal((900, 2))
     rng = np.random.RandomState(1)
     population = np.resize(["a", "b", "c"], 900)
@@ -108,26 +156,35 @@ def test_more_than_two_populations_go_to_the_mixture():
     data = SeparateLabels(X=X, y=y, kind=kind, population=population)
     model = Uplift(random_state=0).fit(**data)
     assert model.populations_ == ["a", "b", "c"]
-    assert model.candidates_ is None
-    assert model.chosen_ == "mixture"
-    assert "nothing else was compared" in model.reason_
-    assert model.reason_.startswith("Chose the mixture mean")
     assert oracle_share(model.predict(X), X[:, 1]) > 0.8
     with pytest.raises(LabelError, match="Uplift or MixtureUplift, which take any number"):
         MinMaxUplift().fit(**data)
 
 
+def test_categories_are_taken():
+    law = real_problem(lambda X: 3.0 * (np.abs(X[:, 1]) < 0.5))
+    data = dict(law.draw(300, random_state=0))
+    code = np.digitize(data["X"][:, 1], [-0.5, 0.5]).astype(float)
+    frame = pd.DataFrame({"age": data["X"][:, 0], "region": code})
+    model = Uplift(categorical_features=["region"], random_state=0).fit(**{**data, "X": frame})
+    assert "region" in model.summary().splitlines()[2]
+    rows = pd.DataFrame({"age": [0.0, 0.0, 0.0], "region": [0.0, 1.0, 2.0]})
+    assert np.argmax(model.predict(rows)) == 1
+
+
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
-def test_tiny_tables_are_not_compared():
-    model = Uplift(random_state=0).fit(**PROBLEMS["rotated"].draw(25, 0))
-    assert model.candidates_ is None
+def test_tiny_tables_are_fitted():
+    data = PROBLEMS["rotated"].draw(25, 0)
+    model = Uplift(random_state=0).fit(**data)
+    assert np.isfinite(model.predict(data.X)).all()
+    assert model.summary().startswith("Average effect: ")
 
 
 def test_saved_and_loaded_it_predicts_the_same(data, model, tmp_path):
     loaded = load_model(save_model(model, tmp_path / "m.skops"))
     np.testing.assert_array_equal(loaded.predict(data.X), model.predict(data.X))
+    assert loaded.summary() == model.summary()
     assert loaded.reason_ == model.reason_
-    assert loaded.candidates_ == model.candidates_
 
 
 @pytest.mark.slow
@@ -135,7 +192,7 @@ def test_saved_and_loaded_it_predicts_the_same(data, model, tmp_path):
 @pytest.mark.parametrize("b", [0.4, 5.0])
 def test_it_ranks_the_papers_data_almost_as_the_truth_does(b):
     problem = paper_problem(b)
-    model = Uplift(compare=False, random_state=0).fit(**problem.draw(1000, random_state=0))
+    model = Uplift(random_state=0).fit(**problem.draw(1000, random_state=0))
     test = problem.draw_joint(20_000, random_state=1)
     estimate = model.predict(test.X)
     assert oracle_share(estimate, test.uplift) > 0.97

@@ -7,19 +7,13 @@ from scipy.special import expit
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
-from unjoined import SeparateLabels
+from unjoined import SeparateLabels, WeightedUplift
 from unjoined.basis import LinearBasis
 from unjoined.data import SimulatedProblem, label_rows, paper_problem
 from unjoined.errors import InputError
-from unjoined.estimators.weighted import (
-    RIDGES,
-    WeightedUplift,
-    fold_sums,
-    ridge_path,
-    solve_weighted,
-)
+from unjoined.estimators.weighted import RIDGES, fold_sums, risk_path, solve_weighted
 from unjoined.metrics import qini
-from unjoined.nuisance.crossfit import Nuisances
+from unjoined.nuisance import Nuisances
 
 QUADRATICS = ["label", "gap"]
 
@@ -106,7 +100,7 @@ def test_path_equals_slow_refits(quadratic, data):
     rows, nuisances, Phi, fold = parts(data)
     H, b = fold_sums(Phi, rows, nuisances, fold, quadratic)
     H = H + 0.5 * np.eye(Phi.shape[1])  # definite, so that every ridge is allowed
-    path = ridge_path(H, b, 2.0)
+    path = risk_path(H, b, 2.0)
     for ridge, risk in zip(path.ridges, path.risks, strict=True):
         total = 0.0
         for j in range(3):
@@ -119,9 +113,9 @@ def test_path_equals_slow_refits(quadratic, data):
 
 def test_path_leaves_out_ridges_that_make_no_convex_problem():
     H, b = np.array([np.diag([1.0, -0.01])] * 3), np.ones((3, 2))
-    path = ridge_path(H, b, 1.0)  # all rows: the eigenvalue is -0.03
+    path = risk_path(H, b, 1.0)  # all rows: the eigenvalue is -0.03
     assert_array_equal(np.isinf(path.risks), RIDGES < 0.03)
-    hopeless = ridge_path(-100.0 * np.abs(H), b, 1.0)
+    hopeless = risk_path(-100.0 * np.abs(H), b, 1.0)
     assert hopeless.best == 2 * 300.0  # whatever happens, the problem is convex
 
 
@@ -251,11 +245,12 @@ def test_defaults_find_the_papers_uplift():
     assert_array_equal(WeightedUplift(random_state=0).fit(**data).predict(new.X), uplift)
 
 
-def test_prediction_in_chunks_is_the_same(data, monkeypatch):
+def test_prediction_in_chunks_is_the_same(data):
+    """Chunks have 65,536 rows."""
     model = WeightedUplift(basis="linear", ridge=0.1, random_state=0, **QUICK).fit(**data)
     expected = model.predict(data.X)
-    monkeypatch.setattr("unjoined.estimators.weighted.PREDICT_ROWS", 7)
-    assert_allclose(model.predict(data.X), expected, rtol=1e-12)
+    many = model.predict(np.tile(data.X, (60, 1)))
+    assert_allclose(many, np.tile(expected, 60), rtol=1e-12)
     assert model.path_ is None
     plain = WeightedUplift(basis=LinearBasis(2), standardize=False, ridge=0.1, **QUICK).fit(**data)
     assert_array_equal(plain.scaling_.scale, 1.0)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom, chi2
 
 from unjoined.errors import InputError
-from unjoined.metrics.curves import (
+from unjoined.metrics import (
     auuc,
     average_uplift,
     joint_values,

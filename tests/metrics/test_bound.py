@@ -15,8 +15,8 @@ from unjoined import MinMaxUplift, PlugInUplift, SeparateLabels, load_model, sav
 from unjoined.basis import FourierBasis, GaussianBasis, LinearBasis
 from unjoined.data import SimulatedProblem, campaign_problem
 from unjoined.errors import InputError, LabelError
-from unjoined.metrics import minmax_objective
-from unjoined.metrics.bound import error_bound, maximize_on_ball, sampling_terms
+from unjoined.metrics import error_bound, minmax_objective
+from unjoined.metrics.bound import maximize_on_ball, sampling_terms
 
 SEEDS = st.integers(0, 2**32 - 1)
 QUICK = settings(max_examples=60, deadline=None)

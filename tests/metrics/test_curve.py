@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.errors import InputError
-from unjoined.metrics.curves import perfect_curve, random_curve, treat_all, uplift_curve
-from unjoined.metrics.estimate import Estimate
+from unjoined.metrics import Estimate, perfect_curve, random_curve, treat_all, uplift_curve
 
 ROWS = st.lists(
     st.tuples(st.integers(-3, 3), st.floats(-100, 100, allow_nan=False)), min_size=2, max_size=30

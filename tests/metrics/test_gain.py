@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from unjoined import MinMaxUplift
 from unjoined.data import campaign_problem
 from unjoined.errors import InputError
-from unjoined.metrics.curves import average_uplift, joint_values
+from unjoined.metrics import average_uplift, joint_values
 from unjoined.targeting import budget_rule, expected_gain, optimal_rule, profit_rule
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -9,8 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
-from unjoined.metrics import minmax_objective, weighted_risk
-from unjoined.metrics.scores import HeldOutRows
+from unjoined.metrics import HeldOutRows, minmax_objective, weighted_risk
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 
 from unjoined.errors import InputError, LabelError
-from unjoined.metrics.curves import average_uplift, joint_values, treat_all
+from unjoined.metrics import average_uplift, joint_values, treat_all
 from unjoined.targeting import budget_rule, optimal_rule, top_share_rule
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -7,15 +7,20 @@ import pytest
 from numpy.testing import assert_allclose
 
 from unjoined.errors import InputError, LabelError
-from unjoined.metrics.conventions import (
+from unjoined.metrics import (
+    auuc,
     causalml_auuc,
     causalml_qini,
+    joint_values,
     pylift_q,
+    qini,
+    rank_score,
     sklift_qini_auc,
     sklift_uplift_at_k,
     sklift_uplift_auc,
+    treat_all,
+    uplift_curve,
 )
-from unjoined.metrics.curves import auuc, joint_values, qini, rank_score, treat_all, uplift_curve
 
 SEEDS = range(8)
 

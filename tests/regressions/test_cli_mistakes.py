@@ -1,5 +1,7 @@
 """Mistyped command lines: one sentence that helps, exit code 2, and nothing written."""
 
+import contextlib
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from unjoined import MinMaxUplift, save_model
 from unjoined.cli import main
 from unjoined.data import paper_problem, write_table
-from unjoined.reproduce import draw_truth, write_campaign
+from unjoined.reproduce import draw_customers, write_campaign
 from unjoined.sums import write_sums
 
 
@@ -72,8 +74,8 @@ PART = f"{SUMS} --outcomes o.csv --outcome y --population region"
 MISTAKES = [
     ("chek", "No such command 'chek'"),
     ("--verbose", "No such option"),
-    ("check", "Missing option '--outcomes'"),
-    (f"check {TABLES} --treatment t", "Missing option '--outcome'"),
+    ("check", "Missing: --outcomes, --treatments"),
+    (f"check {TABLES} --treatment t", "Missing: --outcome."),
     (f"{CHECK} --features f0,f0", "--features names the column 'f0' twice"),
     (f"{CHUNKS} --features f0,f0", "--features names the column 'f0' twice"),
     (f"{CHECK} --features region", "'region', which is the column of --population"),
@@ -84,8 +86,8 @@ MISTAKES = [
     (f"{FIT} --features=", "--features names no column"),
     (f"{CHUNKS} --features=,", "--features names no column"),
     (f"{FIT} --features f0,f9", "lacks the column 'f9'"),
-    (f"{FIT} --ignore id,f0,f1,w", "--ignore leaves no column to be a feature"),
-    (f"{CHUNKS} --ignore id,f0,f1,w", "--ignore leaves no column to be a feature"),
+    (f"{FIT} --ignore id,f0,f1,w", "--ignore leaves no feature"),
+    (f"{CHUNKS} --ignore id,f0,f1,w", "--ignore leaves no feature"),
     (f"{FIT} --features f0 --ignore f0", "--ignore leaves out all columns of --features"),
     (f"{CHUNKS} --features f0 --ignore f0", "--ignore leaves out all columns of --features"),
     (f"{FIT} --ignore id,id", "--ignore names the column 'id' twice"),
@@ -178,12 +180,10 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "message"), MISTAKES, ids=[line for line, _ in MISTAKES])
-def test_a_mistake_gets_one_sentence_and_nothing_is_written(
-    capsys, folder, monkeypatch, line, message
-):
-    monkeypatch.chdir(folder)
+def test_a_mistake_gets_one_sentence_and_nothing_is_written(capsys, folder, line, message):
     before = contents(folder)
-    code, out, err = run(capsys, *line.split())
+    with contextlib.chdir(folder):
+        code, out, err = run(capsys, *line.split())
     assert code == 2
     assert out == ""
     assert err.startswith("unjoined: ")
@@ -195,5 +195,5 @@ def test_a_mistake_gets_one_sentence_and_nothing_is_written(
 def test_the_largest_seed_has_others_behind_it(tmp_path):
     """The demo draws with its seed and the two behind it."""
     write_campaign(tmp_path, n_per_table=10, n_customers=5, seed=2**32 - 1)
-    _, behind = draw_truth(10, seed=2**32 + 1)
-    np.testing.assert_array_equal(behind, draw_truth(10, seed=1)[1])
+    _, behind = draw_customers(10, seed=2**32 + 1)
+    np.testing.assert_array_equal(behind, draw_customers(10, seed=1)[1])

@@ -18,13 +18,12 @@ def run(capsys, *arguments):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here, tmp_path):
     """A working folder with files of every kind; their content does not matter here."""
-    monkeypatch.chdir(tmp_path)
     for name in ("on", "os", "tn", "ts", "people"):
         write_table(pa.table({"age": [1.0]}), tmp_path / f"{name}.csv")
     for name in ("plan", "one", "two"):
-        (tmp_path / f"{name}.sums").write_bytes(b"unjoined-sums 1 x 0\n")
+        (tmp_path / f"{name}.sums").write_bytes(b"PK\x03\x04" + bytes(26) + b"unjoined-sums-3.npy")
     (tmp_path / "m.skops").write_bytes(b"PK\x03\x04")
     (tmp_path / "notes.txt").write_text("do not lose me")
     (tmp_path / "tables" / "deep").mkdir(parents=True)
@@ -107,15 +106,22 @@ def test_a_path_among_the_tables_of_an_input_folder_is_refused(capsys, folder, l
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (f"fit {FOUR} --model notes.txt", "'notes.txt' exists and is no model"),
-        (f"fit {FOUR} --model people.csv", "'people.csv' exists and is no model"),
-        (f"{AGGREGATE} --out notes.txt", "'notes.txt' exists and is no file of sums"),
-        (f"{AGGREGATE} --checkpoint people.csv --out o", "'people.csv' exists and is no file of"),
-        ("merge one.sums two.sums --out m.skops", "'m.skops' exists and is no file of sums"),
-        ("plan --feature a=1:2 --populations n,s --out notes.txt", "exists and is no file of sums"),
-        ("plan --feature a=1:2 --populations n,s --out pipe", "'pipe' is no ordinary file"),
+        (f"fit {FOUR} --model notes.txt", "'notes.txt' exists and is not a model"),
+        (f"fit {FOUR} --model one.sums", "'one.sums' exists and is not a model"),
+        (f"fit {FOUR} --model people.csv", "'people.csv' exists and is not a model"),
+        (f"{AGGREGATE} --out notes.txt", "'notes.txt' exists and is not a file of sums"),
+        (
+            f"{AGGREGATE} --checkpoint people.csv --out o",
+            "people.csv' exists and is not a file",
+        ),
+        ("merge one.sums two.sums --out m.skops", "'m.skops' exists and is not a file of sums"),
+        (
+            "plan --feature a=1:2 --populations n,s --out notes.txt",
+            "exists and is not a file of sums",
+        ),
+        ("plan --feature a=1:2 --populations n,s --out pipe", "'pipe' is not an ordinary file"),
         ("plan --feature a=1:2 --populations n,s --out tables", "'tables' is a folder"),
-        ("score --model m.skops --table people.csv --out pipe", "'pipe' is no ordinary file"),
+        ("score --model m.skops --table people.csv --out pipe", "'pipe' is not an ordinary file"),
         (f"fit {FOUR} --model no/m.skops", "there is no folder 'no' to write to (--model)"),
     ],
 )

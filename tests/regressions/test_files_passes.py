@@ -74,7 +74,7 @@ def test_a_source_whose_chunks_tell_no_names_is_asked_for_them():
     class Source:
         def __iter__(self):
             for chunk in ArraySource(**rows(["a", "b"])):
-                yield replace(chunk, names=())
+                yield replace(chunk, feature_names=())
 
         feature_names = ("a", "b")
 

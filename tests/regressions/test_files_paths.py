@@ -60,8 +60,7 @@ def test_a_path_is_no_pattern_and_adds_no_column(tmp_path, name, others, ending)
     assert features(path) == features([path]) == [[[5.0]]]
 
 
-def test_a_path_beside_the_working_folder_is_literal_too(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_path_beside_the_working_folder_is_literal_too(here, tmp_path):
     for name in ("~t.csv", "-t.csv", "s3:.csv"):
         write(tmp_path / name, 4)
         assert read_table(name)["x"].to_pylist() == [4.0]
@@ -108,8 +107,7 @@ def test_a_folder_that_may_not_be_read_is_not_passed_over(tmp_path):
         ("nothing[1].csv", "there is no file"),
     ],
 )
-def test_what_is_no_table_is_named(tmp_path, monkeypatch, capsys, path, expected):
-    monkeypatch.chdir(tmp_path)
+def test_what_is_no_table_is_named(here, tmp_path, capsys, path, expected):
     (tmp_path / "empty").mkdir()
     with pytest.raises(TableError, match=expected):
         features(path)
@@ -131,8 +129,7 @@ def test_a_folder_where_one_file_is_needed_is_refused(tmp_path, capsys):
     assert "fit --chunks" in found
 
 
-def test_an_equals_sign_in_a_path_is_not_guessed_at(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_an_equals_sign_in_a_path_is_not_guessed_at(here, tmp_path, capsys):
     write(tmp_path / "x=7" / "t.csv", 1)
     write(tmp_path / "7" / "t.csv", 2)
     options = ["--outcome", "y", "--treatment", "t", "--population", "p"]

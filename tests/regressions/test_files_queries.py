@@ -18,8 +18,7 @@ def features(query, database=None):
 
 
 @pytest.fixture
-def database(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def database(here, tmp_path):
     with duckdb.connect(tmp_path / "shop.duckdb") as connection:
         connection.execute(f"CREATE TABLE t AS {ROWS}")
     return tmp_path / "shop.duckdb"

@@ -34,7 +34,7 @@ FOREST = PlugInUplift(
 )
 MODELS = {
     "minmax": MinMaxUplift(random_state=0),
-    "mixture": MixtureUplift(random_state=0, n_starts=1, widths=(1.0,)),
+    "mixture": MixtureUplift(n_folds=2, random_state=0),
     "stages": TwoStageUplift(),
     "forest": FOREST,
 }
@@ -207,7 +207,7 @@ def not_fitted(schema):
 
 
 def other_class(schema):
-    schema["__class__"], schema["__module__"] = "GaussianBasis", "unjoined.basis.functions"
+    schema["__class__"], schema["__module__"] = "GaussianBasis", "unjoined.basis"
 
 
 def swapped_basis(schema):

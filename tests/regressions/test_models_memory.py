@@ -5,10 +5,16 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
-from unjoined import FourRidge, MinMaxUplift, MixtureUplift, PlugInUplift, TwoStageUplift
+from unjoined import (
+    FourRidge,
+    MinMaxUplift,
+    MixtureUplift,
+    PlugInUplift,
+    TwoStageUplift,
+    WeightedUplift,
+)
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
-from unjoined.estimators.weighted import WeightedUplift
 
 MODELS = [
     MinMaxUplift(random_state=0),

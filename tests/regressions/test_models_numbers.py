@@ -20,17 +20,17 @@ from unjoined import (
     TwoStageUplift,
     Uplift,
     UpliftSearchCV,
+    WeightedUplift,
 )
 from unjoined.cli import main
 from unjoined.errors import InputError
-from unjoined.estimators.weighted import WeightedUplift
 
 FOREST = {
     "outcome_model": RandomForestRegressor(3, random_state=0),
     "treatment_model": RandomForestClassifier(3, random_state=0),
 }
 MODELS = {
-    "uplift": Uplift(compare=False, random_state=0),
+    "uplift": Uplift(random_state=0),
     "smooth": MinMaxUplift(random_state=0),
     "gaussian": MinMaxUplift(basis="gaussian", random_state=0),
     "fourier": MinMaxUplift(basis="fourier", random_state=0),

@@ -20,7 +20,7 @@ def test_rows_dropped_by_the_shift_take_their_cell_with_them():
     for rows in (plain, listed):
         weighted, report = weigh_shift(rows, target, "rulsif", rng=np.random.RandomState(0))
         assert sum(cell.n_dropped for cell in report.cells) > 0
-        assert len(weighted.cells()) == len(weighted.X)
+        assert len(weighted.cell) == len(weighted.X)
         basis = LinearBasis(weighted.X.shape[1])
         sums.append(accumulate(basis, basis.size, weighted))
     assert sums[0].cells.keys() == sums[1].cells.keys()

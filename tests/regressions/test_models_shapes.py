@@ -1,32 +1,20 @@
-"""Shapes that disagree are refused by bases, sums and compiled code, never read past their end."""
+"""Shapes that disagree are refused by bases and sums."""
 
 import numpy as np
 import pytest
 
-from unjoined._compiled.kernels import (
-    MeanArrays,
-    PolicyArrays,
-    RowArrays,
-    SumArrays,
-    gaussian_kernel,
-    label_kernel,
-    ridge_paths,
-)
 from unjoined.basis import (
+    AdditiveBasis,
     FourierBasis,
     GaussianBasis,
-    KernelBasis,
-    LeadingBasis,
     LinearBasis,
-    QuadraticBasis,
+    ScaledBasis,
     Scaling,
     StackedBasis,
 )
-from unjoined.basis.functions import ScaledBasis
 from unjoined.data import LabelledRows, label_rows
 from unjoined.errors import InputError
-from unjoined.sums import accumulate
-from unjoined.sums.values import combine
+from unjoined.sums import accumulate, combine
 
 RNG = np.random.default_rng(0)
 GAUSSIANS = GaussianBasis(RNG.random((40, 3)), 1.0)
@@ -35,9 +23,7 @@ BASES = [
     FourierBasis(RNG.random((3, 40)), RNG.random(40)),
     LinearBasis(3),
     StackedBasis(LinearBasis(3), GAUSSIANS),
-    KernelBasis(GAUSSIANS, RNG.random((40, 5)), RNG.random(5)),
-    QuadraticBasis(3, np.zeros(6), np.ones(6)),
-    LeadingBasis(LinearBasis(3), 2),
+    AdditiveBasis.of_rows(RNG.random((60, 3)), np.ones(60), with_pairs=True),
     ScaledBasis(GAUSSIANS, Scaling.identity(3)),
     ScaledBasis(LinearBasis(3), Scaling.identity(3)),
     ScaledBasis(StackedBasis(GAUSSIANS, LinearBasis(3)), Scaling.identity(3)),
@@ -83,13 +69,6 @@ LIES = {
     "half a feature": (LinearBasis, (2.5,)),
     "other features": (StackedBasis, (LinearBasis(2), GAUSSIANS)),
     "no basis": (StackedBasis, (LinearBasis(3), None)),
-    "rotation": (KernelBasis, (GAUSSIANS, np.zeros((39, 5)), np.zeros(5))),
-    "mean": (KernelBasis, (GAUSSIANS, np.zeros((40, 5)), np.zeros(4))),
-    "no Gaussians": (KernelBasis, (LinearBasis(3), np.zeros((4, 5)), np.zeros(5))),
-    "products": (QuadraticBasis, (3, np.zeros(5), np.ones(5))),
-    "product scales": (QuadraticBasis, (3, np.zeros(6), np.ones(5))),
-    "more than there are": (LeadingBasis, (LinearBasis(3), 5)),
-    "fewer than none": (LeadingBasis, (LinearBasis(3), -1)),
     "scale 0": (Scaling, (np.zeros(3), np.zeros(3))),
     "scale": (Scaling, (np.zeros(3), np.ones(2))),
     "scale NaN": (Scaling, (np.zeros(3), np.full(3, np.nan))),
@@ -139,142 +118,3 @@ def labelled(d: int) -> LabelledRows:
 def test_positions_beyond_the_rows_are_refused(basis, at):
     with pytest.raises(InputError, match="positions must be from 0 to 49"):
         combine(basis, np.ones(basis.size), RNG.random((50, 3)), at=np.array(at))
-
-
-# --- every entry of compiled code, called with arrays that are not what it reads --------------
-
-D, G, N = 3, 20, 30
-needs_library = pytest.mark.skipif(
-    gaussian_kernel(np.zeros(D), np.ones(D), np.zeros((D + 2, G)), None) is None,
-    reason="no compiled arithmetic for this machine",
-)
-
-
-def kernel():
-    return gaussian_kernel(np.zeros(D), np.ones(D), np.zeros((D + 2, G)), (1.0, np.zeros(D)))
-
-
-@needs_library
-@pytest.mark.parametrize(
-    "lie",
-    [
-        (np.zeros(D), np.ones(D + 1), np.zeros((D + 2, G)), None),
-        (np.zeros(D), np.ones(D), np.zeros((D + 1, G)), None),
-        (np.zeros(D), np.ones(D), np.zeros((D + 2, G)), (1.0, np.zeros(D - 1))),
-        (np.zeros((D, 1)), np.ones(D), np.zeros((D + 2, G)), None),
-    ],
-)
-def test_a_kernel_of_parts_that_disagree_is_not_made(lie):
-    with pytest.raises(InputError, match="compiled arithmetic takes"):
-        gaussian_kernel(*lie)
-
-
-def changed(value: np.ndarray) -> list[np.ndarray]:
-    """Return arrays that a kernel must not take in place of another."""
-    return [
-        value[:-1],
-        np.concatenate([value, value[:1]]),
-        value.astype(value.dtype.newbyteorder()),
-        np.zeros_like(value, np.float32 if value.dtype == np.float64 else np.int32),
-        np.repeat(value, 2, axis=-1)[..., ::2],
-        value.reshape(1, *value.shape),
-    ]
-
-
-def sum_arguments():
-    k = kernel()
-    s, q = k.stride, k.design_stride
-    return k, {
-        "X": RNG.random((N, D)),
-        "at": np.arange(N),
-        "label": np.ones(N),
-        "weight": np.ones(N),
-        "coef": np.zeros((2, k.p)),
-        "slope": np.zeros((2, D)),
-        "offset": np.zeros(2),
-        "label_basis": np.zeros(k.p),
-        "gram": np.zeros((s, s)),
-        "label_cross": np.zeros((s, s)),
-        "shift": np.zeros(D),
-        "factor": np.ones(D),
-        "treatment": np.ones(N),
-        "policy_gram": np.zeros((q, q)),
-        "square": np.zeros((q, q)),
-        "room": np.zeros(k.room),
-    }
-
-
-def add_up(k, a):
-    return k.add_up(
-        RowArrays(a["X"], a["at"], a["label"], a["weight"]),
-        MeanArrays(a["coef"], a["slope"], a["offset"], 1.0),
-        SumArrays(a["label_basis"], a["gram"], a["label_cross"]),
-        PolicyArrays(a["shift"], a["factor"], a["treatment"], a["policy_gram"], a["square"]),
-        a["room"],
-    )
-
-
-@needs_library
-@pytest.mark.parametrize("name", sum_arguments()[1] if kernel() else [])
-def test_compiled_sums_refuse_an_array_of_another_shape_or_type(name):
-    k, arguments = sum_arguments()
-    assert add_up(k, arguments)[0] == N
-    lies = changed(arguments[name])
-    if name == "at":
-        lies = lies[2:]  # fewer positions are as good, and a row may count twice
-    for lie in lies:
-        with pytest.raises(InputError, match=r"compiled arithmetic takes|positions must be"):
-            add_up(k, arguments | {name: lie})
-    for at in (np.array([N]), np.array([-1])):
-        with pytest.raises(InputError, match="positions must be from 0 to 29"):
-            add_up(k, arguments | {"at": at})
-
-
-@needs_library
-def test_compiled_values_and_combinations_refuse_other_arrays():
-    k = kernel()
-    X, out, coef, column = RNG.random((N, D)), np.empty((N, k.p)), np.ones((1, k.p)), np.empty(N)
-    for lie in changed(X):
-        with pytest.raises(InputError, match="compiled arithmetic takes"):
-            k.values(lie, out)
-        with pytest.raises(InputError, match="compiled arithmetic takes"):
-            k.combine(lie, None, coef, column)
-    for lie in changed(out):
-        with pytest.raises(InputError, match="compiled arithmetic takes"):
-            k.values(X, lie)
-    for lie in changed(coef)[2:]:
-        with pytest.raises(InputError, match="compiled arithmetic takes"):
-            k.combine(X, None, lie, column)
-    for lie in changed(column):
-        with pytest.raises(InputError, match="compiled arithmetic takes"):
-            k.combine(X, None, coef, lie)
-    column.flags.writeable = False
-    with pytest.raises(InputError, match="writeable"):
-        k.combine(X, None, coef, column)
-
-
-@needs_library
-def test_a_compiled_look_at_labels_refuses_other_columns_and_rows():
-    y, kind = np.zeros(N), np.full(N, "treatment")
-    population = np.arange(N) % 2
-    words, names = ("outcome", "treatment"), (0, 1)
-    look = label_kernel(y, kind, population, words, names)
-    assert look(0, N, np.empty(N, dtype=np.uint8)) is not None
-    for start, stop in ((-1, 3), (0, N + 1), (5, 4)):
-        with pytest.raises(InputError, match="rows must be from 0 to 30"):
-            look(start, stop, np.empty(N, dtype=np.uint8))
-    for cell in (np.empty(N - 1, dtype=np.uint8), np.empty(N)):
-        with pytest.raises(InputError, match="compiled arithmetic takes cell"):
-            look(0, N, cell)
-    for columns in ((y[1:], kind, population), (y, kind[1:], population), (y, kind, names)):
-        lie = [np.asarray(column) for column in columns]
-        with pytest.raises(InputError, match="compiled arithmetic takes"):
-            label_kernel(*lie, words, names)
-
-
-@needs_library
-def test_compiled_ridges_refuse_shapes_that_disagree():
-    with pytest.raises(InputError, match="must be of shapes"):
-        ridge_paths(np.zeros((1, 3, 3)), np.zeros((2, 3)), np.ones(4))
-    with pytest.raises(InputError, match="must be of shapes"):
-        ridge_paths(np.zeros((2, 3, 2)), np.zeros((2, 3)), np.ones(4))

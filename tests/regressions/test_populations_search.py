@@ -74,7 +74,7 @@ def test_a_search_without_candidates_takes_those_for_three_populations():
 
 def test_candidates_of_two_populations_are_named():
     given = [
-        ("mixture", MixtureUplift(basis="linear")),
+        ("mixture", MixtureUplift()),
         ("min-max", MinMaxUplift()),
         ("ratio", PlugInUplift(), {"min_gap": [0.1, 0.2]}),
         ("scaled", make_pipeline(StandardScaler(), MinMaxUplift())),

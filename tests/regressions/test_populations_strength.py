@@ -111,13 +111,13 @@ def test_estimators_of_three_populations_measure_the_same_strength():
     data = shares(0.5, 0.2, 0.8).draw(200, random_state=0)
     expected = identification_strength(**data)
     assert Uplift(random_state=0).fit(**data).identification_ == expected
-    assert MixtureUplift(basis="linear", random_state=0).fit(**data).identification_ == expected
+    assert MixtureUplift(n_folds=2, random_state=0).fit(**data).identification_ == expected
 
 
 def test_equal_policies_of_three_populations_warn_of_all_three():
     data = shares(0.5, 0.5, 0.5).draw(100, random_state=0)
     with pytest.warns(WeakIdentificationWarning, match="the 3 populations' policies"):
-        MixtureUplift(basis="linear", random_state=0).fit(**data)
+        MixtureUplift(n_folds=2, random_state=0).fit(**data)
 
 
 def test_the_strength_of_two_populations_names_them_from_rows_and_from_chunks():

@@ -4,8 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from unjoined.reproduce import paper_page
-from unjoined.reproduce.claims import check_claims
+from unjoined.reproduce import check_claims, paper_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = json.loads((DOCS / "paper-results.json").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from unjoined.basis import GaussianBasis, LinearBasis
 from unjoined.data import label_rows, paper_problem
 from unjoined.errors import InputError
 from unjoined.metrics import minmax_objective
-from unjoined.solve import objective, ridge_path, solve_minmax
+from unjoined.solve import solve_minmax
 from unjoined.sums import MinMaxSystem, accumulate, assemble
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -38,6 +38,11 @@ def textbook(system, ridge_f, ridge_g):
     identity = np.eye(len(b))
     inverse = np.linalg.inv(system.C + ridge_g * identity)
     return 2.0 * np.linalg.inv(A @ inverse @ A.T + ridge_f * identity) @ A @ inverse @ b
+
+
+def objective(system, alpha, beta):
+    """Return J without the ridges, as the paper defines it on a basis."""
+    return 2.0 * alpha @ system.A @ beta - 4.0 * system.b @ beta - beta @ system.C @ beta
 
 
 def regularised(system, alpha, beta, ridge_f, ridge_g):
@@ -130,7 +135,6 @@ def test_the_system_is_not_changed():
         array.setflags(write=False)
     before = [array.copy() for array in (system.A, system.b, system.C)]
     solve_minmax(system, ridge_f=0.1, ridge_g=0.1)
-    ridge_path(system, ridges_f=[0.1], ridges_g=[0.1])
     for array, was in zip((system.A, system.b, system.C), before, strict=True):
         assert_array_equal(array, was)
 
@@ -208,28 +212,15 @@ def test_collinear_functions_cost_fewer_digits_than_in_the_printed_formula(ridge
     assert ours < first_order < printed
 
 
-# --- paths and objectives -------------------------------------------------------------------
-
-
-def test_a_path_equals_separate_solves_to_the_bit():
-    system = make_system(1)
-    ridges_f, ridges_g = [1e-3, 0.1, 10.0], np.array([0.01, 1.0])
-    path = ridge_path(system, ridges_f=ridges_f, ridges_g=ridges_g)
-    assert path.alpha.shape == path.beta.shape == (2, 3, 5)
-    assert_array_equal(path.ridges_f, ridges_f)
-    assert_array_equal(path.ridges_g, ridges_g)
-    for i, ridge_g in enumerate(ridges_g):
-        for j, ridge_f in enumerate(ridges_f):
-            s = solve_minmax(system, ridge_f=ridge_f, ridge_g=ridge_g)
-            assert_array_equal(path.alpha[i, j], s.alpha)
-            assert_array_equal(path.beta[i, j], s.beta)
+# --- ridges and objectives ------------------------------------------------------------------
 
 
 @QUICK
 @given(SEEDS, SIZES)
 def test_a_larger_ridge_never_makes_the_uplift_larger(seed, p):
-    path = ridge_path(make_system(seed, p), ridges_f=[1e-3, 1e-1, 10.0], ridges_g=[0.1])
-    norms = np.linalg.norm(path.alpha[0], axis=1)
+    system = make_system(seed, p)
+    path = [solve_minmax(system, ridge_f=f, ridge_g=0.1).alpha for f in (1e-3, 1e-1, 10.0)]
+    norms = np.linalg.norm(path, axis=1)
     assert np.all(np.diff(norms) <= 1e-12 * norms[:-1])
 
 
@@ -273,18 +264,10 @@ def test_the_objective_of_two_valued_outcomes_is_in_their_units():
     assert_allclose(4.0 * outside, objective(system, alpha, beta), rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "solve",
-    [
-        lambda s: solve_minmax(s, ridge_f=1.0, ridge_g=1e-300),
-        lambda s: ridge_path(s, ridges_f=[1.0], ridges_g=[1.0, 1e-300]),
-    ],
-    ids=["solve", "path"],
-)
-def test_a_ridge_too_small_for_collinear_functions_is_named(solve):
+def test_a_ridge_too_small_for_collinear_functions_is_named():
     system = MinMaxSystem(np.eye(3), np.ones(3), np.ones((3, 3)))
     with pytest.raises(InputError, match=r"ridge_g=1e-300 is too small .* Raise ridge_g"):
-        solve(system)
+        solve_minmax(system, ridge_f=1.0, ridge_g=1e-300)
 
 
 def test_a_singular_value_routine_that_gives_up_is_replaced(monkeypatch):

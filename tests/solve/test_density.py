@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from scipy.stats import gaussian_kde, norm
 
-from unjoined.solve.density import (
+from unjoined.solve import (
     ConditionalDensity,
     DensitySearch,
     LeastSquaresFitter,
@@ -17,10 +17,10 @@ from unjoined.solve.density import (
     kernel_fitter,
     outcome_grid,
     search_density,
-    separate_policies,
     trapezoid_weights,
     unmix,
 )
+from unjoined.solve.density import separate_policies
 
 QUICK = settings(max_examples=40, deadline=None)
 CHANCE = st.floats(0.0, 1.0)

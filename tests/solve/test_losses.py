@@ -23,13 +23,7 @@ from unjoined.losses import (
     check_conjugate,
     check_conjugates,
 )
-from unjoined.solve import (
-    solve_box_loss,
-    solve_log_cosh,
-    solve_minmax,
-    solve_smooth_loss,
-    solve_three_player,
-)
+from unjoined.solve import solve_loss, solve_minmax
 from unjoined.sums import RowScan, accumulate, assemble
 
 BOX = [SquaredLoss(), HuberLoss(0.7), AbsoluteLoss(), PinballLoss(0.3)]
@@ -66,9 +60,9 @@ def test_conjugate_of_log_cosh_is_the_supremum():
 
 
 def test_squared_loss_through_this_path_is_the_closed_form(problem):
-    system, scan, phi, share = problem
+    system, scan, _, share = problem
     closed = solve_minmax(system, **RIDGES)
-    found = solve_box_loss(system, scan, share, SquaredLoss(), **RIDGES)
+    found = solve_loss(system, scan, share, SquaredLoss(), **RIDGES)
     assert_allclose(found.alpha, closed.alpha, rtol=1e-8, atol=1e-12)
     assert_allclose(found.beta, 2.0 * closed.beta, rtol=1e-8, atol=1e-12)  # g here is twice g there
     smooth = SmoothLoss(
@@ -77,18 +71,14 @@ def test_squared_loss_through_this_path_is_the_closed_form(problem):
         slope=lambda g: g / 2,
         curve=lambda g: 0 * g + 0.5,
     )
-    again = solve_smooth_loss(system, phi, share, smooth, **RIDGES)
+    again = solve_loss(system, scan, share, smooth, **RIDGES)
     assert_allclose(again.alpha, closed.alpha, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", [*BOX, LogCoshLoss()], ids=lambda loss: type(loss).__name__)
 def test_duality_gap_is_below_tolerance_and_never_negative(problem, loss):
-    system, scan, phi, share = problem
-    found = (
-        solve_log_cosh(system, phi, share, loss, **RIDGES)
-        if isinstance(loss, LogCoshLoss)
-        else solve_box_loss(system, scan, share, loss, **RIDGES)
-    )
+    system, scan, _, share = problem
+    found = solve_loss(system, scan, share, loss, **RIDGES)
     assert -1e-12 <= found.gap <= 1e-7 * max(abs(found.value), 1.0)
     assert found.relative_gap < 1e-6
 
@@ -111,7 +101,7 @@ def primal(loss, system, phi, share, alpha):
 def test_no_other_alpha_has_a_smaller_objective(problem, loss):
     """Evaluated independently of the solver, the solution's value is the smallest around."""
     system, scan, phi, share = problem
-    found = solve_box_loss(system, scan, share, loss, **RIDGES)
+    found = solve_loss(system, scan, share, loss, **RIDGES)
     best = primal(loss, system, phi, share, found.alpha)
     assert best == pytest.approx(found.value, abs=1e-5)
     for step in 0.05 * np.random.default_rng(0).standard_normal((5, len(found.alpha))):
@@ -121,7 +111,7 @@ def test_no_other_alpha_has_a_smaller_objective(problem, loss):
 def test_huge_threshold_makes_huber_half_the_squared_loss(problem):
     """rho = v^2/2: the same problem as the square's with both ridges doubled."""
     system, scan, _, share = problem
-    found = solve_box_loss(system, scan, share, HuberLoss(1e6), **RIDGES)
+    found = solve_loss(system, scan, share, HuberLoss(1e6), **RIDGES)
     closed = solve_minmax(system, ridge_f=2 * RIDGES["ridge_f"], ridge_g=RIDGES["ridge_g"] / 2)
     assert_allclose(found.alpha, closed.alpha, rtol=1e-7, atol=1e-10)
 
@@ -129,8 +119,8 @@ def test_huge_threshold_makes_huber_half_the_squared_loss(problem):
 def test_half_the_absolute_loss_is_the_median_pinball(problem):
     """rho_abs = 2 rho_pinball(1/2): the problems agree when one ridge is halved, one doubled."""
     system, scan, _, share = problem
-    absolute = solve_box_loss(system, scan, share, AbsoluteLoss(), ridge_f=0.02, ridge_g=0.03)
-    pinball = solve_box_loss(system, scan, share, PinballLoss(0.5), ridge_f=0.01, ridge_g=0.06)
+    absolute = solve_loss(system, scan, share, AbsoluteLoss(), ridge_f=0.02, ridge_g=0.03)
+    pinball = solve_loss(system, scan, share, PinballLoss(0.5), ridge_f=0.01, ridge_g=0.06)
     assert_allclose(pinball.alpha, absolute.alpha, atol=1e-5)
 
 
@@ -155,13 +145,13 @@ COSH = ThreePlayerLoss(  # l(y, y') = cosh(y) - y y'
 
 def test_three_players_with_a_half_square_solve_a_linear_system(problem):
     """All three first-order conditions are linear then."""
-    system, _, phi, share = problem
+    system, scan, phi, share = problem
     A, b, C, p = system.A, system.b, system.C, phi.shape[1]
     lf, lg = RIDGES["ridge_f"], RIDGES["ridge_g"]
     zero, eye = np.zeros((p, p)), np.eye(p)
     conditions = np.block([[2 * lf * eye, A, zero], [A.T, -lg * eye, -C], [zero, -C, C + lg * eye]])
     expected = np.linalg.solve(conditions, np.r_[np.zeros(2 * p), 2 * b])[:p]
-    found = solve_three_player(system, phi, share, HALF_SQUARE, **RIDGES)
+    found = solve_loss(system, scan, share, HALF_SQUARE, **RIDGES)
     assert_allclose(found.alpha, expected, atol=1e-6)
     assert abs(found.gap) < 1e-8
 
@@ -177,7 +167,7 @@ def test_three_players_find_the_stationary_point_of_a_hyperbolic_loss():
     basis = GaussianBasis(np.zeros((1, 1)), 1.0)
     system = assemble(accumulate(basis, 1, rows))
     ridges = {"ridge_f": 1e-9, "ridge_g": 1e-9}
-    found = solve_three_player(system, basis(rows.X), rows.share / 2, COSH, **ridges)
+    found = solve_loss(system, RowScan(basis, rows.X), rows.share / 2, COSH, **ridges)
     mu_w, mu_z = 0.7, (1.5 - 0.39) / 2
     assert found.alpha[0] == pytest.approx(np.arcsinh(2 * mu_z) / mu_w, rel=1e-4)
 
@@ -229,7 +219,7 @@ def test_thresholds_of_losses_are_checked(make, message):
 
 
 def test_a_loss_that_gives_nan_is_named(problem):
-    system, _, phi, share = problem
+    system, scan, _, share = problem
     broken = SmoothLoss(
         rho=np.square,
         conjugate=lambda g: np.where(np.abs(g) > 1e-3, np.nan, g**2 / 4),
@@ -237,13 +227,13 @@ def test_a_loss_that_gives_nan_is_named(problem):
         curve=lambda g: 0 * g + 0.5,
     )
     with pytest.raises(InputError, match=r"conjugate gives values that are not finite"):
-        solve_smooth_loss(system, phi, share, broken, **RIDGES)
+        solve_loss(system, scan, share, broken, **RIDGES)
     worse = ThreePlayerLoss(
         **{n: getattr(HALF_SQUARE, n) for n in ThreePlayerLoss.__slots__}
         | {"biconjugate": lambda g, h: np.full_like(h, np.nan)}
     )
     with pytest.raises(InputError, match="values that are not finite"):
-        solve_three_player(system, phi, share, worse, **RIDGES)
+        solve_loss(system, scan, share, worse, **RIDGES)
 
 
 def test_a_linear_basis_serves_as_well():
@@ -251,16 +241,16 @@ def test_a_linear_basis_serves_as_well():
     rows = label_rows(np.asarray(data.X), data.y, kind=data.kind, population=data.population)
     basis = LinearBasis(2)
     system = assemble(accumulate(basis, 3, rows))
-    found = solve_box_loss(system, RowScan(basis, rows.X), rows.share / 2, AbsoluteLoss(), **RIDGES)
+    found = solve_loss(system, RowScan(basis, rows.X), rows.share / 2, AbsoluteLoss(), **RIDGES)
     assert found.relative_gap < 1e-6
 
 
 @pytest.mark.parametrize("size", [1.0, 10.0, 1000.0])
 def test_log_cosh_is_solved_however_large_the_outcomes(problem, size):
     """The critic is pressed against the edge of its domain; the gap must close all the same."""
-    system, _, phi, share = problem
+    system, scan, phi, share = problem
     strong = replace(system, b=size * system.b)
-    found = solve_log_cosh(strong, phi, share, LogCoshLoss(), **RIDGES)
+    found = solve_loss(strong, scan, share, LogCoshLoss(), **RIDGES)
     assert found.relative_gap < 1e-5
     assert np.abs(phi @ found.beta).max() <= 1.0
 
@@ -277,26 +267,26 @@ def hyperbolic():
 
 
 def test_newton_and_the_cone_programme_agree(problem):
-    system, _, phi, share = problem
+    system, scan, _, share = problem
     check_conjugate(hyperbolic())
-    newton = solve_smooth_loss(system, phi, share, hyperbolic(), **RIDGES)
-    cones = solve_log_cosh(system, phi, share, LogCoshLoss(), **RIDGES)
+    newton = solve_loss(system, scan, share, hyperbolic(), **RIDGES)
+    cones = solve_loss(system, scan, share, LogCoshLoss(), **RIDGES)
     assert_allclose(newton.alpha, cones.alpha, atol=1e-4)
     assert newton.relative_gap < 1e-8
 
 
 def test_a_critic_at_the_edge_of_double_precision_is_not_called_solved(problem):
-    system, _, phi, share = problem
+    system, scan, _, share = problem
     strong = replace(system, b=100.0 * system.b)
     with pytest.raises(InputError, match=r"edge of its domain.*loss='huber'"):
-        solve_smooth_loss(strong, phi, share, hyperbolic(), **RIDGES)
+        solve_loss(strong, scan, share, hyperbolic(), **RIDGES)
 
 
 def test_a_cone_programme_that_fails_is_reported(problem):
-    system, _, phi, share = problem
+    system, scan, _, share = problem
     broken = replace(system, b=np.full_like(system.b, 1e300))
     with pytest.raises(InputError, match="log-cosh loss could not be solved"):
-        solve_log_cosh(broken, phi, share, LogCoshLoss(), **RIDGES)
+        solve_loss(broken, scan, share, LogCoshLoss(), **RIDGES)
 
 
 def test_only_thresholds_know_units():
@@ -307,8 +297,8 @@ def test_only_thresholds_know_units():
 
 
 def test_newton_stops_at_its_limit_and_the_gap_says_so(problem, monkeypatch):
-    monkeypatch.setattr(sys.modules[solve_smooth_loss.__module__], "MAX_STEPS", 1)
-    system, _, phi, share = problem
+    monkeypatch.setattr(sys.modules[solve_loss.__module__], "MAX_STEPS", 1)
+    system, scan, _, share = problem
     strong = replace(system, b=3.0 * system.b)
     with pytest.raises(InputError, match=r"duality gap .* after 1 steps"):
-        solve_smooth_loss(strong, phi, share, hyperbolic(), **RIDGES)
+        solve_loss(strong, scan, share, hyperbolic(), **RIDGES)

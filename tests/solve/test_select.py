@@ -6,11 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
 from unjoined.errors import InputError
-from unjoined.solve import solve_minmax
-from unjoined.solve.select import CRITIC_RIDGE, RIDGES_F, RIDGES_G, choose_ridges, score_folds
+from unjoined.solve import RIDGES_F, RIDGES_G, choose_ridges, score_ridges, solve_minmax
+from unjoined.solve.minmax import CRITIC_RIDGE
 from unjoined.sums import MinMaxSystem
-
-pytestmark = pytest.mark.usefixtures("arithmetic")
 
 
 def make_system(seed, p_f=4, p_g=5):
@@ -23,7 +21,7 @@ def test_score_is_the_most_a_critic_can_object_on_the_held_out_sums():
     """Against a general optimiser over critics, for every fold and pair of ridges."""
     folds = [(make_system(2 * j), make_system(2 * j + 1)) for j in range(3)]
     C = make_system(9).C
-    found = score_folds(folds, C, ridges_f=[0.01, 1.0], ridges_g=[0.1, 0.5, 2.0])
+    found = score_ridges(folds, C, ridges_f=[0.01, 1.0], ridges_g=[0.1, 0.5, 2.0])
     assert found.score.shape == (3, 3, 2)
     for j, (rest, held) in enumerate(folds):
         for g, ridge_g in enumerate(found.ridges_g):
@@ -46,7 +44,7 @@ def test_score_is_the_most_a_critic_can_object_on_the_held_out_sums():
 def test_scores_do_not_depend_on_threads_to_the_bit():
     folds = [(make_system(2 * j, 30, 30), make_system(2 * j + 1, 30, 30)) for j in range(3)]
     options = {"ridges_f": RIDGES_F, "ridges_g": RIDGES_G}
-    one, two = (score_folds(folds, folds[0][0].C, **options, n_jobs=n) for n in (None, 2))
+    one, two = (score_ridges(folds, folds[0][0].C, **options, n_jobs=n) for n in (None, 2))
     assert_array_equal(two.score, one.score)
     assert_array_equal(two.alpha, one.alpha)
 
@@ -56,7 +54,7 @@ def test_score_is_zero_for_an_uplift_the_held_out_rows_agree_with():
     A = np.random.default_rng(0).normal(size=(3, 3))
     C, alpha = np.eye(3), np.array([1.0, -2.0, 0.5])
     exact = MinMaxSystem(A, A.T @ alpha / 2.0, C)
-    found = score_folds([(exact, exact)], C, ridges_f=[1e-14, 1e4], ridges_g=[1e-6])
+    found = score_ridges([(exact, exact)], C, ridges_f=[1e-14, 1e4], ridges_g=[1e-6])
     assert found.score[0, 0, 0] < 1e-15 < 0.1 < found.score[0, 0, 1]
 
 
@@ -104,4 +102,22 @@ def test_a_ridge_that_drowns_in_rounding_is_refused():
     system = MinMaxSystem(np.eye(2), np.ones(2), C)
     whole = MinMaxSystem(np.eye(2), np.ones(2), np.eye(2))
     with pytest.raises(InputError, match="ridge_g=1e-06 is too small"):
-        score_folds([(system, whole)] * 2, whole.C, ridges_f=[1.0], ridges_g=[1e-6])
+        score_ridges([(system, whole)] * 2, whole.C, ridges_f=[1.0], ridges_g=[1e-6])
+
+
+def test_rounding_does_not_turn_the_sign_of_what_is_divided_by():
+    """Eigenvalues that should be zero come out as a little less; the ridge drowns in them."""
+    v = np.random.default_rng(0).standard_normal(30) * 1e4
+    system = MinMaxSystem(np.outer(v, v) / 1e4, v, np.eye(30))
+    found = score_ridges([(system, system)], np.eye(30), ridges_f=[1e-9], ridges_g=[1e-9])
+    alpha = found.alpha[0, 0, 0]
+    assert np.isfinite(alpha).all()
+    np.testing.assert_allclose(system.A.T @ alpha, 2.0 * v, rtol=1e-5)
+
+
+def test_one_function_needs_no_reflection():
+    system = MinMaxSystem(np.array([[2.0]]), np.array([3.0]), np.array([[4.0]]))
+    found = score_ridges([(system, system)], system.C, ridges_f=[0.5, 2.0], ridges_g=[1.0])
+    # min over a of (2 a - 6)^2 / (4 + 1) + f a^2
+    expected = [(2.0 * 6.0 / 5.0) / (4.0 / 5.0 + f) for f in (0.5, 2.0)]
+    np.testing.assert_allclose(found.alpha[0, 0, :, 0], expected, rtol=1e-12)

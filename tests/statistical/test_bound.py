@@ -15,7 +15,8 @@ import pytest
 from unjoined import MinMaxUplift
 from unjoined.basis import LinearBasis
 from unjoined.data import SimulatedProblem
-from unjoined.metrics.bound import error_bound, sampling_terms
+from unjoined.metrics import error_bound
+from unjoined.metrics.bound import sampling_terms
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 

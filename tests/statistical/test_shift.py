@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from unjoined.basis import LinearBasis
 from unjoined.data import SimulatedProblem, label_rows
-from unjoined.nuisance.shift import weigh_shift
+from unjoined.nuisance import weigh_shift
 from unjoined.solve import solve_minmax
 from unjoined.sums import accumulate, assemble
 

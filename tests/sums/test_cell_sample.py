@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.data import label_rows, paper_problem
-from unjoined.sums.plan import cell_positions, sample_cells, take_sample
+from unjoined.sums import cell_positions, sample_cells, take_sample
 
 ROWS = label_rows(**paper_problem().draw(37, random_state=0))
 CELLS = [(kind, k) for kind in ("outcome", "treatment") for k in (0, 1)]

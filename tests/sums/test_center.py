@@ -11,14 +11,20 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
 
+from unjoined._validation import OutcomeCoding
 from unjoined.basis import GaussianBasis, LinearBasis, Scaling, StackedBasis, draw_basis
-from unjoined.data import SimulatedProblem, campaign_problem, label_rows, paper_problem
+from unjoined.data import (
+    LabelledRows,
+    SimulatedProblem,
+    campaign_problem,
+    label_rows,
+    paper_problem,
+)
 from unjoined.errors import InputError
+from unjoined.nuisance import center_rows, check_center, deal_folds, fit_centring
 from unjoined.nuisance import centring as center
-from unjoined.nuisance.centring import center_rows, check_center, deal_folds, fit_centring
-from unjoined.sums import MomentSums, accumulate, assemble
+from unjoined.sums import Centring, SmoothMeans, accumulate, assemble, smooth_coef
 from unjoined.sums import plan as _smooth_coef
-from unjoined.sums.plan import Centring, SmoothMeans, smooth_coef
 
 
 def rng(seed=0):
@@ -214,7 +220,7 @@ def test_many_rows_are_centred_by_models_of_a_sample(monkeypatch):
     """Above the limit one fixed pair, fitted to a sample, serves all rows, whatever the threads."""
     monkeypatch.setattr(center, "CROSS_FIT_ROWS", 1000)
     monkeypatch.setattr(center, "SAMPLE_ROWS", 800)
-    monkeypatch.setattr("unjoined.sums.plan.CHUNK_ROWS", 256)
+    monkeypatch.setattr("unjoined.sums.plan.CACHE_ROWS", 256)
     rows = rows_of(main_effect(), 400)
     fold = deal_folds(rows, rng())
     found, threaded = (center_rows(rows, fold, rng(3), n_jobs=n) for n in (None, 2))
@@ -242,8 +248,11 @@ def test_a_sample_draws_centres_from_some_rows_only(monkeypatch):
 
 
 def sums_and_square(basis, X, label, weight):
-    phi = basis(X)
-    return MomentSums.of_rows(phi, label, weight, cross=False), float(weight @ label**2)
+    cell = np.zeros(len(X), dtype=np.uint8)
+    coding = OutcomeCoding(0.0, 1.0, is_binary=False)
+    rows = LabelledRows(X, label, cell, weight, ["A", "B"], coding)
+    sums = accumulate(basis, basis.size, rows).total("outcome", 0)
+    return sums, float(weight @ label**2)
 
 
 def test_coefficients_minimise_the_penalised_squares():

@@ -5,12 +5,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined import MinMaxUplift
-from unjoined.basis import GaussianBasis, LinearBasis, Scaling, StackedBasis
-from unjoined.basis.functions import ScaledBasis
+from unjoined.basis import GaussianBasis, LinearBasis, ScaledBasis, Scaling, StackedBasis
 from unjoined.data import paper_problem
-from unjoined.sums import values as module
+from unjoined.sums import add_up as module
+from unjoined.sums import combine
 from unjoined.sums.add_up import PIECE_ROWS
-from unjoined.sums.values import combine
 
 GAUSSIANS = GaussianBasis(np.random.default_rng(0).standard_normal((19, 2)), 2.0)
 BASIS = StackedBasis(LinearBasis(2), GAUSSIANS)

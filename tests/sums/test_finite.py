@@ -11,7 +11,7 @@ from unjoined._threads import all_finite
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("row", [0, 6, 7, 29])
 def test_one_bad_number_anywhere_is_found(monkeypatch, n_jobs, bad, row):
-    monkeypatch.setattr(_finite, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(_finite, "CHUNK_ROWS", 7)
     X = np.random.default_rng(0).standard_normal((30, 3))
     assert all_finite(X, n_jobs=n_jobs)
     X[row, 1] = bad

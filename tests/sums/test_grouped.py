@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
-from unjoined.sums import CellKey, GroupedSums, MomentSums, stable_groups
+from unjoined.sums import CellKey, GroupedSums, MomentSums
+from unjoined.sums.moments import hash_features, hash_with
 
 P = 3
 QUICK = settings(max_examples=40, deadline=None)
@@ -21,9 +22,10 @@ KEY_SETS = st.sets(st.sampled_from(KEYS))
 
 def sums_of(seed, n=10):
     rng = np.random.default_rng(seed)
-    return MomentSums.of_rows(
-        rng.standard_normal((n, P)), rng.standard_normal(n), rng.uniform(0, 2, n), cross=True
-    )
+    cross, gram = rng.standard_normal((2, P, P))
+    weight = rng.uniform(0, 2, n)
+    square = float(weight @ weight)
+    return MomentSums(n, float(weight.sum()), cross, rng.standard_normal(P), gram, square)
 
 
 def grouped(keys, seed):
@@ -115,6 +117,11 @@ def test_sums_can_be_sent_to_another_process(round_trip):
 
 
 # --- groups ---------------------------------------------------------------------------------
+
+
+def stable_groups(X, label, n_groups):
+    """Groups by the content of rows, as a pass over a source deals them."""
+    return (hash_with(hash_features(X), label) % np.uint64(n_groups)).astype(np.int64)
 
 
 def draw_rows(seed, n=200, d=3):

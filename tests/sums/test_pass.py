@@ -10,16 +10,20 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.basis import GaussianBasis, LinearBasis, Scaling
-from unjoined.data import label_rows, paper_problem
-from unjoined.data.sources import ArraySource, IterableSource
+from unjoined.data import ArraySource, IterableSource, Rows, label_rows, paper_problem
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.nuisance import fit_centring
-from unjoined.sums import accumulate
-from unjoined.sums.agree import aggregate_rows, fourier_plan
-from unjoined.sums.census import RepeatedRows, RowSketch, row_keys, take_census
-from unjoined.sums.files import merge_sums
+from unjoined.sums import (
+    SumsPlan,
+    accumulate,
+    aggregate_rows,
+    fourier_plan,
+    merge_sums,
+    take_census,
+)
+from unjoined.sums.census import RepeatedRows, RowSketch
+from unjoined.sums.moments import hash_features, hash_with
 from unjoined.sums.passes import Position, batches, sum_source
-from unjoined.sums.plan import SumsPlan
 
 QUICK = settings(max_examples=20, deadline=None)
 DATA = dict(paper_problem(b=5.0).draw(300, random_state=0))
@@ -70,6 +74,16 @@ def assert_sums_equal(found, expected):
             assert_array_equal(getattr(found.cells[key], name), getattr(sums, name))
 
 
+def row_keys(X, label):
+    return hash_with(hash_features(X), label)
+
+
+def sketch(X, label, weight, size, known=None):
+    """The sketch of rows of one cell."""
+    rows = Rows(X, label, np.zeros(len(X), dtype=np.uint8), weight, ["A"])
+    return RowSketch.of_rows(rows, np.arange(len(X)), row_keys(X, label), size, known)
+
+
 @QUICK
 @given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(0, 90), max_size=5))
 def test_sketches_do_not_depend_on_order_or_cuts_and_count_exactly(seed, cuts):
@@ -79,7 +93,7 @@ def test_sketches_do_not_depend_on_order_or_cuts_and_count_exactly(seed, cuts):
     weight = 1.0 + rng.integers(0, 2, 90)
     total = RowSketch.zero(10, 2)
     for i, j in pairwise([0, *sorted(cuts), 90]):
-        total = total.merge(RowSketch.of_rows(X[i:j], label[i:j], weight[i:j], 10))
+        total = total.merge(sketch(X[i:j], label[i:j], weight[i:j], 10, known=total))
     keys = row_keys(X, label)
     key, count = np.unique(keys, return_counts=True)
     assert_array_equal(total.key, key[:10])
@@ -94,15 +108,15 @@ def test_sketches_do_not_depend_on_order_or_cuts_and_count_exactly(seed, cuts):
 def test_a_small_cell_is_its_own_sample_and_a_large_ones_weights_add_up():
     rng = np.random.default_rng(0)
     X, label, weight = rng.integers(0, 2, (400, 1)) * 1.0, np.zeros(400), np.ones(400)
-    sample = RowSketch.of_rows(X, label, weight, 1000).sample(5)
+    sample = sketch(X, label, weight, 1000).sample(5)
     assert_array_equal(np.sort(sample[0], axis=0), np.sort(X, axis=0))
     assert_array_equal(sample[2], 1.0)
-    few, _, shares, _ = RowSketch.of_rows(X, label, weight, 100).sample(5)
+    few, _, shares, _ = sketch(X, label, weight, 100).sample(5)
     assert len(few) == 100
     assert_allclose(shares.sum(), 400.0)
     assert_allclose(shares @ few[:, 0], X.sum(), rtol=1e-12)  # all distinct rows are in it
     distinct = rng.normal(size=(400, 1))
-    some = RowSketch.of_rows(distinct, label, weight, 100).sample(5)
+    some = sketch(distinct, label, weight, 100).sample(5)
     assert_allclose(some[2].sum(), 400.0)
 
 
@@ -198,7 +212,7 @@ def test_centring_by_group_uses_the_means_of_the_others():
     centring = [fit_centring(rows, np.random.RandomState(seed)) for seed in range(5)]
     plan = make_plan(centring=centring)
     group = np.arange(len(rows.label)) % 4  # the fifth has no rows
-    found = plan.centred(rows.X, rows.label, rows.kind, group, n_jobs=1)
+    found = plan.centred(rows, group, n_jobs=1)
     for j in range(4):
         m, q = centring[j](rows.X)
         expected = rows.label - np.where(rows.kind == "outcome", m, q)

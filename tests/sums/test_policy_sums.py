@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from unjoined.basis import Scaling
 from unjoined.data import label_rows, paper_problem
 from unjoined.metrics import strength_of
+from unjoined.sums import PolicySums
 from unjoined.sums import moments as _policy_sums
-from unjoined.sums.moments import PolicySums
 
 ROWS = label_rows(**paper_problem().draw(60, random_state=0))
 SCALING = Scaling(np.array([0.5, -1.0]), np.array([2.0, 3.0]))
@@ -28,7 +28,7 @@ def slow(X, label, weight):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_are_those_of_the_rows_one_by_one(weighted, monkeypatch):
-    monkeypatch.setattr(_policy_sums, "CHUNK_ROWS", 16)  # a last chunk that is not full
+    monkeypatch.setattr(_policy_sums, "CACHE_ROWS", 16)  # a last chunk that is not full
     at = ROWS.at("treatment", 1)
     weight = np.linspace(0.5, 2.0, len(at)) if weighted else np.ones(len(at))
     X, label = ROWS.X[at], ROWS.label[at]

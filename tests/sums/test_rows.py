@@ -45,13 +45,27 @@ def test_labels_are_in_the_coding_of_the_paper():
 @QUICK
 @given(SEEDS, st.booleans())
 def test_cells_are_kinds_and_populations_in_one_also_of_some_rows(seed, weighted):
-    """Rows without weights bring their cells along, others work them out."""
-    rows = label_rows(**draw(seed, weighted=weighted))
-    assert (rows.cell is None) == weighted
-    some = rows.take(np.random.default_rng(seed).permutation(len(rows.X))[:9])
-    for found in (rows, some):
-        expected = 2 * (found.kind == "treatment") + found.population
-        assert_array_equal(found.cells(), expected)
+    """Plain columns are looked at all at once, those with weights one by one."""
+    fields = draw(seed, weighted=weighted, names=("A", "B"))
+    rows = label_rows(**fields)
+    some = np.random.default_rng(seed).permutation(len(rows.X))[:9]
+    for found, at in ((rows, slice(None)), (rows.take(some), some)):
+        assert_array_equal(found.kind, fields["kind"][at])
+        assert_array_equal(np.array(found.names)[found.population], fields["population"][at])
+        assert_array_equal(found.cell, 2 * (found.kind == "treatment") + found.population)
+        for c, where in enumerate(found.all_cells()):
+            assert_array_equal(where, np.flatnonzero(found.cell == c))
+
+
+def test_populations_beyond_the_reach_of_a_byte_are_told_apart():
+    names = [f"p{k:03}" for k in range(200)]
+    kind, population = np.repeat(["outcome", "treatment"], 400), np.tile(np.repeat(names, 2), 2)
+    rows = label_rows(
+        np.zeros((800, 1)), np.arange(800) % 2, kind=kind, population=population, several=True
+    )
+    assert_array_equal(np.array(rows.names)[rows.population], population)
+    assert_array_equal(rows.kind, kind)
+    assert_array_equal(rows.at("treatment", 150), [700, 701])
 
 
 def test_outcomes_of_two_values_become_minus_and_plus_one():
@@ -85,7 +99,7 @@ def test_target_rows_and_rows_of_weight_zero_are_left_out(seed):
     used = labelled & (fields["sample_weight"] > 0.0)
     rows = label_rows(**fields)
     alone = label_rows(**{name: values[used] for name, values in fields.items()})
-    for name in ("X", "label", "kind", "population", "weight"):
+    for name in ("X", "label", "cell", "weight"):
         assert_array_equal(getattr(rows, name), getattr(alone, name))
     assert len(rows.X) == used.sum()
 

@@ -3,14 +3,40 @@
    NAME(f), what f is called for that processor. */
 
 #define lanes NAME(lanes_type)
-#define whole_lanes NAME(whole_lanes_type)
 
+#if !defined(__GNUC__)
+typedef __m256d lanes;
+#define LOAD(from) _mm256_loadu_pd(from)
+#define STORE(to, a) _mm256_storeu_pd(to, a)
+#define EACH(number) _mm256_set1_pd(number)
+#define ADD(a, b) _mm256_add_pd(a, b)
+#define MUL(a, b) _mm256_mul_pd(a, b)
+#define FMA(a, b, c) _mm256_fmadd_pd(a, b, c)   /* a b + c */
+#define FNMA(a, b, c) _mm256_fnmadd_pd(a, b, c) /* c - a b */
+#else
 typedef double lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
-typedef int64_t whole_lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+#define LOAD(from) (*(const lanes *)(from))
+#define STORE(to, a) (*(lanes *)(to) = (a))
+#define EACH(number) (number)
+#define ADD(a, b) ((a) + (b))
+#define MUL(a, b) ((a) * (b))
+#define FMA(a, b, c) ((a) * (b) + (c))
+#define FNMA(a, b, c) ((c) - (a) * (b))
+#endif
 
-TARGET INLINE lanes NAME(load)(const double *from) { return *(const lanes *)from; }
-
-TARGET INLINE void NAME(store)(lanes values, double *to) { *(lanes *)to = values; }
+/* Multiply by the power of two whose exponent is in the lowest bits of shifted; 0 for x <= -708. */
+TARGET INLINE lanes NAME(times_power)(lanes sum, lanes shifted, lanes x) {
+#if !defined(__GNUC__)
+    const __m256i whole = _mm256_add_epi64(_mm256_castpd_si256(shifted), _mm256_set1_epi64x(1023));
+    const lanes power = _mm256_castsi256_pd(_mm256_slli_epi64(whole, 52));
+    const lanes small = _mm256_cmp_pd(x, _mm256_set1_pd(-708.0), _CMP_LE_OQ);
+    return _mm256_andnot_pd(small, _mm256_mul_pd(sum, power));
+#else
+    typedef uint64_t whole __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+    const whole power = ((whole)shifted + 1023) << 52;
+    return (lanes)((whole)(sum * (lanes)power) & ~(whole)(x <= -708.0));
+#endif
+}
 
 /* exp(x) for x <= 0, to two units in the last place; 0 where the result would be denormal, and
    what is not a number stays that.
@@ -18,26 +44,23 @@ TARGET INLINE void NAME(store)(lanes values, double *to) { *(lanes *)to = values
    x = n log 2 + r with n whole and |r| <= log(2) / 2. Adding 1.5 * 2^52 rounds to whole numbers
    and leaves n in the lowest bits, from where it is moved to the exponent. */
 TARGET INLINE lanes NAME(exp_lanes)(lanes x) {
-    const lanes shifted = x * 1.4426950408889634 + 6755399441055744.0;
-    const lanes n = shifted - 6755399441055744.0;
+    const lanes shifted = FMA(x, EACH(1.4426950408889634), EACH(6755399441055744.0));
+    const lanes n = ADD(shifted, EACH(-6755399441055744.0));
     /* log 2 in two parts, the first of which has few enough digits for exact products */
-    lanes r = x - n * 6.93147180369123816490e-01;
-    r = r - n * 1.90821492927058770002e-10;
-    lanes sum = r * (1.0 / 479001600.0) + (1.0 / 39916800.0);
-    sum = sum * r + (1.0 / 3628800.0);
-    sum = sum * r + (1.0 / 362880.0);
-    sum = sum * r + (1.0 / 40320.0);
-    sum = sum * r + (1.0 / 5040.0);
-    sum = sum * r + (1.0 / 720.0);
-    sum = sum * r + (1.0 / 120.0);
-    sum = sum * r + (1.0 / 24.0);
-    sum = sum * r + (1.0 / 6.0);
-    sum = sum * r + 0.5;
-    sum = sum * (r * r) + r;
-    sum = sum + 1.0;
-    const whole_lanes power = ((whole_lanes)shifted + 1023) << 52;
-    const whole_lanes keep = ~(whole_lanes)(x <= -708.0);
-    return (lanes)((whole_lanes)(sum * (lanes)power) & keep);
+    lanes r = FNMA(n, EACH(6.93147180369123816490e-01), x);
+    r = FNMA(n, EACH(1.90821492927058770002e-10), r);
+    lanes sum = FMA(r, EACH(1.0 / 479001600.0), EACH(1.0 / 39916800.0));
+    sum = FMA(sum, r, EACH(1.0 / 3628800.0));
+    sum = FMA(sum, r, EACH(1.0 / 362880.0));
+    sum = FMA(sum, r, EACH(1.0 / 40320.0));
+    sum = FMA(sum, r, EACH(1.0 / 5040.0));
+    sum = FMA(sum, r, EACH(1.0 / 720.0));
+    sum = FMA(sum, r, EACH(1.0 / 120.0));
+    sum = FMA(sum, r, EACH(1.0 / 24.0));
+    sum = FMA(sum, r, EACH(1.0 / 6.0));
+    sum = FMA(sum, r, EACH(0.5));
+    sum = FMA(sum, MUL(r, r), r);
+    return NAME(times_power)(ADD(sum, EACH(1.0)), shifted, x);
 }
 
 /* Write the products of R rows of n numbers, stride apart, with a vector. */
@@ -46,14 +69,14 @@ TARGET INLINE void NAME(dot)(
 ) {
     lanes sums[ROWS];
     int l = LANES;
-    for (int i = 0; i < R; i++) sums[i] = NAME(load)(rows + i * stride) * NAME(load)(vector);
+    for (int i = 0; i < R; i++) sums[i] = MUL(LOAD(rows + i * stride), LOAD(vector));
     for (; l + LANES <= n; l += LANES)
         for (int i = 0; i < R; i++)
-            sums[i] += NAME(load)(rows + i * stride + l) * NAME(load)(vector + l);
+            sums[i] = FMA(LOAD(rows + i * stride + l), LOAD(vector + l), sums[i]);
     for (int i = 0; i < R; i++) {
         /* Halves are added to halves: all rows wait together for few additions. */
         double part[LANES];
-        NAME(store)(sums[i], part);
+        STORE(part, sums[i]);
         for (int half = LANES / 2; half; half /= 2)
             for (int k = 0; k < half; k++) part[k] += part[k + half];
         out[i] = part[0];
@@ -69,9 +92,8 @@ TARGET INLINE void NAME(pack)(
 ) {
     for (int l = 0; l < stride; l += LANES)
         for (int i = 0; i < R; i++)
-            NAME(store)(
-                NAME(load)(rows + i * stride + l),
-                panels + (int64_t)l * BLOCK_ROWS + (start + i) * LANES);
+            STORE(
+                panels + (int64_t)l * BLOCK_ROWS + (start + i) * LANES, LOAD(rows + i * stride + l));
 }
 
 /* Write panels of n rows, each row times a number of its own. */
@@ -81,7 +103,8 @@ TARGET INLINE void NAME(scale_panels)(
     for (int l = 0; l < stride; l += LANES) {
         const int64_t panel = (int64_t)l * BLOCK_ROWS;
         for (int k = 0; k < n; k++)
-            NAME(store)(NAME(load)(panels + panel + k * LANES) * by[k], out + panel + k * LANES);
+            STORE(
+                out + panel + k * LANES, MUL(EACH(by[k]), LOAD(panels + panel + k * LANES)));
     }
 }
 
@@ -91,16 +114,16 @@ TARGET INLINE void NAME(add_tile)(
 ) {
     lanes sums[LANES][3];
     for (int i = 0; i < LANES; i++)
-        for (int v = 0; v < V; v++) sums[i][v] = NAME(load)(total + i * stride + v * LANES);
+        for (int v = 0; v < V; v++) sums[i][v] = LOAD(total + i * stride + v * LANES);
     for (int k = 0; k < n; k++) {
         lanes values[3];
-        for (int v = 0; v < V; v++)
-            values[v] = NAME(load)(right + (v * BLOCK_ROWS + k) * LANES);
+        for (int v = 0; v < V; v++) values[v] = LOAD(right + (v * BLOCK_ROWS + k) * LANES);
         for (int i = 0; i < LANES; i++)
-            for (int v = 0; v < V; v++) sums[i][v] += left[k * LANES + i] * values[v];
+            for (int v = 0; v < V; v++)
+                sums[i][v] = FMA(EACH(left[k * LANES + i]), values[v], sums[i][v]);
     }
     for (int i = 0; i < LANES; i++)
-        for (int v = 0; v < V; v++) NAME(store)(sums[i][v], total + i * stride + v * LANES);
+        for (int v = 0; v < V; v++) STORE(total + i * stride + v * LANES, sums[i][v]);
 }
 
 /* Add left^T right of panels of n rows, (stride, stride) and symmetric, to the lower triangle of
@@ -127,9 +150,9 @@ TARGET INLINE void NAME(add_scaled)(
 ) {
     int l = 0;
     for (; l + LANES <= n; l += LANES) {
-        lanes sum = NAME(load)(total + l);
-        for (int i = 0; i < R; i++) sum += by[i] * NAME(load)(rows + i * stride + l);
-        NAME(store)(sum, total + l);
+        lanes sum = LOAD(total + l);
+        for (int i = 0; i < R; i++) sum = FMA(EACH(by[i]), LOAD(rows + i * stride + l), sum);
+        STORE(total + l, sum);
     }
     for (; l < n; l++)
         for (int i = 0; i < R; i++) total[l] += by[i] * rows[i * stride + l];
@@ -144,16 +167,17 @@ TARGET INLINE void NAME(tile)(
     lanes exponents[ROWS][2];
     for (int i = 0; i < R; i++)
         for (int v = 0; v < V; v++)
-            exponents[i][v] = NAME(load)(product + (int64_t)(w - 1) * g + v * LANES);
+            exponents[i][v] = LOAD(product + (int64_t)(w - 1) * g + v * LANES);
     for (int j = 0; j < w - 1; j++)
         for (int v = 0; v < V; v++) {
-            const lanes factors = NAME(load)(product + (int64_t)j * g + v * LANES);
-            for (int i = 0; i < R; i++) exponents[i][v] += z[i * w + j] * factors;
+            const lanes factors = LOAD(product + (int64_t)j * g + v * LANES);
+            for (int i = 0; i < R; i++)
+                exponents[i][v] = FMA(EACH(z[i * w + j]), factors, exponents[i][v]);
         }
     for (int i = 0; i < R; i++)
         for (int v = 0; v < V; v++) {
             double *to = out + (int64_t)i * stride + l + v * LANES;
-            NAME(store)(NAME(exp_lanes)(exponents[i][v]), to);
+            STORE(to, NAME(exp_lanes)(exponents[i][v]));
         }
 }
 
@@ -255,45 +279,6 @@ TARGET INLINE void NAME(add_block)(
     }
 }
 
-/* Add n treatment rows from start on, at most BLOCK_ROWS, to the sums that tell policies apart.
-
-   A row of the design is a constant, the scaled features, their squares, the treatment and
-   zeros. */
-TARGET INLINE void NAME(add_design)(
-    const struct rows *rows, const struct policies *s, int64_t start, int n, double *room
-) {
-    const int d = s->d, stride = s->stride;
-    double weight[BLOCK_ROWS], shift[MAX_FEATURES], factor[MAX_FEATURES];
-    double D[2 * MAX_FEATURES + 2 + STRIDE_LANES];
-    double *scaled = room + BLOCK_ROWS * (int64_t)stride;
-    memcpy(shift, s->shift, d * sizeof(double));
-    memcpy(factor, s->factor, d * sizeof(double));
-    for (int j = 2 + 2 * d; j < stride; j++) D[j] = 0.0;
-    D[0] = 1.0;
-    for (int i = 0; i < n; i++) {
-        const int64_t at = POSITION(rows, start + i);
-        const double *x = rows->X + d * at;
-        for (int j = 0; j < d; j++) {
-            const double z = (x[j] - shift[j]) * factor[j];
-            D[1 + j] = z;
-            D[1 + d + j] = z * z;
-        }
-        D[1 + 2 * d] = s->treatment[at];
-        if (rows->weight) weight[i] = rows->weight[at];
-        NAME(pack)(D, 1, stride, i, room);
-    }
-    if (rows->weight) NAME(scale_panels)(room, weight, n, stride, scaled);
-    NAME(add_gram)(rows->weight ? scaled : room, room, n, stride, s->gram);
-    if (rows->weight) NAME(add_gram)(scaled, scaled, n, stride, s->square);
-}
-
-TARGET static void NAME(values)(const struct rows *rows, const struct basis *b, double *out) {
-    const int p = b->p;
-    int64_t i = 0;
-    for (; i + ROWS <= rows->n; i += ROWS) NAME(row_values)(rows, b, i, ROWS, p, out + i * p);
-    for (; i < rows->n; i++) NAME(row_values)(rows, b, i, 1, p, out + i * p);
-}
-
 TARGET INLINE void NAME(combine_rows)(
     const struct rows *rows, const struct basis *b, const double *coef, int r, int64_t start,
     int R, double *phi, double *out
@@ -318,7 +303,7 @@ TARGET static void NAME(combine)(
 
 TARGET static void NAME(add_up)(
     const struct rows *rows, const struct basis *b, const struct means *m, int stride,
-    double *room, struct sums *sums, const struct policies *policies
+    double *room, struct sums *sums
 ) {
     sums->unit = m == NULL && sums->label_cross != NULL;
     for (int64_t i = 0; sums->unit && i < rows->n; i++)
@@ -327,11 +312,17 @@ TARGET static void NAME(add_up)(
         const int64_t left = rows->n - start;
         const int n = left < BLOCK_ROWS ? (int)left : BLOCK_ROWS;
         NAME(add_block)(rows, b, m, start, n, stride, room, sums);
-        if (policies) NAME(add_design)(rows, policies, start, n, room);
     }
 }
 
-#include "ridges.h"
-
+#undef TARGET
+#undef LANES
+#undef NAME
 #undef lanes
-#undef whole_lanes
+#undef LOAD
+#undef STORE
+#undef EACH
+#undef ADD
+#undef MUL
+#undef FMA
+#undef FNMA

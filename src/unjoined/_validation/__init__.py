@@ -4,16 +4,6 @@ A message names the argument as the user typed it, what was expected, what was f
 most five values) and what to do. Code behind these checks trusts its arguments.
 """
 
-from unjoined._validation.features import (
-    NUMBER,
-    check_columns,
-    check_feature_sizes,
-    check_finite_features,
-    check_number_type,
-    check_numbers,
-    check_numeric_columns,
-    check_row_width,
-)
 from unjoined._validation.labels import (
     KINDS,
     OUTCOME,
@@ -28,37 +18,44 @@ from unjoined._validation.labels import (
     check_outcome,
     check_policies,
     check_population,
+    check_treated,
     check_treatment,
     check_two,
     check_weight,
+    distinct,
     is_kind,
     is_missing,
     population_name,
     unit_mean,
 )
-from unjoined._validation.parameters import (
+from unjoined._validation.values import (
     LARGEST,
+    NUMBER,
     SMALLEST,
+    check_both_arms,
+    check_columns,
+    check_cost,
     check_count,
+    check_feature_sizes,
     check_finite,
+    check_finite_features,
     check_not_negative,
+    check_number_type,
+    check_numbers,
+    check_numeric_columns,
+    check_one_per_row,
     check_option,
+    check_outcome_is_binary,
     check_positive,
+    check_probability,
+    check_propensity,
+    check_row_width,
+    check_same_length,
     check_share,
+    check_vector,
     check_word_or,
     printable,
     shown,
-)
-from unjoined._validation.values import (
-    check_both_arms,
-    check_cost,
-    check_one_per_row,
-    check_outcome_is_binary,
-    check_probability,
-    check_propensity,
-    check_same_length,
-    check_treated,
-    check_vector,
 )
 
 __all__ = [
@@ -104,6 +101,7 @@ __all__ = [
     "check_vector",
     "check_weight",
     "check_word_or",
+    "distinct",
     "is_kind",
     "is_missing",
     "population_name",

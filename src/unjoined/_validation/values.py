@@ -1,14 +1,243 @@
-"""Columns handed to metrics and targeting rules: one finite number per row."""
+"""Features, columns and parameters: finite numbers where they are expected, and messages."""
 
 from __future__ import annotations
 
-import numpy as np
+import re
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any
 
-from unjoined._typing import Array, ArrayLike, BoolArray
-from unjoined._validation.features import check_number_type
-from unjoined._validation.labels import check_treatment
-from unjoined._validation.parameters import shown
-from unjoined.errors import InputError, LabelError
+import narwhals as nw
+import numpy as np
+from scipy.sparse import issparse
+
+from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike
+from unjoined.errors import InputError, LabelError, TableError
+
+# Fits take features and outcomes up to this size: squares of squares still add up, and single
+# precision can hold it. What is beyond, as a rule, stands for a missing value.
+LARGEST = 1e30
+SMALLEST = 1e-30  # differences of outcomes, for the same reasons
+_NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
+# A number as people write it. A zero in front, or nineteen digits and more, make it an id.
+_WHOLE = "(?:0|[1-9][0-9]*)"
+NUMBER = (
+    r"^[+-]?(?:(?:0|[1-9][0-9]{0,17})"
+    rf"|{_WHOLE}?\.[0-9]+|{_WHOLE}\."
+    rf"|(?:{_WHOLE}?\.[0-9]+|{_WHOLE}\.?)[eE][+-]?[0-9]+"
+    r"|(?i:nan|inf|infinity))$"
+)
+
+
+def printable(text: str) -> str:
+    r"""Return text that a terminal shows as it is: what it would obey is escaped, as repr does.
+
+    >>> printable("age\x1b[2J")
+    'age\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(values: Iterable[Any]) -> str:
+    """Return at most five values, for a message."""
+    some = list(values)
+    return ", ".join(_short(repr(v)) for v in some[:5]) + (", ..." if len(some) > 5 else "")
+
+
+def _short(text: str) -> str:
+    """Return a value's form, cut if it would fill the message."""
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def check_finite(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number."""
+    if not _is_number(value) or not np.isfinite(value):
+        raise InputError(f"{name} must be a finite number, got {value!r}.")
+    return float(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number above 0."""
+    if not _is_number(value) or not 0.0 < value < np.inf:
+        raise InputError(f"{name} must be a finite number above 0, got {value!r}.")
+    return float(value)
+
+
+def check_not_negative(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number, 0 or above."""
+    if not _is_number(value) or not 0.0 <= value < np.inf:
+        raise InputError(f"{name} must be a finite number, 0 or above, got {value!r}.")
+    return float(value)
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a parameter that must be a whole number, 1 or above."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} must be a whole number, 1 or above, got {value!r}.")
+    return int(value)
+
+
+def check_option(name: str, value: str, options: Iterable[str]) -> str:
+    """Return a parameter that must be one of a few words."""
+    words = list(options)
+    if value not in words:
+        raise InputError(f"{name} must be one of {shown(words)}, got {value!r}.")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_share(name: str, share: float, *, zero_allowed: bool) -> float:
+    """Return ``share`` as a float in (0, 1], or in [0, 1] when zero is allowed."""
+    clean = float(share)
+    if not (0.0 < clean <= 1.0 or (zero_allowed and clean == 0.0)):
+        bracket = "[0, 1]" if zero_allowed else "(0, 1]"
+        raise InputError(
+            f"{name} must lie in {bracket}, got {share}. "
+            "It is a share of the rows: write 0.3 for 30 percent."
+        )
+    return clean
+
+
+def check_word_or(name: str, value: Any, word: str, check: Callable[[str, Any], Any]) -> None:
+    """Check a parameter that is one word, or else something that ``check`` accepts."""
+    if isinstance(value, str):
+        check_option(name, value, [word])
+    else:
+        check(name, value)
+
+
+def check_numeric_columns(
+    X: MatrixLike, *, table: str = "X", what: str = "features", first_row: int = 0
+) -> None:
+    """Refuse a data frame or array that holds anything but numbers and booleans."""
+    if not nw.dependencies.is_into_dataframe(X):
+        check_number_type(what, X)
+        return
+    frame = nw.from_native(X, eager_only=True)
+    for name, dtype in frame.schema.items():
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            values = frame.get_column(name).to_list()
+            if dtype == nw.Object and all(isinstance(v, Real | Decimal) for v in values):
+                continue
+            # One stray word turns a column of numbers into text: show the word, not the numbers.
+            text = {i: v for i, v in enumerate(values) if not _reads_as_number(v)}
+            text = text or dict(enumerate(values))
+            some = {repr(v): v for v in text.values()}.values()
+            raise TableError(
+                f"{what} must be numbers, but column {name!r} of {table} holds "
+                f"{str(dtype).lower()} values such as {shown(some)} in {len(text)} of "
+                f"{len(values)} rows (first at row {first_row + min(text, default=0):,}, counting "
+                "from 0). Leave the column out, or turn it into numbers first (say with "
+                "scikit-learn's OneHotEncoder)."
+            )
+
+
+def _reads_as_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return re.match(NUMBER, value.strip()) is not None
+    return isinstance(value, Real)
+
+
+def check_number_type(name: str, values: Any, error: type[InputError] = InputError) -> None:
+    """Refuse an array of text, dates, durations or complex numbers, which numpy would convert."""
+    if issparse(values):  # told elsewhere, and numpy cannot look into it
+        return
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths, which is told elsewhere
+        return
+    if array.dtype.kind == "c":  # in the words that scikit-learn has for it
+        raise error(f"{name} must be real numbers. Complex data not supported.")
+    if array.dtype.kind in "USmMV":
+        some = array.ravel()[:5].tolist()
+    elif array.dtype.kind == "O":
+        some = [v for v in array.ravel().tolist() if isinstance(v, _NO_NUMBERS)][:5]
+    else:
+        return
+    if some:
+        raise error(
+            f"{name} must be numbers, got an array that holds {type(some[0]).__name__} values such "
+            f"as {shown(dict.fromkeys(some))}. Convert them to numbers first."
+        )
+
+
+def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+    """Refuse missing and infinite features, naming the columns that hold them."""
+    # One pass with a scalar result is cheap; the columns are looked at only when it fails.
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum may overflow, or be inf - inf
+        total = X.sum(dtype=np.float64)
+    if np.isfinite(total) or np.isfinite(X).all():
+        return
+    bad: BoolArray = ~np.isfinite(X)
+    columns = np.flatnonzero(bad.any(axis=0)).tolist()
+    labels = [names[j] if names is not None else f"column {j}" for j in columns]
+    what = " and ".join(
+        word for word, found in (("NaN", np.isnan(X)), ("inf", np.isinf(X))) if found.any()
+    )
+    raise InputError(
+        f"features of {table} contain {what} in {int(bad.any(axis=1).sum())} of {len(X)} rows, in "
+        f"{shown(labels)}. Impute or remove these rows (for instance with scikit-learn's "
+        "SimpleImputer); none is dropped silently."
+    )
+
+
+def check_feature_sizes(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+    """Refuse features that are too large to be squared and added up, naming their columns."""
+    if X.min(initial=0.0) >= -LARGEST and X.max(initial=0.0) <= LARGEST:
+        return
+    large: BoolArray = np.abs(X) > LARGEST
+    columns = np.flatnonzero(large.any(axis=0)).tolist()
+    labels = [names[j] if names is not None else f"column {j}" for j in columns]
+    raise InputError(
+        f"features of {table} hold numbers beyond {LARGEST:g} in {int(large.any(axis=1).sum())} of "
+        f"{len(X)} rows, in {shown(labels)}, such as {shown(X[large][:1].tolist())}. If they stand "
+        "for missing values, impute or remove these rows; else divide the column by a power of ten."
+    )
+
+
+def check_columns(expected: Sequence[str], found: Sequence[str], *, table: str) -> None:
+    """Refuse a table whose columns are not a permutation of the expected ones."""
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected]
+    if missing or extra:
+        parts = [
+            f"{word}: {shown(names)}"
+            for word, names in (("Missing", missing), ("Not expected", extra))
+            if names
+        ]
+        raise TableError(
+            f"{table} must have the feature columns of the first table ({shown(expected)}; any "
+            f"order). {'; '.join(parts)}. Select the same features in every table."
+        )
+
+
+def check_numbers(name: str, array: Any, *shape: int | None) -> None:
+    """Refuse anything but an array of finite numbers of a shape, None being any length."""
+    wanted = ", ".join("n" if length is None else str(length) for length in shape)
+    found = f"a {type(array).__name__}"
+    if isinstance(array, np.ndarray):
+        found = f"shape {array.shape} of {array.dtype}"
+        fits = array.ndim == len(shape) and array.dtype.kind in "iuf"
+        if fits and all(
+            want in (None, length) for want, length in zip(shape, array.shape, strict=True)
+        ):
+            if np.isfinite(array).all():
+                return
+            found = "NaN or infinite ones"
+    raise InputError(f"{name} must be an array of finite numbers, shape ({wanted}), got {found}.")
+
+
+def check_row_width(X: Any, d: int) -> None:
+    """Refuse rows that are not a matrix of ``d`` columns."""
+    if np.ndim(X) != 2 or X.shape[1] != d:
+        raise InputError(
+            f"rows must have {d} features, shape (n, {d}), got shape {np.shape(X)}. Pass the "
+            "features that the basis was made for, in the same order."
+        )
 
 
 def check_vector(name: str, column: ArrayLike) -> Array:
@@ -45,12 +274,6 @@ def check_same_length(**columns: Array) -> None:
         raise InputError(
             f"all columns must have one entry per row, but {found}. Pass columns of the same rows."
         )
-
-
-def check_treated(treatment: ArrayLike) -> BoolArray:
-    """Return which rows were treated; codes may be 0/1, False/True or -1/+1."""
-    treated: BoolArray = check_treatment(check_vector("treatment", treatment)) > 0.0
-    return treated
 
 
 def check_both_arms(treated: BoolArray) -> None:

@@ -1,24 +1,26 @@
 """Functions that the uplift and its critic are combinations of."""
 
 from unjoined._typing import Basis
+from unjoined.basis.additive import (
+    CATEGORY,
+    CONSTANT,
+    CURVE,
+    LINE,
+    PAIR,
+    SQUARE,
+    AdditiveBasis,
+    Curve,
+    leading_features,
+)
 from unjoined.basis.draw import (
     BASES,
-    LeadingBasis,
+    PrincipalBasis,
     auto_centers,
     draw_basis,
-    draw_pool,
     has_width,
-    kernel_size,
     median_width,
     rescaled,
     same_basis,
-)
-from unjoined.basis.families import (
-    KernelBasis,
-    PrincipalBasis,
-    QuadraticBasis,
-    draw_kernel,
-    draw_quadratic,
 )
 from unjoined.basis.functions import (
     Filler,
@@ -34,26 +36,28 @@ from unjoined.basis.functions import (
 
 __all__ = [
     "BASES",
+    "CATEGORY",
+    "CONSTANT",
+    "CURVE",
+    "LINE",
+    "PAIR",
+    "SQUARE",
+    "AdditiveBasis",
     "Basis",
+    "Curve",
     "Filler",
     "FourierBasis",
     "GaussianBasis",
-    "KernelBasis",
-    "LeadingBasis",
     "LinearBasis",
     "PrincipalBasis",
-    "QuadraticBasis",
     "ScaledBasis",
     "Scaling",
     "StackedBasis",
     "auto_centers",
     "draw_basis",
-    "draw_kernel",
-    "draw_pool",
-    "draw_quadratic",
     "filler",
     "has_width",
-    "kernel_size",
+    "leading_features",
     "median_width",
     "rescaled",
     "same_basis",

@@ -1,4 +1,4 @@
-"""Choose a basis for given rows: centres, frequencies, width, or a pool to choose from."""
+"""Choose a basis for given rows: centres, frequencies, width, principal components."""
 
 from __future__ import annotations
 
@@ -8,32 +8,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import RandomState as Rng
+from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
 from unjoined._typing import Array, Basis, IntArray
-from unjoined.basis.families import (
-    PrincipalBasis,
-    draw_kernel,
-    draw_principal,
-    draw_quadratic,
-    most_linear,
-)
+from unjoined._validation import check_numbers, check_row_width
 from unjoined.basis.functions import (
     FourierBasis,
     GaussianBasis,
     LinearBasis,
     StackedBasis,
-    check_basis,
     weighted_quantile,
 )
 from unjoined.errors import InputError
 
 DEFAULT_SIZE = 100
-
-
 MOST_CENTERS = 200
-
-
+FEW_FEATURES = 100  # up to here features enter as they are, however few rows there are
+ROWS_PER_FUNCTION = 20
+SAMPLE_ROWS = 5_000  # from which components are taken
 # The median of a few thousand pairs is known to about one percent, far finer than a width
 # needs to be; more rows would only cost time.
 WIDTH_SAMPLE = 300
@@ -221,83 +214,81 @@ def same_basis(a: Basis, b: Basis) -> bool:
     return isinstance(a, LinearBasis) and a == b
 
 
-FEWEST, MOST = 20, 100
-
-
-MOST_PRODUCTS = 60
-
-
 @dataclass(frozen=True, slots=True)
-class LeadingBasis:
-    """The first functions of another basis: none, the constant alone, or more.
+class PrincipalBasis:
+    """A constant and projections of the features on some directions.
+
+    The projections keep the spread they have, so that a ridge on their coefficients is the ridge on
+    those of the features, but for the directions left out, which it shrinks the most.
+
+    Parameters
+    ----------
+    directions : array of shape (d, k)
+        Orthonormal columns, in the units of the features.
+
+    Notes
+    -----
+    Evaluation costs :math:`O(n d k)` time.
 
     Examples
     --------
-    >>> from unjoined.basis import LinearBasis
-    >>> LeadingBasis(LinearBasis(2), size=1)(np.array([[3.0, 4.0]]))
-    array([[1.]])
+    >>> PrincipalBasis(np.array([[0.6], [0.8]]))(np.array([[3.0, 4.0]]))
+    array([[1., 5.]])
     """
 
-    basis: Basis
-    size: int
+    directions: Array
 
     def __post_init__(self) -> None:
-        """Refuse more functions than there are."""
-        check_basis("basis", self.basis)
-        if not isinstance(self.size, int) or not 0 <= self.size <= self.basis.size:
-            raise InputError(f"size must be from 0 to {self.basis.size}, got {self.size!r}.")
+        """Refuse what are no directions."""
+        check_numbers("directions", self.directions, None, None)
+
+    @property
+    def size(self) -> int:
+        """Number of functions p: the components and a constant."""
+        return int(self.directions.shape[1]) + 1
 
     @property
     def n_features(self) -> int:
         """Number of columns d."""
-        return self.basis.n_features
+        return len(self.directions)
 
     def __call__(self, X: Array) -> Array:
-        """Map rows (n, d) to basis values (n, size)."""
-        return self.basis(X)[:, : self.size]
+        """Map rows (n, d) to basis values (n, k + 1)."""
+        check_row_width(X, self.n_features)
+        return np.column_stack([np.ones(len(X)), X @ self.directions])
 
 
-def kernel_size(n_rows: int) -> int:
-    """Return how many centres ``n_rows`` rows deserve: their cube root times four, 20 to 100.
+def most_linear(n_rows: int) -> int:
+    """Return how many linear functions rows deserve: one for twenty of them, at least 100.
 
-    Smooth functions need few centres; the ridge, not their number, decides how rough a fit is.
+    Fits cost the square or the cube of it, and with fewer rows to each a ridge leaves little of
+    the directions in which features hardly spread.
+
+    Examples
+    --------
+    >>> [most_linear(n) for n in (500, 4_000, 100_000)]
+    [100, 200, 5000]
     """
-    return int(np.clip(round(4.0 * n_rows ** (1.0 / 3.0)), FEWEST, MOST))
+    return max(FEW_FEATURES, n_rows // ROWS_PER_FUNCTION)
 
 
-def draw_pool(
-    Z: Array,
-    *,
-    factors: tuple[float, ...],
-    n_centers: int,
-    rng: Rng,
-    weight: Array | None = None,
-) -> tuple[Basis, ...]:
-    """Return a linear basis, the same with smooth functions of each width, and with products.
+def draw_principal(X: Array, size: int, rng: Rng, weight: Array | None = None) -> PrincipalBasis:
+    """Return the ``size`` leading principal components of the rows ``X``, or as many as they have.
 
-    Very many features enter the linear one by their leading components, see `draw_linear`.
-
-    Squares and products of features are left out if there would be more than 60 of them, that is
-    from eleven features on, or if no widths are given.
-
-    Parameters
-    ----------
-    Z : array of shape (n, d)
-        Scaled rows from which centres and the median distance are taken.
-    factors : tuple of float
-        Widths as multiples of the median distance between rows.
-    n_centers : int
-        Centres of each smooth basis, at most.
-    rng : RandomState
-        Source of randomness.
-    weight : array of shape (n,), optional
-        How much each row counts in the median distance and in the scale of the products. Centres
-        are drawn from the distinct rows, whatever these weigh.
+    Costs O(n d min(n, d)) time for at most 5,000 of the rows.
     """
-    linear = draw_linear(Z, len(Z), rng, weight)
-    width = median_width(Z, rng, weight)
-    smooth: list[Basis] = [draw_kernel(Z, n_centers, factor * width, rng) for factor in factors]
-    d = Z.shape[1]
-    if factors and d * (d + 1) // 2 <= MOST_PRODUCTS:
-        smooth.append(draw_quadratic(Z, weight))
-    return (linear, *(StackedBasis(linear, functions) for functions in smooth))
+    share = np.ones(len(X)) if weight is None else weight
+    if len(X) > SAMPLE_ROWS:
+        some = rng.choice(len(X), SAMPLE_ROWS, replace=False)
+        X, share = X[some], share[some]
+    centred = (X - np.average(X, axis=0, weights=share)) * np.sqrt(share)[:, None]
+    n, d = centred.shape
+    smaller = min(n, d)
+    top = (max(smaller - size, 0), smaller - 1)
+    if d <= n:
+        _, vectors = eigh(centred.T @ centred, subset_by_index=top)
+        return PrincipalBasis(vectors[:, ::-1])
+    values, left = eigh(centred @ centred.T, subset_by_index=top)
+    spreads = values > 1e-12 * values[-1]  # centred rows span one direction less than there are
+    vectors = centred.T @ (left[:, spreads] / np.sqrt(values[spreads]))
+    return PrincipalBasis(vectors[:, ::-1])

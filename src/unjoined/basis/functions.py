@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, gaussian_kernel, plain
+from unjoined._compiled import GaussianKernel, gaussian_kernel
 from unjoined._typing import Array, Basis
 from unjoined._validation import check_count, check_numbers, check_positive, check_row_width
 from unjoined.errors import InputError
@@ -124,9 +124,6 @@ def _careful_scale(distance: Array, weight: Array, j: int) -> float:
     return scale
 
 
-LARGE = 1e9  # standard deviations; its square is well within single precision
-
-
 @dataclass(frozen=True, slots=True)
 class Filler:
     """A basis in two steps: what is cheap for many rows at once, then values of a few at a time.
@@ -137,16 +134,11 @@ class Filler:
     width: int  # w
     prepare: Callable[[Array, Array], None]  # of rows (m, d), columns (w, m) to be overwritten
     write: Callable[[Any, Any], None]  # of columns (w, m), values (m, p) to be overwritten
-    # Brings columns into the range of single precision, where ``write`` takes that as well.
-    narrow: Callable[[Array], None] | None = None
-    kernel: GaussianKernel | None = None  # does all of it at once, where there is one
+    kernel: GaussianKernel | None = None  # adds up and combines at once, where there is one
 
     def __call__(self, X: Array, p: int) -> Array:
         """Return the values at rows (n, d), a new array of shape (n, p)."""
         values = np.empty((len(X), p))
-        if self.kernel is not None:
-            self.kernel.values(plain(X), values)
-            return values
         columns = np.empty((self.width, len(X)))
         self.prepare(X, columns)
         self.write(columns, values)
@@ -406,12 +398,7 @@ def _linear_filler(basis: LinearBasis, scaling: Scaling) -> Filler:
         out[:, 0] = 1.0
         out[:, 1:] = columns.T
 
-    return Filler(basis.n_features, prepare, write, _narrow)
-
-
-def _narrow(columns: Array) -> None:
-    if np.abs(columns).max(initial=0.0) > LARGE:  # rare, and a look is quicker than a change
-        np.clip(columns, -LARGE, LARGE, out=columns)
+    return Filler(basis.n_features, prepare, write)
 
 
 def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
@@ -425,15 +412,10 @@ def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
         first.write(columns[:w], out[:, :p])
         second.write(columns[w:], out[:, p:])
 
-    def narrow(columns: Array) -> None:
-        first.narrow(columns[:w])  # type: ignore[misc]
-        second.narrow(columns[w:])  # type: ignore[misc]
-
-    both = first.narrow is not None and second.narrow is not None
-    return Filler(w + second.width, prepare, write, narrow if both else None)
+    return Filler(w + second.width, prepare, write)
 
 
-def _distance_product(basis: GaussianBasis, origin: Array, *, linear: bool, dtype: Any) -> Any:
+def _distance_product(basis: GaussianBasis, origin: Array, *, linear: bool) -> Array:
     """Return what rows (x, |x|^2, 1) are multiplied by to give exponents, after linear functions.
 
     |x - c|^2 = |x|^2 - 2 x.c + |c|^2 turns the distances into one matrix product. It cancels
@@ -444,23 +426,19 @@ def _distance_product(basis: GaussianBasis, origin: Array, *, linear: bool, dtyp
     square = np.einsum("ij,ij->i", centers, centers)
     # Rounding must not make a distance negative: the squares count more by what the product of
     # d + 2 terms can be off, which is less trouble than looking at every value.
-    more = 1.0 + 2.0 * (d + 2) * float(np.finfo(dtype).eps)
+    more = 1.0 + 2.0 * (d + 2) * float(np.finfo(np.float64).eps)
     found = np.vstack([2.0 * centers.T, np.full(basis.size, -more), -more * square])
     if linear:  # a constant and the scaled features are combinations of the same rows
         affine = np.vstack([basis.width * np.eye(d), np.zeros(d), origin])
         found = np.hstack([np.eye(d + 2)[:, [d + 1]], affine, found])
-    with np.errstate(over="ignore"):  # single precision serves scaled features alone
-        return found.astype(dtype)
+    return found
 
 
 def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = False) -> Filler:
     d = basis.n_features
     first = 1 + d if linear else 0
     origin = basis.centers.mean(axis=0)
-    product, single = (
-        _distance_product(basis, origin, linear=linear, dtype=dtype)
-        for dtype in (np.float64, np.float32)
-    )
+    product = _distance_product(basis, origin, linear=linear)
     shift = (scaling.mean + origin * scaling.scale)[:, None]
     factor = 1.0 / (scaling.scale * basis.width)[:, None]
 
@@ -475,17 +453,11 @@ def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = F
         columns[d + 1] = 1.0
 
     def write(columns: Any, out: Any) -> None:
-        np.matmul(columns.T, single if out.dtype == np.float32 else product, out=out)
+        np.matmul(columns.T, product, out=out)
         gaussians = out[:, first:]
         np.exp(gaussians, out=gaussians)
-
-    def narrow(columns: Array) -> None:
-        # Farther than LARGE from all centres is as far as can be: the square stays the largest.
-        if columns[d].max(initial=0.0) > LARGE**2:
-            np.clip(columns[:d], -LARGE, LARGE, out=columns[:d])
-            np.minimum(columns[d], LARGE**2, out=columns[d])
 
     kernel = gaussian_kernel(
         shift[:, 0], factor[:, 0], product[:, first:], (basis.width, origin) if linear else None
     )
-    return Filler(d + 2, prepare, write, narrow, kernel)
+    return Filler(d + 2, prepare, write, kernel)

@@ -1,49 +1,63 @@
-"""The commands."""
+"""The commands check, fit and score, and the options that commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from rich.console import Console
 
 import unjoined
-from unjoined._validation import check_share
-from unjoined.cli.demo import run_demo
+from unjoined._compiled import arithmetic
+from unjoined._optional import import_extra
+from unjoined._typing import Frame
+from unjoined._validation import check_option, check_share, shown
 from unjoined.cli.inputs import (
-    ESTIMATORS,
     MODEL,
     SUMS,
     TABLE,
-    TableOptions,
-    check_columns,
+    Tables,
     check_paths,
-    read_labels,
+    select_columns,
     split_names,
-    table_paths,
-)
-from unjoined.cli.run import (
-    check_kept,
-    fit_chunks,
-    fit_moments,
-    fit_rows,
-    run_reproduce,
-    targeting_list,
 )
 from unjoined.cli.show import (
+    cell_sizes,
     console,
     print_json,
+    show_cell_sizes,
+    show_choice,
     show_labels,
     show_strength,
     show_uplift,
-    strength_pairs,
     uplift_summary,
 )
-from unjoined.cli.sums import LARGEST_SEED, add_sums_commands
 from unjoined.data import read_table, write_table
-from unjoined.errors import InputError
-from unjoined.estimators import load_model
+from unjoined.errors import InputError, TableError
+from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, load_model, save_model
 from unjoined.metrics import identification_strength
+from unjoined.sums import PlannedSums, read_finished_sums
+from unjoined.targeting import optimal_rule, top_share_rule, treatment_rank
+
+ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
+    "auto": Uplift,
+    "mixture": unjoined.MixtureUplift,
+    "weighted": unjoined.WeightedUplift,
+    "minmax": MinMaxUplift,
+    "plugin": unjoined.PlugInUplift,
+    "two-stage": unjoined.TwoStageUplift,
+    "density": unjoined.DensityUplift,
+    "neural": unjoined.NeuralMinMaxUplift,
+    "MinMaxGau": unjoined.MinMaxGau,
+    "FourLogistic": unjoined.FourLogistic,
+    "FourNNC": unjoined.FourNNC,
+    "FourRidge": unjoined.FourRidge,
+    "FourNNR": unjoined.FourNNR,
+}
+LIST_COLUMNS = ("uplift", "rank", "treat", "row")  # that the targeting list itself writes
 
 app = typer.Typer(
     help="Whom to treat, when treatment and outcome labels can never be joined.",
@@ -53,58 +67,28 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-
-Outcomes = Annotated[
-    list[str],
-    typer.Option(
-        "--outcomes",
-        help="Table of outcome rows: FILE with --population, else NAME=FILE for each population. "
-        "CSV or Parquet.",
-    ),
+Paths = Annotated[
+    list[str] | None,
+    typer.Option(help="CSV or Parquet: FILE with --population, else NAME=FILE for each."),
 ]
-
-
-Treatments = Annotated[
-    list[str], typer.Option("--treatments", help="Table of treatment rows, likewise.")
+Outcome = Annotated[str, typer.Option(help="Column with the outcome.")]
+Treatment = Annotated[str, typer.Option(help="Column with the treatment, 0/1.")]
+Population = Annotated[str | None, typer.Option(help="Column that names each row's population.")]
+Features = Annotated[str | None, typer.Option(help="Feature columns, comma-separated; or all.")]
+Ignore = Annotated[str | None, typer.Option(help="Columns to leave out, comma-separated.")]
+Weight = Annotated[str | None, typer.Option(help="Column with row weights.")]
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="File that an interrupted pass resumes from.")
 ]
-
-
-Outcome = Annotated[str, typer.Option("--outcome", help="Column with the outcome.")]
-
-
-Treatment = Annotated[str, typer.Option("--treatment", help="Column with the treatment, 0/1.")]
-
-
-Population = Annotated[
-    str | None, typer.Option("--population", help="Column that names each row's population.")
-]
-
-
-Features = Annotated[
-    str | None, typer.Option("--features", help="Feature columns, comma-separated; default: all.")
-]
-
-
-Ignore = Annotated[
-    str | None, typer.Option("--ignore", help="Columns that are no features, comma-separated.")
-]
-
-
-Weight = Annotated[str | None, typer.Option("--weight", help="Column with row weights.")]
-
-
 Seed = Annotated[
-    int,
-    typer.Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same result."),
+    int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")
 ]
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 def _version(value: bool) -> None:
     if value:
-        print(unjoined.__version__)
+        print(f"{unjoined.__version__} ({arithmetic()})")
         raise typer.Exit
 
 
@@ -119,10 +103,10 @@ def _options(
 
 @app.command()
 def check(
-    outcomes: Outcomes,
-    treatments: Treatments,
-    outcome: Outcome,
-    treatment: Treatment,
+    outcomes: Paths = None,
+    treatments: Paths = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
     population: Population = None,
     features: Features = None,
     ignore: Ignore = None,
@@ -130,14 +114,19 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check the tables, and say whether they can identify uplift."""
-    options = TableOptions(
-        outcomes, treatments, outcome, treatment, population, features, ignore, weight
+    tables = Tables.of(
+        outcomes, treatments, outcome, treatment, population, weight, features, ignore
     )
-    check_paths(table_paths(outcomes, treatments), [])
-    check_columns(options)
-    data = read_labels(options)
+    _check_given(tables, "check needs {}.")
+    check_paths(tables.paths, [])
+    data = tables.read()
     strength = identification_strength(**data)
+    out = console(quiet=as_json)
+    show_labels(out, data)
+    out.print(f"Features: {', '.join(data.feature_names or [])}.")
+    show_strength(out, strength)
     if as_json:
+        pairs = strength.to_dict()
         print_json(
             {
                 "tables": [
@@ -150,93 +139,162 @@ def check(
                 "mean_gap": strength.mean_gap,
                 "rms_gap": strength.rms_gap,
                 "weak": strength.is_weak,
-                "pairs": strength_pairs(strength),
+                "pairs": [
+                    dict(zip(pairs, row, strict=True)) for row in zip(*pairs.values(), strict=True)
+                ],
             }
         )
-        return
-    out = console()
-    show_labels(out, data)
-    out.print(f"Features: {', '.join(data.feature_names or [])}.")
-    show_strength(out, strength)
 
 
 @app.command()
 def fit(
-    outcomes: Annotated[
-        list[str] | None,
-        typer.Option("--outcomes", help="Table of outcome rows, as for check; or a folder."),
-    ] = None,
-    treatments: Annotated[
-        list[str] | None, typer.Option("--treatments", help="Table of treatment rows, likewise.")
-    ] = None,
-    outcome: Annotated[str, typer.Option("--outcome", help="Column with the outcome.")] = "",
-    treatment: Annotated[
-        str, typer.Option("--treatment", help="Column with the treatment, 0/1.")
-    ] = "",
+    outcomes: Paths = None,
+    treatments: Paths = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
     population: Population = None,
     features: Features = None,
     ignore: Ignore = None,
     weight: Weight = None,
     estimator: Annotated[
-        str,
-        typer.Option(
-            "--estimator", help=f"One of {', '.join(ESTIMATORS)}; auto chooses and says why."
-        ),
+        str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}; auto says in words what it found.")
     ] = "auto",
     chunks: Annotated[
-        bool,
-        typer.Option("--chunks", help="Read tables in pieces, however large; fits minmax."),
+        bool, typer.Option("--chunks", help="Read tables in pieces, however large.")
     ] = False,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option("--checkpoint", help="With --chunks: where an interrupted pass goes on."),
-    ] = None,
+    checkpoint: Checkpoint = None,
     moments: Annotated[
-        Path | None,
-        typer.Option("--moments", help="Instead of tables: a file of sums of all four."),
+        Path | None, typer.Option(help="Instead of tables: a file of sums of all four.")
     ] = None,
-    model: Annotated[Path, typer.Option("--model", help="Where to write the model.")] = Path(
-        "model.skops"
-    ),
+    model: Annotated[Path, typer.Option(help="Where to write the model.")] = Path("model.skops"),
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Estimate uplift from tables, or from sums, and write the model to a file."""
-    options = TableOptions(
-        outcomes or [], treatments or [], outcome, treatment, population, features, ignore, weight
+    tables = Tables.of(
+        outcomes, treatments, outcome, treatment, population, weight, features, ignore
     )
     if checkpoint is not None and not chunks:
         raise InputError("--checkpoint is for tables that are read with --chunks.")
-    inputs = table_paths(options.outcomes, options.treatments)
-    inputs += [] if moments is None else [("--moments", moments)]
+    inputs = tables.paths + ([] if moments is None else [("--moments", moments)])
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     check_paths(inputs, [*kept, ("--model", model, MODEL)])
+    out = console(quiet=as_json)
     if moments is not None:
-        fit_moments(moments, options, model, as_json=as_json)
-    elif chunks:
-        fit_chunks(options, estimator, model, checkpoint=checkpoint, seed=seed, as_json=as_json)
+        if extra := [option for option, value in tables.given.items() if value]:
+            raise InputError(
+                f"--moments holds sums of all tables, so {extra[0]} cannot be given beside it. "
+                "Leave out one of the two."
+            )
+        fitted, result = _fit_sums(out, read_finished_sums(moments), seed)
     else:
-        fit_rows(options, estimator, model, seed=seed, as_json=as_json)
+        _check_given(tables, "fit needs {}, or --moments with a file of sums.")
+        if chunks and estimator == "minmax":
+            start = MinMaxUplift(random_state=seed).collect_sums
+            fitted, result = _fit_sums(out, start(tables.stream(), checkpoint=checkpoint), seed)
+        elif chunks:
+            fitted, result = _fit_chunks(out, tables, estimator, checkpoint, seed)
+        else:
+            fitted, result = _fit_rows(out, tables, estimator, seed)
+    written = save_model(fitted, model)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    out.print(
+        f"Wrote {written} ({result['estimator']}). Next: unjoined score --model {written} --table "
+        "NEW.parquet --out SCORES.parquet"
+    )
+    if as_json:
+        print_json({"model": str(written)} | result)
+
+
+def _check_given(tables: Tables, needs: str) -> None:
+    """Say which of the tables and labels is missing."""
+    needed = list(tables.given)[:4]
+    if missing := [option for option in needed if not tables.given[option]]:
+        raise TableError(f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}.")
+
+
+def _fit_rows(
+    out: Console, tables: Tables, estimator: str, seed: int
+) -> tuple[UpliftEstimator, dict[str, Any]]:
+    """Read the tables into memory and fit any estimator."""
+    make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
+    data = tables.read()
+    names = data.populations
+    if len(names) > 2 and not getattr(make, "_takes_several", False):
+        raise InputError(
+            f"--estimator {estimator} takes two populations, found {len(names)}: {shown(names)}. "
+            "Use --estimator auto or mixture, which take any number, or give tables of two."
+        )
+    fitted = make(random_state=seed).fit(**data)
+    uplift = fitted.predict(data.X)
+    show_labels(out, data)
+    show_strength(out, fitted.identification_)
+    if isinstance(fitted, Uplift):
+        show_choice(out, fitted)
+    show_uplift(out, uplift)
+    return fitted, _facts(fitted, estimator) | {
+        "rows": data.n_rows,
+        "reason": getattr(fitted, "reason_", None),
+        "uplift": uplift_summary(uplift),
+    }
+
+
+def _fit_chunks(
+    out: Console, tables: Tables, estimator: str, checkpoint: Path | None, seed: int
+) -> tuple[UpliftEstimator, dict[str, Any]]:
+    """Fit the default to tables that are read in pieces."""
+    if estimator not in ("auto", "mixture"):
+        raise InputError(f"--chunks reads in pieces, which --estimator {estimator} cannot do.")
+    fitted = Uplift(random_state=seed).fit_chunks(tables.stream(), checkpoint=checkpoint)
+    show_strength(out, fitted.identification_)
+    show_choice(out, fitted)
+    return fitted, _facts(fitted, estimator) | {"reason": fitted.reason_}
+
+
+def _fit_sums(out: Console, sums: PlannedSums, seed: int) -> tuple[UpliftEstimator, dict[str, Any]]:
+    """Fit `MinMaxUplift` to sums of all tables."""
+    fitted = MinMaxUplift(random_state=seed).fit_moments(sums)
+    show_cell_sizes(out, sums)
+    show_strength(out, fitted.identification_)
+    return fitted, _facts(fitted, "minmax") | {
+        "rows": sum(cell["rows"] for cell in cell_sizes(sums)),
+        "ridge_f": fitted.ridge_f_,
+        "ridge_g": fitted.ridge_g_,
+    }
+
+
+def _facts(fitted: UpliftEstimator, estimator: str) -> dict[str, Any]:
+    names = getattr(fitted, "feature_names_in_", None)  # sums of plain arrays have none
+    return {
+        "estimator": estimator,
+        "features": None if names is None else [str(name) for name in names],
+        "f_statistic": fitted.identification_.f_statistic,
+        "weak": fitted.identification_.is_weak,
+    }
 
 
 @app.command()
 def score(
-    model: Annotated[Path, typer.Option("--model", help="A model written by `unjoined fit`.")],
-    table: Annotated[Path, typer.Option("--table", help="People to score. CSV or Parquet.")],
-    out: Annotated[Path, typer.Option("--out", help="Where to write, .parquet or .csv.")],
+    model: Annotated[Path, typer.Option(help="A model written by `unjoined fit`.")],
+    table: Annotated[Path, typer.Option(help="People to score. CSV or Parquet.")],
+    out: Annotated[Path, typer.Option(help="Where to write, .parquet or .csv.")],
     keep: Annotated[
-        str | None, typer.Option("--keep", help="Columns to copy, such as an id, comma-separated.")
+        str | None, typer.Option(help="Columns to copy, such as an id, comma-separated.")
     ] = None,
     share: Annotated[
-        float | None,
-        typer.Option("--share", help="Treat this share, 0 to 1; default: all not harmed."),
+        float | None, typer.Option(help="Treat this share, 0 to 1; default: all not harmed.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write uplift, rank and whom to treat for each row of a table, best first."""
     check_paths([("--model", model), ("--table", table)], [("--out", out, TABLE)])
-    kept = split_names(keep, "--keep")
-    check_kept(kept)
+    kept = split_names("--keep", keep)
+    if taken := [name for name in kept if name in LIST_COLUMNS]:
+        raise InputError(
+            f"--keep cannot copy the column {taken[0]!r}, because the list has its own column of "
+            "that name. Rename yours in the table."
+        )
     if share is not None:
         check_share("--share", share, zero_allowed=True)
     fitted = load_model(model)
@@ -246,85 +304,35 @@ def score(
     written = write_table(scores, out)
     uplift = scores.column("uplift").to_numpy()
     n_treated = int(scores.column("treat").to_numpy().sum())
-    if as_json:
-        print_json(
-            {
-                "out": str(written),
-                "rows": len(uplift),
-                "treated": n_treated,
-                "uplift": uplift_summary(uplift),
-            }
-        )
-        return
-    shown = console()
-    show_uplift(shown, uplift)
-    gain = float(uplift[:n_treated].sum())
-    shown.print(
+    screen = console(quiet=as_json)
+    show_uplift(screen, uplift)
+    screen.print(
         f"Treating the {n_treated:,} of {len(uplift):,} people on the list is predicted to add "
-        f"{gain:,.4g} in units of the outcome, if the model is right. Wrote {written}."
-    )
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the files it writes.")] = Path(
-        "unjoined-demo"
-    ),
-    rows: Annotated[int, typer.Option("--rows", min=100, help="Rows in each table.")] = 5000,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Run the whole job on a simulated campaign whose answer is known."""
-    screen = console()
-    screen.quiet = as_json
-    result = run_demo(screen, out, n_per_table=rows, seed=seed)
-    if as_json:
-        print_json(result)
-
-
-@app.command()
-def reproduce(
-    study: Annotated[
-        list[str],
-        typer.Argument(help="synthetic, email, jobs, criteo, or all; several may be named."),
-    ],
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Draws of each study.")] = 50,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Processes; default: one for each core.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the files it writes.")] = Path(
-        "unjoined-paper"
-    ),
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="Folder with the data files; default: cache, download."),
-    ] = None,
-    small: Annotated[
-        bool, typer.Option("--small", help="Tiny sizes, to see in seconds that it works.")
-    ] = False,
-    ridges: Annotated[
-        bool,
-        typer.Option("--ridges", help="Try a wide grid of MinMaxGau's ridges, and nothing else."),
-    ] = False,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Run the experiments of the paper and write figures, results and a page."""
-    screen = console()
-    screen.quiet = as_json
-    result = run_reproduce(
-        screen,
-        study,
-        out,
-        trials=trials,
-        jobs=jobs,
-        seed=seed,
-        small=small,
-        data=data,
-        ridges=ridges,
+        f"{uplift[:n_treated].sum():,.4g} in units of the outcome, if the model is right. Wrote "
+        f"{written}."
     )
     if as_json:
-        print_json(result)
+        result = {"out": str(written), "rows": len(uplift), "treated": n_treated}
+        print_json(result | {"uplift": uplift_summary(uplift)})
 
 
-add_sums_commands(app)
+def targeting_list(
+    model: UpliftEstimator, table: Frame, *, title: str, keep: list[str], share: float | None
+) -> Frame:
+    """Return a pyarrow table, best first: kept columns or the row number, uplift, rank, treat."""
+    if not hasattr(model, "feature_names_in_"):
+        raise InputError(
+            "the model was fitted to plain arrays, so it does not know the names of its features. "
+            "Fit it to tables, or call its predict with an array."
+        )
+    if len(table) == 0:
+        raise InputError(f"{title} is empty: there is nobody to score.")
+    names = [str(name) for name in model.feature_names_in_]
+    uplift = model.predict(select_columns(table, names, title=title))
+    rank = treatment_rank(uplift)
+    # Ranks have no ties, so at most one person is treated in part; that one is left out.
+    rule = optimal_rule(uplift) if share is None else top_share_rule(-rank, share)
+    kept = select_columns(table, keep, title=title)
+    columns = {name: kept.column(name) for name in keep} or {"row": np.arange(len(rank))}
+    columns |= {"uplift": uplift, "rank": rank, "treat": rule > 1.0 - 1e-9}
+    return import_extra("pyarrow", extra="cli").table(columns).take(np.argsort(rank))

@@ -16,35 +16,36 @@ UNREAD, MISTAKE, INTERRUPTED = 1, 2, 130  # the last is what shells report for C
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and exit."""
-    if hasattr(sys.stdout, "reconfigure"):  # a name that the terminal's encoding lacks is no bug
+    if hasattr(sys.stdout, "reconfigure"):  # the terminal's encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a broken pipe can still be caught
-    except BrokenPipeError:  # whoever reads, such as head, has seen enough
+    except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = UNREAD
     except KeyboardInterrupt:
         _tell("interrupted")
         code = INTERRUPTED
     except MemoryError as error:
-        found = f" ({error})" if str(error) else ""
+        detail = f" ({error})" if str(error) else ""
         _tell(
-            f"there is not enough memory{found}. Read large tables in pieces with unjoined fit "
+            f"there is not enough memory{detail}. Read large tables in pieces with unjoined fit "
             "--chunks, or give fewer rows."
         )
         code = MISTAKE
-    except (UnjoinedError, OSError) as error:  # a full disk or a closed folder is no bug either
+    except (UnjoinedError, OSError) as error:  # such as a full disk or a closed folder
         _tell(str(error))
         code = MISTAKE
     sys.exit(code)
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run one command and return its exit code; what was typed wrong is told here."""
+    """Run one command and return its exit code; typing errors are reported here."""
     typer = import_extra("typer", extra="cli")
     import_extra("rich", extra="cli")
+    from unjoined.cli import demo, sums  # noqa: F401 - they add their commands to the app
     from unjoined.cli.app import app
 
     # Newer versions of typer carry a click of their own, whose errors are not those of click.
@@ -61,9 +62,9 @@ def _run(arguments: list[str] | None) -> int:
                 error.show()
                 return MISTAKE
             path = error.ctx.command_path if isinstance(error, usage_error) and error.ctx else ""
-            found = error.format_message()
-            end = "" if found.endswith((".", "?")) else "."
-            _tell(f"{found}{end} See {path or 'unjoined'} --help.")
+            mistake = error.format_message()
+            end = "" if mistake.endswith((".", "?")) else "."
+            _tell(f"{mistake}{end} See {path or 'unjoined'} --help.")
             return MISTAKE
     if code == INTERRUPTED:
         raise KeyboardInterrupt

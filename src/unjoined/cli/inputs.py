@@ -1,184 +1,206 @@
-"""From command-line options to separate labels, and paths that must not be the same file."""
+"""From command-line options to tables of rows, and checks that no path overwrites another."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
-
 from unjoined._typing import Frame
 from unjoined.data import ENDINGS, SeparateLabels, TableSource, read_table, table_ending
 from unjoined.errors import TableError
-from unjoined.estimators import (
-    DensityUplift,
-    FourLogistic,
-    FourNNC,
-    FourNNR,
-    FourRidge,
-    MinMaxGau,
-    MinMaxUplift,
-    MixtureUplift,
-    NeuralMinMaxUplift,
-    PlugInUplift,
-    TwoStageUplift,
-    Uplift,
-    UpliftEstimator,
-    WeightedUplift,
-)
 
-ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
-    "auto": Uplift,
-    "mixture": MixtureUplift,
-    "weighted": WeightedUplift,
-    "minmax": MinMaxUplift,
-    "plugin": PlugInUplift,
-    "two-stage": TwoStageUplift,
-    "density": DensityUplift,
-    "neural": NeuralMinMaxUplift,
-    "MinMaxGau": MinMaxGau,
-    "FourLogistic": FourLogistic,
-    "FourNNC": FourNNC,
-    "FourRidge": FourRidge,
-    "FourNNR": FourNNR,
-}
+# How a file begins that may be replaced, and what it is called; a table replaces any file.
+MODEL, SUMS, TABLE = b"PK", b"unjoined-sums", b""
+NAMES = {MODEL: "model", SUMS: "file of sums"}
+Input = tuple[str, Path]  # the option, and the file or folder it names
+Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kind begins
 
 
 @dataclass(frozen=True, slots=True)
-class TableOptions:
-    """What the user said about the tables."""
+class Tables:
+    """The tables and columns that a command line names, each column with one meaning."""
 
-    outcomes: list[str]  # FILE, or NAME=FILE
-    treatments: list[str]
-    outcome: str
+    outcomes: dict[str, Path]  # by population; under "" if a column tells the population
+    treatments: dict[str, Path]
+    outcome: str  # "" if not given, and so for treatment
     treatment: str
     population: str | None
-    features: str | None  # comma-separated
-    ignore: str | None  # comma-separated
     weight: str | None
+    features: list[str]  # all columns that are left, if empty
+    ignored: list[str]
 
-
-def table_paths(outcomes: list[str], treatments: list[str]) -> list[tuple[str, Path]]:
-    """Return the option and path of each table."""
-    return [
-        (option, path)
-        for option, entries in (("--outcomes", outcomes), ("--treatments", treatments))
-        for path in _named_files(entries, option).values()
-    ]
-
-
-def check_columns(options: TableOptions) -> None:
-    """Check, before any table is read, that each column has one meaning only."""
-    meaning: dict[str, str] = {}
-    for option, name in (
-        ("--outcome", options.outcome),
-        ("--treatment", options.treatment),
-        ("--population", options.population),
-        ("--weight", options.weight),
-    ):
-        if name == "" and option not in ("--outcome", "--treatment"):
-            raise TableError(f"{option} is empty. Name a column, or leave it out.")
-        if name and name in meaning:
-            raise TableError(
-                f"{meaning[name]} and {option} both name the column {name!r}. Each needs a column "
-                "of its own."
-            )
-        meaning |= {name: option} if name else {}
-    if options.features is None:
-        return
-    features = split_names(options.features, "--features")
-    if not features:
-        raise TableError("--features names no column. Name one or more, or leave it out for all.")
-    if taken := [name for name in features if name in meaning]:
-        raise TableError(
-            f"--features names {taken[0]!r}, which is the column of {meaning[taken[0]]}. A label, "
-            "weight or population is no feature."
+    @classmethod
+    def of(
+        cls,
+        outcomes: Sequence[str] | None,  # each FILE or NAME=FILE
+        treatments: Sequence[str] | None,
+        outcome: str,
+        treatment: str,
+        population: str | None,
+        weight: str | None,
+        features: str | None = None,
+        ignore: str | None = None,
+    ) -> Tables:
+        """Check what can be checked before a table is read."""
+        tables = cls(
+            _named_files("--outcomes", outcomes),
+            _named_files("--treatments", treatments),
+            outcome,
+            treatment,
+            population,
+            weight,
+            split_names("--features", features),
+            split_names("--ignore", ignore),
         )
-    if not set(features) - set(split_names(options.ignore, "--ignore")):
-        raise TableError("--ignore leaves out all columns of --features. Keep one or more.")
+        tables._check_columns(has_features=features is not None)
+        return tables
 
+    @property
+    def paths(self) -> list[Input]:
+        """The option and path of each table."""
+        named = (("--outcomes", self.outcomes), ("--treatments", self.treatments))
+        return [(option, path) for option, files in named for path in files.values()]
 
-def read_labels(options: TableOptions) -> SeparateLabels:
-    """Read two tables with a population column, or two for each population, named by it."""
-    outcomes = _named_files(options.outcomes, "--outcomes")
-    treatments = _named_files(options.treatments, "--treatments")
-    _check_layout(options, outcomes, treatments)
-    names = () if options.population is None else (options.population,)  # north, 1 or 01: text
-    files = (*outcomes.values(), *treatments.values())
-    tables = {path: read_table(path, text=names) for path in files}
-    tables = _chosen_features(tables, options)
-    if options.population is not None:
-        return SeparateLabels.from_frames(
-            tables[next(iter(outcomes.values()))],
-            tables[next(iter(treatments.values()))],
-            outcome=options.outcome,
-            treatment=options.treatment,
-            population=options.population,
-            sample_weight=options.weight,
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was given, by option, what every fit needs first."""
+        return {
+            "--outcomes": self.outcomes,
+            "--treatments": self.treatments,
+            "--outcome": self.outcome,
+            "--treatment": self.treatment,
+            "--population": self.population,
+            "--weight": self.weight,
+            "--features": self.features,
+            "--ignore": self.ignored,
+        }
+
+    def read(self) -> SeparateLabels:
+        """Read all rows into memory."""
+        self._check_layout()
+        text = () if self.population is None else (self.population,)  # north, 1 or 01: text
+        tables = {path: read_table(path, text=text) for _, path in self.paths}
+        columns = {name for table in tables.values() for name in table.column_names}
+        # An identifier may be in some tables only; a name that is in none is a typing error.
+        if unknown := [name for name in self.ignored if name not in columns]:
+            raise TableError(f"--ignore names {unknown[0]!r}, a column that no table has.")
+        data: SeparateLabels = self._combine(
+            SeparateLabels, lambda path: self._choose(path, tables[path])
         )
-    return SeparateLabels.from_tables(
-        {name: tables[path] for name, path in outcomes.items()},
-        {name: tables[path] for name, path in treatments.items()},
-        outcome=options.outcome,
-        treatment=options.treatment,
-        sample_weight=options.weight,
-    )
+        return data
 
+    def stream(self) -> TableSource:
+        """Return the rows as a source that reads them in pieces, however many there are."""
+        self._check_layout()
+        source = self.source(self.features or None)
+        if not self.ignored:
+            return source
+        names = source.feature_names
+        if unknown := [name for name in self.ignored if name not in {*names, *self._special}]:
+            raise TableError(f"--ignore names {unknown[0]!r}, a column not in the first table.")
+        return replace(source, features=tuple(self._not_ignored(names)))
 
-def table_source(options: TableOptions) -> TableSource:
-    """Stream two tables with a population column, or four named by it, from their files."""
-    outcomes = _named_files(options.outcomes, "--outcomes")
-    treatments = _named_files(options.treatments, "--treatments")
-    _check_layout(options, outcomes, treatments)
-    columns: dict[str, Any] = {
-        "outcome": options.outcome,
-        "treatment": options.treatment,
-        "sample_weight": options.weight,
-        "features": split_names(options.features, "--features") or None,
-    }
-    if options.population is None:
-        source = TableSource.from_tables(outcomes, treatments, **columns)
-    else:
-        files = (next(iter(group.values())) for group in (outcomes, treatments))
-        source = TableSource.from_frames(*files, population=options.population, **columns)
-    ignored = split_names(options.ignore, "--ignore")
-    if not ignored:
+    def source(self, features: Iterable[str] | None) -> TableSource:
+        """Return the rows of whatever tables there are, as a source."""
+        source: TableSource = self._combine(TableSource, lambda path: path, features=features)
         return source
-    names = source.feature_names
-    if unknown := [name for name in ignored if name not in {*names, *_special(options)}]:
-        raise TableError(f"--ignore names {unknown[0]!r}, which is no column of the first table.")
-    kept = tuple(name for name in names if name not in ignored)
-    _check_some_left(list(kept), options)
-    return replace(source, features=kept)
 
+    def check_party(self) -> None:
+        """Check the tables of one party, who may have some of the four only."""
+        for kind, files, label in (
+            ("outcome", self.outcomes, self.outcome),
+            ("treatment", self.treatments, self.treatment),
+        ):
+            if files and not label:
+                raise TableError(f"--{kind}s needs --{kind}, the column with the {kind}.")
+            if self.population is None and "" in files:
+                raise TableError(
+                    f"write --{kind}s NAME=FILE to say whose rows these are, or name the column "
+                    "that tells populations apart with --population."
+                )
+            if self.population is not None and len(files) > 1:
+                raise TableError(f"with --population there is one --{kind}s file or folder.")
 
-def _check_layout(
-    options: TableOptions, outcomes: dict[str, Path], treatments: dict[str, Path]
-) -> None:
-    if options.population is not None:
-        if len(outcomes) != 1 or len(treatments) != 1:
+    def _combine(self, whole: Any, table: Callable[[Path], Any], **options: Any) -> Any:
+        """Make a whole of the tables, by whichever of its constructors suits the layout."""
+        options |= {"outcome": self.outcome, "treatment": self.treatment}
+        options["sample_weight"] = self.weight
+        parts = [
+            {name: table(path) for name, path in files.items()}
+            for files in (self.outcomes, self.treatments)
+        ]
+        if self.population is None:
+            return whole.from_tables(*parts, **options)
+        two = (next(iter(part.values()), None) for part in parts)
+        return whole.from_frames(*two, population=self.population, **options)
+
+    def _choose(self, path: Path, table: Frame) -> Frame:
+        """Keep the labels and the features asked for."""
+        labels = [name for name in table.column_names if name in self._special]
+        features = self.features or [c for c in table.column_names if c not in labels]
+        return select_columns(table, self._not_ignored(features) + labels, title=str(path))
+
+    def _not_ignored(self, features: Iterable[str]) -> list[str]:
+        kept = [name for name in features if name not in self.ignored]
+        if self.ignored and not kept:
+            raise TableError("--ignore leaves no feature. Keep one column or more.")
+        return kept
+
+    @property
+    def _special(self) -> tuple[str | None, ...]:
+        return self.outcome, self.treatment, self.population, self.weight
+
+    def _check_columns(self, *, has_features: bool) -> None:
+        meaning: dict[str, str] = {}
+        options = ("--outcome", "--treatment", "--population", "--weight")
+        for option, name in zip(options, self._special, strict=True):
+            if name == "" and option in options[2:]:
+                raise TableError(f"{option} is empty. Name a column, or leave it out.")
+            if name and name in meaning:
+                raise TableError(
+                    f"{meaning[name]} and {option} both name the column {name!r}. Each needs a "
+                    "column of its own."
+                )
+            meaning |= {name: option} if name else {}
+        if has_features and not self.features:
             raise TableError(
-                "with --population there is one --outcomes file and one --treatments file, each "
-                "with rows of all populations. Leave it out to give one file per population."
+                "--features names no column. Name one or more, or leave it out for all."
             )
-        return
-    for files, option in ((outcomes, "--outcomes"), (treatments, "--treatments")):
-        if len(files) < 2 or "" in files:
+        if taken := [name for name in self.features if name in meaning]:
             raise TableError(
-                f"give {option} once for each population, as NAME=FILE (for instance "
-                f"{option} north=a.parquet {option} south=b.parquet), or name the column that "
-                "tells populations apart with --population."
+                f"--features names {taken[0]!r}, which is the column of {meaning[taken[0]]}. A "
+                "label, weight or population cannot be a feature."
             )
+        if has_features and set(self.features) <= set(self.ignored):
+            raise TableError("--ignore leaves out all columns of --features. Keep one or more.")
+
+    def _check_layout(self) -> None:
+        if self.population is not None:
+            if len(self.outcomes) != 1 or len(self.treatments) != 1:
+                raise TableError(
+                    "with --population there is one --outcomes file and one --treatments file, "
+                    "each with rows of all populations. Leave it out to give one file per "
+                    "population."
+                )
+            return
+        for option in ("--outcomes", "--treatments"):
+            files = self.given[option]
+            if len(files) < 2 or "" in files:
+                raise TableError(
+                    f"give {option} once for each population, as NAME=FILE (for instance "
+                    f"{option} north=a.parquet {option} south=b.parquet), or name the column that "
+                    "tells populations apart with --population."
+                )
 
 
-def _named_files(entries: list[str], option: str) -> dict[str, Path]:
+def _named_files(option: str, entries: Sequence[str] | None) -> dict[str, Path]:
     """Take NAME=FILE apart; a plain FILE, even one with "=" in its path, gets the name ""."""
     files: dict[str, Path] = {}
-    for entry in entries:
+    for entry in entries or ():
         name, equals, path = entry.partition("=")
         is_path = not equals or os.path.basename(name) != name  # a folder before the "="
         if not is_path and Path(entry).exists():
@@ -202,91 +224,33 @@ def _named_files(entries: list[str], option: str) -> dict[str, Path]:
     return files
 
 
-def _chosen_features(tables: dict[Path, Frame], options: TableOptions) -> dict[Path, Frame]:
-    """Keep the features asked for, and leave out the columns to be ignored."""
-    columns = {
-        path: nw.from_native(table, eager_only=True).columns for path, table in tables.items()
-    }
-    ignored = split_names(options.ignore, "--ignore")
-    # An identifier may be in some tables only; a name that is in none is a typing error.
-    if unknown := [name for name in ignored if not any(name in c for c in columns.values())]:
-        raise TableError(f"--ignore names {unknown[0]!r}, a column that no table has.")
-    special, asked = _special(options), split_names(options.features, "--features")
-    chosen = {}
-    for path, table in tables.items():
-        wanted = asked or [c for c in columns[path] if c not in special]
-        kept = [name for name in wanted if name not in ignored]
-        _check_some_left(kept, options)
-        labels = [name for name in columns[path] if name in special]
-        chosen[path] = select_columns(table, kept + labels, table=str(path))
-    return chosen
-
-
-def select_columns(frame: Frame, names: list[str], *, table: str) -> Frame:
+def select_columns(table: Frame, names: list[str], *, title: str) -> Frame:
     """Return the named columns, in that order, or say which are missing."""
-    native = nw.from_native(frame, eager_only=True)
-    if missing := [name for name in names if name not in native.columns]:
+    if missing := [name for name in names if name not in table.column_names]:
         raise TableError(
-            f"{table} lacks the column{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}; "
-            f"its columns are {', '.join(native.columns)}."
+            f"{title} lacks the column{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}; "
+            f"its columns are {', '.join(table.column_names)}."
         )
-    return native.select(names).to_native()
+    return table.select(names)
 
 
-def _special(options: TableOptions) -> set[str | None]:
-    return {options.outcome, options.treatment, options.population, options.weight}
-
-
-def _check_some_left(features: list[str], options: TableOptions) -> None:
-    if options.ignore and not features:
-        raise TableError("--ignore leaves no column to be a feature. Keep one or more.")
-
-
-def split_names(names: str | None, option: str) -> list[str]:
+def split_names(option: str, names: str | None) -> list[str]:
     """Take a comma-separated list of columns apart; none may be named twice."""
-    found = [name.strip() for name in (names or "").split(",") if name.strip()]
-    for i, name in enumerate(found):
-        if name in found[:i]:
+    columns = [name.strip() for name in (names or "").split(",") if name.strip()]
+    for i, name in enumerate(columns):
+        if name in columns[:i]:
             raise TableError(f"{option} names the column {name!r} twice. Name each column once.")
-    return found
-
-
-# How a file begins that may be replaced, and what it is called; a table replaces any file.
-MODEL, SUMS, TABLE = b"PK", b"unjoined-sums", b""
-
-
-NAMES = {MODEL: "model", SUMS: "file of sums"}
-
-
-Input = tuple[str, Path]  # the option, and the file or folder it names
-
-
-Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kind begins
+    return columns
 
 
 def check_paths(inputs: Sequence[Input], outputs: Sequence[Output]) -> None:
-    """Refuse paths that would overwrite each other, before anything is read or written.
-
-    Parameters
-    ----------
-    inputs : sequence of (option, path)
-        Files and folders that the command reads.
-    outputs : sequence of (option, path, beginning)
-        Files that it writes. One that exists must begin with the bytes given: then it is an
-        earlier result, not something else of the user's.
-
-    Raises
-    ------
-    TableError
-        Two paths are the same file, by whatever name or link, an output is one of the tables in
-        an input folder, or an output cannot be replaced.
-    """
+    """Refuse paths that would overwrite each other, before anything is read or written."""
     paths: list[Input] = [*inputs, *((option, path) for option, path, _ in outputs)]
-    # Of an input that does not exist there is more to say, where it is read.
+    # An input that does not exist is reported where it is read.
     check_distinct([*(entry for entry in inputs if entry[1].exists()), *paths[len(inputs) :]])
     for one, folder in inputs:
         for two, path in paths:
-            if path != folder and folder.is_dir() and _stands_for(folder, path):
+            if path != folder and folder.is_dir() and _is_table_in(folder, path):
                 raise TableError(
                     f"{two} {str(path)!r} is among the tables in the folder {str(folder)!r}, which "
                     f"{one} reads. Name one outside of it."
@@ -298,7 +262,13 @@ def check_paths(inputs: Sequence[Input], outputs: Sequence[Output]) -> None:
 def check_distinct(paths: Sequence[Input]) -> None:
     """Refuse two paths that are one file or folder, by whatever name or link."""
     for (one, first), (two, second) in combinations(paths, 2):
-        if _same(first, second):
+        if first.exists() and second.exists():
+            same = first.samefile(second)
+        else:  # whether the disk ignores case shows only once a file exists
+            same = not (first.exists() or second.exists()) and (
+                os.path.realpath(first).casefold() == os.path.realpath(second).casefold()
+            )
+        if same:
             what = "folder" if first.is_dir() else "file"
             raise TableError(
                 f"{one} {str(first)!r} and {two} {str(second)!r} are the same {what}. Name a "
@@ -306,17 +276,7 @@ def check_distinct(paths: Sequence[Input]) -> None:
             )
 
 
-def _same(first: Path, second: Path) -> bool:
-    """Tell whether two paths are one file, or would be once it is written."""
-    if first.exists() and second.exists():
-        return first.samefile(second)
-    if first.exists() or second.exists():
-        return False
-    # Nobody can ask the disk whether it tells upper from lower case before there is a file.
-    return os.path.realpath(first).casefold() == os.path.realpath(second).casefold()
-
-
-def _stands_for(folder: Path, path: Path) -> bool:
+def _is_table_in(folder: Path, path: Path) -> bool:
     """Tell whether a path is, or would be, among the tables that are read from a folder."""
     if path.is_dir() or not path.exists():
         inside = Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
@@ -337,11 +297,15 @@ def _check_replaceable(option: str, path: Path, beginning: bytes) -> None:
     if not path.exists():
         return
     if not path.is_file():  # such as /dev/null, which must not be replaced by a file
-        raise TableError(f"{option} {str(path)!r} is no ordinary file. Name a file to write to.")
-    with path.open("rb") as file:
-        found = file.read(len(beginning))
-    if found and found != beginning:
         raise TableError(
-            f"{option} {str(path)!r} exists and is no {NAMES[beginning]}, so it is not replaced. "
-            "Name another file, or delete this one first."
+            f"{option} {str(path)!r} is not an ordinary file. Name a file to write to."
+        )
+    with path.open("rb") as file:
+        start = file.read(30 + len(SUMS))
+    if start[30:] == SUMS:
+        start = SUMS
+    if start and not start.startswith(beginning):
+        raise TableError(
+            f"{option} {str(path)!r} exists and is not a {NAMES[beginning]}, so it is not "
+            "replaced. Name another file, or delete this one first."
         )

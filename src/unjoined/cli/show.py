@@ -1,23 +1,33 @@
-"""What people read: tables, one number per cell, and what it means."""
+"""What people read: tables, bars, one number per cell, and what it means."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from unjoined._typing import Array
-from unjoined._validation import printable
+from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import SeparateLabels
 from unjoined.estimators import Uplift
 from unjoined.metrics import IdentificationStrength
-from unjoined.reproduce import MethodResult
+from unjoined.sums import PlannedSums
 
 
 class _PlainConsole(Console):
@@ -28,9 +38,30 @@ class _PlainConsole(Console):
         return super().render_str(printable(text), **options)
 
 
-def console() -> Console:
+def console(*, quiet: bool = False) -> Console:
     """Return where results go; made per command, so that it follows the current stdout."""
-    return _PlainConsole(highlight=False, markup=False, emoji=False)
+    return _PlainConsole(highlight=False, markup=False, emoji=False, quiet=quiet)
+
+
+@contextmanager
+def progress(out: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that takes a job, how much of it is done and all, and draws a bar."""
+    bars: dict[str, TaskID] = {}
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=out,
+    ) as drawn:
+
+        def draw(job: str, done: int, total: int) -> None:
+            if job not in bars:
+                bars[job] = drawn.add_task(job, total=total)
+            drawn.update(bars[job], completed=done)
+
+        yield draw
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -47,24 +78,47 @@ def _numbers_or_null(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _table(*columns: str) -> Table:
+def show_table(out: Console, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print a table, its first column on the left and numbers on the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right")
-    return table
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+
+
+def show_pairs(out: Console, rows: Iterable[tuple[str, str]]) -> None:
+    """Print names in bold and what they mean."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, meaning in rows:
+        table.add_row(Text(printable(name), style="bold"), meaning)
+    out.print(table)
 
 
 def show_labels(out: Console, data: SeparateLabels) -> None:
     """Print one line per table: how many rows, and what their labels average."""
-    table = _table("table", "population", "rows", "label")
+    rows = []
     for cell in data.summary():
-        label = (
-            f"mean {cell.label_mean:.4g}"
-            if cell.kind == "outcome"
-            else f"{cell.label_mean:.1%} treated"
-        )
-        table.add_row(cell.kind + "s", cell.population, f"{cell.n_rows:,}", label)
-    out.print(table)
+        mean = cell.label_mean
+        label = f"mean {mean:.4g}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
+        rows.append((cell.kind + "s", cell.population, f"{cell.n_rows:,}", label))
+    show_table(out, ("table", "population", "rows", "label"), rows)
+
+
+def cell_sizes(sums: PlannedSums) -> list[dict[str, Any]]:
+    """Return how many rows each table had that the sums are of."""
+    return [
+        {"kind": kind, "population": name, "rows": sums.n_rows(kind, k)}
+        for kind in (OUTCOME, TREATMENT)
+        for k, name in enumerate(sums.plan.populations)
+    ]
+
+
+def show_cell_sizes(out: Console, sums: PlannedSums) -> None:
+    """Print one line per table that the sums are of."""
+    for cell in cell_sizes(sums):
+        out.print(f"{cell['kind']} rows of {cell['population']}: {cell['rows']:,}")
 
 
 def show_strength(out: Console, strength: IdentificationStrength) -> None:
@@ -81,36 +135,22 @@ def show_strength(out: Console, strength: IdentificationStrength) -> None:
         f"{strength.rms_gap:.2f} (root mean square over people; {strength.mean_gap:{gap}} on "
         f"average; F = {strength.f_statistic:,.0f}, weak below 10)."
     )
-    if m <= 2:
-        return
-    table = _table("populations", "root mean square", "on average", "F")
-    for pair in strength.pairs:
-        names = ", ".join(map(str, pair.populations))
-        gaps = f"{pair.rms_gap:.2f}", f"{pair.mean_gap:+.2f}"
-        table.add_row(names, *gaps, f"{pair.f_statistic:,.0f}{' (weak)' if pair.is_weak else ''}")
-    out.print(table)
-
-
-def strength_pairs(strength: IdentificationStrength) -> list[dict[str, Any]]:
-    """Return how far apart each two populations are, one record for each pair."""
-    columns = strength.to_dict()
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if m > 2:
+        rows = [
+            (
+                ", ".join(map(str, pair.populations)),
+                f"{pair.rms_gap:.2f}",
+                f"{pair.mean_gap:+.2f}",
+                f"{pair.f_statistic:,.0f}{' (weak)' if pair.is_weak else ''}",
+            )
+            for pair in strength.pairs
+        ]
+        show_table(out, ("populations", "root mean square", "on average", "F"), rows)
 
 
 def show_choice(out: Console, model: Uplift) -> None:
-    """Print what the default estimator chose, why, and how the others did."""
-    out.print(model.reason_)
-    if model.candidates_ is None:
-        return
-    table = _table("estimator", "held-out risk", "above the lowest", "std. error")
-    for row in model.candidates_:
-        table.add_row(
-            f"{row.name}{' (chosen)' if row.chosen else ''}",
-            f"{-row.score:.5g}",
-            f"{row.behind:.2g}",
-            f"{row.standard_error:.2g}",
-        )
-    out.print(table)
+    """Print what the default estimator found, in words."""
+    out.print(model.summary(), highlight=False)
 
 
 def uplift_summary(uplift: Array) -> dict[str, float]:
@@ -133,17 +173,3 @@ def show_uplift(out: Console, uplift: Array) -> None:
         f"between {s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}; "
         f"{s['share_not_harmed']:.0%} would not be harmed by treatment."
     )
-
-
-def show_methods(out: Console, results: Sequence[MethodResult], *, at: float) -> None:
-    """Print one line per method, compared with the simulated truth."""
-    table = _table("method", "share of oracle", f"gain at {at:.0%}", "error", "seconds")
-    for result in results:
-        table.add_row(
-            result.name,
-            f"{result.oracle_share.value:.2f}",
-            f"{1000 * float(result.curve.at(at)):+.1f}",
-            f"{result.squared_error:,.2f}",
-            f"{result.seconds:.1f}",
-        )
-    out.print(table)

@@ -1,6 +1,6 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
-from unjoined.data.chunks import CHUNK_ROWS, Chunk, ChunkSource
+from unjoined.data.chunks import column_names, feature_matrix
 from unjoined.data.dask import (
     DaskSource,
     as_dask_source,
@@ -9,17 +9,21 @@ from unjoined.data.dask import (
     is_dask,
     predict_lazily,
 )
-from unjoined.data.frames import column_names, feature_matrix
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
-from unjoined.data.rows import LabelledRows, label_rows, target_rows
-from unjoined.data.scan import SqlQuery
+from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
-from unjoined.data.sources import ArraySource, IterableSource, TableSource, as_source
-from unjoined.data.tables import ENDINGS, read_table, replace_file, table_ending, write_table
+from unjoined.data.sources import (
+    ArraySource,
+    ChunkSource,
+    IterableSource,
+    TableSource,
+    as_source,
+)
+from unjoined.data.tables import ENDINGS, SqlQuery, read_table, table_ending
 from unjoined.data.trials import UnjoinedTrial, unjoin
+from unjoined.data.write import replace_file, write_table
 
 __all__ = [
-    "CHUNK_ROWS",
     "ENDINGS",
     "ArraySource",
     "CellKFold",
@@ -30,6 +34,7 @@ __all__ = [
     "IterableSource",
     "JointLabels",
     "LabelledRows",
+    "Rows",
     "SeparateLabels",
     "SimulatedProblem",
     "SqlQuery",

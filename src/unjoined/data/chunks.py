@@ -1,180 +1,273 @@
-"""Rows that come in pieces: one checked piece, and what yields them."""
+"""Arrays and data frames (pandas, polars, pyarrow) in, checked rows out, a chunk at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple
 
+import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike
+from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, Frame, IntArray, MatrixLike
 from unjoined._validation import (
+    KINDS,
+    LARGEST,
     TARGET,
     check_columns,
-    check_feature_sizes,
     check_kind,
     check_labels,
+    check_names,
     check_number_type,
     check_numeric_columns,
     check_population,
     check_weight,
+    distinct,
+    is_kind,
+    is_missing,
+    population_name,
+    shown,
 )
-from unjoined.data.frames import column_names, feature_matrix
+from unjoined.data.rows import Chunk, cell_codes
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedError
 
-# Of ten features, 5 MB: large enough for a pass to be busy with sums rather than with chunks.
-CHUNK_ROWS = 65_536
+PLAIN = (nw.String, nw.Boolean, nw.Int64, nw.Int32)  # columns that are told apart all at once
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some consecutive rows of a source, checked, and where they come from."""
-
-    X: Array  # (n, d) finite
-    label: Array  # (n,) as the user has it; NaN for target rows
-    kind: NDArray[np.str_]  # (n,)
-    population: NDArray[Any]  # (n,)
-    weight: Array  # (n,) not negative
-    origin: str  # what messages call the file, table or chunk
-    first_row: int  # position of the first row there, counting from 0
-    # Of the features; None if they have none, () if only the source can tell.
-    names: tuple[str, ...] | None = ()
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.label)
-
-    def cut(self, start: int, stop: int) -> Chunk:
-        """Return the rows from ``start`` up to ``stop``, as views."""
-        at = slice(start, stop)
-        return Chunk(
-            self.X[at],
-            self.label[at],
-            self.kind[at],
-            self.population[at],
-            self.weight[at],
-            self.origin,
-            self.first_row + start,
-            self.names,
-        )
+def column_names(X: MatrixLike) -> list[str] | None:
+    """Return the column names of a data frame, None for anything else."""
+    if not nw.dependencies.is_into_dataframe(X):
+        return None
+    return list(nw.from_native(X, eager_only=True).columns)
 
 
-@runtime_checkable
-class ChunkSource(Protocol):
-    """Rows that can be gone through from the beginning as often as asked.
-
-    Iterating yields `Chunk` objects; those of no rows are allowed. Two iterations must yield the
-    same rows. Their order and how they are cut does not matter. A pass over the rows is one
-    iteration, and nothing else is asked of a source whose chunks say their ``names``.
-    """
-
-    def __iter__(self) -> Iterator[Chunk]:
-        """Go through all rows once."""
-        ...
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        """Names of the features, or None if they have none; may read the first rows."""
-        ...
-
-
-def make_chunk(
-    X: MatrixLike,
-    y: ArrayLike | None,
-    *,
-    kind: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    names: list[str] | None,
-    origin: str,
-    first_row: int = 0,
-) -> Chunk:
-    """Check some rows, and say which file and row is at fault if they will not do.
-
-    Parameters
-    ----------
-    X : array or data frame of shape (n, d)
-        Features.
-    y, kind, population, sample_weight
-        As in ``fit``; ``y`` may be None for target rows.
-    names : list of str or None
-        Features expected, in this order; None takes what there is.
-    origin : str
-        What messages call the source of these rows.
-    first_row : int, default=0
-        Position of the first row there.
-
-    Raises
-    ------
-    TableError, LabelError, InputError
-        With ``origin``, and the row if there is one to blame.
-    """
-    matrix = _features(X, names, origin, first_row)
-    n = len(matrix)
+def feature_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
+    """Return features as a float64 matrix; booleans become 0 and 1."""
     try:
-        kinds = check_kind(kind, n)
-        populations = check_population(population, kinds)
-        if y is not None:
-            check_number_type("labels", y, LabelError)
-        labels = np.full(n, np.nan) if y is None else np.asarray(y, dtype=np.float64)
-        finite: BoolArray = np.asarray(np.isfinite(matrix).all(axis=1))
-        _refuse_rows(~finite, "features", origin, first_row)
-        check_feature_sizes(matrix, column_names(X))
-        if labels.shape == (n,):
-            bad = ~np.isfinite(labels) & (kinds != TARGET)
-            _refuse_rows(bad, "the label", origin, first_row)
-        weight = np.ones(n) if n == 0 else check_weight(sample_weight, n)
-        labels = labels if n == 0 else check_labels(labels, kinds)
-    except _PlacedError as placed:
-        raise placed.error from None
-    except UnjoinedError as error:
-        place = f"{origin}, rows {first_row:,} to {first_row + n - 1:,}"
-        raise type(error)(f"{place}: {error}") from error
+        if nw.dependencies.is_into_dataframe(X):
+            frame = nw.from_native(X, eager_only=True)
+            matrix = np.empty(frame.shape, order=order)
+            for j, name in enumerate(frame.columns):
+                matrix[:, j] = _numbers(frame.get_column(name))
+            return matrix
+        check_number_type("features", X)
+        matrix = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise LabelError(
-            f"{origin}, rows {first_row:,} to {first_row + n - 1:,}: labels must be numbers "
-            f"({error})."
-        ) from error
-    found = column_names(X)
-    known = None if found is None else tuple(found if names is None else names)
-    return Chunk(matrix, labels, kinds, populations, weight, origin, first_row, known)
+        raise InputError(f"features must be numbers: {error}.") from error
+    if matrix.ndim != 2:
+        raise InputError(
+            f"X must be two-dimensional (rows by features), got shape {matrix.shape}. "
+            "Reshape a single feature with X.reshape(-1, 1)."
+        )
+    return matrix
 
 
-class _PlacedError(Exception):
-    """Carries an error that already says where it is."""
+def _numbers(column: nw.Series[Any]) -> Any:
+    """Return a column of numbers or booleans as an array, NaN where there is none."""
+    if column.dtype == nw.Boolean:  # those with missing values have no float form, integers do
+        column = column.cast(nw.Int8)
+    return column.to_numpy() if column.dtype == nw.Object else column.cast(nw.Float64).to_numpy()
 
-    def __init__(self, error: UnjoinedError) -> None:
-        super().__init__()
-        self.error = error
+
+def rebuild_frame(matrix: Array, names: Sequence[str], *, like: Frame) -> Frame:
+    """Return ``matrix`` as a data frame of the same library as ``like``."""
+    backend = nw.from_native(like, eager_only=True).implementation
+    columns = {name: matrix[:, j] for j, name in enumerate(names)}  # names may be numbers
+    return nw.from_dict(columns, backend=backend).to_native()
 
 
-def _features(X: MatrixLike, names: list[str] | None, origin: str, first_row: int) -> Array:
-    """Return the features in the expected order, as a matrix that nobody else will change."""
+class Place(NamedTuple):
+    """Where some rows come from, for messages."""
+
+    origin: str  # what messages call the file, table or chunk
+    first_row: int = 0  # position of the first row there
+
+    @contextmanager
+    def named(self, n: int) -> Iterator[None]:
+        """Say in front of any complaint which ``n`` rows it is about."""
+        where = f"{self.origin}, rows {self.first_row:,} to {self.first_row + n - 1:,}"
+        try:
+            yield
+        except UnjoinedError as error:
+            raise type(error)(f"{where}: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise LabelError(f"{where}: labels must be numbers ({error}).") from error
+
+    def refuse(self, bad: BoolArray, what: str, kind: type[UnjoinedError]) -> None:
+        """Refuse rows that are marked, naming the first, for what they lack."""
+        if bad.any():
+            raise kind(
+                f"row {self.first_row + int(np.argmax(bad)):,} of {self.origin} (counting from 0): "
+                f"{what} missing, infinite or beyond {LARGEST:g}, as in {int(bad.sum()):,} of the "
+                f"{len(bad):,} rows read with it. Remove or impute such rows, none is dropped "
+                "silently; if they are real, divide the column by a power of ten."
+            )
+
+
+def population_codes(column: nw.Series[Any], place: Place) -> tuple[list[str], IntArray]:
+    """Return the populations in a column as sorted text, and which of them each row is of."""
+    plain = column.dtype in PLAIN
+    values = column.unique().to_list() if plain else column.to_list()
+    try:
+        given = dict.fromkeys(values)
+    except TypeError:  # lists and the like
+        raise TableError(
+            f"column {column.name!r} of {place.origin} holds {str(column.dtype).lower()} values; "
+            "names of populations must be text or numbers."
+        ) from None
+    known = {v: population_name(v) for v in given if not is_missing(v)}
+    check_names(known, f"column {column.name!r} of {place.origin}")
+    names = sorted(set(known.values()))
+    index: IntArray = np.full(len(column), -1, dtype=np.int64)
+    if plain:
+        for value, name in known.items():
+            index[(column == value).fill_null(False).to_numpy()] = names.index(name)
+    else:
+        index[:] = [names.index(known[v]) if v in known else -1 for v in values]
+    missing = np.flatnonzero(index < 0)
+    if len(missing):
+        raise TableError(
+            f"row {place.first_row + int(missing[0]):,} of {place.origin} (counting from 0): "
+            f"column {column.name!r} is missing in {len(missing):,} of {len(column):,} rows. Name "
+            "the population of every row."
+        )
+    return names, index
+
+
+def chunk_of_arrays(parts: Mapping[str, Any], names: list[str] | None, place: Place) -> Chunk:
+    """Check rows that come as the arguments of ``fit``, with the features in the order of names."""
+    matrix = chunk_features(parts["X"], names, place)
+    n = len(matrix)
+    with place.named(n):
+        kinds = check_kind(parts["kind"], n)
+        populations = check_population(parts["population"], kinds)
+    found = distinct(populations[~is_kind(kinds, TARGET)]) or [""]
+    index = np.zeros(n, dtype=np.int64)
+    for k, name in enumerate(found[1:], 1):
+        index[populations == name] = k
+    cells = cell_codes(kinds, index, len(found)), found
+    names = names or column_names(parts["X"])
+    return make_chunk(matrix, parts["y"], cells, parts.get("sample_weight"), names, place)
+
+
+def chunk_features(X: MatrixLike, names: list[str] | None, place: Place) -> Array:
+    """Return features as a matrix in C order, their columns as named if that is known."""
     found = column_names(X)
     if found is None:
         try:
             return np.ascontiguousarray(feature_matrix(X))
         except InputError as error:
-            raise InputError(f"{origin}: {error}") from error
-    check_numeric_columns(X, table=origin, first_row=first_row)
+            raise InputError(f"{place.origin}: {error}") from error
+    check_numeric_columns(X, table=place.origin, first_row=place.first_row)
     if names is not None and found != names:
-        check_columns(names, found, table=origin)
-        order = [found.index(name) for name in names]
-        return np.ascontiguousarray(feature_matrix(X)[:, order])
-    return np.ascontiguousarray(feature_matrix(X))
+        check_columns(names, found, table=place.origin)
+        X = nw.from_native(X, eager_only=True).select(names).to_native()
+    return feature_matrix(X)
 
 
-def _refuse_rows(bad: BoolArray, what: str, origin: str, first_row: int) -> None:
-    if not bad.any():
-        return
-    at = first_row + int(np.argmax(bad))
-    kind = LabelError if what == "the label" else TableError
-    raise _PlacedError(
-        kind(
-            f"row {at:,} of {origin} (counting from 0): {what} missing or infinite, as in "
-            f"{int(bad.sum()):,} of the {len(bad):,} rows read with it. Remove or impute such "
-            "rows; none is dropped silently."
-        )
+def make_chunk(
+    matrix: Array,
+    y: ArrayLike | None,
+    cells: tuple[CellArray, list[Any]],
+    sample_weight: ArrayLike | None,
+    names: list[str] | None,
+    place: Place,
+) -> Chunk:
+    """Check some rows, and say which file and row is at fault if they will not do."""
+    n, (cell, populations) = len(matrix), cells
+    m = len(populations)
+    # Extremes tell at once that all is well; which row is not is looked for only if it is not.
+    if not -LARGEST <= matrix.min(initial=0.0) <= matrix.max(initial=0.0) <= LARGEST:
+        bad: BoolArray = ~(np.abs(matrix) <= LARGEST)
+        at = np.flatnonzero(bad.any(axis=0)).tolist()
+        which = shown(f"column {j}" if names is None else names[j] for j in at)
+        place.refuse(np.asarray(bad.any(axis=1)), f"features in {which}", TableError)
+    with place.named(n):
+        if y is not None:
+            check_number_type("labels", y, LabelError)
+        label: Array = np.full(n, np.nan) if y is None else np.asarray(y, dtype=np.float64)
+        weight = check_weight(sample_weight, n)
+    good = label.shape == (n,) and -LARGEST <= label.min(initial=0.0) <= label.max(initial=0.0)
+    if not (good and label.max(initial=0.0) <= LARGEST) or cell.max(initial=0) >= 2 * m:
+        kinds = np.array(KINDS)[cell // m]
+        if label.shape == (n,):
+            place.refuse(~np.isfinite(label) & ~is_kind(kinds, TARGET), "the label", LabelError)
+        with place.named(n):
+            label = check_labels(label, kinds)
+    known = None if names is None else tuple(names)
+    return Chunk(matrix, label, cell, weight, populations, place.origin, place.first_row, known)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of the user's, and what its rows are."""
+
+    table: Any
+    kind: str
+    label: str | None  # its column; None for target rows
+    population: str | None  # name of the population, or None if a column tells
+
+    @property
+    def title(self) -> str:
+        """What messages call the table."""
+        of = f" of population {self.population!r}" if self.population else ""
+        return f"the {self.kind} table{of}"
+
+
+class Columns(NamedTuple):
+    """Which columns all tables have beside labels."""
+
+    population: str | None  # column of names, None if every table is of one population
+    weight: str | None
+    features: tuple[str, ...] | None  # None for all that are left
+
+    def special(self, table: Table) -> list[str]:
+        """Return the columns that are no features."""
+        population = None if table.kind == TARGET else self.population
+        columns = (table.label, population, self.weight)
+        return [column for column in columns if column is not None]
+
+    def features_of(self, table: Table, frame: Frame, origin: str) -> list[str]:
+        """Return the features that a table has."""
+        if self.features is not None:
+            return list(self.features)
+        special = self.special(table)
+        columns = list(nw.from_native(frame, eager_only=True).columns)
+        if not (names := [name for name in columns if name not in special]):
+            raise TableError(f"{origin} has no feature columns besides {', '.join(special)}.")
+        return names
+
+    def chunk(self, table: Table, frame: Frame, names: list[str], place: Place) -> Chunk:
+        """Check some rows of a table; their features come in the order of ``names``."""
+        native = nw.from_native(frame, eager_only=True)
+        needed = self.special(table) + ([] if self.features is None else names)
+        if missing := [name for name in needed if name not in native.columns]:
+            raise TableError(
+                f"{place.origin} has no column {missing[0]!r}; its columns are "
+                f"{', '.join(map(str, native.columns))}."
+            )
+        features = self.features_of(table, frame, place.origin)
+        matrix = chunk_features(native.select(features).to_native(), names, place)
+        label = None if table.label is None else _column(native, table.label, place)
+        if self.population is None or table.kind == TARGET:
+            known = [str(table.population)]
+            index = np.zeros(len(native), dtype=np.int64)
+        else:
+            known, index = population_codes(native.get_column(self.population), place)
+        cells = cell_codes(table.kind, index, max(len(known), 1)), known or [""]
+        weight = None if self.weight is None else _column(native, self.weight, place)
+        return make_chunk(matrix, label, cells, weight, names, place)
+
+
+def _column(frame: nw.DataFrame[Any], name: str, place: Place) -> Array:
+    """Return labels or weights; missing ones are refused with their row."""
+    check_numeric_columns(
+        frame.select(name).to_native(),
+        table=place.origin,
+        what="labels and weights",
+        first_row=place.first_row,
     )
+    numbers: Array = np.asarray(_numbers(frame.get_column(name)), dtype=np.float64)
+    place.refuse(~(np.abs(numbers) <= LARGEST), f"column {name!r}", LabelError)
+    return numbers

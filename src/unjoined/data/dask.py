@@ -12,29 +12,15 @@ import numpy as np
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, MatrixLike
-from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.data.chunks import CHUNK_ROWS, Chunk, make_chunk
-from unjoined.data.scan import Piece
-from unjoined.data.sources import TableSource, _Table
+from unjoined.data.chunks import Columns, Place, Table, chunk_of_arrays
+from unjoined.data.rows import Chunk
+from unjoined.data.sources import TableSource
 from unjoined.errors import ClusterError, InputError, TableError
 
 
 @contextmanager
 def told_if_lost(client: Any) -> Iterator[None]:
-    """Turn what Dask raises about a lost scheduler or worker into one message.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        What the work inside goes through.
-
-    Raises
-    ------
-    InputError
-        The client is closed from the start.
-    ClusterError
-        The cluster is lost. Errors of the work itself are passed on as they are.
-    """
+    """Turn what Dask raises about a lost scheduler or worker into one message."""
     distributed = import_extra("distributed", extra="dask")
     if client.status != "running":
         raise InputError(
@@ -60,11 +46,7 @@ SECONDS = 10  # to wait for a scheduler, and then for its first worker
 
 
 def is_dask(collection: Any) -> bool:
-    """Tell whether an object is a Dask collection, without importing Dask.
-
-    >>> is_dask([1.0, 2.0])
-    False
-    """
+    """Tell whether an object is a Dask collection, without importing Dask."""
     # Before 2025 Dask DataFrames were in a package of their own.
     return type(collection).__module__.partition(".")[0] in ("dask", "dask_expr")
 
@@ -115,12 +97,8 @@ class DaskSource:
         ----------
         outcomes, treatments : mapping of population name to Dask DataFrame
             Divisions may be unknown and partitions empty.
-        outcome, treatment : str
-            The label's column.
-        sample_weight : str, optional
-            Column of row weights, in every table.
-        features : iterable of str, optional
-            Feature columns; by default all but labels and weights.
+        outcome, treatment, sample_weight, features
+            As in `TableSource.from_tables`.
         client : distributed.Client or str, optional
             A client, or the address of a scheduler.
         progress : bool, default=False
@@ -166,12 +144,15 @@ class DaskSource:
         sample_weight, features, client, progress
             As in `from_tables`.
         """
-        tables = (
-            _Table(outcomes, OUTCOME, outcome, None),
-            _Table(treatments, TREATMENT, treatment, None),
+        given = TableSource.from_frames(
+            outcomes,
+            treatments,
+            outcome=outcome,
+            treatment=treatment,
+            population=population,
+            sample_weight=sample_weight,
+            features=features,
         )
-        wanted = None if features is None else tuple(features)
-        given = TableSource(tables, population, sample_weight, wanted, CHUNK_ROWS, None, None)
         return _of_tables(given, client, progress)
 
     @classmethod
@@ -239,38 +220,35 @@ class DaskSource:
 
 def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
     delayed = import_extra("dask", extra="dask").delayed
-    tables, reader = given.tables, replace(given, tables=())  # which goes with every task
-    if not tables:
+    if not given.tables:
         raise TableError("no table was given. Pass a Dask DataFrame for each kind and population.")
-    names: list[str] | None = None if reader.features is None else list(reader.features)
+    columns, names = given.columns, None if given.features is None else list(given.features)
     make = delayed(_table_chunk, pure=False)
     parts: list[Any] = []
-    for table in tables:
-        title = f"the {table.kind} table"
-        title += "" if table.population is None else f" of population {table.population!r}"
-        frame = table.table
+    for table in given.tables:
+        frame, title = table.table, table.title
         if not (is_dask(frame) and hasattr(frame, "columns") and frame.ndim == 2):
             raise TableError(
                 f"{title} must be a Dask DataFrame, got {type(frame).__name__}. Tables in memory "
                 "and files go to TableSource."
             )
         # What Dask knows of the columns is an empty frame: checked before anything is computed.
-        about, known = replace(table, table=None), Piece(frame._meta, title, 0)
-        names = reader._features_of(about, known) if names is None else names
-        reader._chunk(about, known, names)
-        if reader.features is not None:  # then files are not read beyond these columns
-            frame = frame[list(dict.fromkeys([*names, *reader._special(table)]))]
+        about, known = replace(table, table=None), frame._meta
+        names = columns.features_of(about, known, title) if names is None else names
+        columns.chunk(about, known, names, Place(title))
+        if columns.features is not None:  # then files are not read beyond these columns
+            frame = frame[list(dict.fromkeys([*names, *columns.special(table)]))]
         parts += [
-            make(part, about, reader, names, f"partition {i} of {title}")
+            make(part, about, columns, names, f"partition {i} of {title}")
             for i, part in enumerate(frame.to_delayed())
         ]
     return DaskSource(tuple(parts), None if names is None else tuple(names), client, progress)
 
 
 def _table_chunk(
-    frame: Any, table: _Table, reader: TableSource, names: list[str], origin: str
+    frame: Any, table: Table, columns: Columns, names: list[str], origin: str
 ) -> Chunk:
-    return reader._chunk(table, Piece(frame, origin, 0), names)
+    return columns.chunk(table, frame, names, Place(origin))
 
 
 def _array_chunk(
@@ -281,9 +259,8 @@ def _array_chunk(
             f"{origin} has {X.shape[1]} features, the array says {width}. All partitions need the "
             "same features, in the same order."
         )
-    return make_chunk(
-        X, y, kind=kind, population=population, sample_weight=weight, names=None, origin=origin
-    )
+    parts = {"X": X, "y": y, "kind": kind, "population": population, "sample_weight": weight}
+    return chunk_of_arrays(parts, None, Place(origin))
 
 
 def _blocks(da: Any, name: str, column: Any, rows: Any) -> list[Any]:
@@ -327,16 +304,7 @@ def as_dask_source(source: Any) -> DaskSource | None:
 def connected(client: Any) -> Iterator[Any]:
     """Yield a client that has workers, or None where Dask computes on this machine.
 
-    Parameters
-    ----------
-    client : distributed.Client, str or None
-        A client, which is left open; the address of a scheduler, connected to and left again;
-        or None for the client that is current, if there is one.
-
-    Raises
-    ------
-    InputError, ClusterError
-        No scheduler answers there within 10 seconds or has workers by then; or it is lost later.
+    A client given is left open, a scheduler named by its address is connected to and left again.
     """
     if client is None:
         found = import_extra("dask.base", extra="dask").get_scheduler()
@@ -398,20 +366,7 @@ def in_memory(*columns: Any) -> tuple[Any, ...]:
 
 
 def predict_lazily(model: Any, X: Any) -> Any:
-    """Return predictions for a Dask DataFrame or array, computed when they are asked for.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted; its ``predict`` is called for each partition.
-    X : Dask DataFrame or array of shape (n, d)
-        Features.
-
-    Returns
-    -------
-    Dask Series or array of shape (n,)
-        With the index of ``X`` if that is a DataFrame.
-    """
+    """Return the predictions of a fitted model, not yet computed."""
     delayed = import_extra("dask", extra="dask").delayed
     # As a task of its own, the model goes to each worker once rather than with every partition.
     shared = delayed(model, pure=False, traverse=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
@@ -21,23 +22,16 @@ from unjoined._validation import (
     check_finite_features,
     check_kind,
     check_labels,
-    check_names,
     check_numeric_columns,
     check_outcome,
     check_population,
     check_treatment,
     check_weight,
-    population_name,
+    is_kind,
     shown,
 )
-from unjoined.data.frames import (
-    TableParts,
-    column_names,
-    feature_matrix,
-    rebuild_frame,
-    split_by_population,
-    take_table,
-)
+from unjoined.data.chunks import Place, Table, column_names, feature_matrix, rebuild_frame
+from unjoined.data.sources import TableSource
 from unjoined.errors import InputError, LabelError, TableError
 
 
@@ -120,28 +114,32 @@ class SeparateLabels(Mapping[str, Any]):
         """Check every field and freeze the arrays."""
         names = column_names(self.X)
         check_numeric_columns(self.X)
-        matrix = feature_matrix(self.X)
+        matrix = feature_matrix(self.X, order="F")
         check_finite_features(matrix, names)
-        n = len(matrix)
-        kind = check_kind(self.kind, n)
-        population = check_population(self.population, kind)
-        y = check_labels(self.y, kind)
-        weight = check_weight(self.sample_weight, n)
+        # Of our own: changing the caller's later must not change this one.
+        own = np.array(matrix) if names is None else rebuild_frame(matrix, names, like=self.X)
+        self._freeze(own, len(matrix), self.y, self.kind, self.population, self.sample_weight)
+
+    def _freeze(self, X: MatrixLike, n: int, *labels: Any) -> None:
+        """Check labels, kinds, populations and weights, and keep all of it beside checked ``X``."""
+        y, kind, population, sample_weight = labels
+        kind = check_kind(kind, n)
+        population = check_population(population, kind)
+        y = check_labels(y, kind)
+        weight = check_weight(sample_weight, n)
         check_cells(kind, population, weight, several=True)
-        check_outcome(y[kind == OUTCOME])
-        check_treatment(y[kind == TREATMENT])
-        frozen: dict[str, Any] = {"y": y, "kind": kind, "population": population}
-        if names is None:
-            frozen["X"] = matrix
-        else:  # a frame of our own: changing the caller's later must not change this one
-            own_frame = rebuild_frame(np.array(matrix), names, like=self.X)
-            object.__setattr__(self, "X", own_frame)
-        if self.sample_weight is not None:
-            frozen["sample_weight"] = weight
-        for field, array in frozen.items():
-            own = np.array(array)
-            own.setflags(write=False)
-            object.__setattr__(self, field, own)
+        check_outcome(y[is_kind(kind, OUTCOME)])
+        check_treatment(y[is_kind(kind, TREATMENT)])
+        columns = {"y": y, "kind": kind, "population": population}
+        if sample_weight is not None:
+            columns["sample_weight"] = weight
+        frozen = {name: np.array(column) for name, column in columns.items()}
+        if isinstance(X, np.ndarray):
+            frozen["X"] = X
+        for array in frozen.values():
+            array.setflags(write=False)
+        for name, value in ({"X": X, "sample_weight": None} | frozen).items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def from_tables(
@@ -191,27 +189,14 @@ class SeparateLabels(Mapping[str, Any]):
         >>> list(data.X.columns), data.y.tolist()
         (['age'], [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0])
         """
-        for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
-            check_names(given, f"{kind} tables")
-        parts = [
-            take_table(
-                frame,
-                kind=kind,
-                population=population_name(name),
-                label=label,
-                weight=sample_weight,
-            )
-            for kind, tables, label in (
-                (OUTCOME, outcomes, outcome),
-                (TREATMENT, treatments, treatment),
-            )
-            for name, frame in tables.items()
-        ]
-        if target is not None:
-            parts.append(
-                take_table(target, kind=TARGET, population="", label=None, weight=sample_weight)
-            )
-        return cls._from_parts(parts)
+        source = TableSource.from_tables(
+            outcomes,
+            treatments,
+            outcome=outcome,
+            treatment=treatment,
+            sample_weight=sample_weight,
+        )
+        return cls._of_tables(source, target)
 
     @classmethod
     def from_frames(
@@ -254,35 +239,46 @@ class SeparateLabels(Mapping[str, Any]):
         >>> data.population.tolist()
         ['N', 'S', 'N', 'S']
         """
-        return cls.from_tables(
-            split_by_population(outcomes, population, table="the outcome table"),
-            split_by_population(treatments, population, table="the treatment table"),
+        source = TableSource.from_frames(
+            outcomes,
+            treatments,
             outcome=outcome,
             treatment=treatment,
-            target=target,
+            population=population,
             sample_weight=sample_weight,
         )
+        return cls._of_tables(source, target)
 
     @classmethod
-    def _from_parts(cls, parts: list[TableParts]) -> SeparateLabels:
-        if not parts:
+    def _of_tables(cls, source: TableSource, target: Frame | None) -> SeparateLabels:
+        """Join data frames, checked one by one, population after population."""
+        tables, columns = list(source.tables), source.columns
+        if target is not None:
+            tables.append(Table(target, TARGET, None, ""))
+        if not tables:
             raise TableError(
                 "no table was given: two outcome tables and two treatment tables are needed."
             )
-        names = parts[0].features
-        X = np.concatenate([part.matrix(names) for part in parts])
-        weights = [part.weight for part in parts]
-        return cls(
-            X=rebuild_frame(X, names, like=parts[0].frame),
-            y=np.concatenate([part.label for part in parts]),
-            kind=np.repeat([part.kind for part in parts], [len(part) for part in parts]),
-            population=np.repeat(
-                [part.population for part in parts], [len(part) for part in parts]
-            ),
-            sample_weight=None
-            if any(weight is None for weight in weights)
-            else np.concatenate([weight for weight in weights if weight is not None]),
+        for table in tables:
+            _check_frame(table)
+        first = tables[0]
+        names = columns.features_of(first, first.table, first.title)
+        sizes = [len(nw.from_native(table.table, eager_only=True)) for table in tables]
+        X = np.empty((sum(sizes), len(names)), order="F")  # whose columns are those of a frame
+        parts: list[tuple[Any, ...]] = []
+        for table, stop in zip(tables, np.cumsum(sizes).tolist(), strict=True):
+            chunk = columns.chunk(table, table.table, names, Place(table.title))
+            if source.population is not None:
+                chunk = chunk.take(np.argsort(chunk.cell, kind="stable"))
+            X[stop - len(chunk) : stop] = chunk.X
+            parts.append((chunk.label, chunk.kind, chunk.population, chunk.weight))
+        y, kind, population, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
+        data = object.__new__(cls)
+        data._freeze(
+            rebuild_frame(X, names, like=first.table),
+            *(len(X), y, kind, population, None if source.sample_weight is None else weight),
         )
+        return data
 
     def __getitem__(self, key: str) -> Any:
         """Return one of the arguments of ``fit``."""
@@ -346,16 +342,15 @@ class SeparateLabels(Mapping[str, Any]):
         index = np.asarray(rows)
         if index.dtype == bool:
             index = np.flatnonzero(index)
-        matrix = feature_matrix(self.X)[index]
-        names = self.feature_names
-        weight = self.sample_weight
-        return SeparateLabels(
-            X=matrix if names is None else rebuild_frame(matrix, names, like=self.X),
-            y=np.asarray(self.y)[index],
-            kind=np.asarray(self.kind)[index],
-            population=np.asarray(self.population)[index],
-            sample_weight=None if weight is None else np.asarray(weight)[index],
+        matrix, names = feature_matrix(self.X)[index], self.feature_names
+        columns = (self.y, self.kind, self.population, self.sample_weight)
+        data = object.__new__(SeparateLabels)
+        data._freeze(
+            matrix if names is None else rebuild_frame(matrix, names, like=self.X),
+            len(index),
+            *(None if column is None else np.asarray(column)[index] for column in columns),
         )
+        return data
 
     def summary(self) -> list[CellSummary]:
         """Return the size and the mean label of every table, outcomes first.
@@ -395,6 +390,18 @@ class SeparateLabels(Mapping[str, Any]):
         """Rebuild through the checks, so that a copy is as frozen as the original."""
         fields = (self.X, self.y, self.kind, self.population, self.sample_weight)
         return (SeparateLabels, fields)
+
+
+def _check_frame(table: Table) -> None:
+    """Refuse what is no data frame, or one without rows."""
+    if not nw.dependencies.is_into_dataframe(table.table):
+        raise TableError(
+            f"{table.title} must be a pandas, polars or pyarrow data frame, got "
+            f"{type(table.table).__name__}. Arrays go to SeparateLabels(X=..., y=..., ...)."
+        )
+    if len(nw.from_native(table.table, eager_only=True)) == 0:
+        rows = "rows of all populations" if table.population is None else "at least one row"
+        raise TableError(f"{table.title} is empty. It needs {rows}.")
 
 
 class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carries no types

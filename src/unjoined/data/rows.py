@@ -1,17 +1,18 @@
-"""Rows that passed every check, in the coding the mathematics uses; a quick look at labels."""
+"""Rows that passed every check: one small number says a row's kind and population."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unjoined._compiled import ScannedLabels, label_kernel
-from unjoined._threads import over_pieces
+from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, IntArray
 from unjoined._validation import (
+    KINDS,
     LARGEST,
     OUTCOME,
     SMALLEST,
@@ -30,32 +31,66 @@ from unjoined._validation import (
     unit_mean,
 )
 
+SOME_ROWS = 1000  # from first to last: these usually show both populations
 
-@dataclass(frozen=True, slots=True)
-class LabelledRows:
-    """Checked rows of all cells: what everything behind the checks trusts."""
+
+@dataclass(frozen=True)
+class Rows:
+    """Checked rows. Of m populations, outcomes have the cells 0 to m - 1, treatments the next m."""
 
     X: Array  # (n, d)
-    label: Array  # (n,) treatment -1/+1, outcome in the inner coding
-    kind: np.ndarray[Any, np.dtype[np.str_]]  # (n,) "outcome" or "treatment"
-    population: IntArray  # (n,) 0 or 1, or more where an estimator takes several
-    weight: Array  # (n,) > 0, of mean 1 in each cell where all rows were at hand
+    label: Array  # (n,)
+    cell: CellArray  # (n,) kind and population in one; 2 m for target rows
+    weight: Array  # (n,) not negative
     names: list[Any]  # of the populations
-    coding: OutcomeCoding
-    cell: CellArray | None = None  # (n,) kind and population in one, where both are at hand
 
-    def at(self, kind: str, population: int) -> IntArray:
-        """Return the positions of the rows of one cell."""
-        return np.flatnonzero(is_kind(self.kind, kind) & (self.population == population))
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.label)
+
+    @cached_property
+    def _positions(self) -> list[IntArray]:
+        return [np.flatnonzero(self.cell == c) for c in range(2 * len(self.names))]
 
     def all_cells(self) -> list[IntArray]:
         """Return the positions of the rows of each cell, outcomes first."""
-        each = range(len(self.names))
-        return [self.at(kind, k) for kind in (OUTCOME, TREATMENT) for k in each]
+        return self._positions
+
+    def at(self, kind: str, population: int) -> IntArray:
+        """Return the positions of the rows of one cell."""
+        return self._positions[KINDS.index(kind) * len(self.names) + population]
+
+    @cached_property
+    def is_outcome(self) -> BoolArray:
+        """Whether a row's label is an outcome, shape (n,)."""
+        return np.asarray(self.cell < len(self.names))
 
     def of_kind(self, kind: str) -> IntArray:
-        """Return the positions of the rows of one kind."""
-        return np.flatnonzero(is_kind(self.kind, kind))
+        """Return the positions of the rows of one kind, outcome or treatment."""
+        return np.flatnonzero(self.is_outcome if kind == OUTCOME else ~self.is_outcome)
+
+    @property
+    def kind(self) -> NDArray[np.str_]:
+        """The kind of each row in words, for people to read."""
+        return np.array(KINDS)[self.cell // len(self.names)]
+
+    def take(self, at: IntArray | BoolArray | slice) -> Self:
+        """Return the rows at some positions, in that order, or those that are marked."""
+        return replace(
+            self, X=self.X[at], label=self.label[at], cell=self.cell[at], weight=self.weight[at]
+        )
+
+
+@dataclass(frozen=True)
+class LabelledRows(Rows):
+    """Labelled rows of all cells in the inner coding: treatments are -1/+1, weights above 0."""
+
+    coding: OutcomeCoding
+
+    @cached_property
+    def population(self) -> IntArray:
+        """The population of each row, 0 to m - 1."""
+        return (self.cell % len(self.names)).astype(np.int64)
 
     @property
     def sign(self) -> Array:
@@ -64,45 +99,50 @@ class LabelledRows:
 
     @property
     def share(self) -> Array:
-        """Row weights under which each cell counts the same and each kind adds up to one.
-
-        With them a mean over two populations is the paper's average over z or w, whatever
-        the sizes of the cells.
-        """
+        """Row weights under which each cell counts the same and each kind adds up to one."""
         share = np.empty(len(self.label))
-        for kind in (OUTCOME, TREATMENT):
-            for population in range(len(self.names)):
-                at = self.at(kind, population)
-                share[at] = self.weight[at] / (len(self.names) * self.weight[at].sum())
+        for at in self.all_cells():
+            share[at] = self.weight[at] / (len(self.names) * self.weight[at].sum())
         return share
 
     @property
     def relative(self) -> Array:
         """Row weights of mean 1 in each cell, also for a sample that stands for more rows."""
         relative = np.empty(len(self.label))
-        for kind in (OUTCOME, TREATMENT):
-            for population in range(len(self.names)):
-                at = self.at(kind, population)
-                relative[at] = unit_mean(self.weight[at])
+        for at in self.all_cells():
+            relative[at] = unit_mean(self.weight[at])
         return relative
 
-    def take(self, at: IntArray | BoolArray) -> LabelledRows:
-        """Return the rows at some positions, in that order, or those that are marked."""
-        return replace(
-            self,
-            X=self.X[at],
-            label=self.label[at],
-            kind=self.kind[at],
-            population=self.population[at],
-            weight=self.weight[at],
-            cell=None if self.cell is None else self.cell[at],
-        )
 
-    def cells(self) -> CellArray:
-        """Return the cell of each row, of two populations."""
-        if self.cell is not None:
-            return self.cell
-        return is_kind(self.kind, TREATMENT) * np.uint8(2) + self.population.astype(np.uint8)
+@dataclass(frozen=True)
+class Chunk(Rows):
+    """Some consecutive rows of a source, checked, and where they come from.
+
+    Labels are as the user has them, NaN for target rows. ``names`` are the populations found in
+    this chunk.
+    """
+
+    origin: str  # what messages call the file, table or chunk
+    first_row: int  # position of the first row there, counting from 0
+    # Of the features; None if they have none, () if only the source can tell.
+    feature_names: tuple[str, ...] | None = ()
+
+    @property
+    def population(self) -> NDArray[Any]:
+        """The name of each row's population; of target rows it means nothing."""
+        return np.asarray(self.names)[self.cell % len(self.names)]
+
+
+def cell_codes(kind: NDArray[np.str_] | str, index: IntArray, m: int) -> CellArray:
+    """Return the cells of rows of a kind each, or all of one, and populations 0 to m - 1."""
+    if isinstance(kind, str):
+        code: Any = KINDS.index(kind) * m
+        index = np.zeros_like(index) if kind == TARGET else index
+    else:
+        target = is_kind(kind, TARGET)
+        code = is_kind(kind, TREATMENT) * m + target * 2 * m
+        index = np.where(target, 0, index)
+    return np.asarray(code + index).astype(np.uint8 if m < 128 else np.uint16)
 
 
 def label_rows(
@@ -115,32 +155,29 @@ def label_rows(
     several: bool = False,
     n_jobs: int | None = None,
 ) -> LabelledRows:
-    """Check labels and return the rows that carry one, in the inner coding.
+    """Check labels and return the rows that carry one, in the inner coding; ``X`` is trusted.
 
-    ``X`` is trusted. There must be two populations, or at least two if ``several``. Target rows
-    and rows of weight 0 are left out: neither has a say in what the labels tell. The weights of
-    each cell are brought to mean 1, so that their units mean nothing to whatever comes behind:
-    each table may have its own.
+    Target rows and rows of weight 0 are left out: neither has a say in what the labels tell. The
+    weights of each cell are brought to mean 1, so that each table may have its own units.
     """
     n = len(X)
     clean = None if sample_weight is not None else scan_labels(y, kind, population, n, n_jobs)
     if clean is not None:
-        label, index, cell, names, coding = clean
-        check_names(names)
-        return LabelledRows(X, label, np.asarray(kind), index, np.ones(n), names, coding, cell)
+        check_names(clean.names)
+        return LabelledRows(X, clean.label, clean.cell, np.ones(n), clean.names, clean.coding)
     kinds = check_kind(kind, n)
     labels = check_labels(y, kinds)
     populations = check_population(population, kinds)
     weight = check_weight(sample_weight, n)
     names, index = check_cells(kinds, populations, weight, several=several)
-    used = ~is_kind(kinds, TARGET) & (weight > 0.0)
-    outcome = used & is_kind(kinds, OUTCOME)
-    treatment = used & ~outcome
+    cell, m = cell_codes(kinds, index, len(names)), len(names)
+    used = (cell < 2 * m) & (weight > 0.0)
+    outcome, treatment = used & (cell < m), used & (cell >= m)
     coding = check_outcome(labels[outcome])
     label = labels.copy()
     label[outcome] = coding.encode(labels[outcome])
     label[treatment] = check_treatment(labels[treatment])
-    rows = LabelledRows(X, label, kinds, index, weight, names, coding)
+    rows = LabelledRows(X, label, cell, weight, names, coding)
     if not used.all():
         rows = rows.take(used)
     return rows if sample_weight is None else replace(rows, weight=rows.relative)
@@ -155,17 +192,18 @@ def target_rows(
     return (X[used], unit_mean(weight[used])) if used.any() else None
 
 
-BLOCK_ROWS = 65_536
+class ScannedLabels(NamedTuple):
+    """What some rows hold."""
 
-
-SOME_ROWS = 1000  # from first to last: these usually show both populations
+    cells: frozenset[int]  # 2 for treatments and 1 for the second population, added up
+    outcomes: tuple[float, ...]  # different ones, at most three
+    codes: frozenset[float]  # of treatments
 
 
 class CleanLabels(NamedTuple):
     """Labels in the inner coding, and what their columns were found to hold."""
 
     label: Array  # (n,)
-    population: IntArray  # (n,) 0 or 1
     cell: CellArray  # (n,)
     names: list[Any]
     coding: OutcomeCoding
@@ -174,15 +212,7 @@ class CleanLabels(NamedTuple):
 def scan_labels(
     y: Any, kind: Any, population: Any, n: int, n_jobs: int | None = None
 ) -> CleanLabels | None:
-    """Return the labels if they are clean: four cells of two populations, all rows labelled.
-
-    None if anything is unusual, right or wrong: other types of columns, target rows, more
-    populations, a label out of place. Then it takes the checks that can tell.
-
-    Notes
-    -----
-    One pass over the three columns, on ``n_jobs`` threads.
-    """
+    """Return plain labels of two populations in one pass, or None if anything is unusual."""
     if not _plain(y, kind, population, n):
         return None
     names = np.unique(population[:: max(n // SOME_ROWS, 1)])
@@ -192,16 +222,12 @@ def scan_labels(
     if not -LARGEST <= number.min() <= number.max() <= LARGEST:
         return None
     both = (names[0], names[1])
-    kernel = label_kernel(number, kind, population, (OUTCOME, TREATMENT), both)
 
     def look(start: int) -> ScannedLabels | None:
-        stop = min(start + BLOCK_ROWS, n)
-        if kernel is not None:
-            return kernel(start, stop, cell)
-        block = slice(start, stop)
+        block = slice(start, start + CHUNK_ROWS)
         return _look(number[block], kind[block], population[block], both, cell[block])
 
-    starts = range(0, n, BLOCK_ROWS)
+    starts = range(0, n, CHUNK_ROWS)
     found = list(over_pieces(look, starts, n_jobs))
     blocks = [block for block in found if block is not None]
     if len(blocks) < len(found) or len(frozenset().union(*(b.cells for b in blocks))) < 4:
@@ -210,18 +236,17 @@ def scan_labels(
     codes = frozenset().union(*(block.codes for block in blocks))
     if coding is None or not (codes <= {0.0, 1.0} or codes <= {-1.0, 1.0}):
         return None
-    label, index = np.empty(n), np.empty(n, dtype=np.int64)
+    label = np.empty(n)
 
     def encode(start: int) -> None:
-        block = slice(start, start + BLOCK_ROWS)
+        block = slice(start, start + CHUNK_ROWS)
         raw, of_cell = number[block], cell[block]
-        index[block] = of_cell & 1
         treatment = np.where(raw > 0.0, 1.0, -1.0)  # in either coding
         label[block] = np.where(of_cell < 2, coding.encode(raw), treatment)
 
     for _ in over_pieces(encode, starts, n_jobs):
         pass
-    return CleanLabels(label, index, cell, names.tolist(), coding)
+    return CleanLabels(label, cell, names.tolist(), coding)
 
 
 def _coding(outcomes: list[float]) -> OutcomeCoding | None:

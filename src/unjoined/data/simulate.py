@@ -25,8 +25,6 @@ from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
 
 FeatureLaw: TypeAlias = Callable[[int, Rng], Array]
-
-
 Policy: TypeAlias = Callable[[Array], Array]
 
 

@@ -5,24 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import getattr_static
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import narwhals as nw
 import numpy as np
 
-from unjoined._typing import ArrayLike, MatrixLike
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_count,
-    check_names,
-    check_numeric_columns,
-    population_name,
+from unjoined._threads import CHUNK_ROWS
+from unjoined._typing import ArrayLike, Frame, MatrixLike
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_names, population_name
+from unjoined.data.chunks import (
+    Columns,
+    Place,
+    Table,
+    chunk_of_arrays,
+    column_names,
+    feature_matrix,
 )
-from unjoined.data.chunks import CHUNK_ROWS, Chunk, ChunkSource, make_chunk
-from unjoined.data.frames import column_names, feature_matrix, population_names
-from unjoined.data.scan import Piece, SqlQuery, scan_table
+from unjoined.data.rows import Chunk
+from unjoined.data.tables import Reading, SqlQuery, scan_table
 from unjoined.errors import InputError, TableError
+
+
+@runtime_checkable
+class ChunkSource(Protocol):
+    """Rows that can be gone through from the beginning as often as asked.
+
+    Iterating yields `Chunk` objects; those of no rows are allowed. Two iterations must yield the
+    same rows. Their order and how they are cut does not matter. A pass over the rows is one
+    iteration, and nothing else is asked of a source whose chunks say their ``feature_names``.
+    """
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Go through all rows once."""
+        ...
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the features, or None if they have none; may read the first rows."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +92,14 @@ class ArraySource:
         for start in range(0, len(X), size):
             at = slice(start, start + size)
             piece = X[at]
-            yield make_chunk(
-                piece.to_native() if names else piece,
-                y[at],
-                kind=kind[at],
-                population=population[at],
-                sample_weight=None if weight is None else weight[at],
-                names=names,
-                origin="the arrays",
-                first_row=start,
-            )
+            parts = {
+                "X": piece.to_native() if names else piece,
+                "y": y[at],
+                "kind": kind[at],
+                "population": population[at],
+                "sample_weight": None if weight is None else weight[at],
+            }
+            yield chunk_of_arrays(parts, names, Place("the arrays", start))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,15 +140,7 @@ class IterableSource:
         for i, parts in enumerate(self._mappings()):
             origin = f"chunk {i}"
             names = column_names(parts["X"]) if width is None else names
-            chunk = make_chunk(
-                parts["X"],
-                parts["y"],
-                kind=parts["kind"],
-                population=parts["population"],
-                sample_weight=parts.get("sample_weight"),
-                names=names,
-                origin=origin,
-            )
+            chunk = chunk_of_arrays(parts, names, Place(origin))
             width = chunk.X.shape[1] if width is None else width
             if chunk.X.shape[1] != width:
                 raise TableError(
@@ -157,16 +167,6 @@ class IterableSource:
             yield parts
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """One table of the user's, and what its rows are."""
-
-    table: Any
-    kind: str
-    label: str
-    population: str | None  # name of the population, or None if a column tells
-
-
 @dataclass(frozen=True, eq=False)
 class TableSource:
     """Rows of two or four tables, streamed from where they are.
@@ -176,13 +176,13 @@ class TableSource:
     read by DuckDB, a batch of rows at a time.
     """
 
-    tables: tuple[_Table, ...]
+    tables: tuple[Table, ...]
     population: str | None
     sample_weight: str | None
     features: tuple[str, ...] | None
-    chunk_rows: int
-    threads: int | None
-    memory_limit: str | None
+    chunk_rows: int = CHUNK_ROWS
+    threads: int | None = None
+    memory_limit: str | None = None
 
     @classmethod
     def from_tables(
@@ -230,7 +230,7 @@ class TableSource:
         for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
             check_names(given, f"{kind} tables")
         tables = [
-            _Table(table, kind, label, population_name(name))
+            Table(table, kind, label, population_name(name))
             for kind, group, label in (
                 (OUTCOME, outcomes, outcome),
                 (TREATMENT, treatments, treatment),
@@ -267,7 +267,7 @@ class TableSource:
             As in `from_tables`.
         """
         tables = [
-            _Table(table, kind, label, None)
+            Table(table, kind, label, None)
             for kind, table, label in (
                 (OUTCOME, outcomes, outcome),
                 (TREATMENT, treatments, treatment),
@@ -280,93 +280,38 @@ class TableSource:
         )
 
     @property
+    def columns(self) -> Columns:
+        """Which columns the tables have beside labels."""
+        return Columns(self.population, self.sample_weight, self.features)
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the features: those asked for, or those of the first table."""
         if self.features is not None:
             return list(self.features)
-        for table, piece in self._pieces():
-            return self._features_of(table, piece)
+        for table, frame, place in self._pieces():
+            return self.columns.features_of(table, frame, place.origin)
         raise TableError("no table was given, or all of them are empty.")
 
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, table by table, file by file."""
         names = None if self.features is None else list(self.features)
-        for table, piece in self._pieces():
-            names = self._features_of(table, piece) if names is None else names
-            yield self._chunk(table, piece, names)
+        for table, frame, place in self._pieces():
+            if names is None:
+                names = self.columns.features_of(table, frame, place.origin)
+            yield self.columns.chunk(table, frame, names, place)
 
-    def _pieces(self) -> Iterator[tuple[_Table, Piece]]:
+    def _pieces(self) -> Iterator[tuple[Table, Frame, Place]]:
         size = check_count("chunk_rows", self.chunk_rows)
+        reading = Reading(size, self.threads, self.memory_limit)
+        text = () if self.population is None else (self.population,)
         for table in self.tables:
-            name = f"the {table.kind} table"
-            if table.population is not None:
-                name += f" of population {table.population!r}"
-            for piece in scan_table(
-                table.table,
-                title=name,
-                chunk_rows=size,
-                threads=self.threads,
-                memory_limit=self.memory_limit,
-                text=() if self.population is None else (self.population,),
-            ):
-                yield table, piece
-
-    def _special(self, table: _Table) -> list[str]:
-        return [c for c in (table.label, self.population, self.sample_weight) if c is not None]
-
-    def _features_of(self, table: _Table, piece: Piece) -> list[str]:
-        special = self._special(table)
-        columns = list(nw.from_native(piece.frame, eager_only=True).columns)
-        if not (names := [name for name in columns if name not in special]):
-            raise TableError(f"{piece.origin} has no feature columns besides {', '.join(special)}.")
-        return names
-
-    def _chunk(self, table: _Table, piece: Piece, names: list[str]) -> Chunk:
-        frame = nw.from_native(piece.frame, eager_only=True)
-        needed = self._special(table) + ([] if self.features is None else names)
-        if missing := [name for name in needed if name not in frame.columns]:
-            raise TableError(
-                f"{piece.origin} has no column {missing[0]!r}; its columns are "
-                f"{', '.join(map(str, frame.columns))}."
-            )
-        found = names if self.features is not None else self._features_of(table, piece)
-        weight = self.sample_weight
-        return make_chunk(
-            frame.select(found).to_native(),
-            _numbers(frame, table.label, piece),
-            kind=np.full(len(frame), table.kind),
-            population=np.full(len(frame), table.population)
-            if self.population is None
-            else population_names(
-                frame.get_column(self.population), table=piece.origin, first_row=piece.first_row
-            ),
-            sample_weight=None if weight is None else _numbers(frame, weight, piece),
-            names=names,
-            origin=piece.origin,
-            first_row=piece.first_row,
-        )
-
-
-def _numbers(frame: nw.DataFrame[Any], name: str, piece: Piece) -> Any:
-    """Return labels or weights; missing ones become NaN and are refused with their row."""
-    check_numeric_columns(
-        frame.select(name).to_native(),
-        table=piece.origin,
-        what="labels and weights",
-        first_row=piece.first_row,
-    )
-    column = frame.get_column(name)
-    if column.dtype == nw.Boolean:
-        column = column.cast(nw.Int8)
-    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+            for frame, place in scan_table(table.table, table.title, reading, text):
+                yield table, frame, place
 
 
 def as_source(source: Any) -> ChunkSource:
-    """Return what ``fit_chunks`` can go through, or say what it takes.
-
-    A `ChunkSource` passes; a mapping such as `SeparateLabels` becomes an `ArraySource`, a
-    function an `IterableSource`.
-    """
+    """Return what ``fit_chunks`` can go through, or say what it takes."""
     if isinstance(source, Mapping):
         return ArraySource(**source)
     if isinstance(source, SqlQuery) or nw.dependencies.is_into_dataframe(source):

@@ -1,4 +1,4 @@
-"""Tables on disk: CSV and Parquet in through DuckDB, whole files or none out."""
+"""Tables read whole or a batch of rows at a time: data frames, files, folders and queries."""
 
 from __future__ import annotations
 
@@ -6,34 +6,25 @@ import csv
 import gzip
 import os
 import re
-import tempfile
-import warnings
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import narwhals as nw
 
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
-from unjoined.errors import TableError, UnjoinedWarning
+from unjoined.data.chunks import Place
+from unjoined.errors import TableError
 
 PARQUET = (".parquet", ".pq")
-
-
 ENDINGS = (*PARQUET, ".csv", ".csv.gz", ".tsv", ".tsv.gz")
-
-
 DELIMITERS = (",", ";", "\t", "|")
-
-
-# How text begins that a spreadsheet runs; the last four are =, +, - and @ in full width.
-FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-
-
 HEADER_BYTES = 1 << 20  # a longer first line is no header
 
 
@@ -69,11 +60,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """How DuckDB is to read one file, with nothing left for it to guess.
-
-    By itself it takes the path for a pattern, adds columns from folder names, and settles types,
-    comments and lines to skip by a sample of the rows.
-    """
+    """How DuckDB is to read one file, with nothing left for it to guess."""
 
     query: str
     path: str  # as a pattern that matches this file alone
@@ -267,120 +254,162 @@ def _first_lines(message: str, limit: int = 6) -> str:
     return " ".join(line.strip() for line in lines[:limit])
 
 
-def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> Path:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in place at once.
-
-    Whatever goes wrong while writing, ``path`` holds either what it held before or the whole
-    new content.
-    """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise TableError(f"there is no folder {str(target.parent)!r} to write to. Create it first.")
-    if target.is_dir():
-        raise TableError(f"{str(target)!r} is a folder; name a file to write to.")
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise TableError(f"{str(target)!r} could not be written: {error}.") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        # mkstemp makes files private; a result should be as readable as its folder allows.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(target)
-    except OSError as error:
-        raise TableError(f"{str(target)!r} could not be written: {error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return target
-
-
-def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
-    """Write a pyarrow table as Parquet or CSV, by the ending of ``path``; whole or not at all.
+@dataclass(frozen=True, slots=True)
+class SqlQuery:
+    """A table or query of a DuckDB database, streamed, never held as a whole.
 
     Parameters
     ----------
-    table : pyarrow.Table
-        What to write.
-    path : path
-        A name that ends in .parquet, .pq or .csv.
+    query : str
+        A SELECT statement, or the name of a table or view.
+    database : path, optional
+        The database file, opened read-only. By default there is none, and the query reads files,
+        such as ``SELECT * FROM 's3://bucket/*.parquet'``.
 
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    TableError
-        The name has another ending, the folder does not exist, or a column is of a kind that CSV
-        has no form for.
-
-    Warns
+    Notes
     -----
-    UnjoinedWarning
-        Text for CSV begins with =, +, -, @, a tab or a line end, and is no number. Spreadsheets
-        would run it as a formula, so a single quote is put before it. Parquet keeps it as it is.
+    A query reads: anything but one SELECT, such as COPY, ATTACH, SET or a second statement, is
+    refused before it runs. Files in a query are read as DuckDB reads them: names are patterns, and
+    types of CSV columns are settled by their first rows.
+
+    The query runs once per pass. Without ORDER BY its rows may come in another order each time,
+    which changes results to rounding only, but keeps a pass from being resumed.
     """
-    ending = table_ending(Path(path))
-    if ending in (".parquet", ".pq"):
-        parquet = import_extra("pyarrow.parquet", extra="cli")
-        return replace_file(path, lambda file: parquet.write_table(table, file))
-    if ending == ".csv":
-        writer = import_extra("pyarrow.csv", extra="cli")
-        cells = _without_formulas(table, Path(path))
-        return replace_file(path, lambda file: writer.write_csv(cells, file))
-    raise TableError(f"cannot write {str(path)!r}: the name must end in .parquet or .csv.")
+
+    query: str
+    database: str | os.PathLike[str] | None = None
 
 
-def _without_formulas(table: Frame, path: Path) -> Frame:
-    """Return a table for CSV in which no text is a formula, with a warning if there was any."""
-    arrow = import_extra("pyarrow", extra="cli")
-    compute = import_extra("pyarrow.compute", extra="cli")
-    columns, changed = [], 0
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if arrow.types.is_dictionary(column.type):
-            column = compute.cast(column, column.type.value_type)
-        if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
-            runs = compute.and_(
-                compute.match_substring_regex(column, FORMULA),
-                compute.invert(compute.match_substring_regex(column, NUMBER)),
-            )
-            changed += compute.sum(runs).as_py() or 0
-            mark, nothing = (arrow.scalar(text, column.type) for text in ("'", ""))
-            quoted = compute.binary_join_element_wise(mark, column, nothing)
-            column = compute.if_else(runs, quoted, column)
-        elif not any(is_kind(column.type) for is_kind in _csv_kinds(arrow.types)):
-            raise TableError(
-                f"column {name!r} holds {column.type} values, which CSV has no form for. Leave it "
-                "out, or write Parquet."
-            )
-        columns.append(column)
-    names = [f"'{name}" if re.match(FORMULA, name) else name for name in table.column_names]
-    changed += sum(a != b for a, b in zip(names, table.column_names, strict=True))
-    if changed:
-        warnings.warn(
-            f"{changed:,} cell{'s' * (changed > 1)} of {str(path)!r} would be run as a formula by "
-            "a spreadsheet, so a single quote was put in front. Write Parquet to keep them as "
-            "they are.",
-            UnjoinedWarning,
-            stacklevel=3,
+class Reading(NamedTuple):
+    """How tables are read: rows to a piece, about, and what DuckDB may use."""
+
+    chunk_rows: int
+    threads: int | None = None
+    memory_limit: str | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Settings for DuckDB."""
+        # A query may neither undo what is said here nor read variables of the running program.
+        fixed = {"lock_configuration": "true", "python_enable_replacements": "false"}
+        asked = {"threads": self.threads, "memory_limit": self.memory_limit}
+        return fixed | {name: value for name, value in asked.items() if value is not None}
+
+
+def scan_table(
+    table: Any, title: str, reading: Reading, text: Collection[str] = ()
+) -> Iterator[tuple[Frame, Place]]:
+    """Yield a table piece by piece with its place; columns ``text`` are left as written."""
+    if nw.dependencies.is_into_dataframe(table):
+        frame, size = nw.from_native(table, eager_only=True), reading.chunk_rows
+        for start in range(0, len(frame), size):
+            yield frame[start : start + size].to_native(), Place(title, start)
+        return
+    if isinstance(table, SqlQuery):
+        database = ":memory:" if table.database is None else str(table.database)
+        if table.database is not None and not Path(table.database).is_file():
+            raise TableError(f"there is no database {database!r}. Check the path.")
+        words = table.query.split()
+        query = f"SELECT * FROM {table.query}" if len(words) == 1 else table.query  # noqa: S608
+        yield from _stream(query, None, database, title, reading)
+        return
+    for file in _files(table, title):
+        reader = FileReader.of(file)
+        pieces = _stream(reader.query, reader.path, ":memory:", repr(str(file)), reading)
+        for frame, place in pieces:
+            yield reader.typed(frame, text), place
+
+
+def _files(table: Any, title: str) -> list[Path]:
+    """Return the files that a path, a folder or a list of both stands for."""
+    if isinstance(table, str | os.PathLike):
+        paths: Sequence[Any] = [table]
+    elif isinstance(table, list | tuple) and table:
+        paths = table
+    else:
+        raise TableError(
+            f"{title} must be a data frame, a file, a folder, a list of files or a SqlQuery, got "
+            f"{table!r}."
         )
-    return arrow.table(columns, names=names)
+    files: list[Path] = []
+    for path in paths:
+        files += _tables_in(Path(path)) if Path(path).is_dir() else [path]
+    return [check_file(file) for file in files]
 
 
-def _csv_kinds(types: Any) -> list[Callable[[Any], bool]]:
-    """Return the tests for types, besides text, that CSV has one form for."""
-    return [
-        types.is_null,
-        types.is_boolean,
-        types.is_integer,
-        types.is_floating,
-        types.is_decimal,
-        types.is_date,
-        types.is_time,
-        types.is_timestamp,
-    ]
+def _tables_in(folder: Path) -> list[Path]:
+    """Return the tables in a folder and its folders; names with a dot or _ in front are no data."""
+    found: list[Path] = []
+    seen: set[str] = set()  # a link may lead back
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
+        if (real := os.path.realpath(root)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        found += [Path(root, name) for name in names if not name.startswith((".", "_"))]
+    if not (tables := sorted(path for path in found if table_ending(path) in ENDINGS)):
+        raise TableError(
+            f"the folder {str(folder)!r} holds no file ending in {', '.join(ENDINGS)}."
+        )
+    return tables
+
+
+def _refuse(error: OSError) -> None:
+    raise TableError(f"a folder cannot be read: {error}.") from error
+
+
+def _stream(
+    query: str,
+    parameter: str | None,
+    database: str,
+    origin: str,
+    reading: Reading,
+) -> Iterator[tuple[Frame, Place]]:
+    """Run a query and yield its batches; what DuckDB says about a bad row is passed on."""
+    duckdb = import_extra("duckdb", extra="cli")
+    arrow = import_extra("pyarrow", extra="cli")
+    row = 0
+    try:
+        read_only = database != ":memory:"
+        with duckdb.connect(database, read_only=read_only, config=reading.config) as connection:
+            if parameter is None:
+                _check_reads(connection, query, origin)
+            relation = connection.sql(query, params=None if parameter is None else [parameter])
+            # Called so since DuckDB 1.5, where the older name warns.
+            name = (
+                "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
+            )
+            for batch in getattr(relation, name)(reading.chunk_rows):
+                yield arrow.Table.from_batches([batch]), Place(origin, row)
+                row += batch.num_rows
+    except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
+        refuse_interrupt(error)
+        raise TableError(
+            f"{origin} cannot be read beyond row {row:,} (counting from 0): "
+            f"{_first_lines(str(error))}"
+        ) from error
+
+
+def _check_reads(connection: Any, query: str, origin: str) -> None:
+    """Refuse a query that is not one SELECT, or that writes on the way."""
+    duckdb = import_extra("duckdb", extra="cli")
+    statements = connection.extract_statements(query)
+    kinds = [statement.type.name for statement in statements]
+    # These two are functions that write files.
+    if kinds == ["SELECT"] and not re.search("enable_(logging|profiling)", query, re.IGNORECASE):
+        text = statements[0].query.strip().rstrip(";")
+        try:
+            # Since DuckDB 2 the WITH of a SELECT may write, though not below the top: there it
+            # is refused when names are looked up, and nothing is run here.
+            connection.sql(f"SELECT * FROM ({text}\n)")  # noqa: S608
+        except duckdb.BinderException as error:
+            if "must be at the top level" not in str(error):
+                raise
+        else:
+            return
+    raise TableError(
+        f"{origin}: a SqlQuery must be one SELECT that only reads, or the name of a table, got "
+        f"{' and '.join(kinds) or 'nothing'}: {query[:80]!r}. Run what writes or changes settings "
+        "beforehand, with DuckDB itself."
+    )

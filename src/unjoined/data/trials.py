@@ -24,7 +24,7 @@ from unjoined._validation import (
     check_treated,
     check_vector,
 )
-from unjoined.data.frames import column_names, feature_matrix, rebuild_frame
+from unjoined.data.chunks import column_names, feature_matrix, rebuild_frame
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
 

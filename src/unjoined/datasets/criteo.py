@@ -5,48 +5,39 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from unjoined._validation import check_count
-from unjoined.datasets.fetch import Lines, NumberTable, PublicData, Source, locate
+from unjoined.datasets.fetch import Lines, PublicData, Source, locate
 from unjoined.errors import TableError
 
 DISPLAY_FEATURES = 10  # 1 and 2 are numbers, the others categories
-
-
 NUMERIC = (1, 2)
-
-
 UNKNOWN = -1.0  # code of a category that is not given
-
-
 NON_CLICK_WEIGHT = 10.0  # one in ten of the impressions without a click was kept
-
-
 CLICKS = {"1": True, "0": False}
-
-
 COSTS = {"0.001": True, "0.999": False}  # what forms B and C write for click and no click
-
-
 # Form C numbers the pairs of feature and category; these are feature 12 = 0 and = 1.
 CHALLENGE_CONTROL, CHALLENGE_TREATED = 11, 49
-
-
 EXPECTED_A = (
     "expected 'example ID: HASH CLICK PROPENSITY SLOTS CANDIDATES FEATURE:VALUE ...' with at least "
     "one candidate"
 )
-
-
 EXPECTED_B = "expected 'shared ID| FEATURE_CATEGORY ...'"
-
+CRITEO_SOURCE = Source(
+    "CriteoBannerFillingChallenge.tar.gz",
+    ("https://s3-eu-west-1.amazonaws.com/reco-dataset/CriteoBannerFillingChallenge.tar.gz",),
+    "35 GB",
+)
+FEATURES = tuple(f"display_{j}" for j in range(1, DISPLAY_FEATURES + 1))
+INDEX_COLUMNS = ("challenge_index", "testbed_feature_id")
 
 DisplayIndex: TypeAlias = Mapping[int, int]
 
@@ -74,15 +65,10 @@ class Impression:
 
 
 def read_impressions(lines: Lines, display_index: DisplayIndex) -> Iterator[Impression]:
-    """Yield the impressions with one slot; which form the file has is seen from its first line.
+    """Yield the impressions with one slot; the file's form is seen from its first line.
 
-    Memory does not grow with the file. ``display_index`` maps the token numbers of form C to
-    the display features 3 to 10 they are categories of; the other forms name features.
-
-    Raises
-    ------
-    TableError
-        A line is malformed; the message names file, line and what was expected there.
+    ``display_index`` maps the token numbers of form C to the display features 3 to 10 they are
+    categories of; the other forms name features.
     """
     first = next(lines, None)
     if first is None:
@@ -129,9 +115,6 @@ def _read_a(lines: Lines) -> Iterator[Impression]:
             yield _impression(lines, at, example, features, flags, clicked, propensity)
 
 
-# --- form B: Vowpal Wabbit ------------------------------------------------------------------
-
-
 def _read_b(lines: Lines) -> Iterator[Impression]:
     for header in lines:
         if not header.strip():
@@ -168,9 +151,6 @@ def _read_b(lines: Lines) -> Iterator[Impression]:
         yield _impression(lines, at, example, features, flags, clicked, propensity)
 
 
-# --- form C: the challenge ------------------------------------------------------------------
-
-
 def _read_c(lines: Lines, display_index: DisplayIndex) -> Iterator[Impression]:
     for line in lines:
         at = lines.number
@@ -200,8 +180,6 @@ def _read_c(lines: Lines, display_index: DisplayIndex) -> Iterator[Impression]:
         yield _impression(lines, at, example, features, flags, clicked, propensity)
 
 
-# --- parts ----------------------------------------------------------------------------------
-
 Flags: TypeAlias = tuple[bool, bool]  # whether feature 12 = 0 and feature 12 = 1 are in a line
 
 
@@ -228,28 +206,26 @@ def _impression(
     )
 
 
-def _display(pairs: Iterable[list[str]]) -> tuple[float, ...]:
+def _display(pairs: Iterable[Sequence[Any]]) -> tuple[float, ...]:
     """Return the ten display features; a category that is missing is -1, a number an error."""
-    return _ten({int(pair[0]): float(pair[1]) for pair in pairs})
-
-
-def _ten(found: Mapping[int, float]) -> tuple[float, ...]:
-    if missing := [j for j in NUMERIC if j not in found]:
+    values = {int(pair[0]): float(pair[1]) for pair in pairs}
+    if missing := [j for j in NUMERIC if j not in values]:
         raise ValueError(f"display feature {missing[0]} is missing")
-    if not all(map(math.isfinite, found.values())):
+    if not all(map(math.isfinite, values.values())):
         raise ValueError("a display feature is not finite")
-    return tuple(found.get(j, UNKNOWN) for j in range(1, DISPLAY_FEATURES + 1))
+    return tuple(values.get(j, UNKNOWN) for j in range(1, DISPLAY_FEATURES + 1))
 
 
 def _challenge_display(tokens: list[list[str]], index: DisplayIndex) -> tuple[float, ...]:
-    found = {}
+    """Return the display features of form C, or the two that need no index."""
+    pairs: list[tuple[int, float]] = []
     for number, value in tokens:
         token = int(number)
         if token < len(NUMERIC):  # indices 0 and 1 are features 1 and 2
-            found[token + 1] = float(value)
+            pairs.append((token + 1, float(value)))
         elif token in index:
-            found[index[token]] = float(token)
-    features = _ten(found)
+            pairs.append((index[token], token))
+    features = _display(pairs)
     return features if index else features[: len(NUMERIC)]
 
 
@@ -273,21 +249,6 @@ def _check_treatment(lines: Lines, flags: Flags, at: int) -> None:
             f"{'both' if flags[0] else 'neither'}.",
             number=at,
         )
-
-
-CRITEO_SOURCE = Source(
-    name="CriteoBannerFillingChallenge.tar.gz",
-    addresses=(
-        "https://s3-eu-west-1.amazonaws.com/reco-dataset/CriteoBannerFillingChallenge.tar.gz",
-    ),
-    size="35 GB",
-)
-
-
-FEATURES = tuple(f"display_{j}" for j in range(1, DISPLAY_FEATURES + 1))
-
-
-INDEX_COLUMNS = ("challenge_index", "testbed_feature_id")
 
 
 def fetch_criteo(
@@ -371,10 +332,12 @@ def fetch_criteo(
     if first is None:
         raise TableError(f"{str(file)!r} has no impression with one slot. Check path=.")
     features = FEATURES[: len(first.features)]
-    table = NumberTable(len(features) + 7)
+    numbers = array("d")  # eight bytes for each number and no more
     for one in islice(chain([first], impressions), max_rows):
-        table.append(_numbers(one))
-    rows = table.matrix()
+        numbers.extend(one.features)
+        numbers.extend((one.clicked, one.treated, one.weight, one.propensity))
+        numbers.extend((one.example, one.n_candidates, one.n_treated))
+    rows = np.frombuffer(numbers).reshape(-1, len(features) + 7)
     click, treated, weight, propensity, example, candidates, n_treated = np.array(
         rows[:, len(features) :].T
     )
@@ -397,20 +360,6 @@ def fetch_criteo(
     )
 
 
-def _numbers(one: Impression) -> list[float]:
-    """Return an impression as a row of numbers, features first."""
-    return [
-        *one.features,
-        one.clicked,
-        one.treated,
-        one.weight,
-        one.propensity,
-        one.example,
-        one.n_candidates,
-        one.n_treated,
-    ]
-
-
 def criteo_impressions(
     path: str | os.PathLike[str],
     *,
@@ -421,9 +370,9 @@ def criteo_impressions(
     Parameters
     ----------
     path : path
-        A file in any of the three forms, see `fetch_criteo`.
+        A file in any of the three forms.
     display_index : path or mapping of int to int, optional
-        For the challenge's form, see `fetch_criteo`.
+        Both are described at `fetch_criteo`.
 
     Yields
     ------
@@ -447,28 +396,27 @@ def criteo_impressions(
     return impressions()
 
 
-def _display_index(given: str | os.PathLike[str] | Mapping[int, int] | None) -> dict[int, int]:
+def _display_index(index: str | os.PathLike[str] | Mapping[int, int] | None) -> dict[int, int]:
+    """Return the display feature of each token, from a mapping or a CSV file."""
+    pairs = index.items() if isinstance(index, Mapping) else _read_index(index)
+    features = {int(token): int(feature) for token, feature in pairs}
+    return {token: j for token, j in features.items() if 3 <= j <= DISPLAY_FEATURES}
+
+
+def _read_index(given: str | os.PathLike[str] | None) -> Iterator[tuple[int, int]]:
     if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        found = {int(token): int(feature) for token, feature in given.items()}
-    else:
-        found = _read_index(Path(given))
-    return {token: feature for token, feature in found.items() if 3 <= feature <= DISPLAY_FEATURES}
-
-
-def _read_index(path: Path) -> dict[int, int]:
+        return
+    path = Path(given)
     if not path.is_file():
         raise TableError(f"there is no file {str(path)!r}. Check display_index=.")
+    token, feature = INDEX_COLUMNS
     with Lines(path) as lines:
         reader = csv.DictReader(lines)
         if missing := [name for name in INDEX_COLUMNS if name not in (reader.fieldnames or ())]:
             raise TableError(f"{str(path)!r} has no column {missing[0]!r}. Check display_index=.")
-        found = {}
         for row in reader:
             try:
-                if row[INDEX_COLUMNS[1]]:
-                    found[int(row[INDEX_COLUMNS[0]])] = int(row[INDEX_COLUMNS[1]])
+                if row[feature]:
+                    yield int(row[token]), int(row[feature])
             except (TypeError, ValueError) as error:
                 raise lines.fail(f"expected two whole numbers ({error}).") from error
-    return found

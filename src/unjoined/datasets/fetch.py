@@ -1,4 +1,4 @@
-"""Public files: fetched once, verified, read line by line, and what they come as."""
+"""Public files: fetched once, verified, read line by line; the class that rows come as."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import os
 import sys
 import tarfile
 import zlib
-from array import array
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import IO, Any
@@ -23,11 +22,7 @@ from unjoined.data import replace_file
 from unjoined.errors import TableError
 
 VARIABLE = "UNJOINED_DATA"
-
-
 TIMEOUT = 30.0  # seconds without a byte from the server
-
-
 BLOCK = 1 << 18  # bytes
 
 
@@ -74,30 +69,7 @@ def locate(
     download: bool = True,
     progress: bool = True,
 ) -> Path:
-    """Return where a file is: the user's own, the one in the cache, or a fresh download.
-
-    Parameters
-    ----------
-    source : Source
-        The file.
-    path : path, optional
-        The user's own copy, plain or gzipped, or the folder it is in. It is taken as it is: its
-        checksum is not compared.
-    download : bool, default=True
-        Whether to fetch the file if it is not in the cache.
-    progress : bool, default=True
-        Whether a download shows a bar, if stderr is a terminal.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    TableError
-        There is no such file; or it could not be fetched or written, or is not the one
-        expected. The message says what to fetch by hand, from where, and where to put it.
-    """
+    """Return where a file is: the user's own, the one in the cache, or a fresh download."""
     if path is not None:
         return _own_copy(Path(path), source)
     folder = data_folder()
@@ -106,8 +78,8 @@ def locate(
         if file.is_file():
             if wrong := _difference(file, source):
                 raise TableError(
-                    f"{str(file)!r} in the cache is not the file expected: {wrong}. Delete it and "
-                    "it is fetched anew, or pass it as path= if it is meant."
+                    f"{str(file)!r} in the cache is not the file expected: {wrong}. Delete it "
+                    "to have it fetched again, or pass it as path= if it is the one you mean."
                 )
             return file
     if not download:
@@ -200,8 +172,6 @@ def _digest(file: Path, *, unpack: bool) -> str | None:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
-
-
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 
@@ -219,22 +189,9 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 class Lines(Iterator[str]):
-    """The lines of a text file, without their ends, one at a time; memory does not grow.
+    """The lines of a text file or of the first file in an archive, without their ends.
 
-    Parameters
-    ----------
-    path : Path
-        Plain or gzipped text; of a tar archive the first file is read.
-
-    Attributes
-    ----------
-    number : int
-        Number of the line last returned, counting from 1.
-
-    Raises
-    ------
-    TableError
-        While reading: the file is damaged or no text.
+    Memory does not grow. ``number`` is that of the line last returned, counting from 1.
     """
 
     def __init__(self, path: Path) -> None:
@@ -270,7 +227,7 @@ class Lines(Iterator[str]):
         self.number -= 1
 
     def fail(self, why: str, *, number: int | None = None) -> TableError:
-        """Return the error that places ``why`` in this file, at the line last returned."""
+        """Return an error that says what is wrong, in which line of which file."""
         at = self.number if number is None else number
         return TableError(f"line {at} of {str(self.path)!r} cannot be read: {why}")
 
@@ -283,7 +240,7 @@ class Lines(Iterator[str]):
                     yield from _text(file)
         except UnicodeDecodeError as error:
             raise TableError(
-                f"{str(self.path)!r} is no text after line {self.number} ({error.reason}). "
+                f"{str(self.path)!r} is not text after line {self.number} ({error.reason}). "
                 "Is it another file than the one documented?"
             ) from error
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
@@ -309,30 +266,6 @@ def _text(file: IO[bytes]) -> Iterator[str]:
             yield line.decode("utf-8").rstrip("\r\n")
 
 
-class NumberTable:
-    """A table of numbers that grows row by row, eight bytes for each number and no more."""
-
-    def __init__(self, n_columns: int) -> None:
-        self.n_columns = n_columns
-        self._numbers = array("d")
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._numbers) // self.n_columns
-
-    def append(self, row: list[float]) -> None:
-        """Add one row."""
-        self._numbers.extend(row)
-
-    def extend(self, block: Array) -> None:
-        """Add several rows, shape (n, n_columns)."""
-        self._numbers.frombytes(np.ascontiguousarray(block, dtype=np.float64).tobytes())
-
-    def matrix(self) -> Array:
-        """Return the rows, shape (n, n_columns), without copying them."""
-        return np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, self.n_columns)
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PublicData:
     """Rows of a public data set, each with its features, outcome and treatment.
@@ -355,14 +288,14 @@ class PublicData:
     outcome_name, treatment_name : str
         What ``y`` and ``treatment`` are.
     propensity : array of shape (n,) or None
-        Probability of treatment; None if treatment was no coin's decision and its probability
-        was not logged.
+        Probability of treatment; None if treatment was not drawn by lot and its
+        probability was not logged.
     sample_weight : array of shape (n,) or None
         How many rows of the original log each row stands for; None if one each.
     categorical : tuple of str
         Names of the features that hold codes whose order means nothing.
     extra : mapping of str to array of shape (n,)
-        Further columns, no features.
+        Further columns, which are not features.
 
     Examples
     --------
@@ -412,17 +345,13 @@ class PublicData:
     def take(self, rows: ArrayLike) -> PublicData:
         """Return some of the rows, by position or by a mask; copies them."""
         at = np.asarray(rows)
-        return PublicData(
-            name=self.name,
+        return replace(
+            self,
             X=self.X[at],
             y=self.y[at],
             treatment=self.treatment[at],
-            feature_names=self.feature_names,
-            outcome_name=self.outcome_name,
-            treatment_name=self.treatment_name,
             propensity=None if self.propensity is None else self.propensity[at],
             sample_weight=None if self.sample_weight is None else self.sample_weight[at],
-            categorical=self.categorical,
             extra={name: column[at] for name, column in self.extra.items()},
         )
 

@@ -1,24 +1,98 @@
-"""What all estimators share: how rows come in, and how a fit is scored."""
+"""What all estimators share: declared parameters, how rows come in, and how a fit is scored."""
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unjoined._threads import all_finite, all_within
-from unjoined._typing import Array, ArrayLike, MatrixLike
+from unjoined._typing import Array, ArrayLike, Basis, MatrixLike
 from unjoined._validation import (
     LARGEST,
+    OUTCOME,
+    check_count,
     check_feature_sizes,
     check_finite_features,
     check_numeric_columns,
+    check_option,
 )
+from unjoined.basis import Scaling
 from unjoined.data import LabelledRows, in_memory, is_dask, label_rows, predict_lazily, target_rows
+from unjoined.errors import InputError, RatioGuardWarning
 from unjoined.metrics import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
+from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
+
+# What a parameter may be: takes its name and value, and says what is wrong in an InputError.
+# Those of `unjoined._validation` that take a name and a value are such checks too.
+Check = Callable[[str, Any], Any]
+
+
+def one_of(*words: str) -> Check:
+    """Allow some words."""
+    return lambda name, value: check_option(name, value, words)
+
+
+def word_or(check: Check, *words: str) -> Check:
+    """Allow some words, or what ``check`` allows."""
+
+    def either(name: str, value: Any) -> None:
+        if isinstance(value, str):
+            check_option(name, value, words)
+        else:
+            check(name, value)
+
+    return either
+
+
+def optional(check: Check) -> Check:
+    """Allow None, or what ``check`` allows."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def count_from(least: int) -> Check:
+    """Allow whole numbers from ``least`` on."""
+
+    def count(name: str, value: Any) -> None:
+        if check_count(name, value) < least:
+            raise InputError(f"{name} must be {least} or above, got {value!r}.")
+
+    return count
+
+
+def basis_or(*words: str) -> Check:
+    """Allow the names of some bases, or a `Basis`."""
+
+    def basis(name: str, value: Any) -> None:
+        if not isinstance(value, Basis):
+            raise InputError(
+                f"{name} must be a name, or a callable with size and n_features, got {value!r}."
+            )
+
+    return word_or(basis, *words)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Allow True and False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_model(name: str, value: Any) -> None:
+    """Allow a scikit-learn estimator, or None for the default one."""
+    made = not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "predict")
+    if value is not None and not made:
+        raise InputError(
+            f"{name} must be None or a scikit-learn estimator, such as LogisticRegression(), got "
+            f"{value!r}."
+        )
 
 
 class UpliftEstimator(BaseEstimator, ABC):
@@ -39,6 +113,9 @@ class UpliftEstimator(BaseEstimator, ABC):
     populations_: list[Any]
     n_features_in_: int
 
+    _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
+
+    @abstractmethod
     def fit(
         self,
         X: MatrixLike,
@@ -48,78 +125,33 @@ class UpliftEstimator(BaseEstimator, ABC):
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Estimate the uplift from rows that carry one label each.
+        """Learn from rows that carry one label each."""
 
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, finite numbers.
-        y : array-like of shape (n,)
-            Whichever label the row has; NaN for target rows.
-        kind : array-like of shape (n,)
-            "outcome", "treatment" or "target".
-        population : array-like of shape (n,)
-            Which of the populations the row comes from; there are two, unless the estimator
-            takes more.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative row weights. Only their ratios within a table count: the weights of
-            each table are brought to mean 1, so that their units change nothing, be it in all
-            tables or in one. Equal weights are as good as none, and a row of weight 0 is as good
-            as absent. Models that are given get weights of mean 1, so that their penalties mean
-            what they mean without weights.
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are wrong whatever the rows."""
+        for name, check in self._parameters.items():
+            check(name, getattr(self, name))
 
-        Returns
-        -------
-        UpliftEstimator
-            Itself.
-
-        Warns
-        -----
-        WeakIdentificationWarning
-            The policies can hardly be told apart.
-        """
+    def _begin(self, X: MatrixLike) -> Array:
+        """Check parameters and features."""
         self._check_parameters()
-        # From here on a fit that fails leaves an estimator that is not fitted, never one with
-        # parts of two fits.
-        if hasattr(self, "identification_"):
-            del self.identification_
-        n_jobs = getattr(self, "n_jobs", None)
-        matrix = self._check_features(X, reset=True)
-        rows = label_rows(
-            matrix,
-            y,
-            kind=kind,
-            population=population,
-            sample_weight=sample_weight,
-            several=self._takes_several,
-            n_jobs=n_jobs,
-        )
-        # Target rows have no labels, so that they are among those that are left out.
-        target = None if rows.X is matrix else target_rows(matrix, kind, sample_weight)
-        strength = self._fit_rows(rows, target)
-        if strength is None:
-            strength = strength_of(rows, n_jobs=n_jobs)
-        warn_if_weak(strength, stacklevel=3)
-        self.populations_ = rows.names
-        self.identification_ = strength
-        return self
+        self._forget()
+        return self._check_features(X, reset=True)
+
+    def _forget(self) -> None:
+        """Become unfitted, so that a fit that fails from here on leaves no parts of two fits."""
+        self.__dict__.pop("identification_", None)
+
+    def _conclude(
+        self, populations: Sequence[Any], strength: IdentificationStrength, *, stacklevel: int
+    ) -> None:
+        """Warn of policies that are hardly different, and become fitted."""
+        warn_if_weak(strength, stacklevel=stacklevel + 1)
+        self.populations_, self.identification_ = list(populations), strength
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""
         return hasattr(self, "identification_")
-
-    @abstractmethod
-    def _check_parameters(self) -> None:
-        """Refuse parameters that are wrong whatever the rows."""
-
-    @abstractmethod
-    def _fit_rows(
-        self, rows: LabelledRows, target: tuple[Array, Array] | None
-    ) -> IdentificationStrength | None:
-        """Learn from checked rows, and from the features and weights of target rows if any.
-
-        Returns how different the policies are, if that was found on the way.
-        """
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the estimated uplift at each row.
@@ -191,6 +223,11 @@ class UpliftEstimator(BaseEstimator, ABC):
             sample_weight=sample_weight,
         )
 
+    @property
+    def _feature_names(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names.tolist())
+
     def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
         """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
         if not reset:
@@ -208,9 +245,124 @@ class UpliftEstimator(BaseEstimator, ABC):
             else all_finite(matrix, n_jobs=n_jobs)
         )
         if not fine:
-            found = getattr(self, "feature_names_in_", None)
-            names = None if found is None else found.tolist()
-            check_finite_features(matrix, names)
+            check_finite_features(matrix, self._feature_names)
             if reset:
-                check_feature_sizes(matrix, names)
+                check_feature_sizes(matrix, self._feature_names)
         return matrix
+
+
+class RowEstimator(UpliftEstimator):
+    """Base of estimators that learn from checked rows, in one coding."""
+
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that carry one label each.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, finite numbers.
+        y : array-like of shape (n,)
+            Whichever label the row has; NaN for target rows.
+        kind : array-like of shape (n,)
+            "outcome", "treatment" or "target".
+        population : array-like of shape (n,)
+            Which of the populations the row comes from; there are two, unless the estimator
+            takes more.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative row weights. Only their ratios within a table count: the weights of
+            each table are brought to mean 1, so that their units change nothing, be it in all
+            tables or in one. Equal weights are as good as none, and a row of weight 0 is as good
+            as absent. Models that are given get weights of mean 1, so that their penalties mean
+            what they mean without weights.
+
+        Returns
+        -------
+        UpliftEstimator
+            Itself.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            The policies can hardly be told apart.
+        """
+        matrix, n_jobs = self._begin(X), getattr(self, "n_jobs", None)
+        rows = label_rows(
+            matrix,
+            y,
+            kind=kind,
+            population=population,
+            sample_weight=sample_weight,
+            several=self._takes_several,
+            n_jobs=n_jobs,
+        )
+        # Target rows have no labels, so that they are among those that are left out.
+        target = None if rows.X is matrix else target_rows(matrix, kind, sample_weight)
+        strength = self._fit_rows(rows, target)
+        if strength is None:
+            strength = strength_of(rows, n_jobs=n_jobs)
+        self._conclude(rows.names, strength, stacklevel=3)
+        return self
+
+    @abstractmethod
+    def _fit_rows(
+        self, rows: LabelledRows, target: tuple[Array, Array] | None
+    ) -> IdentificationStrength | None:
+        """Learn from checked rows, and from the features and weights of target rows if any.
+
+        Returns how different the policies are, if that was found on the way.
+        """
+
+
+def scale_features(rows: LabelledRows, *, standardize: bool) -> Scaling:
+    """Return what brings features to mean 0 and variance 1, or leaves them as they are."""
+    if standardize:
+        return Scaling.of_rows(rows.X, rows.share)
+    return Scaling.identity(rows.X.shape[1])
+
+
+def scale_outcomes(rows: LabelledRows, *, standardize: bool) -> tuple[LabelledRows, Scaling]:
+    """Return rows with outcomes of mean 0 and variance 1, and what lies between inside and out.
+
+    Two values are coded -1/+1 already and stay as they are.
+    """
+    if rows.coding.is_binary:
+        return rows, Scaling(np.array([rows.coding.offset]), np.array([rows.coding.scale]))
+    if not standardize:
+        return rows, Scaling.identity(1)
+    outcome, label = rows.of_kind(OUTCOME), rows.label.copy()
+    scaling = Scaling.of_rows(label[outcome, None], rows.share[outcome])
+    label[outcome] = scaling(label[outcome, None])[:, 0]
+    return replace(rows, label=label), scaling
+
+
+def fit_pair(
+    model: Any, Z: Array, rows: LabelledRows, kind: str, rng: np.random.RandomState
+) -> tuple[ConditionalMean, ConditionalMean]:
+    """Fit a clone of ``model``, by default a logistic regression, to each of two cells."""
+    model = LogisticRegression() if model is None else model
+    first, second = (
+        fit_conditional_mean(seeded_clone(model, rng), Z[at], rows.label[at], rows.weight[at])
+        for at in (rows.at(kind, 0), rows.at(kind, 1))
+    )
+    return first, second
+
+
+def warn_of_gaps(n_touched: int, n: int, why: str, min_gap: float, *, stacklevel: int) -> None:
+    """Warn of rows at which the policies were too alike; ``why`` says what fails without a gap."""
+    if n_touched:
+        instead = f"{why} and the uplift was set to 0."
+        if min_gap:
+            instead = f"the uplift was computed with a gap of {min_gap:g} (min_gap)."
+        warnings.warn(
+            f"the policy gap was too small at {n_touched} of {n} rows; there {instead}",
+            RatioGuardWarning,
+            stacklevel=stacklevel,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -128,12 +128,10 @@ def check_populations(candidates: Sequence[Any], names: Sequence[Any]) -> None:
 
 
 def score_rows(held: HeldOutRows, uplift: Array, names: Sequence[str]) -> Scored:
-    """Score out-of-fold predictions (repeats, c, n) by one score, or by several together.
-
-    Rows' values are averaged over the repeats: the repeats share the rows, so that they make
-    the predictions less dependent on the split but add no rows to the standard error. Several
-    scores are brought to the same typical standard error and averaged.
-    """
+    """Score out-of-fold predictions (repeats, c, n) by one score, or by several together."""
+    # Values are averaged over the repeats: these share the rows, so that they make predictions
+    # less dependent on the split but add no rows to the standard error. Several scores are
+    # brought to the same typical standard error and averaged.
     score = np.zeros(uplift.shape[1])
     influence = np.zeros((len(held.rows.label), uplift.shape[1]))
     for name in names:
@@ -158,10 +156,7 @@ def _typical_error(influence: Array) -> float:
 
 
 def score_folds(scores: Array) -> Scored:
-    """Score by one number per fold, shape (repeats, folds, c), higher being better.
-
-    Without values for single rows the spread over the folds of a repeat has to do.
-    """
+    """Score by one number per fold, shape (repeats, folds, c), and by their spread."""
     n_repeats, n_folds, n_candidates = scores.shape
     apart = scores - scores.mean(axis=1, keepdims=True)
     apart = apart / np.sqrt(n_repeats * n_folds * (n_folds - 1))
@@ -169,11 +164,7 @@ def score_folds(scores: Array) -> Scored:
 
 
 def choose(scored: Scored, rule: str) -> tuple[int, BoolArray, Array, Array]:
-    """Return the best candidate, those the rule takes, and how far each is behind the best.
-
-    Ties go to the candidate that was given first. The last two arrays are the differences to
-    the best score and their standard errors.
-    """
+    """Return the best candidate, those the rule takes, and how far each is behind, with errors."""
     best = int(np.argmax(scored.score))
     behind = scored.score[best] - scored.score
     apart = scored.influence - scored.influence[:, [best]]
@@ -216,11 +207,9 @@ def _likelihood(estimator: Any, X: MatrixLike, y: ArrayLike, **labels: Any) -> f
 def weigh(
     data: dict[str, Any], weight: Array, rows: LabelledRows, used: BoolArray
 ) -> tuple[dict[str, Any], BoolArray]:
-    """Return the data that count, and which of them carry a label, with weights of mean 1.
-
-    Candidates may be anyone's. They should not have to know what units weights are in, and rows
-    of weight 0 should not take part in how the folds are dealt.
-    """
+    """Return the data that count, and which of them carry a label, with weights of mean 1."""
+    # Candidates may be anyone's. They should not have to know what units weights are in, and rows
+    # of weight 0 should not take part in how the folds are dealt.
     clean = weight.copy()
     clean[used] = rows.weight
     target = ~used & (weight > 0.0)
@@ -230,17 +219,19 @@ def weigh(
     return (data, used) if len(counts) == len(used) else (_take(data, counts), used[counts])
 
 
-def fit_fold(
-    c: int,
-    candidate: Candidate,
-    repeat: int,
-    fold: int,
-    split: tuple[IntArray, IntArray],
-    data: dict[str, Any],
-    scoring: Callable[..., float] | None,
-) -> FoldFit:
+class FoldJob(NamedTuple):
+    """One fit to be done: which candidate, to which rows."""
+
+    c: int  # the candidate's number
+    candidate: Candidate
+    repeat: int
+    fold: int
+    split: tuple[IntArray, IntArray]  # positions to train on, and to hold out
+
+
+def fit_fold(job: FoldJob, data: dict[str, Any], scoring: Callable[..., float] | None) -> FoldFit:
     """Fit one candidate to one training set, and predict or score the rest."""
-    train, test = split
+    c, candidate, repeat, fold, (train, test) = job
     held = _take(data, test)
     estimator = clone(candidate.estimator)
     uplift, score = None, np.nan
@@ -291,7 +282,7 @@ def warned(record: list[warnings.WarningMessage]) -> tuple[tuple[type[Warning], 
 
 
 @dataclass(slots=True)
-class Said:
+class FitWarnings:
     """What the fits warned of, by kind of warning: names of candidates, a count, one message."""
 
     n_fits: int = 0

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state, gen_batches
 
 from unjoined._typing import Array, MatrixLike, RandomState
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_count,
-    check_not_negative,
-    check_option,
-    check_positive,
-    check_word_or,
-)
-from unjoined.basis import Scaling, median_width
+from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_positive
+from unjoined.basis import median_width
 from unjoined.data import LabelledRows
-from unjoined.errors import InputError, RatioGuardWarning
-from unjoined.estimators.base import UpliftEstimator
-from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.errors import InputError
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    check_flag,
+    check_model,
+    count_from,
+    fit_pair,
+    one_of,
+    scale_features,
+    scale_outcomes,
+    warn_of_gaps,
+    word_or,
+)
+from unjoined.nuisance import ConditionalMean
 from unjoined.solve import (
     ConditionalDensity,
     DensityFitter,
@@ -39,22 +41,15 @@ from unjoined.solve import (
 
 # Candidates of the search. Widths in x are multiples of the median distance between rows.
 WIDTHS_X = (0.15, 0.25, 0.4, 0.7, 1.5)
-
-
 WIDTHS_Y = (0.2, 0.4, 0.8)
-
-
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
-
-
 # A kernel estimate has nothing but its centres, so it keeps more rows of them.
 DEFAULT_CENTERS = {"lscde": 200, "kernel": 1000}
-
-
+NO_SOLUTION = "the system has no solution"
 CHUNK_ENTRIES = 2_000_000  # numbers in a matrix of rows times grid or centres: 16 MB
 
 
-class DensityUplift(UpliftEstimator):
+class DensityUplift(RowEstimator):
     r"""Uplift from separate labels by conditional densities and numerical integration.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the first half of the paper's section 3
@@ -95,9 +90,9 @@ class DensityUplift(UpliftEstimator):
         Number of grid values, over the outcomes seen and three kernel widths beyond. "auto" takes
         steps of a third of the smallest kernel width, and from 101 to 10,001 values.
     min_gap : float, default=0.05
-        Guard of the system: policies that differ by less in treatment probability are moved
-        apart to this gap. 0 turns the guard off; then only rows where they are the same are
-        touched, and get the uplift 0. ``predict`` warns of rows touched (`RatioGuardWarning`).
+        Policies that differ by less in treatment probability are moved apart to this gap, and
+        ``predict`` warns of them (`RatioGuardWarning`). With 0, rows where they are the same get
+        the uplift 0.
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first. Real outcomes always are.
     random_state : int, RandomState or None, default=None
@@ -105,12 +100,11 @@ class DensityUplift(UpliftEstimator):
 
     Attributes
     ----------
-    outcome_laws_ : tuple of two ConditionalDensity or of two ConditionalMean
-        The density of each population, scaled; for an outcome of two values its mean, -1 to 1.
+    outcome_laws_, treatment_means_ : tuple of two callables
+        The density of each population, scaled, or for an outcome of two values its mean, -1 to 1;
+        the fitted policies, -1 to 1, on scaled features.
     searches_ : tuple of two DensitySearch, or None for an outcome of two values
         The candidates and their held-out risks; ``best`` has the widths and the ridge chosen.
-    treatment_means_ : tuple of two callables
-        The fitted policies, -1 to 1, on scaled features.
     grid_, measure_ : array of shape (g,)
         Values of the outcome, outcome units, and what each counts for in an integral: the grid
         and its trapezoid weights, or the two values and ones.
@@ -126,11 +120,9 @@ class DensityUplift(UpliftEstimator):
     Notes
     -----
     With c centres, fitting costs :math:`O(n c^2 + c^3)` time per pair of widths and fold (there are
-    15 and 3), predicting :math:`O(n c (d + g))` in chunks that keep every matrix below 16 MB.
-    Densities on the grid are divided by their trapezoid sum, so that each integrates to one; what
-    the system gives then does, too, but it may be negative in places, and is left so. Row weights
-    count in densities and models, which must take them. Kernels blur outcomes of a few values,
-    such as counts, but not their mean.
+    15 and 3), predicting :math:`O(n c (d + g))` in chunks that keep every matrix below 16 MB. What
+    the system gives integrates to one, but may be negative in places, and is left so. Kernels blur
+    outcomes of a few values, such as counts, but not their mean.
 
     References
     ----------
@@ -154,15 +146,24 @@ class DensityUplift(UpliftEstimator):
     True
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "density": one_of(*DEFAULT_CENTERS),
+        "outcome_model": check_model,
+        "treatment_model": check_model,
+        "n_centers": word_or(count_from(2), "auto"),
+        "width_x": word_or(check_positive, "cv"),
+        "width_y": word_or(check_positive, "cv"),
+        "ridge": word_or(check_positive, "cv"),
+        "n_folds": count_from(2),
+        "n_grid": word_or(count_from(3), "auto"),
+        "min_gap": check_not_negative,
+        "standardize": check_flag,
+    }
+
     outcome_laws_: (
         tuple[ConditionalDensity, ConditionalDensity] | tuple[ConditionalMean, ConditionalMean]
     )
     searches_: tuple[DensitySearch, DensitySearch] | None
-    treatment_means_: tuple[ConditionalMean, ConditionalMean]
-    grid_: Array
-    measure_: Array
-    scaling_: Scaling
-    outcome_scaling_: Scaling
 
     def __init__(
         self,
@@ -200,17 +201,17 @@ class DensityUplift(UpliftEstimator):
                 "out, and a density is estimated; or use PlugInUplift."
             )
         rng = check_random_state(self.random_state)
-        scaling = Scaling.identity(rows.X.shape[1])
-        if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.share)
+        scaling = scale_features(rows, standardize=self.standardize)
         Z = scaling(rows.X)
         policies = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
         if rows.coding.is_binary:
             self.outcome_laws_ = fit_pair(self.outcome_model, Z, rows, OUTCOME, rng)
-            self.searches_ = None
-            offset, scale = np.array([rows.coding.offset]), np.array([rows.coding.scale])
-            self.outcome_scaling_ = Scaling(offset, scale)
-            self.grid_, self.measure_ = offset + scale * np.array([-1.0, 1.0]), np.ones(2)
+            self.searches_, (_, values) = None, scale_outcomes(rows, standardize=True)
+            self.outcome_scaling_ = values
+            self.grid_, self.measure_ = (
+                values.mean + values.scale * np.array([-1.0, 1.0]),
+                np.ones(2),
+            )
         else:
             self._fit_densities(Z, rows, rng)
         self.scaling_, self.treatment_means_ = scaling, policies
@@ -223,7 +224,7 @@ class DensityUplift(UpliftEstimator):
         for batch in gen_batches(len(Z), max(CHUNK_ENTRIES // widest, 1)):
             laws = self._unmix(Z[batch])
             uplift[batch], touched[batch] = laws.uplift, laws.guarded
-        self._warn_if_touched(int(touched.sum()), len(Z), stacklevel=4)
+        warn_of_gaps(int(touched.sum()), len(Z), NO_SOLUTION, self.min_gap, stacklevel=4)
         return uplift
 
     def predict_density(self, X: MatrixLike) -> UnmixedDensities:
@@ -245,7 +246,8 @@ class DensityUplift(UpliftEstimator):
             The guard touched some rows; the message says how many.
         """
         laws = self._unmix(self.scaling_(self._check_features(X, reset=False)))
-        self._warn_if_touched(int(laws.guarded.sum()), len(laws.guarded), stacklevel=3)
+        n_touched, n = int(laws.guarded.sum()), len(laws.guarded)
+        warn_of_gaps(n_touched, n, NO_SOLUTION, self.min_gap, stacklevel=3)
         return laws
 
     def _unmix(self, Z: Array) -> UnmixedDensities:
@@ -265,10 +267,8 @@ class DensityUplift(UpliftEstimator):
 
     def _fit_densities(self, Z: Array, rows: LabelledRows, rng: np.random.RandomState) -> None:
         """Choose and fit the density of each population, and lay the grid."""
-        outcome = rows.of_kind(OUTCOME)
-        scaling = Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])
-        value = scaling(rows.label[:, None])[:, 0]
-        fits = [self._fit_density(Z, value, rows, k, rng) for k in (0, 1)]
+        outcome, (scaled, scaling) = rows.of_kind(OUTCOME), scale_outcomes(rows, standardize=True)
+        fits = [self._fit_density(Z, scaled, k, rng) for k in (0, 1)]
         self.searches_ = (fits[0][0], fits[1][0])
         self.outcome_laws_ = (fits[0][1], fits[1][1])
         self.outcome_scaling_ = scaling
@@ -278,7 +278,7 @@ class DensityUplift(UpliftEstimator):
         self.measure_ = trapezoid_weights(self.grid_)
 
     def _fit_density(
-        self, Z: Array, value: Array, rows: LabelledRows, k: int, rng: np.random.RandomState
+        self, Z: Array, rows: LabelledRows, k: int, rng: np.random.RandomState
     ) -> tuple[DensitySearch, ConditionalDensity]:
         """Search for the widths and ridge of one population, and fit with the best."""
         at = rng.permutation(rows.at(OUTCOME, k))  # the first rows are the centres
@@ -288,7 +288,7 @@ class DensityUplift(UpliftEstimator):
         if self.density == "kernel":
             fitter, at, ridges = kernel_fitter, at[:n_centers], np.zeros(1)
         median = median_width(Z[at], rng, rows.weight[at]) if isinstance(self.width_x, str) else 1.0
-        data = Z[at], value[at], rows.weight[at]
+        data = Z[at], rows.label[at], rows.weight[at]
         search = search_density(
             fitter,
             *data,
@@ -310,39 +310,11 @@ class DensityUplift(UpliftEstimator):
             )
         return min(DEFAULT_CENTERS[self.density], n) if isinstance(self.n_centers, str) else least
 
-    def _warn_if_touched(self, n_touched: int, n: int, *, stacklevel: int) -> None:
-        how = "has no solution and the uplift was set to 0."
-        if self.min_gap:
-            how = f"was solved with a gap of {self.min_gap:g} (min_gap)."
-        if n_touched:
-            message = f"the policy gap was too small at {n_touched} of {n} rows; there the system "
-            warnings.warn(message + how, RatioGuardWarning, stacklevel=stacklevel)
-
     def _check_parameters(self) -> None:
-        check_option("density", self.density, DEFAULT_CENTERS)
-        if check_not_negative("min_gap", self.min_gap) > 1.0:
+        super()._check_parameters()
+        if self.min_gap > 1.0:
             raise InputError(f"min_gap is a difference of probabilities, got {self.min_gap!r} > 1.")
-        for name in ("width_x", "width_y", "ridge"):
-            check_word_or(name, getattr(self, name), "cv", check_positive)
-        for name, least in (("n_folds", 2), ("n_grid", 3), ("n_centers", 2)):
-            value = getattr(self, name)
-            if isinstance(value, str) and name != "n_folds":
-                check_option(name, value, ["auto"])
-            elif check_count(name, value) < least:
-                raise InputError(f"{name} must be {least} or above, got {value!r}.")
 
 
 def _candidates(given: float | str, words: tuple[float, ...]) -> Array:
     return np.array(words if isinstance(given, str) else [float(given)])
-
-
-def fit_pair(
-    model: Any, Z: Array, rows: LabelledRows, kind: str, rng: np.random.RandomState
-) -> tuple[ConditionalMean, ConditionalMean]:
-    """Fit a clone of ``model``, by default a logistic regression, to each of two cells."""
-    model = LogisticRegression() if model is None else model
-    first, second = (
-        fit_conditional_mean(seeded_clone(model, rng), Z[at], rows.label[at], rows.weight[at])
-        for at in (rows.at(kind, 0), rows.at(kind, 1))
-    )
-    return first, second

@@ -2,48 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
-from unjoined._validation import check_count, check_option, check_positive
-from unjoined.basis import BASES, ScaledBasis, Scaling
-from unjoined.data import LabelledRows
+from unjoined._validation import check_count, check_positive
+from unjoined.basis import BASES, ScaledBasis
+from unjoined.data import LabelledRows, as_dask_source, as_source
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
-from unjoined.estimators.minmax_chunks import ChunkFitting
-from unjoined.estimators.minmax_plan import draw_spaces, is_centred, ridge_grids
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    basis_or,
+    check_flag,
+    optional,
+    word_or,
+)
 from unjoined.estimators.minmax_problem import (
-    BoundsReport,
-    LossReport,
-    MinMaxProblem,
+    SummedRows,
     check_bounds,
     check_loss,
+    check_sums_suffice,
+    find_loss,
+    solve_in_bounds,
+    solve_with_loss,
 )
-from unjoined.estimators.minmax_search import MinMaxSearch, Spaces, candidates, search
+from unjoined.estimators.minmax_search import (
+    CentringParts,
+    MinMaxPlanner,
+    MinMaxSearch,
+    add_up,
+    average,
+    check_groups,
+    deal_groups,
+    search_widths,
+)
 from unjoined.losses import SquaredLoss
-from unjoined.metrics import IdentificationStrength
+from unjoined.metrics import IdentificationStrength, strength_of_sums
 from unjoined.nuisance import (
     CROSS_FIT_ROWS,
+    N_FOLDS,
     ShiftReport,
     center_rows,
     check_center,
     deal_folds,
     weigh_shift,
 )
-from unjoined.solve import MinMaxSolution
-from unjoined.sums import MinMaxSystem, combine
+from unjoined.solve import solve_minmax
+from unjoined.sums import (
+    Census,
+    MinMaxSystem,
+    PlannedSums,
+    SumsPlan,
+    cell_positions,
+    center_sums,
+    combine,
+    dask_census,
+    dask_sums,
+    has_constant,
+    sum_with_checkpoint,
+    take_census,
+    take_sample,
+)
+
+SAMPLE_ROWS = 10_000  # of each cell
 
 
-class MinMaxUplift(ChunkFitting, UpliftEstimator):
+class MinMaxUplift(RowEstimator):
     r"""Uplift from separate labels by the paper's closed-form min-max estimator.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
     an outcome label, never both, from two populations that were treated by different policies.
-    No policy is modelled and no estimate is divided by another: a function :math:`f` is sought
-    that leaves a critic :math:`g` nothing to object to,
+    No policy is modelled and no estimate is divided by another: :math:`f` is sought that leaves a
+    critic :math:`g` nothing to object to,
 
     .. math::
 
@@ -94,12 +130,6 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         Cap on those ratios, at least 1.
     standardize : bool, default=True
         Whether features are brought to mean 0 and variance 1 first.
-    precision : {"double", "single"}, default="double"
-        Of basis values and of their products over chunks of rows, where sums of many rows are
-        made: above 100,000 rows, in ``fit_chunks`` and on Dask. "single" is done by numpy, about
-        a quarter faster there than "double"; compiled, as it is where a compiler was at hand,
-        "double" is the faster one. Sums in single precision are off by some millionths of the
-        largest, far below their noise.
     n_jobs : int or None, default=-1
         Threads for passes over rows, in predictions too; -1 uses all cores. Results do not
         depend on it.
@@ -110,17 +140,13 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     ----------
     coef_, critic_coef_ : arrays of shape (p_f,) and (p_g,)
         Coefficients of the uplift and of the critic on their bases, outcome units.
-    basis_, critic_basis_ : Basis
-        Functions of the uplift and of the critic, on scaled features.
-    scaling_ : Scaling
-        What was subtracted from and divided out of the features.
+    basis_, critic_basis_, scaling_ : Basis, Basis and Scaling
+        Functions of the uplift and of the critic, and what features are scaled by first.
     singular_values_ : array
         Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
         losses other than the squared one.
-    ridge_f_, ridge_g_ : float
-        Penalties in use.
-    search_ : MinMaxSearch or None
-        What was tried for ridges and width, if any was "auto".
+    ridge_f_, ridge_g_, search_ : float, float, and MinMaxSearch or None
+        Penalties in use, and what was tried for ridges and width if any was "auto".
     bounds_ : BoundsReport or None
         Range in use, rounds of the quadratic programme, rows that entered and that bind.
     loss_ : LossReport or None
@@ -137,8 +163,7 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     See Also
     --------
     MinMaxGau : this estimator with the settings of the paper.
-    PlugInUplift : four regressions and a ratio.
-    weighted_risk : the score that compares widths.
+    unjoined.metrics.weighted_risk : the score that compares widths.
 
     Notes
     -----
@@ -157,10 +182,8 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
 
     Above 100,000 rows, for the squared loss without bounds, scaling, centres and width are settled
     by 10,000 rows of each table and the means by 5,000, once; one pass over all rows does the rest.
-
-    Treatment is recoded to -1/+1 and an outcome of two values to -1/+1 as in the paper, whichever
-    coding they come in, so that the same ridge means the same penalty; predictions are converted
-    back to the units of the outcome.
+    Treatments and outcomes of two values are recoded to -1/+1, so that the same ridge means the
+    same penalty; predictions are in the units of the outcome.
 
     References
     ----------
@@ -179,18 +202,20 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
     True
     """
 
-    coef_: Array
-    critic_coef_: Array
-    basis_: Basis
-    critic_basis_: Basis
-    scaling_: Scaling
-    singular_values_: Array
-    bounds_: BoundsReport | None
-    loss_: LossReport | None
-    shift_: ShiftReport | None
-    search_: MinMaxSearch | None
-    ridge_f_: float
-    ridge_g_: float
+    _parameters: ClassVar[dict[str, Check]] = {
+        "basis": basis_or(*BASES),
+        "n_centers": word_or(check_count, "auto"),
+        "width": word_or(check_positive, "auto", "median"),
+        "ridge_f": word_or(check_positive, "auto"),
+        "ridge_g": word_or(check_positive, "auto"),
+        "center": lambda name, value: check_center(value),
+        "critic_basis": optional(basis_or(*BASES)),
+        "critic_width": optional(word_or(check_positive, "median")),
+        "loss": check_loss,
+        "bounds": optional(check_bounds),
+        "clip": check_flag,
+        "standardize": check_flag,
+    }
 
     def __init__(
         self,
@@ -209,7 +234,6 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         shift: Any = None,
         shift_clip: float | None = None,
         standardize: bool = True,
-        precision: str = "double",
         n_jobs: int | None = -1,
         random_state: RandomState = None,
     ) -> None:
@@ -227,115 +251,264 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         self.shift = shift
         self.shift_clip = shift_clip
         self.standardize = standardize
-        self.precision = precision
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    def fit_chunks(
+        self,
+        source: Any,
+        *,
+        sample_rows: int = SAMPLE_ROWS,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that come in chunks, in two passes.
+
+        The first pass looks at the labels and keeps a sample, which fixes scaling, centres,
+        width and what is subtracted from the labels. The second adds up the sums, from which
+        ridges are chosen and the problem is solved.
+
+        Parameters
+        ----------
+        source : ChunkSource, mapping or callable
+            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, a
+            function that returns an iterable of chunks, or a `DaskSource`. Each of the two passes
+            goes through it once, so that a function is called twice.
+        sample_rows : int, default=10000
+            Distinct rows of each of the four tables that are kept from the first pass.
+        checkpoint : path, optional
+            A file that is written about every million rows of the second pass and removed at
+            its end. If it exists, the pass goes on from there, to the same bits; the first pass
+            is made again. Needs an integer ``random_state``.
+
+        Returns
+        -------
+        MinMaxUplift
+            Itself.
+
+        Raises
+        ------
+        TableError, LabelError, InputError
+            A chunk is malformed (the message names file and row), a cell is missing, or a
+            parameter needs all rows in memory: ``loss``, ``bounds`` or ``shift``.
+
+        Notes
+        -----
+        Memory is the sample, one batch of 65,536 rows and O(p^2) per table and group, whatever the
+        number of rows. The result does not depend on the order of rows or on chunks but for
+        rounding, and not at all on threads. It is not that of ``fit`` to the last digit: centres
+        are drawn from the sample, and groups go by the rows' content.
+        """
+        sums, search = self._collect(source, sample_rows, checkpoint)
+        self._conclude(sums.plan.populations, self._fit_sums(sums, search), stacklevel=3)
+        if checkpoint is not None:
+            Path(checkpoint).unlink(missing_ok=True)
+        return self
+
+    def collect_sums(
+        self,
+        source: Any,
+        *,
+        sample_rows: int = SAMPLE_ROWS,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> PlannedSums:
+        """Return the sums that ``fit_chunks`` would solve from, without solving.
+
+        Parameters
+        ----------
+        source, sample_rows, checkpoint
+            As in ``fit_chunks``; the checkpoint is left where it is.
+
+        Returns
+        -------
+        PlannedSums
+            For `write_sums` and ``fit_moments``.
+        """
+        return self._collect(source, sample_rows, checkpoint)[0]
+
+    def fit_moments(self, sums: PlannedSums) -> Self:
+        """Estimate the uplift from sums alone.
+
+        Parameters
+        ----------
+        sums : PlannedSums
+            Of all four cells, from ``collect_sums``, or read from files and merged. Their basis
+            and scaling are used, whatever the parameters of this model; ridges are those of
+            this model, and "auto" chooses them by the groups. Labels that were not centred when
+            they were added up are now, unless ``center=False``: outcomes by what the functions
+            of the sums predict of them, treatments by a constant. That takes functions that
+            begin with a constant and the features, as those of `fourier_plan` do.
+
+        Returns
+        -------
+        MinMaxUplift
+            Itself.
+
+        Raises
+        ------
+        InputError
+            A cell is missing, or a parameter needs rows: ``loss``, ``bounds``, ``shift``, or a
+            regressor as ``center``.
+
+        Notes
+        -----
+        Costs O(p^3), whatever the number of rows.
+        """
+        self._check_parameters()
+        check_sums_suffice(self.loss, self.bounds, self.shift)
+        if not isinstance(self.center, bool) and not sums.plan.centring:
+            raise InputError(
+                "a regressor as center needs rows, and sums are not enough. Pass center=True, "
+                "which uses the functions of the sums, or center=False."
+            )
+        self._conclude(sums.plan.populations, self._fit_sums(sums, None), stacklevel=3)
+        return self
 
     def _fit_rows(
         self, rows: LabelledRows, target: tuple[Array, Array] | None
     ) -> IdentificationStrength | None:
-        rng = check_random_state(self.random_state)
-        rows, shift_report = self._weigh(rows, target, rng)
-        sums_suffice = isinstance(check_loss(self.loss), SquaredLoss) and self.bounds is None
-        if len(rows.X) > CROSS_FIT_ROWS and sums_suffice:
-            strength = self._fit_in_one_pass(rows, rng)
-            self.shift_ = shift_report
-            return strength if self.shift is None else None  # weights are not the rows' own
-        scaling = (
-            Scaling.of_rows(rows.X, rows.share)
-            if self.standardize
-            else Scaling.identity(rows.X.shape[1])
-        )
-        tried = candidates(
-            draw_spaces(self, scaling, rows, len(rows.X), rng),
-            self.width if isinstance(self.basis, str) else "median",  # a given one stays as it is
-            critic=self.critic_width is None and isinstance(self.critic_basis, str),
-        )
-        used, gap, fold = self._hold_out(rows, rng, n_widths=len(tried))
-        spaces, system, report = self._choose(tried, used, gap, fold)
-        ridge_f = float(self.ridge_f) if report is None else report.ridge_f
-        ridge_g = float(self.ridge_g) if report is None else report.ridge_g
-        problem = MinMaxProblem(
-            system,
-            rows,
-            used.label,
-            ScaledBasis(spaces.uplift, scaling),
-            ScaledBasis(spaces.critic, scaling),
-            ridge_f,
-            ridge_g,
-            self.n_jobs,
-        )
-        solution, bounds_report, loss_report = self._solve(problem)
-        self.bounds_, self.loss_, self.shift_ = bounds_report, loss_report, shift_report
-        self.basis_, self.critic_basis_ = spaces.uplift, spaces.critic
-        self.ridge_f_, self.ridge_g_, self.search_ = ridge_f, ridge_g, report
-        self.scaling_ = scaling
-        self.coef_ = rows.coding.scale * solution.alpha
-        self.critic_coef_ = rows.coding.scale * solution.beta
-        self.singular_values_ = solution.singular_values
-        return None
+        rng, shift = check_random_state(self.random_state), None
+        if self.shift is not None:
+            X, weight = (None, None) if target is None else target
+            options = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
+            rows, shift = weigh_shift(rows, X, self.shift, **options, stacklevel=4)
+        if len(rows.X) <= CROSS_FIT_ROWS or not (self._is_squared and self.bounds is None):
+            self._fit_few(rows, shift, rng)
+            return None
+        plan, search, group = self._plan_many(rows, rng)
+        sums, policy = plan.sums(rows, group, n_jobs=self.n_jobs)
+        strength = self._fit_sums(PlannedSums(plan, sums, policy), search, shift)
+        return strength if shift is None else None  # weights are not the rows' own
 
-    def _weigh(
-        self,
-        rows: LabelledRows,
-        target: tuple[Array, Array] | None,
-        rng: np.random.RandomState,
-    ) -> tuple[LabelledRows, ShiftReport | None]:
-        """Weight every cell to the target's distribution of features, if asked."""
-        if self.shift is None:
-            return rows, None
-        X, weight = (None, None) if target is None else target
-        return weigh_shift(
-            rows,
-            X,
-            self.shift,
-            clip=self.shift_clip,
-            rng=rng,
-            target_weight=weight,
-            stacklevel=5,
+    def _fit_few(
+        self, rows: LabelledRows, shift: ShiftReport | None, rng: np.random.RandomState
+    ) -> None:
+        """Settle everything by all rows, held out in turn."""
+        planner, fold = self._planner, np.zeros(len(rows.X), dtype=np.int64)
+        tried = planner.draw(rows, len(rows.X), rng, self._feature_names)
+        if planner.is_centred or len(tried) > 1 or planner.chooses_ridges:
+            fold = deal_folds(rows, rng)
+        used, plan, system, search = rows, tried[0], None, None
+        if planner.is_centred or len(tried) > 1:
+            model, robust, n_jobs = planner.center_model, not self._is_squared, self.n_jobs
+            centred = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=n_jobs)
+            used = centred.rows if planner.is_centred else rows
+            if len(tried) > 1:
+                plan, system, search = search_widths(
+                    tried, used, fold, centred.gap, planner.ridges, n_jobs
+                )
+        if system is None:
+            sums = add_up(plan, used, fold if planner.chooses_ridges else None, self.n_jobs)
+            system, search = average(plan, sums), planner.choose_ridges(plan, sums, search)
+        self._solve(plan, system, search, shift, SummedRows(rows, used.label, self.n_jobs))
+
+    def _plan_many(
+        self, rows: LabelledRows, rng: np.random.RandomState
+    ) -> tuple[SumsPlan, MinMaxSearch | None, IntArray | None]:
+        """Settle the plan by a sample, and deal all rows into groups if ridges are chosen."""
+        planner, cells = self._planner, cell_positions(rows, n_jobs=self.n_jobs)
+        sample = take_sample(rows, cells, SAMPLE_ROWS, rng)
+        fold, group, n_groups = np.zeros(len(sample.X), dtype=np.int64), None, 1
+        if planner.is_centred or planner.chooses_ridges or self.width == "auto":
+            fold = deal_folds(sample, rng)
+        if planner.chooses_ridges:
+            n_groups = int(fold.max()) + 1
+            group = deal_groups(cells, len(rows.X), n_groups, rng)
+
+        def centre(plan: SumsPlan) -> CentringParts:
+            # Rows that the means have seen are too few to matter.
+            seen = take_sample(rows, cells, SAMPLE_ROWS // 2, rng)
+            everything = np.zeros(len(seen.X), dtype=np.int64)
+            ((centring, _),) = planner.fit_means(plan, seen, everything, rng)
+            return [(centring, np.arange(len(sample.X)))]
+
+        tried = planner.draw(sample, len(rows.X), rng, self._feature_names, n_groups)
+        return *planner.settle(tried, sample, fold, centre), group
+
+    def _plan_census(self, census: Census) -> tuple[SumsPlan, MinMaxSearch | None]:
+        """Settle the plan by the sample of a census."""
+        census.check_complete()
+        rows, group = census.sample(N_FOLDS)
+        planner, rng = self._planner, check_random_state(self.random_state)
+        tried = planner.draw(rows, census.n_rows, rng, census.feature_names)
+        if planner.is_centred or len(tried) > 1:
+            check_groups(rows, group, N_FOLDS)
+        return planner.settle(
+            tried, rows, group, lambda plan: planner.fit_means(plan, rows, group, rng)
         )
 
-    def _hold_out(
-        self, rows: LabelledRows, rng: np.random.RandomState, *, n_widths: int
-    ) -> tuple[LabelledRows, Array | None, IntArray | None]:
-        """Return rows labelled as asked, the policy gap at each and its fold, as far as needed."""
-        centred = is_centred(self)
-        if not (centred or n_widths > 1 or self._chooses_ridges):
-            return rows, None, None
-        fold = deal_folds(rows, rng)
-        if not centred and n_widths == 1:
-            return rows, None, fold
-        model = None if isinstance(self.center, bool) else self.center
-        robust = not isinstance(check_loss(self.loss), SquaredLoss)
-        found = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=self.n_jobs)
-        return (found.rows if centred else rows), (found.gap if n_widths > 1 else None), fold
+    def _collect(
+        self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
+    ) -> tuple[PlannedSums, MinMaxSearch | None]:
+        """Settle the plan in a first pass over the source, and add up in a second."""
+        self._check_parameters()
+        check_sums_suffice(self.loss, self.bounds, self.shift)
+        size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
+        if partitions is not None:
+            if checkpoint is not None:
+                raise InputError(
+                    "a checkpoint is for rows that are read in order; Dask computes lost "
+                    "partitions again by itself. Leave checkpoint out."
+                )
+            census = dask_census(partitions, sample_rows=size)
+            plan, search = self._plan_census(census)
+            return dask_sums(partitions, plan, census), search
+        rows = as_source(source)
+        census = take_census(rows, sample_rows=size)
+        plan, search = self._plan_census(census)
+        return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
 
-    @property
-    def _chooses_ridges(self) -> bool:
-        return isinstance(self.ridge_f, str) or isinstance(self.ridge_g, str)
-
-    def _choose(
-        self, tried: list[Spaces], rows: LabelledRows, gap: Array | None, fold: IntArray | None
-    ) -> tuple[Spaces, MinMaxSystem, MinMaxSearch | None]:
-        """Settle what is "auto", and average A, b and C over all rows."""
-        if fold is None or not (len(tried) > 1 or self._chooses_ridges):
-            sums = tried[0].sums(rows, groups=None, n_jobs=self.n_jobs)
-            return tried[0], tried[0].system(sums), None
-        f, g = ridge_grids(self)
-        return search(tried, rows, fold, gap, ridges_f=f, ridges_g=g, n_jobs=self.n_jobs)
+    def _fit_sums(
+        self, planned: PlannedSums, search: MinMaxSearch | None, shift: ShiftReport | None = None
+    ) -> IdentificationStrength:
+        """Solve by sums of all rows, and return how different the policies are."""
+        self._forget()
+        planner, plan, sums = self._planner, planned.plan, planned.sums
+        planned.check_complete(groups=planner.chooses_ridges)
+        if planner.is_centred and not plan.centring and has_constant(plan.basis):
+            sums = center_sums(sums, plan.basis)
+        search = planner.choose_ridges(plan, sums, search)
+        self._solve(plan, average(plan, sums), search, shift)
+        return strength_of_sums(planned.policy, plan.populations)
 
     def _solve(
-        self, problem: MinMaxProblem
-    ) -> tuple[MinMaxSolution, BoundsReport | None, LossReport | None]:
-        """Call the solver that the loss and the bounds need."""
-        loss = check_loss(self.loss)
-        if not isinstance(loss, SquaredLoss):
-            solution, loss_report = problem.with_loss(loss, is_named=isinstance(self.loss, str))
-            return solution, None, loss_report
-        bounds = check_bounds(self.bounds, problem.rows)
-        if bounds is not None:
-            return *problem.bounded(*bounds), None
-        return problem.closed_form(), None, None
+        self,
+        plan: SumsPlan,
+        system: MinMaxSystem,
+        search: MinMaxSearch | None,
+        shift: ShiftReport | None,
+        rows: SummedRows | None = None,
+    ) -> None:
+        """Solve for the ridges given or chosen, and set everything that is learnt.
+
+        Bounds, and losses other than the square, need the ``rows`` behind the averages.
+        """
+        f, g = (self.ridge_f, self.ridge_g) if search is None else (search.ridge_f, search.ridge_g)
+        ridges = {"ridge_f": float(f), "ridge_g": float(g)}
+        bounds_report, loss_report = None, None
+        if rows is not None and not self._is_squared:
+            solution, loss_report = solve_with_loss(plan, system, rows, self.loss, ridges)
+        elif rows is not None and self.bounds is not None:
+            solution, bounds_report = solve_in_bounds(plan, system, rows, self.bounds, ridges)
+        else:
+            solution = solve_minmax(system, **ridges)
+        self.bounds_, self.loss_, self.shift_ = bounds_report, loss_report, shift
+        self.basis_, self.critic_basis_, self.scaling_ = plan.basis, plan.critic, plan.scaling
+        self.ridge_f_, self.ridge_g_, self.search_ = ridges["ridge_f"], ridges["ridge_g"], search
+        self.coef_ = plan.coding.scale * solution.alpha
+        self.critic_coef_ = plan.coding.scale * solution.beta
+        self.singular_values_ = solution.singular_values
+        self.n_features_in_ = plan.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if plan.feature_names is not None:
+            self.feature_names_in_ = np.array(plan.feature_names, dtype=object)
+
+    @property
+    def _planner(self) -> MinMaxPlanner:
+        return MinMaxPlanner(*(getattr(self, field.name) for field in fields(MinMaxPlanner)))
+
+    @property
+    def _is_squared(self) -> bool:
+        return isinstance(find_loss(self.loss), SquaredLoss)
 
     def _predict_rows(self, matrix: Array) -> Array:
         uplift = self._combine(matrix, self.basis_, self.coef_)
@@ -363,41 +536,11 @@ class MinMaxUplift(ChunkFitting, UpliftEstimator):
         return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:
-        for name, ridge in (("ridge_f", self.ridge_f), ("ridge_g", self.ridge_g)):
-            if isinstance(ridge, str):
-                check_option(name, ridge, ["auto"])
-            else:
-                check_positive(name, ridge)
-        check_center(self.center)
-        check_option("precision", self.precision, ["double", "single"])
-        self._check_basis_parameters()
-        loss = check_loss(self.loss)
-        if self.bounds is not None and not isinstance(loss, SquaredLoss):
+        super()._check_parameters()
+        if self.bounds is not None and not self._is_squared:
             raise InputError(
                 "bounds are enforced with the squared loss only; leave bounds out, or use "
                 "loss='squared'."
             )
         if self.clip and self.bounds is None:
             raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
-
-    def _check_basis_parameters(self) -> None:
-        for name, basis in (("basis", self.basis), ("critic_basis", self.critic_basis or "linear")):
-            if isinstance(basis, str):
-                check_option(name, basis, BASES)
-            elif not isinstance(basis, Basis):
-                raise InputError(
-                    f"{name} must be a name, or a callable with size and n_features, got {basis!r}."
-                )
-        if isinstance(self.n_centers, str):
-            check_option("n_centers", self.n_centers, ["auto"])
-        else:
-            check_count("n_centers", self.n_centers)
-        critic_width = "median" if self.critic_width is None else self.critic_width
-        for name, width, words in (
-            ("width", self.width, ["auto", "median"]),
-            ("critic_width", critic_width, ["median"]),
-        ):
-            if isinstance(width, str):
-                check_option(name, width, words)
-            else:
-                check_positive(name, width)

@@ -2,51 +2,80 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from typing import Any
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.random import RandomState as Rng
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from unjoined._threads import over_pieces
-from unjoined._typing import Array, ArrayLike, Basis, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import (
     OUTCOME,
-    OutcomeCoding,
     check_count,
-    check_kind,
-    check_labels,
-    check_option,
-    check_population,
     check_positive,
-    check_weight,
-    check_word_or,
 )
-from unjoined.basis import Scaling, StackedBasis, draw_pool, kernel_size
-from unjoined.data import LabelledRows
-from unjoined.errors import InputError, LabelError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.basis import Scaling, weighted_quantile
+from unjoined.data import ChunkSource, DaskSource, LabelledRows, as_dask_source, as_source
+from unjoined.errors import InputError
+from unjoined.estimators.base import (
+    Check,
+    check_flag,
+    check_model,
+    count_from,
+    one_of,
+    optional,
+)
 from unjoined.estimators.em import EMFit, fit_em
-from unjoined.estimators.mixture_fit import (
+from unjoined.estimators.likelihood import LikelihoodEstimator
+from unjoined.estimators.mixture_rows import (
     BERNOULLI,
-    FAMILIES,
     GAUSSIAN,
     MEAN,
-    MixtureFit,
-    fit_mixture,
+    Passes,
+    Sampled,
     outcome_scaling,
 )
-from unjoined.estimators.mixture_rules import Walk
-from unjoined.estimators.mixture_search import OutcomeRows, deal_folds
-from unjoined.nuisance import PolicyFit, ShiftReport, fit_policies, weigh_shift
+from unjoined.metrics import Estimate, strength_of
+from unjoined.nuisance import (
+    ALONE,
+    EFFECT_FORMS,
+    AdditiveAverage,
+    FormTable,
+    ModelRows,
+    ShiftReport,
+    average_forms,
+    deal,
+    fit_policies,
+    weigh_shift,
+)
+from unjoined.sums import dask_census, take_census
 
-PREDICT_ROWS = 16_384
+LIKELIHOOD, EM = "likelihood", "em"
+SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
+DESCRIBED = (
+    "candidates_",
+    "heterogeneity_",
+    "average_effect_",
+    "effect_range_",
+    "effect_features_",
+)
+DESCRIBED_ROWS = 20_000  # at most, over which the effect is averaged
 
 
-class MixtureUplift(UpliftEstimator):
+def _check_columns(name: str, value: Any) -> None:
+    """Allow a sequence of names or positions of columns."""
+    listed = isinstance(value, list | tuple | np.ndarray)
+    if not listed or not all(isinstance(one, str | Integral) for one in value):
+        raise InputError(f"{name} must be a list of columns, by name or position, got {value!r}.")
+
+
+class MixtureUplift(LikelihoodEstimator):
     r"""Uplift from separate labels by the likelihood of the tables.
 
     Among outcome rows of population :math:`k` at :math:`x`, a share :math:`e_k(x)` was treated,
@@ -57,45 +86,38 @@ class MixtureUplift(UpliftEstimator):
         p_k(y \mid x) = e_k(x) \, p(y \mid x, 1) + (1 - e_k(x)) \, p(y \mid x, 0),
 
     whose shares come from the treatment tables and whose two parts are the same in every
-    population. The likelihood of the outcomes needs no row with both labels. The two parts are
-    written as a base plus and minus half an effect, each on functions and with ridges of its own,
-    so that heterogeneity can be shrunk without shrinking the main effect; functions and ridges
-    are chosen by held-out likelihood, and settings that do about as well are averaged.
+    population. The likelihood of the outcomes needs no row with both labels. It is written with a
+    base and an effect, which are sums of functions of single features: a line, a square and a
+    curve each, and products of pairs if there are at most twelve features. How large the functions
+    of a feature are is learnt from the rows, so that idle features drop out and the average effect
+    is not shrunk. Simpler and richer forms are weighed by held-out likelihood and averaged.
 
     Parameters
     ----------
     engine : {"likelihood", "em"}, default="likelihood"
-        "likelihood" is the penalised likelihood above. "em" fits ``outcome_model`` to the treated
-        and to the untreated by expectation-maximisation.
+        "likelihood" is the additive model above. "em" fits ``outcome_model`` to the treated and
+        to the untreated by expectation-maximisation.
     family : {"auto", "bernoulli", "gaussian", "mean"}, default="auto"
         Law of the outcome. "bernoulli" for two values: base and effect are log-odds. For real
-        outcomes "mean" assumes nothing but a mean: the squared distance of y from
-        :math:`m(x) + (e_k(x) - \bar e(x)) u(x)`; "gaussian" takes normal noise of one variance and
-        gains from it if it is true. "auto" is "bernoulli" or "mean", for "em" "gaussian".
+        outcomes "mean" assumes nothing but a mean, :math:`m(x) + (e_k(x) - \bar e(x)) u(x)`, and
+        bounds the pull of gross values on both sides (Huber) where that pays; "gaussian" takes
+        normal noise of one variance and gains from it if it is true. "auto" is "bernoulli" or
+        "mean", for "em" "gaussian".
     outcome_model : scikit-learn classifier or regressor, default=None
         For ``engine="em"``: must take ``sample_weight``; a classifier if the outcome has two
         values.
-    policy_model : "auto" or scikit-learn classifier, default="auto"
-        Model of each population's policy. "auto" chooses among logistic regressions, linear and
-        smooth, and gradient boosting by held-out likelihood.
-    basis : {"auto", "linear"} or Basis, default="auto"
-        Functions added to the linear part: "auto" tries smooth ones of several widths and, up to
-        ten features, squares and products of features; "linear" adds none; a given `Basis` (on
-        scaled features) is tried as it is.
-    widths : tuple of float, default=(0.5, 1.0, 2.0)
-        Widths of the smooth functions, in median distances between rows.
-    n_centers : int or "auto", default="auto"
-        Centres of the smooth functions, at most; "auto" is four times the cube root of the number
-        of outcome rows, between 20 and 100.
-    ridge_base, ridge_effect : float or "auto", default="auto"
-        Ridges on the coefficients of base and effect, per row; "auto" chooses.
+    policy_model : scikit-learn classifier or None, default=None
+        Model of each population's policy; None for the same additive model, without an effect.
+    categorical_features : sequence of str or int, default=()
+        Names or positions of columns whose numbers are codes of categories. Each is one block of
+        indicators with one scale; a code that ``fit`` has not seen counts as average.
     average : bool, default=True
-        Whether settings that held-out rows cannot tell apart are averaged, weighted by their
-        likelihood; otherwise the best one is used alone.
+        Whether forms that held-out rows cannot tell apart are averaged; otherwise the likeliest
+        is used alone.
     n_folds : int, default=5
         Folds of the held-out likelihood.
     n_starts : int, default=2
-        Starts of the final fits, as the likelihood has more than one peak; the highest is kept.
+        Starts of EM, whose likelihood has more than one peak; the highest is kept.
     shift : None, "classifier", "rulsif" or scikit-learn classifier, default=None
         Weight the tables to the target's features, as in `MinMaxUplift`. Seldom needed here: the
         likelihood is conditional on x, so that tables may describe different people.
@@ -104,21 +126,31 @@ class MixtureUplift(UpliftEstimator):
     n_jobs : int or None, default=-1
         Threads; -1 uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed for folds, centres and starts; the same seed gives the same bits.
+        Seed for folds, samples and starts; the same seed gives the same bits.
 
     Attributes
     ----------
     family_ : str
         The law in use.
-    policies_ : tuple of PolicyFit
-        One for each population, with the held-out loss of each model tried.
-    fit_ : MixtureFit or EMFit
-        Settings kept, path of the objective, convergence.
-    candidates_ : MixtureCandidates or None
-        Every setting tried, its held-out loss, the difference to the best with its standard
-        error, and its weight in the average.
+    policies_ : tuple of ConditionalMean
+        One for each population.
+    fit_ : AdditiveAverage or EMFit
+        The fits that are averaged, scales, path of the objective, convergence.
+    candidates_ : FormTable
+        Every form tried, its held-out loss, the difference to the likeliest with its standard
+        error, and its weight in the average. This and the next four not for EM.
+    heterogeneity_ : Estimate
+        By how many nats of held-out likelihood the likeliest form beats one in which the effect is
+        a constant.
+    average_effect_ : Estimate
+        Mean uplift of the outcome rows, in units of the outcome, with the model's standard error.
+    effect_range_ : array of shape (2,)
+        Between which the predicted uplift of nine in ten outcome rows lies, units of the outcome.
+    effect_features_ : array of shape (d,)
+        Standard deviation of what each feature adds to the effect, in log-odds or in standard
+        deviations of the outcome.
     scaling_, outcome_scaling_ : Scaling
-        Of the features, and of a real outcome.
+        Of the features, and of the outcome.
     shift_ : ShiftReport or None
         Effective sizes, if ``shift`` was on.
     identification_ : IdentificationStrength
@@ -130,21 +162,20 @@ class MixtureUplift(UpliftEstimator):
 
     See Also
     --------
+    Uplift : the same, with nothing to choose and a summary in words.
     MinMaxUplift : models neither policies nor base.
     TwoStageUplift : two-stage least squares, with standard errors.
 
     Notes
     -----
-    Time is that of about 40 settings times ``n_folds`` fits of O(n p^2) each on at most 8,000
-    outcome rows, and a few final fits to all rows; memory beside the rows is that of p columns for
-    the rows that choose. The number p of functions is at most that of linear ones and centres,
-    twice. Linear functions are the features, or, of more than 100 features and more than a
-    twentieth of the rows, so many leading principal components: with n fixed, time is
-    proportional to the number of features from there on.
+    Time is that of six forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
+    over at most 20,000 outcome rows, where p is ten functions a feature and one for each pair,
+    twice; then a few passes over all rows if there are more. Of more than 100 features those are
+    used that go along with the labels most.
 
     The treatment tables say which part is which, so the two cannot change places. If policies
     hardly differ, the answer rests on the functions' form alone: a `WeakIdentificationWarning`
-    says so.
+    says so. The standard error of the average takes the policies and the forms as given.
 
     Examples
     --------
@@ -158,27 +189,33 @@ class MixtureUplift(UpliftEstimator):
     True
     """
 
-    _takes_several = True
+    _parameters: ClassVar[dict[str, Check]] = {
+        "engine": one_of(LIKELIHOOD, EM),
+        "family": one_of("auto", BERNOULLI, GAUSSIAN, MEAN),
+        "outcome_model": check_model,
+        "policy_model": check_model,
+        "categorical_features": _check_columns,
+        "average": check_flag,
+        "n_folds": count_from(2),
+        "n_starts": check_count,
+        "shift_clip": optional(check_positive),
+    }
 
-    family_: str
-    policies_: tuple[PolicyFit, ...]
-    fit_: MixtureFit | EMFit
-    scaling_: Scaling
-    outcome_scaling_: Scaling
     shift_: ShiftReport | None
+    candidates_: FormTable
+    heterogeneity_: Estimate
+    average_effect_: Estimate
+    effect_range_: Array
+    effect_features_: Array
 
     def __init__(
         self,
         *,
-        engine: str = "likelihood",
+        engine: str = LIKELIHOOD,
         family: str = "auto",
         outcome_model: Any = None,
-        policy_model: Any = "auto",
-        basis: str | Basis = "auto",
-        widths: tuple[float, ...] = (0.5, 1.0, 2.0),
-        n_centers: int | str = "auto",
-        ridge_base: float | str = "auto",
-        ridge_effect: float | str = "auto",
+        policy_model: Any = None,
+        categorical_features: Any = (),
         average: bool = True,
         n_folds: int = 5,
         n_starts: int = 2,
@@ -191,11 +228,7 @@ class MixtureUplift(UpliftEstimator):
         self.family = family
         self.outcome_model = outcome_model
         self.policy_model = policy_model
-        self.basis = basis
-        self.widths = widths
-        self.n_centers = n_centers
-        self.ridge_base = ridge_base
-        self.ridge_effect = ridge_effect
+        self.categorical_features = categorical_features
         self.average = average
         self.n_folds = n_folds
         self.n_starts = n_starts
@@ -204,12 +237,88 @@ class MixtureUplift(UpliftEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    def fit_chunks(
+        self,
+        source: Any,
+        *,
+        sample_rows: int = SAMPLE_ROWS,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that come in chunks, in a few passes.
+
+        The first pass looks at the labels and keeps a sample, which settles functions, forms and
+        scales. About five passes each over the rows then fit the policies, all of them together,
+        and base and effect. If the sample holds all rows, they are fitted as ``fit`` does.
+
+        Parameters
+        ----------
+        source : ChunkSource, mapping or callable
+            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, a
+            function that returns an iterable of chunks, or a `DaskSource`. Each pass goes through
+            it once.
+        sample_rows : int, default=10000
+            Distinct rows of each table that are kept from the first pass.
+        checkpoint : path, optional
+            A file that is written after each pass and removed at the end. If it exists, passes
+            that it holds are not made again. Needs an integer ``random_state``.
+
+        Returns
+        -------
+        MixtureUplift
+            Itself.
+
+        Raises
+        ------
+        TableError, LabelError, InputError
+            A chunk is malformed (the message names file and row), a cell is missing, or a
+            parameter needs all rows in memory: ``engine="em"``, ``policy_model`` or ``shift``.
+
+        Notes
+        -----
+        Memory is the sample, one chunk and O(p^2), whatever the number of rows. The result does
+        not depend on the order of rows or on chunks but for rounding. ``identification_`` is
+        that of the sample.
+        """
+        self._check_parameters()
+        self._check_streamed(checkpoint)
+        self._forget()
+        size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
+        if partitions is not None:
+            rows: ChunkSource | DaskSource = partitions
+            census = dask_census(partitions, sample_rows=size)
+        else:
+            rows = as_source(source)
+            census = take_census(rows, sample_rows=size)
+        census.check_complete(several=True)
+        self.n_features_in_ = census.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if census.feature_names is not None:
+            self.feature_names_in_ = np.array(census.feature_names, dtype=object)
+        sample, fold = census.sample(self.n_folds)
+        sample = replace(sample, weight=sample.relative)
+        if max(cell.n_rows for cell in census.cells.values()) <= size:
+            self._fit_rows(sample, None)
+        else:
+            self._settle(sample)
+            passes = Passes(rows, census, self.n_jobs, checkpoint)
+            sampled = Sampled(sample, fold, passes)
+            self.policies_ = sampled.policies(check_random_state(self.random_state))
+            columns = self._categorical_columns()
+            self.fit_, few, chance = sampled.outcomes(
+                self._likelihood, categorical=columns, average=self.average
+            )
+            self._describe(self.fit_, few, chance)
+        self._conclude(sample.names, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
+        if checkpoint is not None:
+            Path(checkpoint).unlink(missing_ok=True)
+        return self
+
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        shift_report = None
+        self.shift_ = None
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
-            rows, shift_report = weigh_shift(
+            rows, self.shift_ = weigh_shift(
                 rows,
                 X,
                 self.shift,
@@ -218,273 +327,130 @@ class MixtureUplift(UpliftEstimator):
                 target_weight=weight,
                 stacklevel=4,
             )
-        self.family_ = choose_family(self, is_binary=rows.coding.is_binary)
-        scaling = Scaling.of_rows(rows.X, rows.share)
-        Z = scaling(rows.X)
-        outcome = rows.of_kind(OUTCOME)
-        pool = choose_pool(self, Z, rows.relative, len(outcome), rng)
-        policies = fit_policies(Z, rows, pool, self.policy_model, n_folds=self.n_folds, rng=rng)
-        self.scaling_, self.policies_, self.shift_ = scaling, policies, shift_report
-        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
-        outcomes = OutcomeRows(
-            Z[outcome],
-            self._encode(rows.label[outcome]),
-            self._exposure(Z[outcome], rows.population[outcome]),
-            rows.weight[outcome] / rows.weight[outcome].mean(),
-            deal_folds(rows.population[outcome], self.n_folds, rng),
+        self._settle(rows)
+        self.policies_ = fit_policies(
+            rows.X if self.policy_model is None else self.scaling_(rows.X),
+            rows,
+            self.policy_model,
+            rng=rng,
+            n_jobs=self.n_jobs,
         )
-        self.fit_ = self._fit_outcomes(outcomes, pool, rng)
+        at = rows.of_kind(OUTCOME)
+        X, population = rows.X[at], rows.population[at]
+        y, exposure, chance = self._likelihood.rows(X, rows.label[at], population)
+        outcomes = ModelRows.of_weights(X, y, exposure, rows.weight[at])
+        if self.engine == EM:
+            self.fit_ = self._fit_em(outcomes, rng)
+        else:
+            self.fit_ = self._fit_forms(outcomes, chance, population, rng)
         if not self.fit_.converged:
             warnings.warn(
-                "the mixture likelihood did not settle; see fit_.objective or fit_.path. Raise the "
-                "ridges, or look for features that determine the outcome.",
+                "the mixture likelihood did not settle; see fit_.objective or fit_.path. Look for "
+                "features that determine the outcome.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
 
-    def _fit_outcomes(
-        self, rows: OutcomeRows, pool: tuple[Basis, ...], rng: np.random.RandomState
-    ) -> MixtureFit | EMFit:
-        if self.engine == "em":
-            return fit_em(
-                rows.Z,
-                rows.y,
-                rows.exposure,
-                rows.weight,
-                self.outcome_model,
-                family=self.family_,
-                n_starts=self.n_starts,
-                rng=rng,
-            )
-        return fit_mixture(
-            rows,
-            pool,
-            self.family_,
-            Walk.of(self.ridge_base, self.ridge_effect),
-            average=self.average,
-            n_starts=1 if self.family_ == MEAN else self.n_starts,  # squared loss: one minimum
-            n_jobs=self.n_jobs,
+    def _settle(self, rows: LabelledRows) -> None:
+        """Set what follows from the labels: the law, the scalings."""
+        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
+        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
+        for name in DESCRIBED:  # EM has none of them
+            self.__dict__.pop(name, None)
+
+    def _fit_em(self, rows: ModelRows, rng: np.random.RandomState) -> EMFit:
+        return fit_em(
+            self.scaling_(rows.X),
+            rows.y,
+            rows.exposure,
+            rows.weight,
+            self.outcome_model,
+            family=self.family_,
+            n_starts=self.n_starts,
             rng=rng,
         )
 
-    @property
-    def candidates_(self) -> Any:
-        """Every setting tried; None for ``engine="em"``."""
-        return self.fit_.candidates if isinstance(self.fit_, MixtureFit) else None
-
-    def _chances(self, Z: Array) -> Array:
-        """Return every population's probability of treatment, shape (n, number of them)."""
-        return np.column_stack([policy(Z) for policy in self.policies_])
-
-    def _exposure(self, Z: Array, population: IntArray) -> Array:
-        """Return what the outcome's law needs of the policies at each row."""
-        chances = self._chances(Z)
-        own: Array = chances[np.arange(len(Z)), population]
-        return own - chances.mean(axis=1) if self.family_ == MEAN else own
-
-    def _encode(self, label: Array) -> Array:
-        """Return inner labels in the fit's coding: 0/1, or scaled."""
-        if self.family_ == BERNOULLI:
-            return 0.5 + 0.5 * label
-        outcome = self._coding.offset + self._coding.scale * label
-        return self.outcome_scaling_(outcome[:, None])[:, 0]
-
-    def _predict_rows(self, matrix: Array) -> Array:
-        treated, untreated = self._means(matrix)
-        return treated - untreated
-
-    def predict_outcomes(self, X: MatrixLike) -> tuple[Array, Array]:
-        """Return the estimated mean outcome with and without treatment at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        treated, untreated : array of shape (n,)
-            In the units of the outcome; their difference is ``predict(X)``.
-        """
-        return self._means(self._check_features(X, reset=False))
-
-    def predict_policies(self, X: MatrixLike) -> Array:
-        """Return each population's estimated probability of treatment at each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n, number of populations)
-            In the order of ``populations_``.
-        """
-        return self._chances(self.scaling_(self._check_features(X, reset=False)))
-
-    def _means(self, matrix: Array) -> tuple[Array, Array]:
-        # Chunk by chunk, so that basis values of all rows are never in memory together.
-        chunks = [
-            matrix[start : start + PREDICT_ROWS] for start in range(0, len(matrix), PREDICT_ROWS)
-        ]
-        # Models of the user's have their own ways with threads.
-        n_jobs = 1 if isinstance(self.fit_, EMFit) else self.n_jobs
-        parts = list(over_pieces(self._chunk_means, chunks, n_jobs))
-        scale, offset = float(self.outcome_scaling_.scale[0]), float(self.outcome_scaling_.mean[0])
-        treated, untreated = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return offset + scale * treated, offset + scale * untreated
-
-    def _chunk_means(self, chunk: Array) -> tuple[Array, Array]:
-        Z = self.scaling_(chunk)
-        if isinstance(self.fit_, EMFit):
-            return self.fit_.means(Z)
-        chance = self._chances(Z).mean(axis=1) if self.family_ == MEAN else np.empty(0)
-        return self.fit_.means(Z, chance)
-
-    def score(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> float:
-        """Return the mean log-likelihood of held-out outcome rows; higher is better.
-
-        A proper score that needs no joint labels, so that `GridSearchCV` can choose among
-        settings. The "mean" family is scored as if its noise were normal.
-
-        Parameters
-        ----------
-        X, y, kind, population, sample_weight
-            Held-out rows, as in ``fit``. Only outcome rows are used, of populations that ``fit``
-            has seen.
-
-        Returns
-        -------
-        float
-            In nats per row of the outcome as scaled in ``fit``.
-        """
-        return self.score_likelihood(
-            X, y, kind=kind, population=population, sample_weight=sample_weight
+    def _fit_forms(
+        self, rows: ModelRows, chance: Array, population: IntArray, rng: np.random.RandomState
+    ) -> AdditiveAverage:
+        fit = average_forms(
+            rows,
+            self._likelihood.law(chance, rows.weight),
+            EFFECT_FORMS,
+            deal(population, self.n_folds, rng),
+            categorical=self._categorical_columns(),
+            average=self.average,
+            n_jobs=self.n_jobs,
+            rng=rng,
         )
+        few = np.sort(rng.permutation(len(rows.y))[:DESCRIBED_ROWS])
+        self._describe(fit, rows.take(few), chance[few])
+        return fit
 
-    def score_likelihood(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> float:
-        """Return the same as `score`, under the name that `UpliftSearchCV` looks for."""
-        matrix = self._check_features(X, reset=False)
-        kinds = check_kind(kind, len(matrix))
-        labels = check_labels(y, kinds)
-        names = check_population(population, kinds)
-        weight = check_weight(sample_weight, len(matrix))
-        used = (kinds == OUTCOME) & (weight > 0.0)
-        index = check_scored(self.populations_, self._coding, names[used], labels[used])
-        Z = self.scaling_(matrix[used])
-        outcome = self._encode(self._coding.encode(labels[used]))
-        exposure = self._exposure(Z, index)
-        return float(
-            np.average(self.fit_.log_likelihood(Z, outcome, exposure), weights=weight[used])
-        )
+    def _describe(self, fit: AdditiveAverage, rows: ModelRows, chance: Array) -> None:
+        """Set what is said of the effect: its average, its range, and what it varies with."""
+        treated, untreated = fit.means(rows.X, chance)
+        uplift, scale = treated - untreated, float(self.outcome_scaling_.scale[0])
+        mean, error = fit.average_effect(rows, uplift)
+        self.average_effect_ = Estimate(scale * mean, scale * error)
+        self.effect_range_ = scale * weighted_quantile(uplift, rows.weight, (0.05, 0.95))
+        self.effect_features_ = fit.effect_features(rows)
+        self.heterogeneity_ = Estimate(*fit.forms.gain_over(ALONE))
+        self.candidates_ = fit.forms
 
     def _check_parameters(self) -> None:
-        check_mixture(self)
-
-
-ENGINES = ("likelihood", "em")
-
-
-def check_mixture(model: Any) -> None:
-    """Refuse parameters of a `MixtureUplift` that are wrong whatever the rows."""
-    check_option("engine", model.engine, ENGINES)
-    check_option("family", model.family, ("auto", *FAMILIES))
-    if model.engine == "em" and model.outcome_model is None:
-        raise InputError(
-            "engine='em' needs outcome_model, a scikit-learn estimator that takes "
-            "sample_weight, such as LogisticRegression()."
-        )
-    if model.engine == "em" and model.family == MEAN:
-        raise InputError("family='mean' has no likelihood for EM; use engine='likelihood'.")
-    if model.engine == "likelihood" and model.outcome_model is not None:
-        raise InputError("outcome_model is for engine='em'; leave it out, or set the engine.")
-    if isinstance(model.policy_model, str):
-        check_option("policy_model", model.policy_model, ["auto"])
-    elif not is_classifier(model.policy_model):
-        raise InputError(
-            f"policy_model must be 'auto' or a classifier, got {model.policy_model!r}."
-        )
-    if isinstance(model.basis, str):
-        check_option("basis", model.basis, ["auto", "linear"])
-    elif not isinstance(model.basis, Basis):
-        raise InputError(
-            f"basis must be a name, or a callable with size and n_features, got {model.basis!r}."
-        )
-    for width in model.widths:
-        check_positive("widths", width)
-    check_word_or("n_centers", model.n_centers, "auto", check_count)
-    check_word_or("ridge_base", model.ridge_base, "auto", check_positive)
-    check_word_or("ridge_effect", model.ridge_effect, "auto", check_positive)
-    check_count("n_starts", model.n_starts)
-    if check_count("n_folds", model.n_folds) < 2:
-        raise InputError(f"n_folds must be at least 2, got {model.n_folds}.")
-
-
-def choose_family(model: Any, *, is_binary: bool) -> str:
-    """Return the law of the outcome: the one asked for, or the one that suits the rows."""
-    if model.family == "auto":
-        if is_binary:
-            return BERNOULLI
-        return GAUSSIAN if model.engine == "em" else MEAN
-    if model.family == BERNOULLI and not is_binary:
-        raise InputError(
-            "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
-        )
-    return str(model.family)
-
-
-def choose_pool(
-    model: Any, Z: Array, weight: Array, n_outcomes: int, rng: Rng
-) -> tuple[Basis, ...]:
-    """Return the functions to choose among at scaled rows, linear ones first."""
-    size = kernel_size(n_outcomes) if isinstance(model.n_centers, str) else model.n_centers
-    is_auto = isinstance(model.basis, str) and model.basis == "auto"
-    factors = tuple(map(float, model.widths)) if is_auto else ()
-    pool = draw_pool(Z, factors=factors, n_centers=size, rng=rng, weight=weight)
-    if isinstance(model.basis, str):
-        return pool
-    if model.basis.n_features != Z.shape[1]:
-        raise InputError(
-            f"the given basis takes {model.basis.n_features} features, but X has {Z.shape[1]}."
-        )
-    return (*pool, StackedBasis(pool[0], model.basis))
-
-
-def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Array) -> IntArray:
-    """Return the population of each outcome row to score as its place among the known ones."""
-    if len(label) == 0:
-        raise LabelError("there are no outcome rows to score; pass some with their labels.")
-    index = np.full(len(names), -1, dtype=np.int64)
-    for k, name in enumerate(known):
-        index[names == name] = k
-    if (index < 0).any():
-        raise LabelError(
-            "outcome rows of populations that fit has not seen: "
-            f"{sorted({*names[index < 0].tolist()})}; known are {known}."
-        )
-    if coding.is_binary:
-        other = np.abs(np.abs(label - coding.offset) - coding.scale) > 1e-9 * coding.scale
-        if other.any():
-            low, high = coding.offset - coding.scale, coding.offset + coding.scale
-            raise LabelError(
-                f"fit has seen the outcomes {low:g} and {high:g} only, but y holds "
-                f"{float(label[other][0]):g} in an outcome row. Score the outcome that was fitted."
+        super()._check_parameters()
+        if self.engine == EM and self.outcome_model is None:
+            raise InputError(
+                "engine='em' needs outcome_model, a scikit-learn estimator that takes "
+                "sample_weight, such as LogisticRegression()."
             )
-    return index
+        if self.engine == EM and self.family == MEAN:
+            raise InputError("family='mean' has no likelihood for EM; use engine='likelihood'.")
+        if self.engine == LIKELIHOOD and self.outcome_model is not None:
+            raise InputError("outcome_model is for engine='em'; leave it out, or set the engine.")
+        if self.policy_model is not None and not is_classifier(self.policy_model):
+            raise InputError(
+                f"policy_model must be None or a classifier, got {self.policy_model!r}."
+            )
+
+    def _check_streamed(self, checkpoint: Any) -> None:
+        """Refuse parameters that need all rows in memory."""
+        given = {"engine": self.engine == EM, "policy_model": self.policy_model is not None}
+        given["shift"] = self.shift is not None
+        for name, wrong in given.items():
+            if wrong:
+                raise InputError(
+                    f"{name}={getattr(self, name)!r} needs all rows in memory. Leave it out, or "
+                    "use fit."
+                )
+        if checkpoint is not None and not isinstance(self.random_state, Integral):
+            raise InputError(
+                "a checkpoint needs an integer random_state, so that the fit that goes on is the "
+                f"one that stopped, got {self.random_state!r}."
+            )
+
+    def _choose_family(self, *, is_binary: bool) -> str:
+        """Return the law of the outcome: the one asked for, or the one that suits the rows."""
+        if self.family == "auto":
+            if is_binary:
+                return BERNOULLI
+            return GAUSSIAN if self.engine == EM else MEAN
+        if self.family == BERNOULLI and not is_binary:
+            raise InputError(
+                "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
+            )
+        return self.family
+
+    def _categorical_columns(self) -> tuple[int, ...]:
+        """Return the positions of the columns that hold codes of categories."""
+        names = getattr(self, "feature_names_in_", np.empty(0, dtype=object)).tolist()
+        columns = []
+        for one in self.categorical_features:
+            column = names.index(one) if one in names else one
+            if isinstance(column, bool | str) or column not in range(self.n_features_in_):
+                known = f"one of {names}" if names else f"below {self.n_features_in_}"
+                raise InputError(f"categorical_features must be {known}, got {one!r}.")
+            columns.append(int(column))
+        return tuple(sorted(columns))

@@ -8,7 +8,7 @@ import json
 import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import Any
@@ -23,51 +23,25 @@ from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 
 SCHEMA, CHECKSUM = "schema.json", "unjoined.sha256"
-
-
 MOST_MEMBERS = 100_000
-
-
 # Models are stored as they are, not compressed, so that a file holds no more than its own size.
 # Somebody may have compressed it since; up to here that can do no harm.
 FEW_BYTES = 100_000_000
-
-
 PREDICTIONS = ("predict", "predict_outcomes", "predict_policies", "critic")
-
-
 # How skops builds what a file holds, as far as that runs none of it. Methods, operators and
 # partial functions are not among them.
 LOADERS = frozenset(
-    {
-        "BytesNode",
-        "CachedNode",
-        "DTypeNode",
-        "DictNode",
-        "FunctionNode",
-        "JsonNode",
-        "ListNode",
-        "LossNode",
-        "MaskedArrayNode",
-        "NdArrayNode",
-        "ObjectNode",
-        "RandomGeneratorNode",
-        "RandomStateNode",
-        "SetNode",
-        "SliceNode",
-        "TreeNode",
-        "TupleNode",
-        "TypeNode",
-    }
+    f"{name}Node"
+    for name in (
+        *("Bytes", "Cached", "DType", "Dict", "Function", "Json", "List", "Loss", "MaskedArray"),
+        *("NdArray", "Object", "RandomGenerator", "RandomState", "Set", "Slice", "Tree", "Tuple"),
+        "Type",
+    )
 )
-
-
 BUILTINS = frozenset(
     f"builtins.{name}"
     for name in ("bool", "bytes", "dict", "float", "int", "list", "set", "slice", "str", "tuple")
 )
-
-
 NUMPY = frozenset(
     {
         *("numpy.dtype", "numpy.ndarray", "numpy.ma.MaskedArray", "numpy.ma.core.MaskedArray"),
@@ -85,6 +59,37 @@ def checksum(members: dict[str, bytes]) -> str:
         total.update(f"{name} {len(members[name])}\n".encode())
         total.update(members[name])
     return total.hexdigest()
+
+
+def pack(members: dict[str, bytes]) -> bytes:
+    """Return an archive of the members, not compressed."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def with_names(schema: bytes, names: Mapping[str, str]) -> bytes:
+    """Return a schema in which types have other names."""
+    parsed = json.loads(schema)
+    for node in _nodes(parsed):
+        name = f"{node.get('__module__')}.{node.get('__class__')}"
+        if name in names:
+            node["__module__"], _, node["__class__"] = names[name].rpartition(".")
+    return json.dumps(parsed, indent=2).encode()
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a parsed schema."""
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack.extend(node)
+        elif isinstance(node, dict):
+            stack.extend(node.values())
+            yield node
 
 
 def expand(raw: bytes, limit: int | None) -> dict[str, bytes]:
@@ -111,7 +116,7 @@ def expand(raw: bytes, limit: int | None) -> dict[str, bytes]:
     return members
 
 
-def check_members(members: dict[str, bytes], allowed: set[str] | frozenset[str]) -> None:
+def check_members(members: dict[str, bytes], allowed: Set[str]) -> None:
     """Refuse damage, arrays that are not as long as they say, and types that are not known."""
     if SCHEMA not in members or CHECKSUM not in members:
         raise TableError(
@@ -138,16 +143,9 @@ def check_types(unknown: set[str]) -> None:
         )
 
 
-def _unknown_types(schema: Any, allowed: set[str] | frozenset[str]) -> Iterator[str]:
+def _unknown_types(schema: Any, allowed: Set[str]) -> Iterator[str]:
     """Yield types that are not on a list; those of scikit-learn and scipy are left to skops."""
-    stack = [schema]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, list):
-            stack.extend(node)
-        if not isinstance(node, dict):
-            continue
-        stack.extend(node.values())
+    for node in _nodes(schema):
         if "__loader__" not in node:
             continue
         name, loader = f"{node['__module__']}.{node['__class__']}", node["__loader__"]
@@ -199,8 +197,8 @@ def check_model(model: Any, n_bytes: int) -> None:
         pass
 
 
-def _check_prediction(found: Any, n: int) -> None:
-    for column in found if isinstance(found, tuple) else (found,):
+def _check_prediction(predicted: Any, n: int) -> None:
+    for column in predicted if isinstance(predicted, tuple) else (predicted,):
         if np.shape(column)[:1] != (n,) or not np.isfinite(column).all():
             raise InputError("it does not predict finite numbers")
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,15 +19,21 @@ from unjoined._validation import (
     TREATMENT,
     check_count,
     check_not_negative,
-    check_option,
     check_positive,
     check_share,
 )
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
-from unjoined.nuisance import fit_conditional_mean
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    check_flag,
+    fit_pair,
+    one_of,
+    optional,
+    scale_features,
+)
 from unjoined.solve import (
     HeldOut,
     ModuleMaker,
@@ -47,20 +52,32 @@ from unjoined.solve import (
 )
 
 
-class NeuralMinMaxUplift(UpliftEstimator):
+def _check_validation_share(name: str, value: Any) -> None:
+    if check_share(name, value, zero_allowed=True) == 1.0:
+        raise InputError("validation_share must be below 1: something must be trained on.")
+
+
+def _check_memory(name: str, value: Any) -> None:
+    if check_not_negative(name, value) >= 1.0:
+        raise InputError(f"{name} must lie in [0, 1), got {value!r}.")
+
+
+def _check_loss(name: str, value: Any) -> None:
+    checked_conjugate(value)
+    checked_biconjugate(value)
+
+
+class NeuralMinMaxUplift(RowEstimator):
     r"""Uplift from separate labels by a min-max game of two torch modules.
 
-    Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
-    an outcome label, never both, from two populations that were treated by different policies.
-    The objective is the paper's, for any differentiable functions f and g of parameters
-    :math:`\theta_f, \theta_g`,
+    The objective is the paper's (see `MinMaxUplift`), for any differentiable functions f and g of
+    parameters :math:`\theta_f, \theta_g`,
 
     .. math::
 
         \min_f \max_g \; 2 E[w f g] - 4 E[z g] - E[g^2]
         + \lambda_f \|\theta_f\|^2 - \lambda_g \|\theta_g\|^2,
 
-    with :math:`w = \pm t` and :math:`z = \pm y`, the sign telling the populations apart. It is
     trained by optimistic Adam steps on batches that hold rows of all four tables.
 
     Parameters
@@ -99,8 +116,7 @@ class NeuralMinMaxUplift(UpliftEstimator):
         Memory of the running average over steps that is used instead of the last weights, which
         keep circling around the saddle point; 0 turns it off.
     standardize : bool, default=True
-        Whether features and outcomes are brought to mean 0 and variance 1 first. Predictions are
-        in the user's units either way.
+        Whether features and outcomes are brought to mean 0 and variance 1 first.
     device : {"cpu", "cuda", "auto"}, default="cpu"
         Where torch computes; "auto" takes a graphics card if there is one.
     dtype : {"float32", "float64"}, default="float32"
@@ -113,25 +129,18 @@ class NeuralMinMaxUplift(UpliftEstimator):
 
     Attributes
     ----------
-    uplift_weights_, critic_weights_ : dict of str to array
-        Parameters and buffers of the modules, of the best epoch.
-    uplift_module_, critic_module_ : torch.nn.Module
-        Modules with these weights, made anew at each access.
+    uplift_weights_, critic_weights_, uplift_module_, critic_module_ : dict, torch.nn.Module
+        Parameters and buffers of the best epoch as arrays, and modules with them, made anew at
+        each access.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights were kept, counted from 1.
     history_ : dict of str to array of shape (n_epochs_,)
         "objective" and "held_out_risk" of every epoch, in squared units of the standardised
         outcome; the second is empty if nothing was held out.
-    scaling_ : Scaling
-        What was subtracted from and divided out of the features.
-    outcome_scale_ : float
-        Outcome units per unit of the modules' output.
-    identification_ : IdentificationStrength
-        How different the two policies are.
-    populations_ : list
-        The two populations' names; the first has the positive sign.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    scaling_, outcome_scale_ : Scaling and float
+        What features were scaled by, and outcome units per unit of the modules' output.
+    identification_, populations_, n_features_in_, feature_names_in_
+        As in `MinMaxUplift`.
 
     See Also
     --------
@@ -161,14 +170,26 @@ class NeuralMinMaxUplift(UpliftEstimator):
     True
     """
 
-    uplift_weights_: Weights
-    critic_weights_: Weights
-    third_weights_: Weights | None
-    n_epochs_: int
-    best_epoch_: int
-    history_: dict[str, Array]
-    scaling_: Scaling
-    outcome_scale_: float
+    _parameters: ClassVar[dict[str, Check]] = {
+        "uplift_module": check_maker,
+        "critic_module": check_maker,
+        "third_module": check_maker,
+        "n_hidden": check_count,
+        "loss": _check_loss,
+        "ridge_f": check_not_negative,
+        "ridge_g": check_not_negative,
+        "learning_rate": check_positive,
+        "batch_size": optional(check_count),
+        "max_epochs": check_count,
+        "validation_share": _check_validation_share,
+        "patience": optional(check_count),
+        "momentum": _check_memory,
+        "averaging": _check_memory,
+        "standardize": check_flag,
+        "device": one_of("cpu", "cuda", "auto"),
+        "dtype": one_of("float32", "float64"),
+        "verbose": check_flag,
+    }
 
     def __init__(
         self,
@@ -228,13 +249,13 @@ class NeuralMinMaxUplift(UpliftEstimator):
         ):
             f, g = self._build("uplift_module"), self._build("critic_module")
             h = None if settings.biconjugate is None else self._build("third_module")
-            found = train_saddle(
+            fit = train_saddle(
                 f, g, self._tensors(train), settings, h=h, rng=rng, held=held, on_epoch=on_epoch
             )
-        self.uplift_weights_, self.critic_weights_ = found.uplift, found.critic
-        self.third_weights_ = found.third
-        self.n_epochs_, self.best_epoch_ = len(found.objective), found.best_epoch
-        self.history_ = {"objective": found.objective, "held_out_risk": found.risk}
+        self.uplift_weights_, self.critic_weights_ = fit.uplift, fit.critic
+        self.third_weights_ = fit.third
+        self.n_epochs_, self.best_epoch_ = len(fit.objective), fit.best_epoch
+        self.history_ = {"objective": fit.objective, "held_out_risk": fit.risk}
 
     def _predict_rows(self, matrix: Array) -> Array:
         values = self._evaluate(matrix, "uplift_module")
@@ -268,27 +289,17 @@ class NeuralMinMaxUplift(UpliftEstimator):
         return self._rebuild("critic_module")
 
     def _check_parameters(self) -> None:
-        import_torch()
-        check_option("dtype", self.dtype, ["float32", "float64"])
+        super()._check_parameters()
         self._device()
-        check_count("n_hidden", self.n_hidden)
-        if check_share("validation_share", self.validation_share, zero_allowed=True) == 1.0:
-            raise InputError("validation_share must be below 1: something must be trained on.")
-        for name in ("momentum", "averaging"):
-            if check_not_negative(name, getattr(self, name)) >= 1.0:
-                raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}.")
-        for name in ("uplift_module", "critic_module", "third_module"):
-            check_maker(name, getattr(self, name))
-        self._settings()
 
     def _settings(self) -> SaddleSettings:
         return SaddleSettings(
-            learning_rate=check_positive("learning_rate", self.learning_rate),
-            max_epochs=check_count("max_epochs", self.max_epochs),
-            batch_size=_count_or_none("batch_size", self.batch_size),
-            patience=_count_or_none("patience", self.patience),
-            ridge_f=check_not_negative("ridge_f", self.ridge_f),
-            ridge_g=check_not_negative("ridge_g", self.ridge_g),
+            learning_rate=float(self.learning_rate),
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
+            patience=self.patience,
+            ridge_f=float(self.ridge_f),
+            ridge_g=float(self.ridge_g),
             momentum=float(self.momentum),
             averaging=float(self.averaging),
             conjugate=checked_conjugate(self.loss),
@@ -296,29 +307,24 @@ class NeuralMinMaxUplift(UpliftEstimator):
         )
 
     def _device(self) -> str:
-        check_option("device", self.device, ["cpu", "cuda", "auto"])
-        found: bool = import_torch().cuda.is_available()
-        if self.device == "cuda" and not found:
+        has_card: bool = import_torch().cuda.is_available()
+        if self.device == "cuda" and not has_card:
             raise InputError(
                 "device='cuda', but torch finds no graphics card. Use 'cpu' or 'auto'."
             )
-        return "cuda" if self.device != "cpu" and found else "cpu"
+        return "cuda" if self.device != "cpu" and has_card else "cpu"
 
     def _scale(self, rows: LabelledRows) -> LabelledRows:
         """Return the rows as the modules see them, and note how to get back."""
-        self.scaling_, spread = Scaling.identity(rows.X.shape[1]), 1.0
-        label = rows.label
+        self.scaling_, label = scale_features(rows, standardize=self.standardize), rows.label.copy()
+        self.outcome_scale_ = rows.coding.scale
         if self.standardize:
-            self.scaling_ = Scaling.of_rows(rows.X, rows.share)
             # A constant in y has no bearing on the uplift and only adds noise; rare outcomes
             # vary little, and networks learn best what varies by about one.
             outcome = rows.of_kind(OUTCOME)
-            y = label[outcome, None]
-            scale = Scaling.of_rows(y, rows.share[outcome])
-            label = label.copy()
-            label[outcome] = scale(y)[:, 0]
-            spread = float(scale.scale[0])
-        self.outcome_scale_ = rows.coding.scale * spread
+            scaling = Scaling.of_rows(label[outcome, None], rows.share[outcome])
+            label[outcome] = scaling(label[outcome, None])[:, 0]
+            self.outcome_scale_ *= float(scaling.scale[0])
         return replace(rows, X=self.scaling_(rows.X), label=label)
 
     def _tensor(self, values: Array) -> Any:
@@ -354,10 +360,6 @@ class NeuralMinMaxUplift(UpliftEstimator):
         return evaluate_module(self._rebuild(name), self._tensor(self.scaling_(matrix)), name=name)
 
 
-def _count_or_none(name: str, value: Any) -> int | None:
-    return None if value is None else check_count(name, value)
-
-
 CELLS = [(kind, k) for kind in (TREATMENT, OUTCOME) for k in (0, 1)]
 
 
@@ -386,21 +388,14 @@ def split_cells(
 
 
 def held_out_risk(train: LabelledRows, held: LabelledRows) -> Callable[[Array], float]:
-    r"""Return the weighted risk on held-out rows as a function of f's values there.
-
-    :math:`R(f) = E[w \nu f^2] - 4 E[z \nu f]` as in `weighted_risk`. The policy gap
-    :math:`\nu` is fitted once, to the training rows: for the held-out rows it is then a given
-    function, no folds are needed, and an epoch costs one pass over the values of f.
-    """
+    """Return the weighted risk on held-out rows as a function of f's values there."""
+    # The policy gap is fitted once, to the training rows: for the held-out rows it is then a given
+    # function, no folds are needed, and an epoch costs one pass over the values of f.
     scaling = Scaling.of_rows(train.X, train.share)
-    chance = []
-    for k in (0, 1):
-        at = train.at(TREATMENT, k)
-        mean = fit_conditional_mean(
-            LogisticRegression(), scaling(train.X[at]), train.label[at], train.weight[at]
-        )
-        chance.append((mean(scaling(held.X)) + 1.0) / 2.0)
-    signed = held.share * held.sign * (chance[0] - chance[1])
+    seedless = np.random.RandomState(0)  # a logistic regression draws nothing
+    first, second = fit_pair(None, scaling(train.X), train, TREATMENT, seedless)
+    Z = scaling(held.X)
+    signed = held.share * held.sign * (first(Z) - second(Z)) / 2.0
     treatment, outcome = held.of_kind(TREATMENT), held.of_kind(OUTCOME)
     mean_outcome = (held.share * held.label)[outcome].sum()
     square = (signed * held.label)[treatment]
@@ -424,8 +419,8 @@ def progress_bar(
         task = bar.add_task("training", total=max_epochs)
 
         def show(epoch: int, objective: float, risk: float) -> None:
-            said = f"epoch {epoch}, objective {objective:.4f}"
-            said += "" if np.isnan(risk) else f", held-out risk {risk:.4f}"
-            bar.update(task, completed=epoch, description=said)
+            text = f"epoch {epoch}, objective {objective:.4f}"
+            text += "" if np.isnan(risk) else f", held-out risk {risk:.4f}"
+            bar.update(task, completed=epoch, description=text)
 
         yield show

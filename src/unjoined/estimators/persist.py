@@ -8,74 +8,82 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sklearn.utils.validation import check_is_fitted
 
+from unjoined import basis, losses, metrics, nuisance, solve
 from unjoined._optional import import_extra
-from unjoined._validation import check_count
+from unjoined._validation import OutcomeCoding, check_count
 from unjoined.data import replace_file
 from unjoined.errors import MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.candidates import CandidateScore, CandidateTable
+from unjoined.estimators.density import DensityUplift
+from unjoined.estimators.em import EMFit
+from unjoined.estimators.minmax import MinMaxUplift
+from unjoined.estimators.minmax_problem import BoundsReport, LossReport
+from unjoined.estimators.minmax_search import MinMaxSearch
+from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.model_file import (
     CHECKSUM,
+    SCHEMA,
     check_members,
     check_model,
     check_types,
     checksum,
     expand,
+    pack,
+    with_names,
 )
+from unjoined.estimators.neural import NeuralMinMaxUplift
+from unjoined.estimators.plugin import PlugInUplift
+from unjoined.estimators.search import UpliftSearchCV
+from unjoined.estimators.two_stage import TwoStageCoefficients, TwoStageUplift
+from unjoined.estimators.uplift import Uplift
+from unjoined.estimators.weighted import RiskPath, WeightedUplift
 
-# Types of our own and of scikit-learn's networks and boosted trees that skops does not know to be
-# harmless: they hold numbers. A file with any other type is refused.
-TRUSTED = frozenset(
+# What files call our types, wherever these live: a name in this list never changes, so that a
+# file can be read by later versions. A file with any other type of ours is refused.
+STORED: dict[str, tuple[type, ...]] = {
+    "unjoined": (
+        *(DensityUplift, MinMaxUplift, MixtureUplift, NeuralMinMaxUplift, PlugInUplift),
+        *(TwoStageUplift, Uplift, UpliftSearchCV, WeightedUplift),
+    ),
+    "unjoined.estimators": (
+        *(BoundsReport, CandidateScore, CandidateTable, EMFit, LossReport, MinMaxSearch),
+        *(RiskPath, TwoStageCoefficients),
+    ),
+    "unjoined.basis": (
+        *(basis.AdditiveBasis, basis.Curve, basis.FourierBasis, basis.GaussianBasis),
+        *(basis.LinearBasis, basis.PrincipalBasis, basis.Scaling, basis.StackedBasis),
+    ),
+    "unjoined.losses": (
+        *(losses.AbsoluteLoss, losses.HuberLoss, losses.LogCoshLoss, losses.PinballLoss),
+        losses.SquaredLoss,
+    ),
+    "unjoined.metrics": (metrics.Estimate, metrics.IdentificationStrength),
+    "unjoined.nuisance": (
+        *(nuisance.AdditiveAverage, nuisance.AdditiveMean, nuisance.CellShift),
+        *(nuisance.ConditionalMean, nuisance.FormTable, nuisance.Member, nuisance.ShiftReport),
+    ),
+    "unjoined.solve": (
+        *(solve.AdditiveFit, solve.BernoulliLaw, solve.ConditionalDensity, solve.DensitySearch),
+        *(solve.GaussianLaw, solve.MeanLaw, solve.Parts, solve.Scales),
+    ),
+    "unjoined.data": (OutcomeCoding,),
+}
+LIVES_AT = {
+    f"{place}.{kind.__name__}": f"{kind.__module__}.{kind.__name__}"
+    for place, kinds in STORED.items()
+    for kind in kinds
+}
+# Networks and boosted trees of scikit-learn that skops does not know to be harmless: they hold
+# numbers.
+HARMLESS = frozenset(
     {
         "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
-        "unjoined._validation.labels.OutcomeCoding",
-        "unjoined.estimators.candidates.CandidateScore",
-        "unjoined.estimators.candidates.CandidateTable",
-        "unjoined.estimators.density.DensityUplift",
-        "unjoined.estimators.em.EMFit",
-        "unjoined.estimators.minmax.MinMaxUplift",
-        "unjoined.estimators.minmax_problem.BoundsReport",
-        "unjoined.estimators.minmax_problem.LossReport",
-        "unjoined.estimators.minmax_search.MinMaxSearch",
-        "unjoined.estimators.mixture.MixtureUplift",
-        "unjoined.estimators.mixture_fit.Member",
-        "unjoined.estimators.mixture_fit.MixtureFit",
-        "unjoined.estimators.mixture_rules.MixtureCandidates",
-        "unjoined.estimators.mixture_search.Setting",
-        "unjoined.estimators.neural.NeuralMinMaxUplift",
-        "unjoined.estimators.plugin.PlugInUplift",
-        "unjoined.nuisance.policies.PolicyFit",
-        "unjoined.estimators.search.UpliftSearchCV",
-        "unjoined.estimators.two_stage.TwoStageCoefficients",
-        "unjoined.estimators.two_stage.TwoStageUplift",
-        "unjoined.estimators.uplift.Uplift",
-        "unjoined.estimators.weighted.RiskPath",
-        "unjoined.estimators.weighted.WeightedUplift",
-        "unjoined.nuisance.models.ConditionalMean",
-        "unjoined.metrics.estimate.Estimate",
-        "unjoined.metrics.identification.IdentificationStrength",
-        "unjoined.basis.functions.FourierBasis",
-        "unjoined.basis.functions.GaussianBasis",
-        "unjoined.basis.functions.LinearBasis",
-        "unjoined.basis.functions.StackedBasis",
-        "unjoined.basis.families.KernelBasis",
-        "unjoined.basis.draw.LeadingBasis",
-        "unjoined.basis.families.PrincipalBasis",
-        "unjoined.basis.families.QuadraticBasis",
-        "unjoined.basis.functions.Scaling",
-        "unjoined.nuisance.shift.CellShift",
-        "unjoined.nuisance.shift.ShiftReport",
-        "unjoined.solve.density.ConditionalDensity",
-        "unjoined.solve.density.DensitySearch",
-        "unjoined.losses.AbsoluteLoss",
-        "unjoined.losses.HuberLoss",
-        "unjoined.losses.LogCoshLoss",
-        "unjoined.losses.PinballLoss",
-        "unjoined.losses.SquaredLoss",
     }
 )
 
@@ -105,11 +113,13 @@ def save_model(model: UpliftEstimator, path: str | os.PathLike[str]) -> Path:
             )
 
     def write(file: Path) -> None:
-        skops_io.dump(model, file)
-        with zipfile.ZipFile(file) as archive:
+        skops_io.dump(model, stored := io.BytesIO())
+        with zipfile.ZipFile(stored) as archive:
             members = {name: archive.read(name) for name in archive.namelist()}
-        with zipfile.ZipFile(file, "a") as archive:
-            archive.writestr(CHECKSUM, checksum(members))
+        public = {private: name for name, private in LIVES_AT.items()}
+        members[SCHEMA] = with_names(members[SCHEMA], public)
+        members[CHECKSUM] = checksum(members).encode()
+        file.write_bytes(pack(members))
 
     return replace_file(path, write)
 
@@ -162,12 +172,13 @@ def load_model(
         raise TableError(f"there is no model file {str(file)!r}. Write one with `unjoined fit`.")
     raw = file.read_bytes()  # once: what is checked is what is loaded
     limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
-    allowed = TRUSTED | set(trusted)
+    others = HARMLESS | set(trusted)
     try:
         members = expand(raw, limit)
-        check_members(members, allowed)
+        check_members(members, others | LIVES_AT.keys())
+        raw = pack(members | {SCHEMA: with_names(members[SCHEMA], LIVES_AT)})
         unknown = set(skops_io.get_untrusted_types(file=io.BytesIO(raw)))
-        check_types(unknown - allowed)
+        check_types(unknown - others - set(LIVES_AT.values()))
         model = skops_io.load(io.BytesIO(raw), trusted=sorted(unknown))
         check_model(model, sum(map(len, members.values())))
     except MissingExtraError:
@@ -179,5 +190,4 @@ def load_model(
         raise TableError(
             f"{str(file)!r} is not a model file of this program ({type(error).__name__}: {error})."
         ) from error
-    found: UpliftEstimator = model
-    return found
+    return cast(UpliftEstimator, model)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
@@ -11,15 +10,21 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative
-from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
-from unjoined.errors import RatioGuardWarning
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    check_flag,
+    check_model,
+    fit_pair,
+    scale_features,
+    scale_outcomes,
+    warn_of_gaps,
+)
 from unjoined.estimators.minmax import MinMaxUplift
-from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
 
 
-class PlugInUplift(UpliftEstimator):
+class PlugInUplift(RowEstimator):
     r"""Uplift from separate labels by four regressions and a ratio.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` by the paper's Lemma 1,
@@ -39,13 +44,12 @@ class PlugInUplift(UpliftEstimator):
     treatment_model : scikit-learn classifier or regressor, optional
         Model of the policy, likewise. Default: logistic regression.
     min_gap : float, default=0.05
-        Guard of the ratio: a denominator closer to 0 than this difference in treatment
-        probability is set to it, with its sign kept. 0 turns the guard off; then only rows
-        without any gap at all, where the ratio is not finite, get the uplift 0. Whenever rows
-        are touched, ``predict`` says how many in a `RatioGuardWarning`.
+        A denominator closer to 0 than this difference in treatment probability is set to it,
+        with its sign kept. With 0 only rows without any gap at all get the uplift 0. ``predict``
+        says in a `RatioGuardWarning` how many rows were touched.
     standardize : bool, default=True
         Whether features, and outcomes of more than two values, are brought to mean 0 and
-        variance 1 for the models. Predictions are in the user's units either way.
+        variance 1 for the models.
     random_state : int, RandomState or None, default=None
         Seed given to models whose own ``random_state`` is None.
 
@@ -54,16 +58,10 @@ class PlugInUplift(UpliftEstimator):
     outcome_means_, treatment_means_ : tuple of two callables
         The fitted conditional means of each population, on scaled features: outcomes in the
         inner coding, treatments from -1 to 1.
-    scaling_ : Scaling
-        What was subtracted from and divided out of the features.
-    outcome_scale_ : float
-        Outcome units per unit of the inner coding.
-    identification_ : IdentificationStrength
-        How different the two policies are.
-    populations_ : list
-        The two populations' names.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    scaling_, outcome_scale_ : Scaling and float
+        What features were scaled by, and outcome units per unit of the inner coding.
+    identification_, populations_, n_features_in_, feature_names_in_
+        As in `MinMaxUplift`.
 
     See Also
     --------
@@ -92,10 +90,12 @@ class PlugInUplift(UpliftEstimator):
     True
     """
 
-    outcome_means_: tuple[ConditionalMean, ConditionalMean]
-    treatment_means_: tuple[ConditionalMean, ConditionalMean]
-    scaling_: Scaling
-    outcome_scale_: float
+    _parameters: ClassVar[dict[str, Check]] = {
+        "outcome_model": check_model,
+        "treatment_model": check_model,
+        "min_gap": check_not_negative,
+        "standardize": check_flag,
+    }
 
     def __init__(
         self,
@@ -112,52 +112,25 @@ class PlugInUplift(UpliftEstimator):
         self.standardize = standardize
         self.random_state = random_state
 
-    def _check_parameters(self) -> None:
-        check_not_negative("min_gap", self.min_gap)
-
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        scaling, spread = Scaling.identity(rows.X.shape[1]), 1.0
-        label = rows.label
-        if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.share)
-            label, spread = _standardized_outcomes(rows)
+        scaling = scale_features(rows, standardize=self.standardize)
         Z = scaling(rows.X)
-        outcome_model = self.outcome_model
-        if outcome_model is None:
-            outcome_model = LogisticRegression() if rows.coding.is_binary else Ridge()
-        treatment_model = self.treatment_model
-        if treatment_model is None:
-            treatment_model = LogisticRegression()
-
-        def mean(model: Any, kind: str, k: int) -> ConditionalMean:
-            at = rows.at(kind, k)
-            return fit_conditional_mean(seeded_clone(model, rng), Z[at], label[at], rows.weight[at])
-
-        self.outcome_means_ = (mean(outcome_model, OUTCOME, 0), mean(outcome_model, OUTCOME, 1))
-        self.treatment_means_ = (
-            mean(treatment_model, TREATMENT, 0),
-            mean(treatment_model, TREATMENT, 1),
-        )
-        self.scaling_ = scaling
-        self.outcome_scale_ = rows.coding.scale * spread
+        # Networks do not learn outcomes in the thousands.
+        scaled, outcome_scaling = scale_outcomes(rows, standardize=self.standardize)
+        model = self.outcome_model
+        if model is None and not rows.coding.is_binary:
+            model = Ridge()
+        self.outcome_means_ = fit_pair(model, Z, scaled, OUTCOME, rng)
+        self.treatment_means_ = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
+        self.scaling_, self.outcome_scale_ = scaling, float(outcome_scaling.scale[0])
 
     def _predict_rows(self, matrix: Array) -> Array:
         Z = self.scaling_(matrix)
         m_1, m_2 = (mean(Z) for mean in self.outcome_means_)
         t_1, t_2 = (mean(Z) for mean in self.treatment_means_)
         uplift, n_touched = _guarded_ratio(m_1 - m_2, (t_1 - t_2) / 2.0, self.min_gap)
-        if n_touched:
-            warnings.warn(
-                f"the policy gap was too small at {n_touched} of {len(Z)} rows; there the ratio "
-                + (
-                    f"was computed with a gap of {self.min_gap:g} (min_gap)."
-                    if self.min_gap
-                    else "is not finite and the uplift was set to 0."
-                ),
-                RatioGuardWarning,
-                stacklevel=3,
-            )
+        warn_of_gaps(n_touched, len(Z), "the ratio is not finite", self.min_gap, stacklevel=4)
         return self.outcome_scale_ * uplift
 
 
@@ -172,69 +145,39 @@ def _guarded_ratio(numerator: Array, gap: Array, min_gap: float) -> tuple[Array,
     return np.where(broken, 0.0, ratio), int(broken.sum())
 
 
-def _standardized_outcomes(rows: LabelledRows) -> tuple[Array, float]:
-    """Return labels with outcomes of mean 0 and variance 1, and what that variance was.
-
-    Networks do not learn outcomes in the thousands; two-valued ones are -1/+1 already.
-    """
-    if rows.coding.is_binary:
-        return rows.label, 1.0
-    outcome = rows.of_kind(OUTCOME)
-    scaling = Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])
-    label = rows.label.copy()
-    label[outcome] = scaling(rows.label[outcome, None])[:, 0]
-    return label, float(scaling.scale[0])
-
-
 HIDDEN = (10, 10)  # two hidden layers of ten units, as in the paper
-
-
 DECAY = 1.0  # scikit-learn's alpha; ranked better than 1e-4 on small tables
-
-
 MAX_EPOCHS = 5000  # the loss settles long before, and a network that has not says so
-
-
 RIDGES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-
-
 # (ridge_f, ridge_g) of MinMaxGau for the two readings of the paper's sigma. Those of width 25 lose
 # a third of the area at width 5, on the paper's data at b = 5.
 MINMAX_RIDGES = {25.0: (1e-4, 1e-2), 5.0: (1e-2, 1.0)}
 
 
+def _preset(outcome_model: Any, treatment_model: Any, random_state: RandomState) -> PlugInUplift:
+    """Return a ratio without guard, as in the paper."""
+    models = {"outcome_model": outcome_model, "treatment_model": treatment_model}
+    return PlugInUplift(**models, min_gap=0.0, random_state=random_state)
+
+
 def FourLogistic(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     """Return the paper's FourLogistic: four logistic regressions and a ratio.
 
-    For outcomes of two values.
-
-    Parameters
-    ----------
-    random_state : int, RandomState or None, default=None
-        Seed.
+    For outcomes of two values; ``random_state`` is the seed, an int or RandomState.
 
     Examples
     --------
     >>> FourLogistic().min_gap
     0.0
     """
-    return PlugInUplift(
-        outcome_model=LogisticRegression(),
-        treatment_model=LogisticRegression(),
-        min_gap=0.0,
-        random_state=random_state,
-    )
+    return _preset(LogisticRegression(), LogisticRegression(), random_state)
 
 
 def FourNNC(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     """Return the paper's FourNNC: four neural classifiers and a ratio.
 
-    Two hidden layers of ten units each, cross-entropy loss. For outcomes of two values.
-
-    Parameters
-    ----------
-    random_state : int, RandomState or None, default=None
-        Seed.
+    Two hidden layers of ten units each, cross-entropy loss. For outcomes of two values;
+    ``random_state`` is the seed, an int or RandomState.
 
     Examples
     --------
@@ -244,20 +187,14 @@ def FourNNC(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     from sklearn.neural_network import MLPClassifier  # a third of a second saved at import
 
     model = MLPClassifier(hidden_layer_sizes=HIDDEN, alpha=DECAY, max_iter=MAX_EPOCHS)
-    return PlugInUplift(
-        outcome_model=model, treatment_model=model, min_gap=0.0, random_state=random_state
-    )
+    return _preset(model, model, random_state)
 
 
 def FourRidge(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     """Return the paper's FourRidge: four ridge regressions and a ratio.
 
     For real outcomes. Policies are fitted by ridge regression as well, on -1/+1.
-
-    Parameters
-    ----------
-    random_state : int, RandomState or None, default=None
-        Seed.
+    ``random_state`` is the seed, an int or RandomState.
 
     Examples
     --------
@@ -265,20 +202,14 @@ def FourRidge(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N80
     'RidgeCV'
     """
     model = RidgeCV(alphas=RIDGES)
-    return PlugInUplift(
-        outcome_model=model, treatment_model=model, min_gap=0.0, random_state=random_state
-    )
+    return _preset(model, model, random_state)
 
 
 def FourNNR(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     """Return the paper's FourNNR: four neural regressions and a ratio.
 
-    Two hidden layers of ten units each, squared loss. For real outcomes.
-
-    Parameters
-    ----------
-    random_state : int, RandomState or None, default=None
-        Seed.
+    Two hidden layers of ten units each, squared loss. For real outcomes; ``random_state`` is the
+    seed, an int or RandomState.
 
     Examples
     --------
@@ -288,9 +219,7 @@ def FourNNR(*, random_state: RandomState = None) -> PlugInUplift:  # noqa: N802
     from sklearn.neural_network import MLPRegressor  # a third of a second saved at import
 
     model = MLPRegressor(hidden_layer_sizes=HIDDEN, alpha=DECAY, max_iter=MAX_EPOCHS)
-    return PlugInUplift(
-        outcome_model=model, treatment_model=model, min_gap=0.0, random_state=random_state
-    )
+    return _preset(model, model, random_state)
 
 
 def MinMaxGau(  # noqa: N802

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -13,14 +13,15 @@ from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike, RandomStat
 from unjoined._validation import check_count, check_option, check_weight
 from unjoined.data import CellKFold, LabelledRows, column_names, is_dask
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import Check, UpliftEstimator, check_model, one_of, optional
 from unjoined.estimators.candidates import (
     LIKELIHOOD,
     Candidate,
     CandidateScore,
     CandidateTable,
+    FitWarnings,
     FoldFit,
-    Said,
+    FoldJob,
     Scored,
     check_populations,
     choose,
@@ -36,22 +37,54 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.plugin import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of, warn_if_weak
+from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of
 from unjoined.nuisance import cross_fit
-
-RULES = ("best", "one_se", "average")
 
 
 def default_candidates(n_populations: int = 2) -> list[tuple[str, UpliftEstimator]]:
     """Return the candidates of a search that was given none, the simplest first."""
     if n_populations > 2:
-        return [("linear", MixtureUplift(basis="linear")), ("smooth", MixtureUplift())]
+        return [("likeliest form", MixtureUplift(average=False)), ("average", MixtureUplift())]
     return [
         ("linear", WeightedUplift(basis="linear")),
         ("smooth", WeightedUplift()),
         ("min-max", MinMaxUplift()),
         ("ratio", PlugInUplift()),
     ]
+
+
+def _check_candidates(name: str, value: Any) -> None:
+    if not isinstance(value, list | tuple) or not value:
+        raise InputError(
+            f"{name} must be a list of (name, estimator) or (name, estimator, param_grid), "
+            f"got {value!r}."
+        )
+    for entry in value:
+        if (
+            not isinstance(entry, list | tuple)
+            or len(entry) not in (2, 3)
+            or not isinstance(entry[0], str)
+            or not all(hasattr(entry[1], method) for method in ("fit", "predict", "get_params"))
+        ):
+            raise InputError(
+                f"each candidate must be (name, estimator) or (name, estimator, param_grid), "
+                f"got {entry!r}."
+            )
+
+
+def _check_scoring(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_option(name, value, (*SCORES, LIKELIHOOD))
+    elif isinstance(value, list | tuple) and value:
+        for entry in value:
+            check_option(f"every entry of {name}", entry, SCORES)
+    elif not callable(value):
+        raise InputError(f"{name} must be a name, a list of names or a callable, got {value!r}.")
+
+
+def _check_folds(name: str, value: Any) -> None:
+    if check_count(name, value) < 2:
+        raise InputError(f"{name} must be at least 2 folds, got {value}.")
 
 
 class UpliftSearchCV(UpliftEstimator):
@@ -69,7 +102,7 @@ class UpliftSearchCV(UpliftEstimator):
         A grid, as in `GridSearchCV`, makes one candidate of each setting. Estimators whose
         ``random_state`` is None get a seed. Default: `WeightedUplift` on a linear and on a
         smooth basis, `MinMaxUplift`, `PlugInUplift`; for more than two populations, which these
-        do not take, `MixtureUplift` on a linear and on a smooth basis.
+        do not take, `MixtureUplift` with its likeliest form alone and with all forms averaged.
     scoring : str, callable or list of str, default="weighted_risk"
         "weighted_risk", "fixed_critic" or "outcome_risk"; a list of these is averaged, each
         divided by its typical standard error. "likelihood" is the candidates'
@@ -94,10 +127,8 @@ class UpliftSearchCV(UpliftEstimator):
     candidates_ : CandidateTable
         Score of every candidate (higher is better; risks with a minus), its difference to the
         best, the standard error of that difference, and who was chosen.
-    best_name_ : str
-        The chosen candidate; for the rule "average", the one with the highest score.
-    best_estimator_ : estimator
-        That candidate, fitted to all rows.
+    best_name_, best_estimator_ : str and estimator
+        The chosen candidate, fitted to all rows; for "average", the one with the highest score.
     estimators_ : list of estimators
         All chosen candidates, fitted to all rows; their mean is what ``predict`` returns.
     reason_ : str
@@ -112,12 +143,9 @@ class UpliftSearchCV(UpliftEstimator):
     Notes
     -----
     Costs ``cv * n_repeats + 1`` fits of each candidate. Standard errors are of paired
-    differences, from the rows' own contributions to the scores. They are not taken over folds,
-    except for "likelihood" and callables, which return nothing finer: folds share training rows,
-    so their spread is only a rough guide. Either way predictions are taken as given: how much a
-    candidate would change with other training rows is not in the standard error.
-
-    A warning that candidates raise is repeated once, with a count.
+    differences, from the rows' own contributions to the scores; for "likelihood" and callables,
+    which return nothing finer, from the folds. How much a candidate would change with other
+    training rows is not in them. A warning that candidates raise is repeated once, with a count.
 
     Examples
     --------
@@ -141,11 +169,15 @@ class UpliftSearchCV(UpliftEstimator):
 
     _takes_several = True
 
-    candidates_: CandidateTable
-    best_name_: str
-    best_estimator_: Any
-    estimators_: list[Any]
-    reason_: str
+    _parameters: ClassVar[dict[str, Check]] = {
+        "candidates": optional(_check_candidates),
+        "scoring": _check_scoring,
+        "cv": _check_folds,
+        "n_repeats": check_count,
+        "rule": one_of("best", "one_se", "average"),
+        "policy_model": check_model,
+        "outcome_model": check_model,
+    }
 
     def __init__(
         self,
@@ -196,18 +228,12 @@ class UpliftSearchCV(UpliftEstimator):
         WeakIdentificationWarning
             The policies can hardly be told apart.
         """
-        self._check_parameters()
-        # As in the base class: a fit that fails leaves an estimator that is not fitted.
-        if hasattr(self, "identification_"):
-            del self.identification_
-        matrix = self._check_features(X, reset=True)
+        matrix = self._begin(X)
         rows, used = labelled_rows(matrix, y, kind, population, sample_weight)
         given = self.candidates or default_candidates(len(rows.names))
         check_populations(given, rows.names)
         if self.scoring == LIKELIHOOD:
             _check_likelihood(given)
-        strength = strength_of(rows)
-        warn_if_weak(strength, stacklevel=3)
         # Candidates get a data frame as it is: they may select columns by name.
         features = matrix if column_names(X) is None else X
         labels = {"y": y, "kind": kind, "population": population}
@@ -215,8 +241,7 @@ class UpliftSearchCV(UpliftEstimator):
         if sample_weight is not None:
             data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
         self._search(given, data, rows, used)
-        self.populations_ = rows.names
-        self.identification_ = strength
+        self._conclude(rows.names, strength_of(rows), stacklevel=3)
         return self
 
     def _search(
@@ -226,20 +251,15 @@ class UpliftSearchCV(UpliftEstimator):
         candidates = list_candidates(given, rng)
         seeds = [int(rng.randint(np.iinfo(np.int32).max)) for _ in range(self.n_repeats)]
         fits = self._fit_folds(candidates, data, seeds)
-        said = Said()
+        raised = FitWarnings()
         for fit in fits:
-            said.add(fit)
+            raised.add(fit)
         if isinstance(self.scoring, str | list | tuple) and self.scoring != LIKELIHOOD:
             uplift = np.empty((self.n_repeats, len(candidates), len(used)))
             for fit in fits:
                 uplift[fit.repeat, fit.candidate, fit.test] = fit.uplift
-            nuisances = cross_fit(
-                rows,
-                policy_model=self.policy_model,
-                outcome_model=self.outcome_model,
-                n_folds=self.cv,
-                rng=check_random_state(0),
-            )
+            models = {"policy_model": self.policy_model, "outcome_model": self.outcome_model}
+            nuisances = cross_fit(rows, **models, n_folds=self.cv, rng=check_random_state(0))
             names = [self.scoring] if isinstance(self.scoring, str) else list(self.scoring)
             scored = score_rows(HeldOutRows(rows, nuisances, used), uplift, names)
         else:
@@ -247,8 +267,8 @@ class UpliftSearchCV(UpliftEstimator):
             for fit in fits:
                 scores[fit.repeat, fit.fold, fit.candidate] = fit.score
             scored = score_folds(scores)
-        self._choose(candidates, scored, data, said)
-        said.warn([candidate.name for candidate in candidates], stacklevel=4)
+        self._choose(candidates, scored, data, raised)
+        raised.warn([candidate.name for candidate in candidates], stacklevel=4)
 
     def _fit_folds(
         self, candidates: list[Candidate], data: dict[str, Any], seeds: list[int]
@@ -256,40 +276,33 @@ class UpliftSearchCV(UpliftEstimator):
         """Fit every candidate to every training set, in parallel if asked."""
         scoring = fold_scoring(self.scoring)
         jobs = [
-            (c, candidate, r, j, split)
+            FoldJob(c, candidate, r, j, split)
             for r, seed in enumerate(seeds)
             for j, split in enumerate(CellKFold(self.cv, random_state=seed).split(**data))
             for c, candidate in enumerate(candidates)
         ]
         fits: list[FoldFit] = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_fold)(c, candidate, r, j, split, data, scoring)
-            for c, candidate, r, j, split in jobs
+            delayed(fit_fold)(job, data, scoring) for job in jobs
         )
         return fits
 
     def _choose(
-        self, candidates: list[Candidate], scored: Scored, data: dict[str, Any], said: Said
+        self, candidates: list[Candidate], scored: Scored, data: dict[str, Any], raised: FitWarnings
     ) -> None:
         """Apply the rule, fit what it takes to all rows and say why."""
         best, chosen, behind, error = choose(scored, self.rule)
-        entries = tuple(
-            CandidateScore(
-                candidate.name,
-                candidate.params,
-                score=float(scored.score[c]),
-                behind=float(behind[c]),
-                standard_error=float(error[c]),
-                chosen=bool(chosen[c]),
-            )
-            for c, candidate in enumerate(candidates)
-        )
-        self.candidates_ = CandidateTable(_scoring_name(self.scoring), entries)
+        columns = [column.tolist() for column in (scored.score, behind, error, chosen)]
+        entries = [
+            CandidateScore(candidate.name, candidate.params, *numbers)
+            for candidate, *numbers in zip(candidates, *columns, strict=True)
+        ]
+        self.candidates_ = CandidateTable(_scoring_name(self.scoring), tuple(entries))
         taken = np.flatnonzero(chosen).tolist()
         picked = taken[0] if self.rule == "one_se" else best
         fitted = {}
         for c in taken:
             fit = fit_all(c, candidates[c], data)
-            said.add(fit)
+            raised.add(fit)
             fitted[c] = fit.estimator
         self.estimators_ = list(fitted.values())
         self.best_name_, self.best_estimator_ = candidates[picked].name, fitted[picked]
@@ -316,25 +329,6 @@ class UpliftSearchCV(UpliftEstimator):
     def _predict_rows(self, matrix: MatrixLike) -> Array:
         return np.asarray(np.mean([model.predict(matrix) for model in self.estimators_], axis=0))
 
-    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
-        raise NotImplementedError  # ``fit`` hands candidates the data as they were given
-
-    def _check_parameters(self) -> None:
-        check_count("n_repeats", self.n_repeats)
-        if check_count("cv", self.cv) < 2:
-            raise InputError(f"cv must be at least 2 folds, got {self.cv}.")
-        check_option("rule", self.rule, RULES)
-        _check_candidates(self.candidates)
-        if isinstance(self.scoring, str):
-            check_option("scoring", self.scoring, (*SCORES, LIKELIHOOD))
-        elif isinstance(self.scoring, list | tuple) and self.scoring:
-            for name in self.scoring:
-                check_option("every entry of scoring", name, SCORES)
-        elif not callable(self.scoring):
-            raise InputError(
-                f"scoring must be a name, a list of names or a callable, got {self.scoring!r}."
-            )
-
 
 def _check_likelihood(candidates: Sequence[Any]) -> None:
     for name, estimator, *_ in candidates:
@@ -343,27 +337,6 @@ def _check_likelihood(candidates: Sequence[Any]) -> None:
                 f"scoring='likelihood' needs candidates with a method score_likelihood, which "
                 f"{name!r} ({type(estimator).__name__}) lacks. Leave it out, or score by "
                 "'weighted_risk', which works for all."
-            )
-
-
-def _check_candidates(candidates: Any) -> None:
-    if candidates is None:
-        return
-    if not isinstance(candidates, list | tuple) or not candidates:
-        raise InputError(
-            f"candidates must be a list of (name, estimator) or (name, estimator, param_grid), "
-            f"got {candidates!r}."
-        )
-    for entry in candidates:
-        if (
-            not isinstance(entry, list | tuple)
-            or len(entry) not in (2, 3)
-            or not isinstance(entry[0], str)
-            or not all(hasattr(entry[1], method) for method in ("fit", "predict", "get_params"))
-        ):
-            raise InputError(
-                f"each candidate must be (name, estimator) or (name, estimator, param_grid), "
-                f"got {entry!r}."
             )
 
 

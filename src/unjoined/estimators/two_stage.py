@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -12,22 +12,23 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_count,
-    check_option,
-    check_positive,
-    check_word_or,
-)
-from unjoined.basis import BASES, LinearBasis, Scaling, draw_basis
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_positive
+from unjoined.basis import BASES, LinearBasis, draw_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
-from unjoined.estimators.density import fit_pair
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    basis_or,
+    check_flag,
+    check_model,
+    fit_pair,
+    one_of,
+    scale_features,
+    scale_outcomes,
+    word_or,
+)
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone, takes_weights
-
-EFFECTS = ("linear", "constant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class TwoStageCoefficients:
         return None if self.covariance is None else np.sqrt(np.diag(self.covariance))
 
 
-class TwoStageUplift(UpliftEstimator):
+class TwoStageUplift(RowEstimator):
     r"""Uplift from separate labels by two-sample two-stage least squares.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the second half of the paper's section 3
@@ -96,14 +97,11 @@ class TwoStageUplift(UpliftEstimator):
     coefficients_ : TwoStageCoefficients
         Names, estimates and standard errors; None if ``second_stage`` was given. On a basis other
         than the linear one they belong to its functions of the standardised features.
-    first_stage_ : tuple of two callables
-        The fitted policies, -1 to 1, on scaled features; None for least squares.
-    second_stage_ : callable
-        The fitted second regression, from its columns to the outcome on the inner scale.
-    basis_ : Basis
-        The basis, on scaled features.
-    scaling_, outcome_scaling_ : Scaling
-        What was subtracted from and divided out of the features and the outcome.
+    first_stage_, second_stage_ : tuple of two callables or None, and callable
+        The fitted policies, -1 to 1, on scaled features, None for least squares; the second
+        regression, from its columns to the outcome on the inner scale.
+    basis_, scaling_, outcome_scaling_ : Basis, Scaling and Scaling
+        The functions, and what features and the outcome were scaled by.
     identification_, populations_, n_features_in_, feature_names_in_
         As in `MinMaxUplift`; the first population has :math:`s` = 1.
 
@@ -113,20 +111,16 @@ class TwoStageUplift(UpliftEstimator):
 
     Notes
     -----
-    Both regressions count each population the same, whatever the sizes of its tables: were a
-    population's share of the treatment rows not its share of the outcome rows, predictions made
-    from the former would be wrong on average in the latter, and a constant effect inconsistent.
+    Both regressions count each population the same, whatever the sizes of its tables; otherwise
+    predictions of the first would be wrong on average in the second. Costs :math:`O(n p^2)` time
+    and :math:`O(n p)` memory for p basis functions, and what given models cost. Given models must
+    take row weights if there are any, and the second stage also if the two outcome tables have
+    different sizes. If the second regression has no unique answer, the one with the smallest
+    coefficients is taken.
 
-    Costs :math:`O(n p^2)` time and :math:`O(n p)` memory for p basis functions, and what given
-    models cost. If the second regression has no unique answer, as with equal policies, the one
-    with the smallest coefficients is taken. Given models must take row weights if there are any,
-    and the second stage also if the two outcome tables have different sizes.
-
-    Standard errors hold for two samples of different people. The second stage's residual has a
-    part from the outcome rows, :math:`y - \hat w^\top \gamma`, and the error of the first stage is
-    independent of it, so the covariance of :math:`\gamma = (\beta, \tau)` is the sum of both
-    sandwiches (Pacini and Windmeijer 2016). They are large-sample errors, misleading if policies
-    hardly differ, and take row weights as given, not as counts.
+    Standard errors hold for two samples of different people: the errors of both stages are
+    independent, so that the covariance is the sum of two sandwiches (Pacini and Windmeijer 2016).
+    They are large-sample errors, misleading if policies hardly differ.
 
     References
     ----------
@@ -152,12 +146,18 @@ class TwoStageUplift(UpliftEstimator):
     True
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "effect": one_of("linear", "constant"),
+        "first_stage": check_model,
+        "second_stage": check_model,
+        "basis": basis_or(*BASES),
+        "n_centers": word_or(check_count, "auto"),
+        "width": word_or(check_positive, "median"),
+        "standardize": check_flag,
+    }
+
     coefficients_: TwoStageCoefficients | None
     first_stage_: tuple[ConditionalMean, ConditionalMean] | None
-    second_stage_: ConditionalMean
-    basis_: Basis
-    scaling_: Scaling
-    outcome_scaling_: Scaling
 
     def __init__(
         self,
@@ -182,20 +182,12 @@ class TwoStageUplift(UpliftEstimator):
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        scaling = Scaling.identity(rows.X.shape[1])
-        if self.standardize:
-            scaling = Scaling.of_rows(rows.X, rows.share)
+        scaling = scale_features(rows, standardize=self.standardize)
         Z = scaling(rows.X)
-        basis = draw_basis(
-            self.basis,
-            Z,
-            n_centers=self.n_centers,
-            width=self.width,
-            rng=rng,
-            weight=rows.relative,
-        )
-        outcome_scaling = _outcome_scaling(rows, standardize=self.standardize)
-        self.basis_, self.scaling_, self.outcome_scaling_ = basis, scaling, outcome_scaling
+        size: dict[str, Any] = {"n_centers": self.n_centers, "width": self.width}
+        basis = draw_basis(self.basis, Z, **size, rng=rng, weight=rows.relative)
+        self.basis_, self.scaling_ = basis, scaling
+        rows, self.outcome_scaling_ = scale_outcomes(rows, standardize=self.standardize)
         self._fit_stages(Z, rows, rng)
 
     def _predict_rows(self, matrix: Array) -> Array:
@@ -234,10 +226,7 @@ class TwoStageUplift(UpliftEstimator):
         """Predict the treatment's terms at the outcome rows and regress the outcome on them."""
         at_t, at_y = rows.of_kind(TREATMENT), rows.of_kind(OUTCOME)
         treatment, outcome = self._sample(Z, rows, at_t), self._sample(Z, rows, at_y)
-        treated = 0.5 + 0.5 * rows.label[at_t]
-        y = rows.label[at_y]
-        if not rows.coding.is_binary:  # two values have their inner coding already
-            y = self.outcome_scaling_(y[:, None])[:, 0]
+        treated, y = 0.5 + 0.5 * rows.label[at_t], rows.label[at_y]
         first, self.first_stage_ = None, None
         if self.first_stage is None:
             first = _first_stage(treatment, treated)
@@ -292,20 +281,12 @@ class TwoStageUplift(UpliftEstimator):
         return TwoStageCoefficients((*names, *effects), values, covariance)
 
     def _check_parameters(self) -> None:
-        check_option("effect", self.effect, EFFECTS)
+        super()._check_parameters()
         if self.second_stage is not None and is_classifier(self.second_stage):
             raise InputError(
                 f"second_stage must be a regressor, got {type(self.second_stage).__name__}. Pass a "
                 "linear regression, also for an outcome of two values."
             )
-        if isinstance(self.basis, str):
-            check_option("basis", self.basis, BASES)
-        elif not isinstance(self.basis, Basis):
-            raise InputError(
-                f"basis must be a name, or a callable with size and n_features, got {self.basis!r}."
-            )
-        check_word_or("n_centers", self.n_centers, "auto", check_count)
-        check_word_or("width", self.width, "median", check_positive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,16 +321,14 @@ def _covariance(
 ) -> Array:
     r"""Return the covariance of the second stage's coefficients, both stages' errors counted.
 
-    With predictions :math:`\hat w = \hat\Pi^\top z` of what has the coefficients
-    :math:`\gamma`, and sums over outcome rows,
+    With predictions :math:`\hat w = \hat\Pi^\top z` of what has the coefficients :math:`\gamma`,
 
     .. math::
 
         \hat\gamma - \gamma = \Big(\sum \hat w \hat w^\top\Big)^{-1} \Big(
         \sum \hat w (y - z^\top \Pi \gamma) - \sum \hat w z^\top (\hat\Pi - \Pi) \gamma \Big).
 
-    The first sum is over outcome rows, the error of :math:`\hat\Pi` comes from treatment rows:
-    other people, so their variances add. Squared residuals estimate both, whatever the variances.
+    The error of :math:`\hat\Pi` comes from treatment rows: other people, so variances add.
     """
     p = design.shape[1] - first.coef.shape[1]
     bread = _inverse(design, outcome.weight)
@@ -377,13 +356,3 @@ def _check_takes_shares(model: Any, weight: Array, share: Array) -> None:
             f"but second_stage, a {type(model).__name__}, takes no sample_weight. Choose a model "
             "that does, or give outcome tables of one size."
         )
-
-
-def _outcome_scaling(rows: LabelledRows, *, standardize: bool) -> Scaling:
-    """Return what lies between the outcome and the inner scale."""
-    if rows.coding.is_binary:
-        return Scaling(np.array([rows.coding.offset]), np.array([rows.coding.scale]))
-    if not standardize:
-        return Scaling.identity(1)
-    outcome = rows.of_kind(OUTCOME)
-    return Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import eigh
@@ -12,25 +12,27 @@ from sklearn.utils import check_random_state
 from unjoined._typing import Array, Basis, IntArray, RandomState
 from unjoined._validation import (
     OUTCOME,
-    TREATMENT,
     check_count,
     check_not_negative,
-    check_option,
     check_positive,
 )
-from unjoined.basis import BASES, Scaling, draw_basis
+from unjoined.basis import BASES, draw_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    basis_or,
+    check_flag,
+    check_model,
+    one_of,
+    scale_features,
+    word_or,
+)
 from unjoined.nuisance import Nuisances, cross_fit, deal_evaluation_folds
 
 PREDICT_ROWS = 65_536
-
-
 RIDGES = np.logspace(-7.0, 1.0, 33)
-
-
-QUADRATICS = ("label", "gap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class RiskPath:
     best: float
 
 
-class WeightedUplift(UpliftEstimator):
+class WeightedUplift(RowEstimator):
     r"""Uplift from separate labels by least squares weighted with the policy gap.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the function f on a basis that minimises
@@ -59,33 +61,23 @@ class WeightedUplift(UpliftEstimator):
 
     Parameters
     ----------
-    basis : {"smooth", "gaussian", "fourier", "linear"} or Basis, default="smooth"
-        Functions that f is a combination of; "smooth" is a constant, the features and Gaussians.
-        A given `Basis` is used as it is, on the standardised features if ``standardize`` is on.
-    n_centers : int or "auto", default="auto"
-        Number of Gaussian centres, drawn without replacement from the rows, or of Fourier
-        features; "auto" grows slowly with the rows: 95 for the smooth basis at 8,000.
-    width : float or "median", default="median"
-        Length scale of the Gaussians, in units of the (standardised) features; "median" is the
-        median distance between rows.
+    basis, n_centers, width : as in `MinMaxUplift`, default="smooth", "auto" and "median"
+        Functions that f is a combination of, their number and length scale.
     ridge : float or "auto", default="auto"
         Penalty on the coefficients, without units. "auto" takes the one of 33 values from 1e-7
         to 10 that has the smallest risk on held-out folds.
     quadratic : {"label", "gap"}, default="label"
         What multiplies :math:`f^2`. "label" is :math:`w \nu`, averaged over treatment rows: its
-        minimum is the true uplift even where :math:`\nu` has only the sign of the gap right. The
-        form may be indefinite for small ridges; "auto" tries none of those. "gap" is
-        :math:`\nu^2`, averaged over outcome rows. The problem is then the least squares of
-        :math:`y - m(x)` on :math:`(e_k(x) - \bar e(x)) f(x)`: always convex and free of the
-        treatment labels' noise, but an error of :math:`\nu` moves the minimum to
-        :math:`u \mu_w / \nu`, which may be far off where the gap is close to 0.
+        minimum is the true uplift even where :math:`\nu` has only the sign of the gap right, but
+        the form may be indefinite for small ridges. "gap" is :math:`\nu^2`, averaged over outcome
+        rows: always convex and free of the treatment labels' noise, but an error of :math:`\nu`
+        moves the minimum to :math:`u \mu_w / \nu`.
     policy_model, outcome_model : scikit-learn classifier or regressor, optional
-        Models of a policy and of the outcome in one population, on standardised features.
-        Default: penalised regression on the features and 50 Gaussians, logistic for a label of
-        two values.
+        Models of a policy and of the outcome in one population. Default: additive
+        models, as `MixtureUplift` has for its policies.
     center : bool, default=True
-        Whether the mean of both populations' conditional means is subtracted from the labels. It
-        changes noise, not the estimand. Without it the pooled mean outcome is subtracted.
+        Whether the mean of both populations' conditional means is subtracted from the labels,
+        not the pooled mean outcome. It changes noise, not the estimand.
     n_folds : int, default=5
         Folds of the cross-fitting and of the choice of the ridge.
     standardize : bool, default=True
@@ -95,29 +87,17 @@ class WeightedUplift(UpliftEstimator):
 
     Attributes
     ----------
-    coef_ : array of shape (p,)
-        Coefficients of the uplift on its basis, outcome units.
-    basis_ : Basis
-        Functions of the uplift, on scaled features.
-    scaling_ : Scaling
-        What was subtracted from and divided out of the features.
-    ridge_ : float
-        The penalty in use.
-    path_ : RiskPath or None
-        Held-out risk of every ridge, if the ridge was "auto".
-    identification_ : IdentificationStrength
-        How different the two policies are.
-    populations_ : list
-        The two populations' names; the first has the positive sign.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    coef_, basis_, scaling_ : array of shape (p,), Basis and Scaling
+        The uplift: coefficients, outcome units, of functions of the scaled features.
+    ridge_, path_ : float, and RiskPath or None
+        The penalty in use, and the held-out risk of every ridge if it was "auto".
+    identification_, populations_, n_features_in_, feature_names_in_
+        As in `MinMaxUplift`.
 
     See Also
     --------
-    unjoined.metrics.outcome_risk : the risk that is minimised, for any estimate.
-    unjoined.metrics.weighted_risk : the other one.
+    unjoined.metrics.outcome_risk, unjoined.metrics.weighted_risk : the risks minimised.
     MinMaxUplift : needs no model of the policies.
-    UpliftSearchCV : chooses among estimators.
 
     Notes
     -----
@@ -135,7 +115,7 @@ class WeightedUplift(UpliftEstimator):
     --------
     >>> import numpy as np
     >>> from unjoined.data import paper_problem
-    >>> from unjoined.estimators.weighted import WeightedUplift
+    >>> from unjoined import WeightedUplift
     >>> problem = paper_problem(b=5.0)
     >>> model = WeightedUplift(random_state=0).fit(**problem.draw(2000, random_state=0))
     >>> new = problem.draw_joint(5000, random_state=1)
@@ -143,11 +123,18 @@ class WeightedUplift(UpliftEstimator):
     True
     """
 
-    coef_: Array
-    basis_: Basis
-    scaling_: Scaling
-    ridge_: float
-    path_: RiskPath | None
+    _parameters: ClassVar[dict[str, Check]] = {
+        "basis": basis_or(*BASES),
+        "n_centers": word_or(check_count, "auto"),
+        "width": word_or(check_positive, "median"),
+        "ridge": word_or(check_not_negative, "auto"),
+        "quadratic": one_of("label", "gap"),
+        "policy_model": check_model,
+        "outcome_model": check_model,
+        "center": check_flag,
+        "n_folds": check_count,
+        "standardize": check_flag,
+    }
 
     def __init__(
         self,
@@ -178,27 +165,12 @@ class WeightedUplift(UpliftEstimator):
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        scaling = (
-            Scaling.of_rows(rows.X, rows.share)
-            if self.standardize
-            else Scaling.identity(rows.X.shape[1])
-        )
+        scaling = scale_features(rows, standardize=self.standardize)
         Z = scaling(rows.X)
-        basis = draw_basis(
-            self.basis,
-            Z,
-            n_centers=self.n_centers,
-            width=self.width,
-            rng=rng,
-            weight=rows.relative,
-        )
-        nuisances = cross_fit(
-            rows,
-            policy_model=self.policy_model,
-            outcome_model=self.outcome_model,
-            n_folds=self.n_folds,
-            rng=rng,
-        )
+        size: dict[str, Any] = {"n_centers": self.n_centers, "width": self.width}
+        basis = draw_basis(self.basis, Z, **size, rng=rng, weight=rows.relative)
+        models = {"policy_model": self.policy_model, "outcome_model": self.outcome_model}
+        nuisances = cross_fit(rows, **models, n_folds=self.n_folds, rng=rng)
         if not self.center:
             outcome = rows.of_kind(OUTCOME)
             pooled = np.full(len(Z), rows.share[outcome] @ rows.label[outcome])
@@ -207,7 +179,7 @@ class WeightedUplift(UpliftEstimator):
         H, b = fold_sums(basis(Z), rows, nuisances, fold, self.quadratic, center=self.center)
         path, ridge = None, self.ridge
         if isinstance(ridge, str):
-            path = ridge_path(H, b, rows.coding.scale)
+            path = risk_path(H, b, rows.coding.scale)
             ridge = path.best
         self.coef_ = rows.coding.scale * solve_weighted(H.sum(axis=0), b.sum(axis=0), ridge)
         self.basis_, self.scaling_ = basis, scaling
@@ -218,26 +190,6 @@ class WeightedUplift(UpliftEstimator):
         starts = range(0, len(matrix), PREDICT_ROWS)
         chunks = (matrix[start : start + PREDICT_ROWS] for start in starts)
         return np.concatenate([self.basis_(self.scaling_(c)) @ self.coef_ for c in chunks])
-
-    def _check_parameters(self) -> None:
-        if isinstance(self.basis, str):
-            check_option("basis", self.basis, BASES)
-        elif not isinstance(self.basis, Basis):
-            raise InputError(
-                f"basis must be a name, or a callable with size and n_features, got {self.basis!r}."
-            )
-        check_option("quadratic", self.quadratic, QUADRATICS)
-        check_count("n_folds", self.n_folds)
-        for name, word, check in (
-            ("n_centers", "auto", check_count),
-            ("width", "median", check_positive),
-            ("ridge", "auto", check_not_negative),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                check_option(name, value, [word])
-            else:
-                check(name, value)
 
 
 def fold_sums(
@@ -261,12 +213,12 @@ def fold_sums(
         treatment_mean = nuisances.treatment_mean if center else 0.0
         weight = share * rows.sign * (rows.label - treatment_mean) * nu
     z_nu = share * rows.sign * (rows.label - nuisances.outcome_mean) * nu
-    squares = rows.kind == (TREATMENT if quadratic == "label" else OUTCOME)
+    squares = ~rows.is_outcome if quadratic == "label" else rows.is_outcome
     H, b = [], []
     for j in range(int(fold.max()) + 1):
         at = np.flatnonzero(squares & (fold == j))
         H.append((Phi[at] * weight[at, None]).T @ Phi[at])
-        at = np.flatnonzero((rows.kind == OUTCOME) & (fold == j))
+        at = np.flatnonzero(rows.is_outcome & (fold == j))
         b.append(z_nu[at] @ Phi[at])
     return np.array(H), np.array(b)
 
@@ -274,8 +226,7 @@ def fold_sums(
 def solve_weighted(H: Array, b: Array, ridge: float) -> Array:
     r"""Minimise :math:`\alpha^\top H \alpha - 4 b^\top \alpha + \lambda \|\alpha\|^2`.
 
-    The solution is :math:`2 (H + \lambda I)^{-1} b`, through the eigenvectors of H. Directions
-    that neither the rows nor the ridge determine get the coefficient 0.
+    Directions that neither the rows nor the ridge determine get the coefficient 0.
     """
     values, V = eigh(H)
     # Rounding alone makes eigenvalues of this size; below it nothing is known of a direction.
@@ -291,12 +242,8 @@ def solve_weighted(H: Array, b: Array, ridge: float) -> Array:
     return np.asarray(V[:, known] @ (2.0 * (V[:, known].T @ b) / curvature[known]))
 
 
-def ridge_path(H: Array, b: Array, scale: float) -> RiskPath:
-    """Return the held-out risk of every ridge: fit to all folds but one, score on that one.
-
-    Fits come from sums, so that a fold costs one eigendecomposition whatever the number of
-    ridges. Risks are multiplied by ``scale`` squared.
-    """
+def risk_path(H: Array, b: Array, scale: float) -> RiskPath:
+    """Return the held-out risk of every ridge, times ``scale`` squared, from sums by fold."""
     n_folds = len(H)
     H_all, b_all = H.sum(axis=0), b.sum(axis=0)
     risks = np.zeros(len(RIDGES))

@@ -10,6 +10,7 @@ from unjoined.metrics.conventions import (
     sklift_uplift_auc,
 )
 from unjoined.metrics.curves import (
+    Estimate,
     UpliftCurve,
     auuc,
     average_uplift,
@@ -24,7 +25,6 @@ from unjoined.metrics.curves import (
     uplift_at_k,
     uplift_curve,
 )
-from unjoined.metrics.estimate import Estimate
 from unjoined.metrics.identification import (
     IdentificationStrength,
     identification_strength,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -18,14 +19,84 @@ from unjoined._validation import (
     check_share,
     check_treated,
     check_vector,
+    check_weight,
+    unit_mean,
 )
 from unjoined.errors import InputError
-from unjoined.metrics.estimate import (
-    Estimate,
-    estimate_from_influence,
-    estimate_mean,
-    rows_that_count,
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its standard error, both in the same units.
+
+    Attributes
+    ----------
+    value : float
+        The estimate.
+    standard_error : float
+        Standard deviation the estimate would have over repeated draws of the rows; nan
+        where the rows are too few to tell.
+
+    Examples
+    --------
+    >>> low, high = Estimate(0.12, 0.05).interval(0.95)
+    >>> round(low, 3), round(high, 3)
+    (0.022, 0.218)
+    """
+
+    value: float
+    standard_error: float
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the normal-approximation confidence interval, in the units of ``value``.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Share of repeated draws whose interval covers the truth, strictly between 0 and 1.
+
+        Returns
+        -------
+        tuple of float
+            Lower and upper end.
+        """
+        if not 0.0 < level < 1.0:
+            raise InputError(
+                f"level must lie strictly between 0 and 1, got {level}. Write 0.95 for 95 percent."
+            )
+        half_width = NormalDist().inv_cdf(0.5 + level / 2.0) * self.standard_error
+        return self.value - half_width, self.value + half_width
+
+
+def rows_that_count(sample_weight: ArrayLike | None, n: int) -> tuple[BoolArray, Array]:
+    """Return which of ``n`` rows have a weight above 0, and their weights, of mean 1."""
+    weight = check_weight(sample_weight, n)
+    used: BoolArray = weight > 0.0
+    if not used.any():
+        raise InputError(
+            f"sample_weight is 0 in all {n} rows, so that there is nothing to average. Give the "
+            "rows that should count a positive weight."
+        )
+    return used, unit_mean(weight[used])
+
+
+def estimate_from_influence(value: float, influence: Array, weight: Array) -> Estimate:
+    r"""Return ``value`` with the standard error its per-row influence (n,) implies.
+
+    With weights w it is :math:`\frac{n}{n - 1} \sum_i w_i^2 (\psi_i - \bar\psi)^2 / (\sum w)^2`
+    under the root: weights are taken as given, and rows as drawn independently.
+    """
+    n = len(influence)
+    if n < 2:
+        return Estimate(float(value), math.nan)
+    off = weight * (influence - np.average(influence, weights=weight))
+    scatter = n / (n - 1) * float(off @ off)
+    return Estimate(float(value), math.sqrt(scatter) / float(weight.sum()))
+
+
+def estimate_mean(per_row: Array, weight: Array) -> Estimate:
+    """Return the weighted mean of ``per_row`` (n,), whose influence is the column itself."""
+    return estimate_from_influence(float(np.average(per_row, weights=weight)), per_row, weight)
 
 
 def trapezoid(x: Array, y: Array) -> float:
@@ -130,11 +201,7 @@ def uplift_curve(
     >>> curve.gain
     array([0.  , 0.5 , 0.75, 0.5 ])
     """
-    score = check_vector("score", score)
-    values = check_vector("values", values)
-    check_same_length(score=score, values=values)
-    used, weight = rows_that_count(sample_weight, len(values))
-    score, values = score[used], values[used]
+    score, values, weight = _checked(score, values, sample_weight)
     ties = group_ties(score, weight)
     k = np.cumsum(ties.size[::-1])
     gain = ties.sums_from_top(weight * values) / k[-1]
@@ -172,10 +239,8 @@ def perfect_curve(values: ArrayLike, *, sample_weight: ArrayLike | None = None) 
 
     Parameters
     ----------
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
+    values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
 
     Returns
     -------
@@ -195,10 +260,8 @@ def random_curve(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -
 
     Parameters
     ----------
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
+    values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
 
     Returns
     -------
@@ -237,17 +300,13 @@ def auuc(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift, or any score, from a model fitted on other rows.
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
+    score, values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
     ties : {"half", "paper"}, default="half"
         How pairs of equal score count, a row with itself included. ``"half"`` counts them
         half and is the trapezoid area under :func:`uplift_curve`. ``"paper"`` counts them
         fully, as printed: a constant score then earns the whole mean uplift, where a random
         order earns half of it.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -286,16 +345,12 @@ def qini(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift, or any score, from a model fitted on other rows.
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
+    score, values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
     normalize : bool, default=False
         Divide by the Qini of ordering by ``values`` themselves. With the true uplift that is the
         share of the oracle: 0 for a random order, 1 for the true one, -1 for the reverse. With
         ``joint_values`` the divisor is mostly noise and 1 is out of reach.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -344,12 +399,8 @@ def rank_score(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift, or any score, from a model fitted on other rows.
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
+    score, values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
 
     Returns
     -------
@@ -372,15 +423,11 @@ def uplift_at_k(
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-        Predicted uplift, or any score, from a model fitted on other rows.
-    values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
+    score, values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
     k : float
         Share of the rows, 0 < k <= 1, or of their weight. Where the cut falls inside a row or a
         group of tied rows, each of them counts with the same fraction.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
 
     Returns
     -------
@@ -471,137 +518,12 @@ def group_ties(score: Array, weight: Array | None = None) -> TieGroups:
     return TieGroups(group.astype(np.int64), size.astype(np.float64))
 
 
-def group_with_ties_in_row_order(score: Array) -> TieGroups:
-    """Give each row a group of its own; of tied rows the earlier one counts as better.
-
-    For conventions that break ties by position. They depend on the row order; ours do not.
-    """
-    n = len(score)
-    best_first = np.argsort(-score, kind="stable")
-    group = np.empty(n, dtype=np.int64)
-    group[best_first] = np.arange(n - 1, -1, -1)
-    return TieGroups(group, np.ones(n))
-
-
 def fill_from_top(demand: Array, capacity: float) -> Array:
-    """Serve groups from the last to the first until ``capacity`` is used up.
-
-    ``demand`` (g,) is positive. Returned is the share of each group's demand that is met:
-    ones, then at most one fraction, then zeros.
-    """
+    """Return which share of each group's demand is met, from the last on, until all is used up."""
     best_first = demand[::-1]
     used = np.concatenate(([0.0], np.cumsum(best_first)[:-1]))
     met: Array = np.clip((capacity - used) / best_first, 0.0, 1.0)[::-1]
     return met
-
-
-@dataclass(frozen=True, slots=True)
-class Arms:
-    """Weighted row counts and outcome sums by arm over the best 1, 2, ... groups."""
-
-    n_treated: Array
-    n_control: Array
-    y_treated: Array
-    y_control: Array
-
-
-def arms_from_top(
-    order: TieGroups, y: Array, treated: BoolArray, weight: Array | None = None
-) -> Arms:
-    """Accumulate both arms from the best-scored group downwards."""
-    each = np.ones(len(y)) if weight is None else weight
-    treated_weight = np.where(treated, each, 0.0)
-    control_weight = np.where(treated, 0.0, each)
-    return Arms(
-        n_treated=order.sums_from_top(treated_weight),
-        n_control=order.sums_from_top(control_weight),
-        y_treated=order.sums_from_top(treated_weight * y),
-        y_control=order.sums_from_top(control_weight * y),
-    )
-
-
-def mean_or_zero(total: Array, count: Array) -> Array:
-    """Return ``total / count``, and 0 where nothing has been counted."""
-    return np.divide(total, count, out=np.zeros_like(total), where=count > 0.0)
-
-
-def uplift_points(arms: Arms) -> tuple[Array, Array]:
-    """Return rows so far, and that number times the arms' difference of means."""
-    rows = arms.n_treated + arms.n_control
-    lift = mean_or_zero(arms.y_treated, arms.n_treated) - mean_or_zero(
-        arms.y_control, arms.n_control
-    )
-    return np.concatenate(([0.0], rows)), np.concatenate(([0.0], rows * lift))
-
-
-def qini_points(arms: Arms) -> tuple[Array, Array]:
-    """Return rows so far, and responders less those expected from the untreated."""
-    rows = arms.n_treated + arms.n_control
-    gain = arms.y_treated - mean_or_zero(arms.y_control * arms.n_treated, arms.n_control)
-    return np.concatenate(([0.0], rows)), np.concatenate(([0.0], gain))
-
-
-def share_of_area(actual: tuple[Array, Array], perfect: tuple[Array, Array]) -> float:
-    """Return the area above the diagonal as a share of the perfect curve's."""
-    diagonal = float(perfect[0][-1] * perfect[1][-1]) / 2.0
-    best = trapezoid(*perfect) - diagonal
-    if best == 0.0:
-        raise InputError(
-            "the perfect curve of this convention is the diagonal, an area of 0 to divide by. "
-            "Evaluate on rows where outcomes differ, or use `qini`."
-        )
-    return (trapezoid(*actual) - diagonal) / best
-
-
-def interpolate_from_zero(curve: Array, known: BoolArray) -> Array:
-    """Return the curve with a 0 put first and unknown points on straight lines."""
-    position = np.arange(1.0, len(curve) + 1.0)
-    filled: Array = np.interp(
-        np.concatenate(([0.0], position)),
-        np.concatenate(([0.0], position[known])),
-        np.concatenate(([0.0], curve[known])),
-    )
-    return filled
-
-
-def normalize_by_last(curve: Array, normalize: bool) -> Array:
-    """Divide by the absolute last point if asked to."""
-    if not normalize:
-        return curve
-    if curve[-1] == 0.0:
-        raise InputError(
-            "the gain of treating all rows is 0, so that the curve cannot be normalised by it. "
-            "Use normalize=False."
-        )
-    normalized: Array = curve / abs(curve[-1])
-    return normalized
-
-
-def check_rows(
-    score: ArrayLike, y: ArrayLike, treatment: ArrayLike, *, name: str = "y"
-) -> tuple[Array, Array, BoolArray]:
-    """Return score, outcome (or the column called ``name``) and treated rows, clean."""
-    clean_score = check_vector("score", score)
-    clean_y = check_vector(name, y)
-    treated = check_treated(treatment)
-    check_same_length(
-        **{"score": clean_score, name: clean_y, "treatment": treated.astype(np.float64)}
-    )
-    check_both_arms(treated)
-    return clean_score, clean_y, treated
-
-
-def check_and_accumulate(
-    score: ArrayLike, y: ArrayLike | None, treatment: ArrayLike | None
-) -> Arms:
-    """Return the arms row by row, from the best score downwards."""
-    if y is None or treatment is None:
-        raise InputError(
-            "without tau, both y and treatment are needed, and one of them is None. "
-            "Pass the true uplift as tau, or outcomes and treatment."
-        )
-    score, y, treated = check_rows(score, y, treatment)
-    return arms_from_top(group_with_ties_in_row_order(score), y, treated)
 
 
 def joint_values(
@@ -707,10 +629,8 @@ def treat_all(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -> E
 
     Parameters
     ----------
-    values : array-like of shape (n,)
-        True uplift, or :func:`joint_values`, in outcome units.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative row weights; only their ratios count, and rows of weight 0 do not.
+    values, sample_weight : array-like of shape (n,)
+        As in `uplift_curve`.
 
     Returns
     -------

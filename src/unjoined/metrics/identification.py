@@ -23,14 +23,8 @@ from unjoined.sums import PolicySums
 # Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
 # are unreliable whatever the nominal sample size.
 WEAK_F = 10.0
-
-
 PIECE_ROWS = 16_384  # rows that one thread takes at a time
-
-
 SCALING_ROWS = 20_000
-
-
 MOST_SQUARES = 500  # features; beyond, products of all of them and their squares fill the memory
 
 
@@ -153,10 +147,7 @@ def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> Identificat
 def strength_of_sums(
     policy: PolicySums, names: Sequence[Any], n_features: int | None = None
 ) -> IdentificationStrength:
-    """Measure the strength from sums over the treatment rows of the populations of these names.
-
-    ``n_features`` is needed for sums of fewer functions than those of all features.
-    """
+    """Measure the strength from sums over the treatment rows of the populations of these names."""
     d = (policy.label.shape[1] - 1) // 2 if n_features is None else n_features
     if len(names) > 2:
         return _strength_of_several(policy, names, d)

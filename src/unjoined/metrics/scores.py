@@ -23,12 +23,15 @@ from unjoined._validation import (
     check_option,
     check_two,
     check_weight,
+    is_kind,
 )
-from unjoined.basis import Scaling
+from unjoined.basis import Scaling, draw_basis
 from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError
-from unjoined.metrics.estimate import Estimate
-from unjoined.nuisance import Nuisances, cross_fit, smooth_basis
+from unjoined.metrics.curves import Estimate
+from unjoined.nuisance import Nuisances, cross_fit
+
+CRITIC_CENTERS = 50
 
 
 def minmax_objective(
@@ -373,8 +376,8 @@ class HeldOutRows:
             As in ``fit``; pass ``**data`` with a `SeparateLabels`. Target rows are left out.
         policy_model, outcome_model : scikit-learn classifier or regressor, optional
             Models of a policy and of the outcome in one population, on standardised features.
-            Default: penalised regression on the features and 50 Gaussians, logistic for a label
-            of two values, the penalty chosen from the rows. Models without a seed get one.
+            Default: additive models, as `MixtureUplift` has for its policies. Models without a
+            seed get one.
         n_folds : int, default=5
             Folds of the cross-fitting, at most the rows of the smallest table.
 
@@ -463,7 +466,7 @@ def weighted_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array
     :math:`-4 z \nu f`. Labels are centred: a function of x alone cancels between the
     populations and would only add noise.
     """
-    is_treatment = rows.kind == TREATMENT
+    is_treatment = ~rows.is_outcome
     center = np.where(is_treatment, nuisances.treatment_mean, nuisances.outcome_mean)
     signed = (rows.label - center) * nuisances.contrast(rows.population)
     return signed * np.where(is_treatment, f**2, -4.0 * f)
@@ -473,7 +476,7 @@ def outcome_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
     r"""Return :math:`(y - m - (e_k - \bar e) f)^2` at outcome rows, 0 at treatment rows."""
     apart = 0.5 * nuisances.contrast(rows.population)
     residual = rows.label - nuisances.outcome_mean - apart * f
-    return np.where(rows.kind == OUTCOME, residual**2, 0.0)
+    return np.where(rows.is_outcome, residual**2, 0.0)
 
 
 def critic_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
@@ -484,7 +487,7 @@ def critic_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
     the larger f; its expectation is :math:`\tfrac12 \sum_i a_i^\top M^{-1} a_i`, which goes off.
     More than two populations have a critic for each of their contrasts.
     """
-    is_treatment = rows.kind == TREATMENT
+    is_treatment = ~rows.is_outcome
     share = rows.share
     Psi = _critic_basis(rows)  # (n, q)
     M = (Psi * share[:, None]).T @ Psi + 2.0 * CRITIC_RIDGE * np.eye(Psi.shape[1])
@@ -519,7 +522,9 @@ def _contrasts(n: int) -> Array:
 def _critic_basis(rows: LabelledRows) -> Array:
     """Return the critic's functions at each row: the same for every estimate, by a fixed seed."""
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-    return smooth_basis(Z, rows.relative, check_random_state(0))(Z)
+    size, rng = min(CRITIC_CENTERS, len(Z)), check_random_state(0)
+    critic = draw_basis("smooth", Z, n_centers=size, width="median", rng=rng, weight=rows.relative)
+    return critic(Z)
 
 
 SCORES: dict[str, Callable[[Array, LabelledRows, Nuisances], Array]] = {
@@ -541,9 +546,10 @@ def labelled_rows(
     rows = label_rows(
         matrix, y, kind=kind, population=population, sample_weight=sample_weight, several=True
     )
-    n = len(matrix)
-    used: BoolArray = (check_kind(kind, n) != TARGET) & (check_weight(sample_weight, n) > 0.0)
-    return rows, used
+    if rows.X is matrix:  # then none was left out
+        return rows, np.ones(len(matrix), dtype=np.bool_)
+    target = is_kind(check_kind(kind, len(matrix)), TARGET)
+    return rows, ~target & (check_weight(sample_weight, len(matrix)) > 0.0)
 
 
 def aligned_values(name: str, values: ArrayLike, used: BoolArray) -> Array:

@@ -1,5 +1,6 @@
 """What is estimated on the way: policies, conditional means, density ratios."""
 
+from unjoined.nuisance.additive import HeldOutForms, average_forms, hold_out_forms, more_steps
 from unjoined.nuisance.centring import (
     CROSS_FIT_ROWS,
     N_FOLDS,
@@ -12,46 +13,65 @@ from unjoined.nuisance.centring import (
     fit_centring,
     subtract_means,
 )
-from unjoined.nuisance.crossfit import (
+from unjoined.nuisance.forms import (
+    ALONE,
+    EFFECT_FORMS,
+    AdditiveAverage,
+    FormTable,
+    Member,
+    ModelRows,
+)
+from unjoined.nuisance.models import (
+    AdditiveMean,
+    ConditionalMean,
     Nuisances,
     cross_fit,
     cross_fitted_gap,
+    deal,
     deal_evaluation_folds,
-    smooth_basis,
-)
-from unjoined.nuisance.models import (
-    ConditionalMean,
     fit_conditional_mean,
+    fit_policies,
     fit_weighted,
+    hold_out_mean,
     seeded_clone,
     takes_weights,
 )
-from unjoined.nuisance.policies import PolicyFit, fit_policies
 from unjoined.nuisance.shift import CellShift, ShiftReport, weigh_shift
 
 __all__ = [
+    "ALONE",
     "CROSS_FIT_ROWS",
+    "EFFECT_FORMS",
     "N_FOLDS",
+    "AdditiveAverage",
+    "AdditiveMean",
     "CellShift",
     "CenteredRows",
     "ConditionalMean",
+    "FormTable",
+    "HeldOutForms",
+    "Member",
     "ModelMeans",
+    "ModelRows",
     "Nuisances",
-    "PolicyFit",
     "ShiftReport",
+    "average_forms",
     "center_rows",
     "check_center",
     "cross_fit",
     "cross_fit_centring",
     "cross_fitted_gap",
+    "deal",
     "deal_evaluation_folds",
     "deal_folds",
     "fit_centring",
     "fit_conditional_mean",
     "fit_policies",
     "fit_weighted",
+    "hold_out_forms",
+    "hold_out_mean",
+    "more_steps",
     "seeded_clone",
-    "smooth_basis",
     "subtract_means",
     "takes_weights",
     "weigh_shift",

@@ -160,7 +160,7 @@ def subtract_means(
 ) -> tuple[Array, Array]:
     """Return centred labels and the policy gap, each pair (m, q) at its rows."""
     label, gap = rows.label.copy(), np.empty(len(rows.label))
-    outcome = rows.kind == OUTCOME
+    outcome = rows.is_outcome
     for centring, at in parts:
         m, q, gap[at] = by_chunks(centring, rows.X, at, n_jobs)
         label[at] -= np.where(outcome[at], m, q)
@@ -246,7 +246,7 @@ def _smooth_means(
         basis = draw_basis("smooth", Z, n_centers="auto", width="median", rng=rng, weight=weight)
     # The mean is taken off first: sums of squares of labels far from 0 would cancel.
     offset = np.array([_mean(rows, kind) for kind, _ in CELLS])
-    label = rows.label - np.where(rows.kind == OUTCOME, offset[0], offset[2])
+    label = rows.label - np.where(rows.is_outcome, offset[0], offset[2])
     shifted = replace(rows, label=label)
     sums = accumulate(ScaledBasis(basis, scaling), basis.size, shifted, groups=fold, n_jobs=n_jobs)
     reach = np.array([1.0 if rows.coding.is_binary else np.inf] * 2 + [1.0] * 2)

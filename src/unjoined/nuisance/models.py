@@ -1,19 +1,29 @@
-"""Models that others chose: seeded clones, fitted with weights; conditional means by them."""
+"""Policies and means of labels, by additive models or by models that others chose."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
+from scipy.special import expit
 from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
-from unjoined._typing import Array
-from unjoined._validation import unit_mean
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT, unit_mean
+from unjoined.basis import Scaling
+from unjoined.data import LabelledRows
 from unjoined.errors import InputError
+from unjoined.nuisance.additive import CHOICE_ROWS, HeldOutForms, average_forms, hold_out_forms
+from unjoined.nuisance.forms import MEAN_FORMS, AdditiveAverage, ModelRows
+from unjoined.solve import BernoulliLaw, Law, MeanLaw
+
+MEAN_FOLDS = 3
 
 
 def seeded_clone(model: Any, rng: Rng) -> Any:
@@ -60,10 +70,82 @@ def fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class AdditiveMean:
+    """An estimate of E[label | x] by additive models; a chance if the label has two values."""
+
+    model: AdditiveAverage
+    offset: float
+    scale: float
+    is_binary: bool
+
+    def __call__(self, X: Array) -> Array:
+        """Return the mean at each row, in units of the label."""
+        base, _ = self.model(X)
+        mean = (expit(base) if self.is_binary else base) @ self.model.weight
+        return np.asarray(self.offset + self.scale * mean)
+
+
+def _coded(X: Array, label: Array, weight: Array) -> tuple[ModelRows, Law, float, float]:
+    """Return rows of one label, which must vary, with its law, offset and scale."""
+    low, high = float(label.min()), float(label.max())
+    law: Law = BernoulliLaw(0.5)
+    offset, scale = low, high - low
+    if not np.all((label == low) | (label == high)):
+        law = MeanLaw()
+        offset = float(np.average(label, weights=weight))
+        scale = float(np.sqrt(np.average((label - offset) ** 2, weights=weight)))
+    rows = ModelRows.of_weights(X, (label - offset) / scale, np.zeros(len(label)), weight)
+    return rows, law, offset, scale
+
+
+def hold_out_mean(
+    X: Array, label: Array, weight: Array, *, n_jobs: int | None, rng: Rng
+) -> HeldOutForms:
+    """Weigh the forms of the mean of one label, which must vary."""
+    rows, law, _, _ = _coded(X, label, weight)
+    fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
+    return hold_out_forms(rows, law, MEAN_FORMS, fold, n_jobs=n_jobs)
+
+
+def fit_additive_mean(
+    X: Array, label: Array, weight: Array, *, n_jobs: int | None, rng: Rng
+) -> AdditiveMean:
+    """Fit the mean of one label, which must vary."""
+    rows, law, offset, scale = _coded(X, label, weight)
+    fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
+    model = average_forms(rows, law, MEAN_FORMS, fold, n_jobs=n_jobs, rng=rng)
+    return AdditiveMean(model, offset, scale, isinstance(law, BernoulliLaw))
+
+
+def cross_fit_additive_means(
+    X: Array, label: Array, weight: Array, fold: IntArray, *, n_jobs: int | None, rng: Rng
+) -> list[AdditiveMean]:
+    """Fit the mean of one label, which must vary, without each fold in turn."""
+    rows, law, offset, scale = _coded(X, label, weight)
+    at = np.sort(rng.permutation(len(label))[:CHOICE_ROWS])
+    held = hold_out_forms(rows.take(at), law, MEAN_FORMS, fold[at], n_jobs=n_jobs)
+    is_binary = isinstance(law, BernoulliLaw)
+    n_folds = int(fold.max()) + 1
+    return [AdditiveMean(held.without(j), offset, scale, is_binary) for j in range(n_folds)]
+
+
+def deal(cell: IntArray, n_folds: int, rng: Rng) -> IntArray:
+    """Deal the rows of each cell evenly into folds, at most as many as there are rows."""
+    fold = np.empty(len(cell), dtype=np.int64)
+    names = np.unique(cell)
+    if len(names) == len(cell):  # a fold of all of them would leave nothing to fit
+        return np.arange(len(cell)) % n_folds
+    for k in names:
+        at = np.flatnonzero(cell == k)
+        fold[at] = rng.permutation(np.resize(np.arange(min(n_folds, len(at))), len(at)))
+    return fold
+
+
+@dataclass(frozen=True, slots=True)
 class ConditionalMean:
     """An estimate of E[label | x]: ``low + (high - low) * P(high | x)`` for a classifier."""
 
-    model: Any  # a fitted estimator, or None if the label never varied
+    model: Any  # a fitted estimator or `AdditiveMean`, or None if the label never varied
     low: float
     high: float
 
@@ -71,6 +153,8 @@ class ConditionalMean:
         """Return the conditional mean at each row, in the label's units."""
         if self.model is None:
             return np.full(len(X), self.low)
+        if isinstance(self.model, AdditiveMean):
+            return self.model(X)
         if is_classifier(self.model):
             chance = self.model.predict_proba(X)[:, 1]
             return np.asarray(self.low + (self.high - self.low) * chance)
@@ -96,3 +180,124 @@ def fit_conditional_mean(model: Any, X: Array, label: Array, weight: Array) -> C
     else:
         fit_weighted(model, X, label, weight)
     return ConditionalMean(model, low, high)
+
+
+def fit_policies(
+    X: Array, rows: LabelledRows, model: Any, *, rng: Rng, n_jobs: int | None = None
+) -> tuple[ConditionalMean, ...]:
+    """Fit each population's probability of treatment to its treatment rows, ``X`` at ``rows``.
+
+    By additive models, or by clones of ``model``.
+    """
+    policies = []
+    for k in range(len(rows.names)):
+        at = rows.at(TREATMENT, k)
+        chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
+        if model is None and chance.min() < chance.max():
+            mean = fit_additive_mean(X[at], chance, weight, n_jobs=n_jobs, rng=rng)
+            policies.append(ConditionalMean(mean, 0.0, 1.0))
+        else:
+            copy = None if model is None else seeded_clone(model, rng)
+            policies.append(fit_conditional_mean(copy, X[at], chance, weight))
+    return tuple(policies)
+
+
+@dataclass(frozen=True, slots=True)
+class Nuisances:
+    """What every score needs to know about a row besides its label; cross-fitted."""
+
+    policies: Array  # (n, m) probability of treatment under each policy
+    outcome_mean: Array  # (n,) mean of the populations' outcome means, inner coding
+
+    def contrast(self, population: IntArray) -> Array:
+        r"""Return :math:`2 (e_k(x) - \bar e(x))`; of two populations, plus or minus the gap."""
+        own = self.policies[np.arange(len(population)), population]
+        return np.asarray(2.0 * np.mean(own[:, None] - self.policies, axis=1))
+
+    @property
+    def gap(self) -> Array:
+        """The policy gap e_1(x) - e_2(x) of two populations."""
+        return self.policies[:, 0] - self.policies[:, 1]
+
+    @property
+    def treatment_mean(self) -> Array:
+        """Mean of the populations' treatment means, treatment being -1/+1."""
+        return np.asarray((2.0 / self.policies.shape[1]) * self.policies.sum(axis=1) - 1.0)
+
+
+def cross_fit(
+    rows: LabelledRows, *, policy_model: Any, outcome_model: Any, n_folds: int, rng: Rng
+) -> Nuisances:
+    """Fit the policies and the outcome means on all folds but one, and read them off that one.
+
+    A model that is None is an additive one. Costs ``n_folds`` fits of each model, of which there
+    are two for each population.
+    """
+    _check_folds(rows, n_folds, (OUTCOME, TREATMENT))
+    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
+    fold = deal_evaluation_folds(rows, n_folds, rng)
+
+    def mean(kind: str, k: int, model: Any) -> Array:
+        # Models that are given keep their seed over the folds.
+        own = None if model is None else seeded_clone(model, rng)
+        return _cross_fitted_mean(rows, rows.at(kind, k), own, Z, fold, rng)
+
+    each = range(len(rows.names))
+    chances = [(mean(TREATMENT, k, policy_model) + 1.0) / 2.0 for k in each]
+    means = [mean(OUTCOME, k, outcome_model) for k in each]
+    return Nuisances(np.column_stack(chances), np.mean(means, axis=0))
+
+
+def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
+    """Return e_1(x) - e_2(x) at every row, from models that did not see the row."""
+    _check_folds(rows, n_folds, (TREATMENT,))
+    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
+    rng = check_random_state(0)
+    fold = deal_evaluation_folds(rows, n_folds, rng)
+    first, second = (
+        _cross_fitted_mean(rows, rows.at(TREATMENT, k), model, Z, fold, rng) for k in (0, 1)
+    )
+    return (first - second) / 2.0
+
+
+def deal_evaluation_folds(rows: LabelledRows, n_folds: int, rng: Rng) -> IntArray:
+    """Deal the rows of every cell evenly into folds.
+
+    Outcome rows are dealt into the same folds as treatment rows, so that both terms of a risk
+    average over the same estimates.
+    """
+    fold = np.empty(len(rows.label), dtype=np.int64)
+    for cell in rows.all_cells():
+        fold[cell] = rng.permutation(np.resize(np.arange(n_folds), len(cell)))
+    return fold
+
+
+def _cross_fitted_mean(
+    rows: LabelledRows, cell: IntArray, model: Any, D: Array, fold: IntArray, rng: Rng
+) -> Array:
+    """Return the mean label of one cell at every row, each fold's from the other folds."""
+    label, weight = rows.label[cell], rows.weight[cell]
+    if label.min() == label.max():
+        return np.full(len(D), label[0])
+    means: list[Callable[[Array], Array]] = []
+    if model is None:
+        means += cross_fit_additive_means(D[cell], label, weight, fold[cell], n_jobs=None, rng=rng)
+    else:
+        for j in range(int(fold.max()) + 1):
+            at = fold[cell] != j
+            copy = seeded_clone(model, rng)
+            means.append(fit_conditional_mean(copy, D[cell[at]], label[at], weight[at]))
+    mean = np.empty(len(D))
+    for j, estimate in enumerate(means):
+        mean[fold == j] = estimate(D[fold == j])
+    return mean
+
+
+def _check_folds(rows: LabelledRows, n_folds: int, kinds: tuple[str, ...]) -> None:
+    for kind in kinds:
+        fewest = min(len(rows.at(kind, k)) for k in range(len(rows.names)))
+        if not 2 <= n_folds <= fewest:
+            raise InputError(
+                f"n_folds={n_folds} must lie between 2 and the rows of the smallest {kind} table, "
+                f"{fewest}."
+            )

@@ -1,29 +1,21 @@
 """The experiments of the paper, run again."""
 
-from unjoined.reproduce.campaign import (
-    CAMPAIGN_METHODS,
-    CampaignFiles,
-    MethodResult,
-    compare_methods,
-    draw_truth,
-    read_campaign,
-    write_campaign,
-)
+from unjoined.reproduce.claims import check_claims
 from unjoined.reproduce.page import paper_page
-from unjoined.reproduce.paper import PaperFiles, reproduce_paper, write_paper
-from unjoined.reproduce.studies import STUDIES
+from unjoined.reproduce.results import PaperFiles, reproduce_paper, write_paper
+from unjoined.reproduce.runner import run_task
+from unjoined.reproduce.studies import STUDIES, Task, draw_customers, draw_rows, write_campaign
 
 __all__ = [
-    "CAMPAIGN_METHODS",
     "STUDIES",
-    "CampaignFiles",
-    "MethodResult",
     "PaperFiles",
-    "compare_methods",
-    "draw_truth",
+    "Task",
+    "check_claims",
+    "draw_customers",
+    "draw_rows",
     "paper_page",
-    "read_campaign",
     "reproduce_paper",
+    "run_task",
     "write_campaign",
     "write_paper",
 ]

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from unjoined.reproduce.studies import OURS, WIDTHS
 
 HOLDS, PARTLY, NOT_SHOWN, CONTRADICTED = "holds", "holds partly", "not shown", "contradicted"
-
-
 CLEAR = 2.0  # standard errors on each side of an interval
-
-
 WELL = 0.8  # of the oracle's area above random: what we call "relatively well"
-
-
 POORLY = 0.5  # of it, or less
-
-
 DROP = 0.1  # of it: what we call a decline
-
-
 PAPER_B = 2.0  # "the point around 2"; the next point of the grid is taken
-
-
 OFTEN = 0.1  # share of points with gross errors that we call "tend to have"
-
-
 Block = dict[str, Any]
-
-
 Check = tuple[str, str, str]  # what is checked, the verdict on it, the interval found
 
 
@@ -53,12 +38,8 @@ class Lead(NamedTuple):
 def judge(margin: float, error: float | None) -> str:
     """Return the verdict on one number by its interval of two standard errors on each side.
 
-    Parameters
-    ----------
-    margin : float
-        By how much the number is on the side that is claimed, below 0 if on the other one.
-    error : float or None
-        Its standard error; None if there is one trial only, which shows nothing.
+    ``margin`` is by how much the number is on the side that is claimed. One trial alone has no
+    standard error, and shows nothing.
     """
     if error is None or abs(margin) <= CLEAR * error:
         return NOT_SHOWN
@@ -67,75 +48,46 @@ def judge(margin: float, error: float | None) -> str:
 
 def verdict_of(parts: Iterable[str]) -> str:
     """Return the verdict on a claim that says that all of its parts hold."""
-    found = set(parts)
-    if CONTRADICTED in found:
+    verdicts = set(parts)
+    if CONTRADICTED in verdicts:
         return CONTRADICTED
-    if found == {HOLDS}:
+    if verdicts == {HOLDS}:
         return HOLDS
-    return PARTLY if found & {HOLDS, PARTLY} else NOT_SHOWN
+    return PARTLY if verdicts & {HOLDS, PARTLY} else NOT_SHOWN
 
 
 def check_claims(studies: dict[str, Block]) -> list[dict[str, Any]]:
-    """Return each claim of section 6.3 about the studies given, with checks and a verdict.
-
-    Parameters
-    ----------
-    studies : dict of str to dict
-        Blocks of `summarise_study`.
-
-    Returns
-    -------
-    list of dict
-        ``claim`` (the paper's words, shortened), ``verdict``, and ``checks``: what was compared,
-        the verdict on it, and the interval it rests on. The rules are `judge` for a number and
-        `verdict_of` for a claim.
-    """
-    found = []
+    """Return each claim about the studies given, with its verdict and the checks it rests on."""
+    claims = []
     for study, claim, checks_of in CLAIMS:
         if study in studies:
             checks = list(checks_of(studies[study]))
-            found.append(
+            keys = ("what", "verdict", "found")
+            claims.append(
                 {
                     "study": study,
                     "claim": claim,
                     "verdict": verdict_of(verdict for _, verdict, _ in checks),
-                    "checks": [
-                        {"what": what, "verdict": verdict, "found": number}
-                        for what, verdict, number in checks
-                    ],
+                    "checks": [dict(zip(keys, check, strict=True)) for check in checks],
                 }
             )
-    return found
+    return claims
 
 
-def lost_comparisons(block: Block) -> list[Lead]:
-    """Return where a baseline of the paper is clearly above the better width of MinMaxGau."""
+def _leads(block: Block, *, over_ours: bool) -> list[Lead]:
+    """Return which methods of the paper are clearly above our default, or above its own one.
+
+    Its own is the better width of MinMaxGau, and only baselines are compared with it.
+    """
+    points = block["by_b"] if "by_b" in block else [{"b": None, "methods": block["methods"]}]
     score = "share" if "by_b" in block else "auuc"
-    lost = []
-    for b, methods in _points(block):
-        best = max(WIDTHS, key=lambda name, m=methods: m[name][score])  # type: ignore[misc]
-        lost += _ahead(b, methods, _baselines(methods), best)
-    return lost
-
-
-def lost_by_ours(block: Block) -> list[Lead]:
-    """Return where a method of the paper is clearly above the library's default."""
-    lost = []
-    for b, methods in _points(block):
-        lost += _ahead(b, methods, [name for name in methods if name != OURS], OURS)
-    return lost
-
-
-def _points(block: Block) -> list[tuple[float | None, Block]]:
-    """Return the places of a study that are compared, with the numbers of all methods."""
-    if "by_b" not in block:
-        return [(None, block["methods"])]
-    return [(point["b"], point["methods"]) for point in block["by_b"]]
-
-
-def _ahead(b: float | None, methods: Block, rivals: Iterable[str], over: str) -> list[Lead]:
-    found = [Lead(b, name, over, *methods[name]["minus"][over]) for name in rivals]
-    return [lead for lead in found if judge(lead.value, lead.error) == HOLDS]
+    leads = []
+    for point in points:
+        methods = point["methods"]
+        best = OURS if over_ours else max(WIDTHS, key=lambda m: methods[m][score])
+        rivals = [m for m in methods if m != OURS] if over_ours else _baselines(methods)
+        leads += [Lead(point["b"], m, best, *methods[m]["minus"][best]) for m in rivals]
+    return [lead for lead in leads if judge(lead.value, lead.error) == HOLDS]
 
 
 def plus_minus(value: float, error: float | None) -> str:
@@ -245,18 +197,13 @@ def _gross(block: Block) -> Iterable[Check]:
 
 
 def _beats(
-    *losers: str, winners: Iterable[str] = tuple(WIDTHS)
-) -> Callable[[Block], Iterable[Check]]:
-    winners = tuple(winners)
-
-    def checks(block: Block) -> Iterable[Check]:
-        for winner in winners:
-            for loser in losers:
-                difference = block["methods"][winner]["minus"][loser]
-                what = f"{winner}, above {loser}"
-                yield what, judge(*difference), _interval(*difference, sign="+")
-
-    return checks
+    block: Block, losers: Iterable[str], winners: Iterable[str] = tuple(WIDTHS)
+) -> Iterable[Check]:
+    for winner in winners:
+        for loser in losers:
+            difference = block["methods"][winner]["minus"][loser]
+            what = f"{winner}, above {loser}"
+            yield what, judge(*difference), _interval(*difference, sign="+")
 
 
 CLAIMS: tuple[tuple[str, str, Callable[[Block], Iterable[Check]]], ...] = (
@@ -277,13 +224,17 @@ CLAIMS: tuple[tuple[str, str, Callable[[Block], Iterable[Check]]], ...] = (
     (
         "email",
         "Email: the proposed method and logistic regression are both better than networks.",
-        _beats("FourNNC", winners=(*WIDTHS, "FourLogistic")),
+        partial(_beats, losers=["FourNNC"], winners=(*WIDTHS, "FourLogistic")),
     ),
-    ("jobs", "Jobs: the proposed method is better than networks.", _beats("FourNNR")),
+    (
+        "jobs",
+        "Jobs: the proposed method is better than networks.",
+        partial(_beats, losers=["FourNNR"]),
+    ),
     (
         "criteo",
         "Criteo: the proposed method outperforms the baselines.",
-        _beats("FourLogistic", "FourNNC"),
+        partial(_beats, losers=["FourLogistic", "FourNNC"]),
     ),
 )
 
@@ -292,30 +243,27 @@ def describe_leads(block: Block) -> str:
     """Return which methods are clearly above MinMaxGau, and above our default, in words."""
     what = "share of the oracle" if "by_b" in block else f"area, {block['unit']} per person"
     parts = []
-    for lost, some, none in (
-        (
-            lost_comparisons(block),
-            "Baselines of the paper that are clearly above the better of the two MinMaxGau",
-            "No baseline of the paper is shown to be above the better of the two MinMaxGau.",
-        ),
-        (
-            lost_by_ours(block),
-            "Methods of the paper that are clearly above our default",
-            "No method of the paper is shown to be above our default.",
-        ),
+    for over_ours, who, whom in (
+        (False, "baseline", "the better of the two MinMaxGau"),
+        (True, "method", "our default"),
     ):
-        lines = _leads(lost, len(block["by_b"])) if "by_b" in block else map(str, lost)
+        leads = _leads(block, over_ours=over_ours)
+        lines = _lead_lines(leads, len(block["by_b"])) if "by_b" in block else map(str, leads)
         listed = "\n".join(f"- {line}" for line in lines)
-        parts.append(f"{some} ({what}):\n\n{listed}" if lost else none)
+        parts.append(
+            f"{who.title()}s of the paper that are clearly above {whom} ({what}):\n\n{listed}"
+            if leads
+            else f"No {who} of the paper is shown to be above {whom}."
+        )
     return "\n\n".join(parts)
 
 
-def _leads(lost: list[Lead], n_b: int) -> Iterator[str]:
+def _lead_lines(leads: list[Lead], n_b: int) -> Iterator[str]:
     """Yield one line for each method: at how many b it leads, and by how much."""
-    for name in dict.fromkeys(lead.name for lead in lost):
-        leads = sorted((lead for lead in lost if lead.name == name), key=lambda lead: lead.value)
+    for name in dict.fromkeys(lead.name for lead in leads):
+        own = sorted((lead for lead in leads if lead.name == name), key=lambda lead: lead.value)
         ends = [
             f"{plus_minus(lead.value, lead.error)} (b = {lead.b:.4g}, over {lead.over})"
-            for lead in (leads[0], leads[-1])
+            for lead in (own[0], own[-1])
         ]
-        yield f"{name}: at {len(leads)} of {n_b} values of b, by {ends[0]} to {ends[1]}"
+        yield f"{name}: at {len(own)} of {n_b} values of b, by {ends[0]} to {ends[1]}"

@@ -12,18 +12,10 @@ from unjoined.data import replace_file
 from unjoined.reproduce.studies import CLOSE_B, LARGEST_ERROR, OURS, WIDTHS
 
 Block = dict[str, Any]
-
-
 # One look per method, in every figure; told apart without colour as well.
 WIDE, NARROW = WIDTHS
-
-
 LINEAR: dict[str, Any] = {"color": "#E69F00", "ls": "-.", "marker": "^"}
-
-
 NEURAL: dict[str, Any] = {"color": "#D55E00", "ls": ":", "marker": "v"}
-
-
 LOOKS: dict[str, dict[str, Any]] = {
     OURS: {"color": "black", "ls": "-", "marker": "o", "zorder": 5},
     WIDE: {"color": "#0072B2", "ls": "-", "marker": "s"},
@@ -33,11 +25,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "FourNNC": NEURAL,
     "FourNNR": NEURAL,
 }
-
-
 TITLES = {"email": "The Email data", "jobs": "The Jobs data", "criteo": "The Criteo data"}
-
-
 ERROR_RANGE = (1e-5, 1e5)  # of Figure 2; a few ratios lie outside and are drawn at its edge
 
 
@@ -49,25 +37,7 @@ def figure_names(study: str) -> tuple[str, ...]:
 
 
 def draw_figures(block: Block, folder: Path) -> list[Path]:
-    """Draw the figures of one study as PNG files.
-
-    Parameters
-    ----------
-    block : dict
-        The study's numbers, from `summarise_study`.
-    folder : path
-        Where the files go; it must exist.
-
-    Returns
-    -------
-    list of path
-        The files written, each whole or not at all.
-
-    Raises
-    ------
-    MissingExtraError
-        matplotlib is not installed.
-    """
+    """Draw the figures of one study as PNG files in a folder that exists."""
     name = block["study"]
     figures = [_figure_1(block), _figure_2(block)] if name == "synthetic" else [_figure_3(block)]
     return [

@@ -18,17 +18,9 @@ from unjoined.reproduce.figures import figure_names
 from unjoined.reproduce.studies import OURS, RIDGES
 
 Block = dict[str, Any]
-
-
 PAPER_TRIALS = 50
-
-
 RIDGES_OPTION = " --ridges"
-
-
 SHOWN_B = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0)  # the nearest point of the grid is shown
-
-
 SEEN = {
     "synthetic": (
         "Figure 1 draws the mean area of FourLogistic, FourNNC and MinMaxGau against b: all are "
@@ -40,16 +32,12 @@ SEEN = {
     "jobs": ("MinMaxGau lies above FourNNR.",),
     "criteo": ("MinMaxGau lies above both baselines.",),
 }
-
-
 TITLES = {
     "synthetic": "Synthetic data (Figures 1 and 2)",
     "email": "Email (Figure 3a)",
     "jobs": "Jobs (Figure 3b)",
     "criteo": "Criteo (Figure 3c)",
 }
-
-
 CHOICES = {
     "synthetic": """\
 - The paper prints `1 / (1 - exp(...))` for policies and outcomes. We take the logistic
@@ -87,18 +75,7 @@ CHOICES = {
 
 
 def paper_page(results: dict[str, Any]) -> str:
-    """Return the page as Markdown.
-
-    Parameters
-    ----------
-    results : dict
-        Content of a results file: ``studies`` and ``claims``.
-
-    Returns
-    -------
-    str
-        The same results give the same page, to the letter.
-    """
+    """Return the page of a results file as Markdown; the same results give the same letters."""
     studies, ridges = results["studies"], results.get("ridges", {})
     parts = [_opening(studies, ridges)]
     if studies:
@@ -218,17 +195,20 @@ def _synthetic_table(block: Block) -> str:
     known = [point["b"] for point in block["by_b"]]
     shown = sorted({min(known, key=lambda b: abs(b - want)) for want in SHOWN_B})
     points = [point for point in block["by_b"] if point["b"] in shown]
-    head = "| share of the oracle | " + " | ".join(f"b = {p['b']:.3g}" for p in points) + " |"
-    lines = [head, "|---" * (len(points) + 1) + "|"]
-    for name in points[0]["methods"]:
-        cells = [_number(p["methods"][name], "share") for p in points]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines.append("")
-    lines.append("| squared error | " + " | ".join(f"b = {p['b']:.3g}" for p in points) + " |")
-    lines.append("|---" * (len(points) + 1) + "|")
-    for name in points[0]["methods"]:
-        cells = [f"{p['methods'][name]['error']:.2g}" for p in points]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    places = [f"b = {p['b']:.3g}" for p in points]
+    lines = []
+    for title in ("share of the oracle", "squared error"):
+        lines += [f"| {title} | {' | '.join(places)} |", "|---" * (len(points) + 1) + "|"]
+        for name in points[0]["methods"]:
+            rows = [p["methods"][name] for p in points]
+            cells = (
+                [f"{row['error']:.2g}" for row in rows]
+                if title == "squared error"
+                else [_number(row, "share") for row in rows]
+            )
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append("")
+    lines.pop()
     lines.append(
         "\nSquared error is the mean over test points and the median over trials, without a "
         "standard error: read it for its order of magnitude. The answer 0 has about 2."
@@ -303,10 +283,10 @@ def _ridges(ridges: dict[str, Block]) -> str:
 
 def _shifts(rows: list[tuple[str, Block]]) -> Iterator[str]:
     """Yield what the rule gains and loses with all pairs to choose from."""
-    found: dict[str, list[str]] = {HOLDS: [], CONTRADICTED: [], NOT_SHOWN: []}
+    places: dict[str, list[str]] = {HOLDS: [], CONTRADICTED: [], NOT_SHOWN: []}
     for name, row in rows:
-        found[judge(*row["wide_minus_study"])].append(f"{_place(name, row)}, {row['method']}")
-    better, worse = found[HOLDS], found[CONTRADICTED]
+        places[judge(*row["wide_minus_study"])].append(f"{_place(name, row)}, {row['method']}")
+    better, worse = places[HOLDS], places[CONTRADICTED]
     yield (
         f"The verdicts above rest on the {len(RIDGES)} pairs. With all pairs to choose from, the "
         f"rule is clearly better in {len(better)} of {len(rows)} rows and clearly worse in "

@@ -17,11 +17,7 @@ from threadpoolctl import threadpool_limits
 from unjoined._typing import Array, BoolArray, IntArray
 
 MIN_GRID, MAX_GRID = 101, 10_001
-
-
 FARTHEST = -1e300  # of a Gaussian's exponent
-
-
 NO_GAP = 1e-100  # policies this close are the same; dividing by less could overflow
 
 
@@ -93,8 +89,6 @@ class ConditionalDensity:
 DensityFitter: TypeAlias = Callable[
     [Array, Array, Array, float, float, Array], list[ConditionalDensity]
 ]
-
-
 """``fitter(X, y, weight, width_x, width_y, ridges)`` returns one density per ridge."""
 
 
@@ -104,17 +98,10 @@ class LeastSquaresFitter:
 
     Minimises :math:`\tfrac12 \alpha^\top H \alpha - h^\top \alpha + \tfrac\lambda2 \|\alpha\|^2`
     over the coefficients of :math:`\phi_l(x, y) = e^{-\|x - u_l\|^2/\sigma^2 - (y -
-    v_l)^2/\omega^2}`, where
-
-    .. math::
-
-        H = \overline{\textstyle\int \phi(x, y) \phi(x, y)^\top dy}, \qquad
-        h = \overline{\phi(x, y)},
-
-    bars being means over rows, and sets negative coefficients to 0. Divided by its integral
-    over y, as `ConditionalDensity` has it, the result is a density. The centres :math:`(u_l, v_l)`
-    are the first ``n_centers`` of the rows it is given (all, if there are fewer): shuffle them
-    first. So no held-out row is a centre, which would make small widths look good.
+    v_l)^2/\omega^2}` with :math:`H = \overline{\int \phi \phi^\top dy}` and
+    :math:`h = \overline{\phi}`, bars being means over rows, and sets negative coefficients to 0.
+    The centres :math:`(u_l, v_l)` are the first ``n_centers`` rows it is given: shuffle them first.
+    So no held-out row is a centre, which would make small widths look good.
     """
 
     n_centers: int
@@ -145,11 +132,7 @@ class LeastSquaresFitter:
 def kernel_fitter(
     X: Array, y: Array, weight: Array, width_x: float, width_y: float, ridges: Array
 ) -> list[ConditionalDensity]:
-    """Return the kernel conditional density: every row a centre, with its weight.
-
-    The ratio of two kernel density estimates, of (x, y) and of x. It has no ridge; one density
-    is returned whatever ``ridges``.
-    """
+    """Return the ratio of two kernel density estimates, of (x, y) and of x, whatever ``ridges``."""
     return [ConditionalDensity(X, y, weight, width_x, width_y)]
 
 
@@ -180,10 +163,7 @@ def search_density(
     widths_y: Array,
     ridges: Array,
 ) -> DensitySearch:
-    """Cross-validate every pair of widths and every ridge by the least-squares risk.
-
-    ``fold`` numbers the fold of each row, from 0; every fold has rows, and there are two or more.
-    """
+    """Cross-validate every pair of widths and every ridge by the least-squares risk."""
     n_folds = int(fold.max()) + 1
     size = np.array([weight[fold == v].sum() for v in range(n_folds)])
     risks = np.zeros((len(widths_x), len(widths_y), len(ridges)))
@@ -201,10 +181,7 @@ def search_density(
 
 @dataclass(frozen=True, slots=True)
 class UnmixedDensities:
-    """The law of the outcome with and without treatment, as far as the two mixtures tell.
-
-    Differences of estimates: they may be negative here and there.
-    """
+    """The law of the outcome with and without treatment; it may be negative here and there."""
 
     grid: Array  # (g,) values of y, outcome units
     measure: Array  # (g,) what one grid value counts for in a sum that stands for an integral
@@ -225,11 +202,7 @@ class UnmixedDensities:
 
 
 def separate_policies(e_1: Array, e_2: Array, min_gap: float) -> tuple[Array, Array, BoolArray]:
-    """Move treatment probabilities that are closer than ``min_gap`` apart, to just that gap.
-
-    Their mean is kept, unless one of the two would leave [0, 1]. Also returned is which rows
-    were touched. ``min_gap`` is in [0, 1].
-    """
+    """Move probabilities closer than ``min_gap`` apart, and say which rows that touched."""
     gap = e_1 - e_2
     touched = np.abs(gap) < min_gap
     half = np.copysign(min_gap / 2.0, gap)
@@ -250,22 +223,8 @@ def unmix(
 
         q_k(y) = e_k \, p(y \mid t = 1) + (1 - e_k) \, p(y \mid t = -1), \qquad k = 1, 2.
 
-    Parameters
-    ----------
-    q_1, q_2 : array of shape (n, g)
-        Law of the outcome in each population.
-    e_1, e_2 : array of shape (n,)
-        Probability of treatment in each population.
-    min_gap : float
-        Policies closer than this are moved apart first. At 0 they are left alone, and rows where
-        they are the same get the mean of the two laws for both, that is an uplift of 0.
-
-    Returns
-    -------
-    treated, untreated : array of shape (n, g)
-        The two unknown laws. If both rows of ``q`` add up to one, so do these.
-    touched : array of shape (n,)
-        Rows that the guard touched.
+    Policies closer than ``min_gap`` are moved apart first; where they are the same, both laws are
+    the mean of the two, that is an uplift of 0. Returns the laws (n, g) and the rows touched.
     """
     e_1, e_2, touched = separate_policies(e_1, e_2, min_gap)
     gap = e_1 - e_2
@@ -281,11 +240,9 @@ def unmix(
 
 
 def trapezoid_weights(grid: Array) -> Array:
-    """Return the weights under which a sum over the increasing ``grid`` is the trapezoid rule.
-
-    For smooth functions that vanish at both ends, as mixtures of Gaussians on a wide enough
-    grid, its error falls faster than any power of the spacing; Simpson's rule does worse there.
-    """
+    """Return the weights under which a sum over the increasing ``grid`` is the trapezoid rule."""
+    # For smooth functions that vanish at both ends its error falls faster than any power of the
+    # spacing; Simpson's rule does worse there.
     step = np.diff(grid)
     weights = np.zeros(len(grid))
     weights[:-1] += step / 2.0
@@ -294,12 +251,9 @@ def trapezoid_weights(grid: Array) -> Array:
 
 
 def outcome_grid(y: Array, widths: Sequence[float], n_grid: int | None) -> Array:
-    """Return equally spaced values over ``y`` and three kernel widths at both ends.
-
-    Of the mass of a Gaussian at the extreme outcome, 1e-5 lies beyond. None takes steps of a
-    third of the smallest width, with 101 values at least and 10,001 at most; the trapezoid rule
-    is then exact to rounding on each Gaussian, unless the outcomes' range is thousands of widths.
-    """
+    """Return equally spaced values over ``y`` and three kernel widths at both ends."""
+    # Of the mass of a Gaussian at the extreme outcome, 1e-5 lies beyond. With steps of a third of
+    # the smallest width the trapezoid rule is exact to rounding on each Gaussian.
     low, high = float(y.min()) - 3.0 * max(widths), float(y.max()) + 3.0 * max(widths)
     if n_grid is None:
         needed = int(np.ceil(3.0 * (high - low) / min(widths))) + 1

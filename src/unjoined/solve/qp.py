@@ -15,23 +15,11 @@ from unjoined.solve.minmax import MinMaxSolution, whiten
 from unjoined.sums import MinMaxSystem, Violations
 
 RowOracle = Callable[..., Violations]
-
-
 """``oracle(x, lower, upper, most=k)``: the rows at which ``lower <= phi^T x <= upper`` fails."""
-
-
 TOLERANCE = 1e-7  # of the range constraints, relative to the wider bound, or if that is 0 to start
-
-
 INNER_TOLERANCE = 1e-9  # the same at rows that entered, so that none of them is found again
-
-
 ROUNDING = 1e-14  # relative to the distance of the target from 0; nothing below can be told
-
-
 DEPENDENT = 1e-10  # a row with less than this share outside the span of others says nothing new
-
-
 MAX_ROUNDS = 100
 
 
@@ -56,35 +44,30 @@ def solve_box_qp(
     :math:`\text{lower} \le \phi_i^\top x \le \text{upper}` for all rows :math:`i`. The rows may
     be many and are never all in memory as constraints: beginning with ``start``, the minimiser
     without constraints, the rows it violates worst enter, the small programme is solved, and so
-    on until no row is violated by more than a relative 1e-7: of the larger bound, or if that is 0
-    of the largest violation at ``start``. At most p constraints bind at a solution in general
-    position, so few rows ever enter. Arguments are trusted: Q positive definite, lower < upper.
-
-    Notes
-    -----
-    A round costs one pass over the rows and some O(p^2) steps, about one for each row that
-    begins to bind; the next round goes on from where the last one ended.
+    on until no row is violated by more than a relative 1e-7. At most p constraints bind at a
+    solution in general position, so few rows ever enter. A round costs one pass over the rows and
+    an O(p^2) step for each row that begins to bind.
     """
     L, p = _root(Q), len(q)
     x, phi = start, np.empty((0, p))
     index: IntArray = np.empty(0, dtype=np.int64)
-    found = oracle(x, lower, upper, most=2 * p)
-    scale = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound)) or found.worst
+    violated = oracle(x, lower, upper, most=2 * p)
+    scale = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound)) or violated.worst
     target = -solve_triangular(L, q, lower=True)
     nearest = _Nearest(target, lower, upper, INNER_TOLERANCE * scale)
     for rounds in range(MAX_ROUNDS):
-        if found.worst <= TOLERANCE * scale:
+        if violated.worst <= TOLERANCE * scale:
             return BoxQPSolution(
-                x, rounds, nearest.steps, index, phi, nearest.multiplier, found.worst
+                x, rounds, nearest.steps, index, phi, nearest.multiplier, violated.worst
             )
-        new = ~np.isin(found.index, index)
+        new = ~np.isin(violated.index, index)
         if not new.any():  # rows that entered are beyond their range: rounding is wider than it
             raise _impossible(lower, upper)
-        index = np.concatenate([index, found.index[new]])
-        phi = np.concatenate([phi, found.phi[new]])
-        y = nearest.enter(solve_triangular(L, found.phi[new].T, lower=True).T)
+        index = np.concatenate([index, violated.index[new]])
+        phi = np.concatenate([phi, violated.phi[new]])
+        y = nearest.enter(solve_triangular(L, violated.phi[new].T, lower=True).T)
         x = solve_triangular(L, y, lower=True, trans="T")
-        found = oracle(x, lower, upper, most=2 * p)
+        violated = oracle(x, lower, upper, most=2 * p)
     raise InputError(
         f"the range constraints did not settle within {MAX_ROUNDS} rounds; {len(index)} rows "
         "entered. Raise the ridges or widen the bounds."
@@ -116,13 +99,11 @@ def _impossible(lower: float, upper: float) -> InputError:
 
 
 class _Nearest:
-    """The point nearest to a target at which a growing number of rows keep to their range.
+    """The point nearest to a target at which a growing number of rows keep to their range."""
 
-    With Q = L L^T and y = L^T x the programme is to find the y nearest to -L^-1 q. The dual
-    method of Goldfarb and Idnani (1983) begins at the target and lets violated rows bind one
-    after the other; the distance grows with each, so it ends. Rows that enter later find the
-    work done.
-    """
+    # With Q = L L^T and y = L^T x the programme is to find the y nearest to -L^-1 q. The dual
+    # method of Goldfarb and Idnani (1983) begins at the target and lets violated rows bind one
+    # after the other; the distance grows with each, so it ends.
 
     def __init__(self, target: Array, lower: float, upper: float, tolerance: float) -> None:
         self.target, self.y, self.steps = target, target, 0
@@ -137,9 +118,9 @@ class _Nearest:
     @property
     def multiplier(self) -> Array:
         """Multipliers of all rows, positive at the upper bound and negative at the lower."""
-        found = np.zeros(len(self.rows))
-        found[self.binding] = np.array(self.sign) * self.force
-        return found
+        signed = np.zeros(len(self.rows))
+        signed[self.binding] = np.array(self.sign) * self.force
+        return signed
 
     def enter(self, rows: Array) -> Array:
         """Let rows enter and return the nearest point."""

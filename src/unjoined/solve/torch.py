@@ -1,111 +1,112 @@
-"""The min-max problem for torch modules, and its losses on tensors."""
+"""Torch modules for the min-max problem: built from a seed, trained, kept as arrays, evaluated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from unjoined._optional import import_extra
 from unjoined._typing import Array, IntArray
 from unjoined.errors import InputError
-from unjoined.losses import ThreePlayerLoss, check_conjugates
-from unjoined.solve.network import Weights, column, evaluate_module, import_torch, weights_of
+
+ModuleMaker: TypeAlias = Callable[[int], Any]
+"""Takes the number of features and returns a torch module with one output."""
+Weights: TypeAlias = dict[str, np.ndarray[Any, Any]]
+"""A module's ``state_dict``, with numpy arrays."""
+CHUNK = 8192  # rows evaluated at once: activations of that many rows stay in cache
 
 
-def checked_biconjugate(loss: Any) -> Callable[[Any, Any], Any] | None:
-    """Return the second of two conjugates a user gave, checked; None for two-player losses."""
-    if not isinstance(loss, tuple):
-        return None
-    if len(loss) != 2 or not all(callable(part) for part in loss):
-        raise InputError(
-            "a loss of three players is a pair of callables on tensors, the conjugate of (s, y') "
-            f"and the biconjugate of (g, h); got {loss!r}."
-        )
-    conjugate, biconjugate = loss
-    check_conjugates(
-        ThreePlayerLoss(
-            conjugate=_on_arrays(conjugate),
-            biconjugate=_on_arrays(biconjugate),
-            slope_g=_slope(biconjugate, 0),
-            slope_h=_slope(biconjugate, 1),
-        )
+def import_torch() -> Any:
+    """Return torch, or say which extra brings it."""
+    return import_extra("torch", extra="neural")
+
+
+@contextmanager
+def seeded(seed: int, device: str) -> Iterator[None]:
+    """Seed torch inside the block; afterwards its generators are where they were before."""
+    torch = import_torch()
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device == "cuda" else []):
+        # torch.manual_seed would also reseed the devices that are not restored.
+        torch.default_generator.manual_seed(seed)
+        if device == "cuda":  # pragma: no cover - needs a graphics card
+            torch.cuda.manual_seed(seed)
+        yield
+
+
+def default_network(n_features: int, n_hidden: int) -> Any:
+    """Return a network of two hidden layers of ``n_hidden`` units with tanh between them."""
+    nn = import_torch().nn
+    return nn.Sequential(
+        nn.Linear(n_features, n_hidden),
+        nn.Tanh(),
+        nn.Linear(n_hidden, n_hidden),
+        nn.Tanh(),
+        nn.Linear(n_hidden, 1),
     )
-    return cast("Callable[[Any, Any], Any]", biconjugate)
 
 
-def _on_arrays(function: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
+def check_maker(name: str, maker: Any) -> None:
+    """Refuse what cannot make a new module at each fit; None stands for the default network."""
+    if isinstance(maker, import_torch().nn.Module):
+        raise InputError(
+            f"{name} is a module that was made already. Pass its class, or a callable that takes "
+            "the number of features and returns a new one, so that each fit starts afresh."
+        )
+    if maker is not None and not callable(maker):
+        raise InputError(
+            f"{name} must be None or a callable that takes the number of features and returns a "
+            f"torch module, got {maker!r}."
+        )
+
+
+def build_module(maker: ModuleMaker, n_features: int, *, name: str, device: str, dtype: str) -> Any:
+    """Call ``maker`` and return its module on ``device``; refuse what cannot be trained."""
     torch = import_torch()
-
-    def value(first: Array, second: Array) -> Array:
-        found = function(torch.as_tensor(first), torch.as_tensor(second))
-        return np.asarray(found.detach().numpy())
-
-    return value
-
-
-def _slope(function: Callable[[Any, Any], Any], which: int) -> Callable[[Array, Array], Array]:
-    torch = import_torch()
-
-    def slope(first: Array, second: Array) -> Array:
-        arguments = [torch.as_tensor(x).clone().requires_grad_() for x in (first, second)]
-        (found,) = torch.autograd.grad(function(*arguments).sum(), arguments[which])
-        return np.asarray(found.numpy())
-
-    return slope
-
-
-def checked_conjugate(loss: Any) -> Callable[[Any], Any] | None:
-    """Return the conjugate a user gave, checked; None for the squared loss."""
-    if isinstance(loss, tuple) or loss == "squared":
-        return None
-    if not callable(loss):
+    module = maker(n_features)
+    if not isinstance(module, torch.nn.Module):
         raise InputError(
-            f"loss must be 'squared', the convex conjugate of a loss (a callable on tensors), or a "
-            f"pair of conjugates; got {loss!r}."
+            f"{name} must return a torch.nn.Module when called with the number of features, got "
+            f"{type(module).__name__}."
         )
-    _check_convex(loss)
-    return cast("Callable[[Any], Any]", loss)
+    if not any(p.requires_grad and p.numel() for p in module.parameters()):
+        raise InputError(f"{name} returned a module without trainable parameters.")
+    return module.to(device=device, dtype=getattr(torch, dtype))
 
 
-def _check_convex(conjugate: Callable[[Any], Any]) -> None:
-    """Refuse a function that is no convex conjugate: not elementwise, not convex, not finite at 0.
+def weights_of(module: Any) -> Weights:
+    """Return a copy of the module's parameters and buffers as numpy arrays."""
+    return {
+        name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()
+    }
 
-    Looked at on a grid from -8 to 8, in units of the standardised outcome. It may be infinite
-    outside of an interval around 0, as those of the Huber and absolute losses are.
-    """
-    torch = import_torch()
-    grid = torch.linspace(-8.0, 8.0, 513, dtype=torch.float64)
-    values = conjugate(grid)
-    if not isinstance(values, torch.Tensor) or values.shape != grid.shape:
-        found = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+
+def column(module: Any, Z: Any, *, name: str) -> Any:
+    """Return the module's output at the rows of ``Z`` as a vector."""
+    values = module(Z)
+    shape = tuple(values.shape)
+    if shape not in ((len(Z),), (len(Z), 1)):
         raise InputError(
-            "loss must map a tensor to a tensor of the same shape, element by element; for shape "
-            f"{tuple(grid.shape)} it gave {found}."
+            f"{name} must give one number per row, shape (n,) or (n, 1), but for {len(Z)} rows its "
+            f"output has shape {shape}. End the module with a layer of one output."
         )
-    v = values.detach().numpy()
-    g = grid.numpy()
-    finite = np.isfinite(v)
-    if np.isnan(v).any() or (v == -np.inf).any() or not finite[len(v) // 2]:
-        raise InputError(
-            "loss must be the convex conjugate of a loss: finite at 0 and nowhere NaN or -inf. At "
-            f"0 it is {v[len(v) // 2]:g}."
-        )
-    # On an even grid, convexity of every pair's midpoint follows from that of neighbours.
-    with np.errstate(invalid="ignore"):
-        bend = v[:-2] + v[2:] - 2.0 * v[1:-1]
-    tolerance = 1e-12 * (1.0 + np.abs(v[finite]).max())
-    wrong = np.flatnonzero(bend < -tolerance)
-    inside = np.flatnonzero(finite)
-    hole = np.flatnonzero(~finite[inside[0] : inside[-1] + 1])
-    if len(wrong) or len(hole):
-        at = g[1:-1][wrong[0]] if len(wrong) else g[inside[0] + hole[0]]
-        raise InputError(
-            f"loss must be the convex conjugate of a loss, but it is not convex near g = {at:g}. "
-            "For rho(r) = r**2 pass lambda g: g**2 / 4."
-        )
+    return values.reshape(-1)
+
+
+def evaluate_module(module: Any, Z: Any, *, name: str) -> Array:
+    """Return the module's values at the rows of the tensor ``Z``, without gradients."""
+    was_training = module.training
+    module.eval()
+    with import_torch().no_grad():
+        parts = [
+            column(module, Z[start : start + CHUNK], name=name).cpu().numpy()
+            for start in range(0, len(Z), CHUNK)
+        ]
+    module.train(was_training)
+    return np.concatenate(parts).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +177,7 @@ def train_saddle(
 ) -> SaddleFit:
     """Train the modules, which are changed, and return the weights of the best epoch.
 
-    ``h`` is the third player of `SaddleSettings.biconjugate`, None without one. One epoch passes
-    over the largest cell once. Without held-out rows the last epoch is the best one. Costs two
-    forward and backward passes per row and epoch.
+    One epoch passes over the largest cell once. Without held-out rows the last epoch is the best.
     """
     players = _Players(f, g, h, settings)
     objective: list[float] = []
@@ -323,13 +322,10 @@ def _run_epoch(
 def _batches(
     rows: SaddleRows, batch_size: int | None, rng: np.random.RandomState
 ) -> Iterator[_Batch]:
-    """Yield batches with rows of all four cells, a quarter from each.
-
-    A cell counts half of its kind whatever its size, so equal numbers from each are the best
-    use of a batch. Smaller cells come round more often; one of fewer rows than a quarter of
-    the batch is in every batch as a whole. Rows keep their share, times cell size over rows
-    drawn: the batch's objective has the objective over all rows as its mean.
-    """
+    """Yield batches with rows of all four cells, a quarter from each."""
+    # A cell counts half of its kind whatever its size, so equal numbers from each are the best
+    # use of a batch. Smaller cells come round more often. Rows keep their share, times cell size
+    # over rows drawn: the batch's objective has the objective over all rows as its mean.
     torch = import_torch()
     sizes = rows.sizes
     quarter = max(sizes) if batch_size is None else max(1, batch_size // 4)

@@ -1,9 +1,8 @@
 """Additive sums of rows: one pass, any chunking, any order."""
 
-from unjoined.sums.add_up import CHUNK_ROWS, accumulate
+from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan
 from unjoined.sums.census import Census, take_census
-from unjoined.sums.dask_pass import dask_census, dask_sums
 from unjoined.sums.files import (
     merge_sums,
     read_finished_sums,
@@ -11,7 +10,14 @@ from unjoined.sums.files import (
     sum_with_checkpoint,
     write_sums,
 )
-from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums, stable_groups
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
+from unjoined.sums.passes import (
+    dask_census,
+    dask_sums,
+    in_cells,
+    inner_outcomes,
+    over_partitions,
+)
 from unjoined.sums.plan import (
     CELLS,
     Centring,
@@ -29,11 +35,9 @@ from unjoined.sums.plan import (
     smooth_coef,
     take_sample,
 )
-from unjoined.sums.values import RowScan, Violations, combine
 
 __all__ = [
     "CELLS",
-    "CHUNK_ROWS",
     "MIN_COUNT",
     "CellKey",
     "Census",
@@ -58,13 +62,15 @@ __all__ = [
     "dask_sums",
     "fourier_plan",
     "has_constant",
+    "in_cells",
+    "inner_outcomes",
     "means_basis",
     "merge_sums",
+    "over_partitions",
     "read_finished_sums",
     "read_sums",
     "sample_cells",
     "smooth_coef",
-    "stable_groups",
     "sum_with_checkpoint",
     "take_census",
     "take_sample",

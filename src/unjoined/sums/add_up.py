@@ -1,39 +1,33 @@
-"""One pass over rows in memory, on all cores."""
+"""One pass over rows in memory, on all cores: their sums, or values of functions at each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, MeanArrays, PolicyArrays, RowArrays, SumArrays, plain
-from unjoined._threads import Scratch, over_pieces
-from unjoined._typing import Array, CellArray, IntArray, SingleArray
-from unjoined._validation import OUTCOME, TREATMENT, is_kind
+from unjoined._compiled import GaussianKernel, MeanArrays, plain
+from unjoined._threads import CACHE_ROWS, Scratch, over_pieces
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import Filler, Scaling, filler
 from unjoined.data import LabelledRows
+from unjoined.errors import InputError
 from unjoined.sums.moments import (
     CellKey,
     GroupedSums,
     PolicySums,
     Roots,
     RunningSums,
-    mirrored,
-    stable_groups,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CellMeans:
-    """The average over the two populations of the mean label of one kind.
-
-    A combination of the basis values of the pass and, if these hold no linear functions, of the
-    features: it costs a small product where a basis of its own would cost as much as the sums.
-    """
+    """The average over both populations of the mean label of one kind, on values of the pass."""
 
     coef: Array  # (p, r) of the basis values; one column for the average, or one per population
     slope: Array | None  # (d, r) of the features as they came
@@ -54,11 +48,9 @@ class CellMeans:
         found += self.offset
         return found
 
-    def __call__(self, phi: Array | SingleArray, linear: Array) -> Array:
+    def __call__(self, phi: Array, linear: Array) -> Array:
         """Return the mean at rows with basis values (m, p) and a linear part, shape (m,)."""
-        found: Array = (phi @ self.coef.astype(phi.dtype, copy=False)).astype(
-            np.float64, copy=False
-        )
+        found: Array = phi @ self.coef
         found += linear
         if self.bound < np.inf:
             np.minimum(found, self.bound, out=found)
@@ -69,8 +61,6 @@ class CellMeans:
 # Rows of one cell, group and sign that are summed up by one thread. One set of sums is merged
 # for each, which costs as much as a few dozen rows.
 PIECE_ROWS = 16_384
-
-
 # Rows of each group that are sorted together: a piece or two for each of its six cells and signs,
 # and few enough to be near at hand when they are gathered.
 BLOCK_ROWS = 8 * PIECE_ROWS
@@ -84,17 +74,12 @@ class Piece(NamedTuple):
     at: IntArray  # (m,) ascending
 
 
-def block_rows(n_groups: int) -> int:
-    """Return how many rows are sorted together, with so many groups."""
-    return BLOCK_ROWS * n_groups
-
-
 def block_pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: int) -> list[Piece]:
     """Sort the rows of one block by cell, group and, for treatments, the sign of the label."""
     block = slice(start, stop)
     group = None if groups is None else groups[block]
     n_groups = 1 if group is None else int(group.max()) + 1
-    cell, n_populations = _cells(rows, block)
+    cell, n_populations = rows.cell[block], len(rows.names)
     cells = n_populations * n_groups  # of either kind
     # Few different small numbers: numpy sorts them by counting, in one go.
     code = cell.astype(np.min_scalar_type(4 * cells))
@@ -120,102 +105,44 @@ def block_pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: 
     return pieces
 
 
-def _cells(rows: LabelledRows, block: slice) -> tuple[IntArray | CellArray, int]:
-    """Return the cells of some rows, outcomes first, and how many of either kind there are."""
-    if rows.cell is not None:
-        return rows.cell[block], 2
-    treatment, population = is_kind(rows.kind[block], TREATMENT), rows.population[block]
-    n_populations = int(population.max()) + 1
-    return treatment * n_populations + population, n_populations
-
-
-class CompiledSums:
+class CompiledSums(NamedTuple):
     """What all pieces share, as compiled code takes it; called with one after the other."""
 
-    def __init__(
-        self,
-        kernel: GaussianKernel,
-        rows: LabelledRows,
-        *,
-        means: Mapping[CellKey, CellMeans] | None,
-        treatment: Array,
-        scaling: Scaling | None,
-    ) -> None:
-        self.kernel, self.X, self.scaling = kernel, rows.X, scaling
-        self.label, self.treatment = plain(rows.label), plain(treatment)
-        self.weight = None if np.all(rows.weight == 1.0) else plain(rows.weight)
-        self.means = None
-        if means is not None:
-            self.means = {key: _mean_arrays(mean) for key, mean in means.items()}
+    kernel: GaussianKernel
+    X: Array
+    label: Array
+    weight: Array | None  # None for ones
+    means: Mapping[CellKey, MeanArrays] | None
 
-    def __call__(
-        self, piece: Piece, scratch: Scratch
-    ) -> tuple[RunningSums, bool, PolicySums | None]:
-        """Return the sums of a piece, whether its labels are all of size one, those of policies."""
-        p, s = self.kernel.p, self.kernel.stride
-        policies = self._policy_arrays() if piece.sign else None
-        label_basis, gram = np.zeros(p), np.zeros((s, s))
-        cross = np.zeros((s, s)) if piece.sign else gram  # of outcomes nobody looks at it
+    def __call__(self, piece: Piece) -> tuple[RunningSums, bool]:
+        """Return the sums of a piece, and whether its labels are all of size one."""
+        p = self.kernel.p
+        label_basis, gram = np.zeros(p), np.zeros((p, p))
+        cross = np.zeros((p, p)) if piece.sign else gram  # of outcomes nobody looks at it
         weight, unit = self.kernel.add_up(
-            RowArrays(self.X, piece.at, self.label, self.weight),
-            None if self.means is None else self.means[piece.key],
-            SumArrays(label_basis, gram, cross if piece.sign else None),
-            policies,
-            scratch.array("room", self.kernel.room),
+            (self.X, piece.at, self.label, self.weight),
+            (label_basis, gram, cross if piece.sign else None),
+            MeanArrays() if self.means is None else self.means[piece.key],
         )
-        # The lower triangle in C order is the upper one in Fortran order.
         n, square = len(piece.at), float(len(piece.at))
         if self.weight is not None:
             some = self.weight[piece.at]
             square = float(some @ some)
-        sums = RunningSums(n, weight, cross.T[:p, :p], label_basis, gram.T[:p, :p], square)
-        return sums, unit, None if policies is None else self._policy_sums(policies, piece, weight)
-
-    def _policy_arrays(self) -> PolicyArrays | None:
-        if self.scaling is None:
-            return None
-        s = self.kernel.design_stride
-        mean, factor = self.scaling.mean, 1.0 / self.scaling.scale
-        return PolicyArrays(mean, factor, self.treatment, np.zeros((s, s)), np.zeros((s, s)))
-
-    def _policy_sums(self, found: PolicyArrays, piece: Piece, weight: float) -> PolicySums:
-        d, k = self.X.shape[1], piece.key.population
-        q = 2 * d + 1
-        total = PolicySums.zero(d)
-        total.n_rows[k], total.weight[k] = len(piece.at), weight
-        total.label[k] = found.gram[q, :q]
-        total.gram[k] = mirrored(found.gram.T[:q, :q])
-        square = found.gram if self.weight is None else found.square
-        total.square[k] = mirrored(square.T[:q, :q])
-        return total
+        # The lower triangle in C order is the upper one in Fortran order.
+        return RunningSums(n, weight, cross.T, label_basis, gram.T, square), unit
 
 
 def compiled_sums(
-    kernel: GaussianKernel | None,
-    rows: LabelledRows,
-    *,
-    means: Mapping[CellKey, CellMeans] | None,
-    treatment: Array,
-    scaling: Scaling | None,
+    kernel: GaussianKernel | None, rows: LabelledRows, means: Mapping[CellKey, CellMeans] | None
 ) -> CompiledSums | None:
-    """Return compiled sums, or None if numpy has to do it.
-
-    Parameters
-    ----------
-    kernel : GaussianKernel or None
-        The basis.
-    rows : LabelledRows
-        All of them.
-    means : mapping or None
-        What is subtracted from the labels.
-    treatment : array of shape (n,)
-        Labels as they enter the sums that tell policies apart.
-    scaling : Scaling or None
-        Of the features in those sums; None if they are not wanted.
-    """
+    """Return compiled sums, or None if numpy has to do it."""
     if kernel is None or plain(rows.X) is not rows.X:
         return None
-    return CompiledSums(kernel, rows, means=means, treatment=treatment, scaling=scaling)
+    weight = None if np.all(rows.weight == 1.0) else plain(rows.weight)
+    arrays = None
+    if means is not None:
+        arrays = {key: _mean_arrays(mean) for key, mean in means.items()}
+    return CompiledSums(kernel, rows.X, plain(rows.label), weight, arrays)
 
 
 def _mean_arrays(mean: CellMeans) -> MeanArrays:
@@ -223,17 +150,13 @@ def _mean_arrays(mean: CellMeans) -> MeanArrays:
     return MeanArrays(plain(mean.coef.T), slope, plain(mean.offset), mean.bound)
 
 
-# A few thousand rows of a hundred basis values are a few megabytes: large enough for BLAS to
-# run at speed, small enough to stay in the cache between the exponentials and the update.
-CHUNK_ROWS = 4096
-
-
+FEW = 8  # combinations; a product with more of them is left to BLAS
 CHUNK_VALUES = 102_400  # 0.8 megabytes: with room to spare in the cache a core has to itself
 
 
 def chunk_rows(p: int) -> int:
     """Return how many rows of ``p`` basis values are evaluated together."""
-    return min(max(CHUNK_VALUES // p, 256), CHUNK_ROWS)
+    return min(max(CHUNK_VALUES // p, 256), CACHE_ROWS)
 
 
 def accumulate(
@@ -241,141 +164,74 @@ def accumulate(
     p: int,
     rows: LabelledRows,
     *,
-    n_groups: int = 1,
     groups: IntArray | None = None,
     n_jobs: int | None = None,
 ) -> GroupedSums:
     """Return the sums of ``rows`` per kind, population and group, in one pass.
 
-    Parameters
-    ----------
-    basis : callable
-        Maps features (m, d) to basis values (m, p). A `ScaledBasis` is the fastest: it writes
-        its values in place.
-    p : int
-        Number of basis functions.
-    rows : LabelledRows
-        Rows of the four cells.
-    n_groups : int, default=1
-        Number of groups rows are hashed into.
-    groups : array of shape (n,), optional
-        The group of each row, from 0 on, if groups were dealt rather than hashed.
-    n_jobs : int or None, default=None
-        Threads, counted as scikit-learn does: None is one, -1 all cores, -2 all but one. The
-        result does not depend on it, to the bit: pieces are fixed and merged in order.
-
-    Notes
-    -----
-    Costs O(n (p^2 + p d)) time and O(p^2) memory per cell, group and thread, beside the rows.
+    The result does not depend on ``n_jobs``, to the bit: pieces are fixed and merged in order.
     Labels of -1 and +1 take one symmetric update for each row, others a second one for each
     treatment row. ``benchmarks/moments.py`` measures how near this is to the updates alone.
     """
-    if groups is None and n_groups > 1:
-        groups = stable_groups(rows.X, rows.label, n_groups)
-    return _sum_up(filler(basis, rows.X, p), p, rows, groups, n_jobs)[0]
+    return accumulate_policies(basis, p, rows, None, groups=groups, n_jobs=n_jobs)[0]
 
 
 def accumulate_policies(
     basis: Callable[[Array], Array],
     p: int,
     rows: LabelledRows,
-    scaling: Scaling,
+    scaling: Scaling | None,
     *,
     groups: IntArray | None = None,
     means: Mapping[CellKey, CellMeans] | None = None,
     centred: Array | None = None,
-    single: bool = False,
     n_jobs: int | None = None,
 ) -> tuple[GroupedSums, PolicySums]:
-    """Return the sums of ``rows`` and, from the same pass, those that tell the policies apart.
+    """Return the sums of ``rows`` and, with a scaling, those that tell the policies apart.
 
-    Parameters
-    ----------
-    basis, p, rows, groups, n_jobs
-        As in `accumulate`, ``rows`` of two populations.
-    scaling : Scaling
-        Of the features in the sums of policies.
-    means : mapping, optional
-        What is subtracted from the labels of every cell and group, from the basis values that
-        the pass computes anyway. Means of treatments must lie between -1 and +1.
-    centred : array of shape (n,), optional
-        Labels as they enter ``GroupedSums``, if something was subtracted before. The policies
-        are told apart by the labels themselves.
-    single : bool, default=False
-        Whether basis values, and their products over the rows of a chunk, are in single
-        precision; sums over chunks are in double.
+    ``means`` are subtracted from the labels on the way; ``centred`` are labels from which something
+    was subtracted before. The policies are told apart by the labels themselves.
     """
-    d = rows.X.shape[1]
-    used = rows if centred is None else replace(rows, label=centred)
-    policies = _Policies(rows.label, scaling)
-    sums, parts = _sum_up(
-        filler(basis, rows.X, p),
-        p,
-        used,
-        groups,
-        n_jobs,
-        means=means,
-        policies=policies,
-        single=single,
-    )
-    return sums, reduce(PolicySums.merge, parts, PolicySums.zero(d))
-
-
-class _Policies(NamedTuple):
-    """What the sums of policies take beside the rows."""
-
-    label: Array  # (n,) treatments as -1/+1
-    scaling: Scaling
-
-
-def _sum_up(
-    writer: Filler,
-    p: int,
-    rows: LabelledRows,
-    groups: IntArray | None,
-    n_jobs: int | None,
-    *,
-    means: Mapping[CellKey, CellMeans] | None = None,
-    policies: _Policies | None = None,
-    single: bool = False,
-) -> tuple[GroupedSums, list[PolicySums]]:
-    n, scratch = len(rows.X), Scratch()
+    writer, scratch, treatment = filler(basis, rows.X, p), Scratch(), rows.label
+    rows = rows if centred is None else replace(rows, label=centred)
     n_groups = 1 if groups is None else int(groups.max(initial=0)) + 1
-    compiled = compiled_sums(
-        None if single else writer.kernel,
-        rows,
-        means=means,
-        treatment=rows.label if policies is None else policies.label,
-        scaling=None if policies is None else policies.scaling,
-    )
+    compiled = compiled_sums(writer.kernel, rows, means)
 
     def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:
+        at, policy = piece.at, None
+        told = scaling if piece.sign else None
+        apart = told is not None or compiled is None
+        X = _rows_at(rows.X, at, scratch) if apart else rows.X
         if compiled is not None:
-            return piece, *compiled(piece, scratch)
-        X, at = _rows_at(rows.X, piece.at, scratch), piece.at
-        mean = None if means is None else means[piece.key]
-        values = _Values(writer, p, X, scratch, single=single)
-        sums, unit = _sum_piece(values, rows, piece, X, mean)
-        policy = None
-        if policies is not None and piece.sign:
-            k, label = piece.key.population, policies.label[at]
-            policy = PolicySums.of_rows(X, policies.scaling, label, rows.weight[at], k)
+            sums, unit = compiled(piece)
+        else:
+            mean = None if means is None else means[piece.key]
+            sums, unit = _sum_piece(_Values(writer, p, X, scratch), rows, piece, X, mean)
+        if told is not None:
+            k, label = piece.key.population, treatment[at]
+            policy = PolicySums.of_rows(X, told, label, rows.weight[at], k)
         return piece, sums, unit, policy
 
-    size = block_rows(n_groups)
-
-    def sort_block(start: int) -> list[Piece]:
-        return block_pieces(rows, groups, start, min(start + size, n))
-
-    pieces = list(chain.from_iterable(over_pieces(sort_block, range(0, n, size), n_jobs)))
+    pieces = _sorted_pieces(rows, groups, BLOCK_ROWS * n_groups, n_jobs)
     totals: dict[CellKey, RunningSums] = {}
-    found = []
+    policies = PolicySums.zero(rows.X.shape[1])
     for piece, sums, unit, policy in over_pieces(sums_of, pieces, n_jobs):
         total = totals.setdefault(piece.key, RunningSums.zero(p))
         total.absorb(sums, sign=piece.sign, unit=unit)
-        if policy is not None:
-            found.append(policy)
-    return GroupedSums(p, {key: totals[key].frozen() for key in sorted(totals)}), found
+        policies = policies if policy is None else policies.merge(policy)
+    return GroupedSums(p, {key: totals[key].frozen() for key in sorted(totals)}), policies
+
+
+def _sorted_pieces(
+    rows: LabelledRows, groups: IntArray | None, size: int, n_jobs: int | None
+) -> list[Piece]:
+    """Sort all rows, so many at a time."""
+    n = len(rows)
+
+    def sort(start: int) -> list[Piece]:
+        return block_pieces(rows, groups, start, min(start + size, n))
+
+    return list(chain.from_iterable(over_pieces(sort, range(0, n, size), n_jobs)))
 
 
 def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:
@@ -389,33 +245,18 @@ def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:
 class _Values:
     """Basis values of the rows of a piece, a chunk at a time, written over again and again."""
 
-    def __init__(self, filler: Filler, p: int, X: Array, scratch: Scratch, *, single: bool) -> None:
-        n, w = len(X), filler.width
+    def __init__(self, filler: Filler, p: int, X: Array, scratch: Scratch) -> None:
+        n = len(X)
         self.p, self.size, self.write = p, min(chunk_rows(p), n), filler.write
-        self.columns: Any = scratch.array("columns", w, n)
+        self.columns = scratch.array("columns", filler.width, n)
         filler.prepare(X, self.columns)
-        self.single = scratch.single("single", self.size, p) if single else None
-        self.double = None
-        if single and filler.narrow is not None:
-            filler.narrow(self.columns)
-            narrow = scratch.single("narrow", w, n)
-            np.copyto(narrow, self.columns, casting="same_kind")
-            self.columns = narrow
-        else:
-            self.double = scratch.array("values", self.size, p)
+        self.values = scratch.array("values", self.size, p)
 
-    def at(self, chunk: slice) -> Any:
-        """Return the values at some rows, of single or double precision as was asked for."""
-        m = chunk.stop - chunk.start
-        if self.double is None:
-            phi: Any = self.single
-            self.write(self.columns[:, chunk], phi[:m])
-            return phi[:m]
-        self.write(self.columns[:, chunk], self.double[:m])
-        if self.single is None:
-            return self.double[:m]
-        np.copyto(self.single[:m], self.double[:m], casting="same_kind")
-        return self.single[:m]
+    def at(self, chunk: slice) -> Array:
+        """Return the values at some rows."""
+        phi = self.values[: chunk.stop - chunk.start]
+        self.write(self.columns[:, chunk], phi)
+        return phi
 
 
 def _sum_piece(
@@ -435,3 +276,75 @@ def _sum_piece(
             now = now.centred(label[chunk] - mean(phi, linear[chunk]), weight[chunk], cross=cross)
         sums.add(phi, now.label, now.scale, now.cross)
     return sums, mean is None and roots.cross is None
+
+
+def combine(
+    basis: Callable[[Array], Array],
+    coef: Array,
+    X: Array,
+    *,
+    at: IntArray | None = None,
+    n_jobs: int | None = None,
+) -> Array:
+    """Return combinations of basis functions at every row, or at some, shape (n,) or (n, r).
+
+    ``basis`` maps features (m, d) to values (m, p); a `ScaledBasis` is the fastest. Basis values of
+    one megabyte for each thread are in memory, never those of all rows. The result does not depend
+    on ``n_jobs``, to the bit.
+    """
+    p, writer, scratch = len(coef), filler(basis, X, len(coef)), Scratch()
+    n = len(X) if at is None else len(at)
+    if at is not None and n and not 0 <= at.min() <= at.max() < len(X):
+        raise InputError(f"positions must be from 0 to {len(X) - 1}, got {at.min()} to {at.max()}.")
+    found, size = np.empty((n, *coef.shape[1:])), chunk_rows(p)
+    transpose = plain(np.atleast_2d(coef.T))
+    as_needed = plain(X) is X and len(transpose) <= FEW
+    kernel = writer.kernel if as_needed else None
+
+    def piece(start: int) -> None:
+        stop = min(start + PIECE_ROWS, n)
+        if kernel is not None:
+            some, where = (X[start:stop], None) if at is None else (X, at[start:stop])
+            kernel.combine(some, where, transpose, found[start:stop])
+            return
+        values = scratch.array("values", min(size, stop - start), p)
+        columns = scratch.array("columns", writer.width, stop - start)
+        writer.prepare(X[start:stop] if at is None else X[at[start:stop]], columns)
+        for first in range(start, stop, size):
+            last = min(first + size, stop)
+            phi = values[: last - first]
+            writer.write(columns[:, first - start : last - start], phi)
+            np.matmul(phi, coef, out=found[first:last])
+
+    for _ in over_pieces(piece, range(0, n, PIECE_ROWS), n_jobs):
+        pass
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Violations:
+    """The rows at which ``lower <= phi(x)^T coef <= upper`` fails worst."""
+
+    index: IntArray  # (k,) positions of the worst rows
+    phi: Array  # (k, p) their basis values
+    worst: float  # largest excess over a bound, 0 if there is none
+    count: int  # rows that fail, including those not listed
+
+
+@dataclass(frozen=True, slots=True)
+class RowScan:
+    """All rows of a fit, looked through chunk by chunk whenever a solver asks."""
+
+    basis: Callable[[Array], Array]
+    X: Array  # (n, d)
+    n_jobs: int | None = None
+
+    def __call__(self, coef: Array, lower: float, upper: float, *, most: int) -> Violations:
+        """Return at most ``most`` of the rows that violate the bounds, the worst first."""
+        value = combine(self.basis, coef, self.X, n_jobs=self.n_jobs)
+        over = np.maximum(value - upper, lower - value)
+        failing = np.flatnonzero(over > 0.0)
+        order = np.argsort(-over[failing], kind="stable")[:most]
+        index = failing[order]
+        worst = float(over[index[0]]) if index.size else 0.0
+        return Violations(index, self.basis(self.X[index]), worst, len(failing))

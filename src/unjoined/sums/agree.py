@@ -31,19 +31,11 @@ from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan
 
 # Radians per spread: no function goes through a whole period within one spread of a feature.
 MAX_FREQUENCY = 2.0 * np.pi
-
-
 MAX_SPREADS = 10.0  # standard deviation of a scaled feature, else frequencies are higher than said
-
-
 # Labels of two values can be solved for if there are more equations than half of the rows
 # (Mangasarian and Recht, 2011).
 ROWS_PER_SUM = 2
-
-
 MAX_SHARE = 0.5  # of one row, as in the dominance rule of statistical offices
-
-
 COLLINEAR = 1e-12  # of the largest eigenvalue: below, a direction that no row has
 
 
@@ -119,19 +111,16 @@ def _check_spreads(found: PlannedSums) -> None:
 
 
 def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> None:
-    """Refuse sums in which one row outweighs the others, in one more pass over the rows.
-
-    Costs O(n p^2) time, as the sums do.
-    """
+    """Refuse sums in which one row outweighs the others, in one more pass over the rows."""
     plan = found.plan
     roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
     policies = {k: _inverse_root(found.policy.gram[k]) for k in (0, 1) if found.policy.n_rows[k]}
-    for rows, group in labelled_batches(source, plan, census):
+    for batch in labelled_batches(source, plan, census):
+        rows = batch.rows
         phi = plan.values(rows.X)
         for key, root in roots.items():
-            at = np.flatnonzero(
-                (rows.kind == key.kind) & (rows.population == key.population) & (group == key.group)
-            )
+            at = rows.at(key.kind, key.population)
+            at = at[batch.group[at] == key.group]
             _check_shares(phi[at], root, rows, at, plan, _place(key, plan))
         for k, root in policies.items():
             at = rows.at(TREATMENT, k)
@@ -181,8 +170,6 @@ def _name(plan: SumsPlan, j: int) -> str:
 
 
 MIN_COUNT = 10
-
-
 REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
 
 

@@ -8,26 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._typing import Array, BoolArray, CellArray, IntArray
 from unjoined._validation import (
+    KINDS,
     OUTCOME,
-    TARGET,
     TREATMENT,
     OutcomeCoding,
     check_names,
     check_outcome,
+    check_treatment,
     check_two,
 )
-from unjoined._validation import (
-    check_treatment as check_codes,
-)
-from unjoined.data import Chunk, ChunkSource, LabelledRows
+from unjoined.data import Chunk, ChunkSource, LabelledRows, Rows
 from unjoined.errors import LabelError, TableError
-from unjoined.sums.moments import HashArray, row_hashes
+from unjoined.sums.moments import HashArray, hash_features, hash_with
 
 MOST_VALUES = 3  # more distinct values than two make an outcome real
-
-
 PLACES = 2**16  # few enough that rounding moves next to no row to another
 
 
@@ -58,14 +54,15 @@ class Census:
             )
         return check_outcome(self.outcomes)
 
-    def check_complete(self) -> None:
-        """Refuse a source that does not have the four cells."""
+    def check_complete(self, *, several: bool = False) -> None:
+        """Refuse a source that lacks a cell, or has a third population unless ``several``."""
         check_names(
             self.names,
             lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
         )
-        instead = "fit Uplift or MixtureUplift, which take any number, to rows in memory"
-        check_two(self.names, "the source has {}", instead)
+        if not several or len(self.names) < 2:
+            instead = "fit Uplift or MixtureUplift, which take any number"
+            check_two(self.names, "the source has {}", instead)
         for name in self.names:
             for kind in (OUTCOME, TREATMENT):
                 if (kind, name) not in self.cells:
@@ -74,21 +71,13 @@ class Census:
                         f"population needs an {OUTCOME} table and a {TREATMENT} table."
                     )
 
+    def without_samples(self) -> Census:
+        """Return the census with cells that hold no rows, which is quick to send around."""
+        none = {cell: RowSketch.zero(0, self.n_features) for cell in self.cells}
+        return replace(self, cells=none)
+
     def merge(self, other: Census, *, place: str = "one of the parts") -> Census:
-        """Return the census of the rows of both; neither argument changes.
-
-        Parameters
-        ----------
-        other : Census
-            Of further rows, with samples of the same size.
-        place : str
-            What messages call them.
-
-        Raises
-        ------
-        TableError, LabelError
-            The number of features differs, or treatments are coded by more than two values.
-        """
+        """Return the census of the rows of both; ``place`` is what messages call the other's."""
         if other.n_features != self.n_features:
             raise TableError(
                 f"{place} has {other.n_features} features, the rows before it have "
@@ -110,71 +99,49 @@ class Census:
         """Return treatment labels as -1/+1."""
         return 2.0 * label - 1.0 if np.isin(self.codes, (0.0, 1.0)).all() else label
 
-    def places(self, kind: str, X: Array, label: Array) -> HashArray:
+    def places(self, rows: Rows, state: HashArray) -> HashArray:
         """Return hashes that groups are taken from, blind to where 0 and 1 lie in the outcome.
 
         Else a constant added to all outcomes would deal the rows anew and change the fit. Of a
         real outcome its place between the smallest and the largest counts, from either end, so
-        that rows with equal features do not all fall into one group.
+        that rows with equal features do not all fall into one group. ``state`` are the hashes of
+        the rows' features.
         """
-        place = np.zeros(len(label))
-        if kind == OUTCOME and len(self.outcomes) == MOST_VALUES:
+        place = np.zeros(len(rows))
+        if len(self.outcomes) == MOST_VALUES:
             low, high = self.outcomes[0], self.outcomes[-1]
-            place = np.rint(np.abs((label - low) / (high - low) - 0.5) * PLACES)
-        return row_keys(X, place)
+            at = rows.is_outcome
+            place[at] = np.rint(np.abs((rows.label[at] - low) / (high - low) - 0.5) * PLACES)
+        return hash_with(state, place)
 
     def sample(self, n_groups: int) -> tuple[LabelledRows, IntArray]:
         """Return a sample of every cell in the inner coding, and the rows' groups."""
-        coding = self.coding
-        parts: list[tuple[Array, Array, Array, IntArray]] = []
-        kinds, populations = [], []
-        for kind in (OUTCOME, TREATMENT):
-            for k, name in enumerate(self.names):
-                cell = self.cells[kind, name]
-                # Rounded, as the last digits depend on the order in which weights were added, and
-                # fits to the sample would magnify that.
-                cell = replace(cell, total_weight=float(f"{cell.total_weight:.9g}"))
-                place = self.places(kind, cell.X, cell.label)
-                X, label, weight, group = cell.sample(n_groups, place)
-                inner = coding.encode(label) if kind == OUTCOME else self.treatment(label)
-                parts.append((X, inner, weight, group))
-                kinds.append(np.full(len(label), kind))
-                populations.append(np.full(len(label), k))
-        X, label, weight = (np.concatenate([part[i] for part in parts]) for i in range(3))
-        group = np.concatenate([part[3] for part in parts])
-        rows = LabelledRows(
-            X,
-            label,
-            np.concatenate(kinds),
-            np.concatenate(populations),
-            weight,
-            list(self.names),
-            coding,
-        )
-        return rows, group
+        coding, names = self.coding, list(self.names)
+        parts: list[tuple[Array, Array, CellArray, Array]] = []
+        groups = []
+        for code, (kind, name) in enumerate((kind, name) for kind in KINDS[:2] for name in names):
+            sketch = self.cells[kind, name]
+            # Rounded, as the last digits depend on the order in which weights were added, and
+            # fits to the sample would magnify that.
+            sketch = replace(sketch, total_weight=float(f"{sketch.total_weight:.9g}"))
+            rows = sketch.rows(code, names)
+            X, label, weight, group = sketch.sample(
+                n_groups, self.places(rows, hash_features(rows.X))
+            )
+            inner = coding.encode(label) if kind == OUTCOME else self.treatment(label)
+            parts.append((X, inner, np.full(len(label), code, dtype=np.uint8), weight))
+            groups.append(group)
+        X, label, cell, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return LabelledRows(X, label, cell, weight, names, coding), np.concatenate(groups)
 
 
 def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
-    """Go through a source once.
-
-    Parameters
-    ----------
-    source : ChunkSource
-        Rows of some or all cells. Target rows and rows of weight 0 are passed over.
-    sample_rows : int
-        Distinct rows to keep of every cell, at most: all that is held in memory.
-
-    Raises
-    ------
-    TableError, LabelError
-        A chunk is malformed, the number of features changes, there are no rows, or treatments
-        are not coded by two values.
-    """
+    """Go through a source once, keeping at most ``sample_rows`` distinct rows of every cell."""
     total: Census | None = None
     names: tuple[str, ...] | None = ()
     for chunk in source:
-        names = chunk.names if total is None else names
-        part = census_of_chunk(chunk, sample_rows=sample_rows)
+        names = chunk.feature_names if total is None else names
+        part = census_of_chunk(chunk, sample_rows=sample_rows, known=total)
         total = part if total is None else total.merge(part, place=_place(chunk))
     if total is None or not total.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
@@ -184,21 +151,24 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
     return replace(total, feature_names=names)
 
 
-def census_of_chunk(chunk: Chunk, *, sample_rows: int) -> Census:
-    """Return the census of one chunk, which may have no rows: then it has no cells."""
-    used = (chunk.weight > 0.0) & (chunk.kind != TARGET)
-    cells = {}
-    for kind in (OUTCOME, TREATMENT):
-        for name in np.unique(chunk.population[used & (chunk.kind == kind)]).tolist():
-            at = np.flatnonzero(used & (chunk.kind == kind) & (chunk.population == name))
-            rows = chunk.X[at], chunk.label[at], chunk.weight[at]
-            cells[kind, name] = RowSketch.of_rows(*rows, sample_rows)
+def census_of_chunk(chunk: Chunk, *, sample_rows: int, known: Census | None = None) -> Census:
+    """Return the census of one chunk; rows with larger hashes than ``known`` keeps only count."""
+    used = chunk.weight > 0.0
+    at = [where if used.all() else where[used[where]] for where in chunk.all_cells()]
+    keys = hash_with(hash_features(chunk.X), chunk.label)
+    m, cells = len(chunk.names), {}
+    for code, where in enumerate(at):
+        if len(where):
+            cell = KINDS[code // m], chunk.names[code % m]
+            before = None if known is None else known.cells.get(cell)
+            cells[cell] = RowSketch.of_rows(chunk, where, keys[where], sample_rows, before)
+    outcomes, codes = (chunk.label[np.concatenate(part)] for part in (at[:m], at[m:]))
     return Census(
         int(chunk.X.shape[1]),
         None,
         _sorted_names(cells),
-        _some_values(np.empty(0), chunk.label[used & (chunk.kind == OUTCOME)]),
-        _codes(np.empty(0), chunk.label[used & (chunk.kind == TREATMENT)], _place(chunk)),
+        _some_values(np.empty(0), outcomes),
+        _codes(np.empty(0), codes, _place(chunk)),
         cells,
     )
 
@@ -213,28 +183,23 @@ def _sorted_names(cells: Mapping[tuple[str, Any], RowSketch]) -> tuple[Any, ...]
 
 def _some_values(known: Array, values: Array) -> Array:
     """Return the smallest, the largest and one more distinct value, if there are as many."""
-    distinct = np.unique(np.concatenate([known, values]))
-    if len(distinct) <= MOST_VALUES:
-        return distinct
-    return distinct[[0, 1, -1]]
+    both = np.concatenate([known, values])
+    if not len(both):
+        return both
+    low, high = both.min(), both.max()
+    between = (both != low) & (both != high)
+    some = [low, both[np.argmax(between)], high] if between.any() else [low, high]
+    return np.unique(some)
 
 
 def _codes(known: Array, values: Array, place: str) -> Array:
-    codes = np.unique(np.concatenate([known, values]))
+    """Return the different treatment codes, of which there may be two."""
+    codes = _some_values(known, values)
     try:
-        check_codes(codes)
+        check_treatment(codes)
     except LabelError as error:
         raise LabelError(f"{place}: {error}") from error
     return codes
-
-
-def row_keys(X: Array, label: Array) -> HashArray:
-    """Return what tells rows apart: equal features and labels have equal keys.
-
-    Not weights: which rows are drawn, and which groups they fall into, must not change with the
-    units that weights are in.
-    """
-    return row_hashes(X, label)
 
 
 def _sums_by(group: IntArray, values: Array) -> Array:
@@ -278,24 +243,34 @@ class RowSketch:
         )
 
     @classmethod
-    def of_rows(cls, X: Array, label: Array, weight: Array, size: int) -> RowSketch:
-        """Return the sketch of some rows. Costs O(n d + n log n)."""
-        keys = row_keys(X, label)
+    def of_rows(
+        cls, rows: Rows, at: IntArray, keys: HashArray, size: int, known: RowSketch | None = None
+    ) -> RowSketch:
+        """Return the sketch of some rows; what a full ``known`` would not keep only counts."""
+        n, total = len(at), float(rows.weight[at].sum())
+        if known is not None and len(known.key) == size:
+            near = np.flatnonzero(keys <= known.key[-1])
+            at, keys = at[near], keys[near]
         key, first, inverse, count = np.unique(
             keys, return_index=True, return_inverse=True, return_counts=True
         )
-        at = first[:size]
+        weight, some = rows.weight[at], at[first[:size]]
         return cls(
             size,
-            len(label),
-            float(weight.sum()),
+            n,
+            total,
             key[:size],
-            X[at],
-            label[at],
+            rows.X[some],
+            rows.label[some],
             _sums_by(inverse, weight)[:size],
             _sums_by(inverse, weight**2)[:size],
             count[:size],
         )
+
+    def rows(self, cell: int, names: list[Any]) -> Rows:
+        """Return the distinct rows, as those of one cell."""
+        cells = np.full(len(self.key), cell, dtype=np.uint8)
+        return Rows(self.X, self.label, cells, self.weight, names)
 
     def merge(self, other: RowSketch) -> RowSketch:
         """Return the sketch of the rows of both; neither argument changes."""
@@ -325,10 +300,7 @@ class RowSketch:
 
     @property
     def mean_weight(self) -> Array:
-        """The mean weight of a row's copies, shape (m,).
-
-        Rounded where there are several, as the last digits of their sum depend on the order.
-        """
+        """The mean weight of a row's copies, (m,), rounded: in it the order of adding shows."""
         mean = self.weight / self.count
         unit = 10.0 ** (np.floor(np.log10(mean)) - 8.0)
         return np.where(self.count > 1, np.rint(mean / unit) * unit, mean)
@@ -369,14 +341,7 @@ class RepeatedRows:
     A group hashed from content takes all copies of a row. Where a few rows make up the table, as
     with a handful of 0/1 features, groups would then follow different laws. Copies are the same
     in all respects, their mean weight included, so counting them as they come keeps the result
-    free of their order.
-
-    Parameters
-    ----------
-    keys : array of shape (m,)
-        Rows to count, ascending.
-    weight, square : array of shape (m,), optional
-        Mean weight of the copies, NaN where they all have the same, and mean squared weight.
+    free of their order. The mean weight is NaN where all copies have the same.
     """
 
     def __init__(

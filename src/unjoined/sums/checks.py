@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
@@ -18,8 +18,7 @@ from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, has_constant
 LARGEST = 1e150  # of any number: its square is still one
 
 
-# What sums in double precision and in single precision may be off by, relative to their size.
-TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-3
+TOLERANCE = 1e-9  # what sums may be off by, relative to their size
 
 
 class UnsoundError(Exception):
@@ -70,24 +69,13 @@ def fields(value: Any, what: str, *names: str) -> Mapping[str, Any]:
 class FileArrays:
     """The arrays of a file, each to be taken once."""
 
-    def __init__(self, listed: Any, raw: bytes) -> None:
-        """Cut bytes into the arrays that a header lists, once their sizes add up."""
+    def __init__(self, members: Mapping[str, NDArray[Any]]) -> None:
+        """Refuse arrays that do not hold finite numbers."""
         self.left: dict[str, Array] = {}
-        shapes = {}
-        for entry in items(listed, "the list of arrays"):
-            name, shape = items(entry, "an entry of the list of arrays", 2)
-            need(text(name, "the name of an array") not in shapes, f"array {name!r} comes twice")
-            sizes = items(shape, f"the shape of {name!r}")
-            shapes[name] = [whole(size, f"the shape of {name!r}", 0, len(raw)) for size in sizes]
-        # Before anything is allocated: a header may claim what the file does not hold.
-        total = sum(math.prod(shape) for shape in shapes.values())
-        need(8 * total == len(raw), "its arrays are not as large as its header says")
-        start = 0
-        for name, shape in shapes.items():
-            array = np.frombuffer(raw, dtype="<f8", count=math.prod(shape), offset=start)
-            start += array.nbytes
-            need(bool(np.all(np.abs(array) <= LARGEST)), f"array {name!r} holds no finite numbers")
-            self.left[name] = array.astype(np.float64).reshape(shape)
+        for name, array in members.items():
+            good = array.dtype == np.dtype("<f8") and bool(np.all(np.abs(array) <= LARGEST))
+            need(good, f"array {name!r} holds no finite numbers")
+            self.left[name] = array.astype(np.float64)
 
     def take(self, name: str, *shape: int | None) -> Array:
         """Return an array of a shape in which None stands for any number above 0."""
@@ -108,24 +96,23 @@ class FileArrays:
 def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan) -> None:
     """Refuse sums that are those of no rows whatever."""
     what = f"the sums of group {key.group} of the {key.kind} rows of population {key.population}"
-    tolerance = SINGLE_TOLERANCE if plan.single else TOLERANCE
     _check_weights(sums.n_rows, sums.weight, sums.weight_square, what)
-    _check_gram(sums.gram, what, tolerance)
+    _check_gram(sums.gram, what)
     constant = has_constant(plan.basis)
     if constant:
-        need(_near(sums.gram[0, 0], sums.weight, tolerance), f"{what} contradict their weight")
+        need(_near(sums.gram[0, 0], sums.weight), f"{what} contradict their weight")
     # Labels of two values are -1 and +1; less a mean between the two they are twice as large.
     bound = 2.0 if plan.centring else 1.0
     if key.kind == TREATMENT or plan.coding.is_binary:
-        _check_label_sums(sums.label_basis, sums.weight, bound**2 * sums.gram, what, tolerance)
+        _check_label_sums(sums.label_basis, sums.weight, bound**2 * sums.gram, what)
     if key.kind == TREATMENT:
-        need(_is_symmetric(sums.label_cross, sums.gram, tolerance), f"{what} are not symmetric")
+        need(_is_symmetric(sums.label_cross, sums.gram), f"{what} are not symmetric")
         for sign in (1.0, -1.0):
             part = sums.gram + sign / bound * sums.label_cross
-            good = _is_positive(part, sums.gram, 2.0 * tolerance)
+            good = _is_positive(part, sums.gram, 2.0 * TOLERANCE)
             need(good, f"{what} are those of no labels between -1 and +1")
         if constant:
-            room = tolerance * bound * np.sqrt(sums.weight * np.diag(sums.gram))
+            room = TOLERANCE * bound * np.sqrt(sums.weight * np.diag(sums.gram))
             same = np.abs(sums.label_cross[0] - sums.label_basis) <= room
             need(bool(np.all(same)), f"{what} contradict each other")
 
@@ -144,14 +131,14 @@ def check_policy(found: PlannedSums) -> None:
         squares = sum(sums.weight_square for sums in cells)
         agree = (
             int(policy.n_rows[k]) == sum(sums.n_rows for sums in cells)
-            and _near(weight, sum(sums.weight for sums in cells), TOLERANCE)
-            and _near(gram[0, 0], weight, TOLERANCE)
-            and _near(square[0, 0], squares, TOLERANCE)
+            and _near(weight, sum(sums.weight for sums in cells))
+            and _near(gram[0, 0], weight)
+            and _near(square[0, 0], squares)
         )
         need(agree, f"{what} are not over as many treatment rows as there are")
-        _check_gram(gram, what, TOLERANCE)
-        _check_gram(square, what, TOLERANCE)
-        _check_label_sums(policy.label[k], weight, gram, what, TOLERANCE)
+        _check_gram(gram, what)
+        _check_gram(square, what)
+        _check_label_sums(policy.label[k], weight, gram, what)
 
 
 def _check_weights(n: int, weight: float, square: float, what: str) -> None:
@@ -161,26 +148,26 @@ def _check_weights(n: int, weight: float, square: float, what: str) -> None:
     need(good, f"{what} are over {n} rows whose weights and their squares contradict each other")
 
 
-def _check_label_sums(label: Array, weight: float, gram: Array, what: str, room: float) -> None:
+def _check_label_sums(label: Array, weight: float, gram: Array, what: str) -> None:
     """Refuse sums of labels times functions that are larger than Cauchy and Schwarz allow."""
-    largest = (1.0 + room) * np.sqrt(weight * np.diag(gram))
+    largest = (1.0 + TOLERANCE) * np.sqrt(weight * np.diag(gram))
     need(bool(np.all(np.abs(label) <= largest)), f"{what} have labels that are too large")
 
 
-def _check_gram(gram: Array, what: str, tolerance: float) -> None:
+def _check_gram(gram: Array, what: str) -> None:
     """Refuse what is no sum of products of functions with each other."""
     need(bool(np.all(np.diag(gram) >= 0.0)), f"{what} have a sum of squares below 0")
-    need(_is_symmetric(gram, gram, tolerance), f"{what} are not symmetric")
-    need(_is_positive(gram, gram, tolerance), f"{what} are not positive semidefinite")
+    need(_is_symmetric(gram, gram), f"{what} are not symmetric")
+    need(_is_positive(gram, gram, TOLERANCE), f"{what} are not positive semidefinite")
 
 
-def _near(a: Any, b: Any, tolerance: float) -> bool:
-    return bool(abs(float(a) - float(b)) <= tolerance * abs(float(b)))
+def _near(a: Any, b: Any) -> bool:
+    return bool(abs(float(a) - float(b)) <= TOLERANCE * abs(float(b)))
 
 
-def _is_symmetric(matrix: Array, gram: Array, tolerance: float) -> bool:
+def _is_symmetric(matrix: Array, gram: Array) -> bool:
     size = np.sqrt(np.diag(gram))
-    return bool(np.all(np.abs(matrix - matrix.T) <= tolerance * np.outer(size, size)))
+    return bool(np.all(np.abs(matrix - matrix.T) <= TOLERANCE * np.outer(size, size)))
 
 
 def _is_positive(matrix: Array, gram: Array, tolerance: float) -> bool:

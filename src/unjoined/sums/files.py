@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
+import zipfile
 from functools import reduce
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
@@ -36,12 +41,10 @@ from unjoined.sums.passes import Position, sum_source
 from unjoined.sums.plan import PlannedSums, SumsPlan, TableId
 from unjoined.sums.plan_file import plan_from_parts, plan_parts
 
-MAGIC, VERSION = "unjoined-sums", 2
-
-
+VERSION = 3
+MANIFEST, CHECKSUM = f"unjoined-sums-{VERSION}", "sha256"  # JSON as bytes, and a digest of all
+FIRST = re.compile(rb"unjoined-sums[ -]([0-9]{1,9})\b")  # near the beginning, in any version
 CONTENTS = "sums over rows of products of basis functions and labels; no rows"
-
-
 HEADER = (
     "contents",
     "plan",
@@ -50,16 +53,9 @@ HEADER = (
     "tables",
     "policy_rows",
     "position",
-    "arrays",
 )
-
-
 CELL = ("kind", "population", "group", "rows", "weight", "weight_square")
-
-
 POLICY = ("weight", "label", "gram", "square")
-
-
 MAX_ROWS = 2**53
 
 
@@ -111,16 +107,27 @@ def write_sums(
         "tables": [list(table) for table in tables_of(found)],
         "policy_rows": policy.n_rows.tolist(),
         "position": None if position is None else [position.n_rows, str(position.digest)],
-        "arrays": [[name, list(array.shape)] for name, array in arrays.items()],
     }
-    text = json.dumps(header, sort_keys=True).encode()
-    body = text + b"".join(_raw(array) for array in arrays.values())
-    first = f"{MAGIC} {VERSION} {hashlib.sha256(body).hexdigest()} {len(text)}\n".encode()
-    return replace_file(path, lambda file: file.write_bytes(first + body))
+    text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
+    members: dict[str, Any] = {MANIFEST: text}
+    members |= {name: _little(array) for name, array in arrays.items()}
+    content = BytesIO()
+    np.savez(content, **members | {CHECKSUM: checksum(members)})
+    return replace_file(path, lambda file: file.write_bytes(content.getvalue()))
 
 
-def _raw(array: Array) -> bytes:
-    return np.ascontiguousarray(array, dtype="<f8").tobytes()
+def _little(array: Array) -> Array:
+    """Return numbers as every machine writes them."""
+    return np.ascontiguousarray(array, dtype="<f8")
+
+
+def checksum(members: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """Return a SHA-256 of the names, shapes and bytes of arrays, in whatever order they come."""
+    digest = hashlib.sha256()
+    for name in sorted(members):
+        digest.update(f"{name} {members[name].shape}\n".encode())
+        digest.update(members[name].tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
 
 
 def plan_digest(plan: SumsPlan) -> str:
@@ -129,7 +136,7 @@ def plan_digest(plan: SumsPlan) -> str:
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
     for name, array in arrays.items():
         digest.update(f"{name} {array.shape}".encode())
-        digest.update(_raw(array))
+        digest.update(_little(array).tobytes())
     return digest.hexdigest()
 
 
@@ -148,9 +155,9 @@ def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | Non
         off since it was written, or holds what cannot be the sums of any rows.
     """
     file = Path(path)
-    header, raw = _opened(file)
+    members = _opened(file)
     try:
-        return _checked(header, raw)
+        return _checked(members)
     except (UnsoundError, InputError) as error:
         raise TableError(
             f"{str(file)!r} is no sound file of sums: {str(error).rstrip('.')}. Get it again from "
@@ -158,36 +165,63 @@ def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | Non
         ) from error
 
 
-def _opened(file: Path) -> tuple[bytes, bytes]:
-    """Return the header and the arrays of a file whose checksum is right, both as bytes."""
+def _opened(file: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file of this version whose checksum is right."""
     if not file.is_file():
         raise TableError(f"there is no file of sums {str(file)!r}. Check the path.")
-    first, _, body = file.read_bytes().partition(b"\n")
-    words = first[:200].decode("ascii", errors="replace").split(" ")
-    if len(words) != 4 or words[0] != MAGIC:
+    raw = file.read_bytes()
+    named = FIRST.search(raw[:80])
+    if named is None:
         raise TableError(f"{str(file)!r} is no file of sums. Write one with `unjoined aggregate`.")
-    if words[1] != str(VERSION):
+    if int(named[1]) != VERSION:
         raise TableError(
-            f"{str(file)!r} is of version {words[1]}; this program reads version {VERSION}. Write "
-            "it anew with the same version of unjoined at all parties."
+            f"{str(file)!r} is of version {int(named[1])}; this program reads version {VERSION}. "
+            "Write it anew with the same version of unjoined at all parties."
         )
-    size = int(words[3]) if re.fullmatch("[0-9]{1,12}", words[3]) else -1
-    if hashlib.sha256(body).hexdigest() != words[2] or not 0 <= size <= len(body):
-        raise TableError(
-            f"{str(file)!r} was altered or cut off since it was written: its checksum is wrong. "
-            "Get it again from who wrote it."
-        )
-    return body[:size], body[size:]
-
-
-def _checked(head: bytes, raw: bytes) -> tuple[PlannedSums, Position | None]:
-    """Return what a file holds, once all of it was looked at."""
     try:
-        header = fields(json.loads(head), "the header", *HEADER)
+        return _members(raw)
+    except Exception as error:  # zipfile and numpy know a dozen errors for bytes that are amiss
+        raise TableError(
+            f"{str(file)!r} was altered or cut off since it was written. Get it again from who "
+            "wrote it."
+        ) from error
+
+
+def _members(raw: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an archive, none of them larger than its part of the file."""
+    members: dict[str, NDArray[Any]] = {}
+    with zipfile.ZipFile(BytesIO(raw)) as archive:
+        listed = archive.infolist()
+        stored = all(info.compress_type == zipfile.ZIP_STORED for info in listed)
+        need(stored and sum(info.file_size for info in listed) <= len(raw), "it would expand")
+        for info in listed:
+            name = info.filename.removesuffix(".npy")
+            need(name not in members, "the same array comes twice")
+            members[name] = _array(archive.read(info))
+    given = members.pop(CHECKSUM)
+    need(np.array_equal(given, checksum(members)), "its checksum is wrong")
+    return members
+
+
+def _array(raw: bytes) -> NDArray[Any]:
+    """Return the numbers or bytes of an .npy file that holds as many as it says."""
+    file = BytesIO(raw)
+    need(npy.read_magic(file) == (1, 0), "an array is of another version")
+    shape, fortran, dtype = npy.read_array_header_1_0(file)
+    need(dtype in (np.dtype("<f8"), np.dtype("u1")) and not fortran, "an array is of another type")
+    need(math.prod(shape) * dtype.itemsize == len(raw) - file.tell(), "an array is of another size")
+    return np.frombuffer(raw, dtype=dtype, offset=file.tell()).reshape(shape)
+
+
+def _checked(members: dict[str, NDArray[Any]]) -> tuple[PlannedSums, Position | None]:
+    """Return what a file holds, once all of it was looked at."""
+    need(MANIFEST in members, "it has no manifest")
+    try:
+        header = fields(json.loads(members.pop(MANIFEST).tobytes()), "the manifest", *HEADER)
     except (ValueError, RecursionError):  # no JSON, no text, or a number of too many digits
-        raise UnsoundError("its header cannot be read") from None
+        raise UnsoundError("its manifest cannot be read") from None
     need(header["contents"] == CONTENTS, "it says that it holds something else")
-    arrays = FileArrays(header["arrays"], raw)
+    arrays = FileArrays(members)
     plan = plan_from_parts(header["plan"], arrays)
     need(header["plan_digest"] == plan_digest(plan), "its plan is not the one it names")
     cells = {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from types import MappingProxyType
@@ -11,77 +10,27 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cython_blas
+from scipy.linalg.blas import dsyrk
 
-from unjoined._typing import Array, BoolArray, IntArray, SingleArray
+from unjoined._threads import CACHE_ROWS
+from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import Scaling
 from unjoined.errors import InputError
 
 
-def _signature(letter: str) -> str:
-    # What scipy calls the arguments of BLAS syrk; a build with other integers would differ.
-    number = f"__pyx_t_5scipy_6linalg_11cython_blas_{letter}"
-    return (
-        f"void (char *, char *, int *, int *, {number} *, {number} *, int *, {number} *, "
-        f"{number} *, int *)"
-    )
-
-
-def find_syrk(
-    api: Mapping[str, Any], letter: str, signature: str | None = None
-) -> Callable[..., None] | None:
-    """Return BLAS dsyrk ("d") or ssyrk ("s") out of what scipy offers to compiled code, or None.
-
-    Called this way it leaves Python's lock to other threads, which
-    ``scipy.linalg.blas.dsyrk`` does not, and updates one triangle in place, which numpy's
-    product of a matrix with its own transpose does not: a tenth of the time of the update.
-    """
-    capsule, python = api.get(f"{letter}syrk"), ctypes.pythonapi
-    known = (signature or _signature(letter)).encode()
-    python.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    if capsule is None or not python.PyCapsule_IsValid(capsule, known):
-        return None
-    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    address = python.PyCapsule_GetPointer(capsule, known)
-    text, pointer = ctypes.c_char_p, ctypes.c_void_p
-    return ctypes.CFUNCTYPE(None, text, text, *[pointer] * 8)(address)
-
-
-_dsyrk, _ssyrk = (find_syrk(cython_blas.__pyx_capi__, letter) for letter in "ds")
-
-
-_ONE, _ONE_SINGLE, _ZERO_SINGLE = ctypes.c_double(1.0), ctypes.c_float(1.0), ctypes.c_float(0.0)
-
-
-def add_gram(phi: Array | SingleArray, total: Array) -> None:
-    """Add phi^T phi to the upper triangle of ``total``; the lower one is left to chance.
-
-    Parameters
-    ----------
-    phi : array of shape (m, p)
-        In C order. In single precision the product is too, and is then added in double.
-    total : array of shape (p, p)
-        In Fortran order; changed in place.
-    """
+def add_gram(phi: Array, total: Array) -> None:
+    """Add phi^T phi to the upper triangle of ``total``, which is in Fortran order."""
     m, p = phi.shape
     if total.shape != (p, p) or not (phi.flags.c_contiguous and total.flags.f_contiguous):
         raise InputError(
             f"rows in C order, shape ({m}, {p}), are added up in Fortran order, shape ({p}, {p}), "
             f"got shape {total.shape}."
         )
-    size, rows = ctypes.byref(ctypes.c_int(p)), ctypes.byref(ctypes.c_int(m))
-    # C order read as Fortran order is the transpose, of p rows and m columns.
-    if phi.dtype == np.float64 and _dsyrk is not None:
-        one = ctypes.byref(_ONE)
-        _dsyrk(b"U", b"N", size, rows, one, phi.ctypes.data, size, one, total.ctypes.data, size)
-    elif phi.dtype == np.float32 and _ssyrk is not None:
-        part = np.zeros((p, p), dtype=np.float32, order="F")
-        one, zero = ctypes.byref(_ONE_SINGLE), ctypes.byref(_ZERO_SINGLE)
-        _ssyrk(b"U", b"N", size, rows, one, phi.ctypes.data, size, zero, part.ctypes.data, size)
-        total += part
-    else:
-        total += phi.T @ phi
+    if m:
+        # C order read as Fortran order is the transpose, of p rows and m columns. BLAS leaves
+        # Python's lock to other threads, and updates one triangle in place, which numpy's product
+        # of a matrix with its own transpose does not.
+        dsyrk(1.0, phi.T, beta=1.0, c=total, overwrite_c=1)
 
 
 def mirrored(total: Array) -> Array:
@@ -134,10 +83,7 @@ class Roots(NamedTuple):
 
 @dataclass(slots=True)
 class RunningSums:
-    """Sums that rows are added to in place; of the matrices, the upper triangles hold.
-
-    The only object here that changes. It belongs to one thread, and ends as `MomentSums`.
-    """
+    """Sums that one thread adds rows to in place; of the matrices, the upper triangles hold."""
 
     n_rows: int
     weight: float
@@ -152,34 +98,22 @@ class RunningSums:
         cross, gram = (np.zeros((p, p), order="F") for _ in range(2))
         return cls(0, 0.0, cross, np.zeros(p), gram)
 
-    def add(
-        self, phi: Array | SingleArray, label: Array, scale: Array | None, cross: Array | None
-    ) -> None:
-        """Add rows with basis values ``phi`` (m, p), which are overwritten.
+    def add(self, phi: Array, label: Array, scale: Array | None, cross: Array | None) -> None:
+        """Add rows with basis values ``phi`` (m, p), in C order, which are overwritten.
 
-        Parameters
-        ----------
-        phi : array of shape (m, p)
-            Basis values, in C order. In single precision products over the rows are too, and are
-            added up in double.
-        label : array of shape (m,)
-            Labels times weights.
-        scale : array of shape (m, 1) or None
-            Square roots of weights, None if these are ones.
-        cross : array of shape (m, 1) or None
-            Square roots of the labels' sizes, the labels being of one sign; None if they are
-            not needed for ``label_cross``, or are all of size one: see `absorb`.
+        ``label`` are labels times weights, ``scale`` square roots of weights, ``cross`` those of
+        the labels' sizes, the labels being of one sign; None stands for ones.
         """
         self.n_rows += len(phi)
         # Unlike the operator, dot leaves Python's lock to other threads for small results too.
-        self.label_basis += np.dot(label.astype(phi.dtype, copy=False), phi)
+        self.label_basis += np.dot(label, phi)
         # Scaling rows by square roots keeps each update a product of a matrix with its own
         # transpose, which takes half of the multiplications; scaling in place saves a copy.
         if scale is not None:
-            phi *= scale.astype(phi.dtype, copy=False)
+            phi *= scale
         add_gram(phi, self.gram)
         if cross is not None:
-            phi *= cross.astype(phi.dtype, copy=False)
+            phi *= cross
             add_gram(phi, self.label_cross)
 
     def absorb(self, other: RunningSums, *, sign: float, unit: bool) -> None:
@@ -211,10 +145,7 @@ class RunningSums:
 
 @dataclass(frozen=True, slots=True)
 class MomentSums:
-    """Sums over the rows of one cell. Sums of disjoint chunks add up, means do not.
-
-    The same basis phi serves the uplift and its critic, so the matrices are symmetric.
-    """
+    """Sums over the rows of one cell, with one basis phi for the uplift and its critic."""
 
     n_rows: int
     weight: float  # sum of row weights r
@@ -233,35 +164,6 @@ class MomentSums:
         """Return the sums of no rows, the neutral element of `merge`."""
         return cls(0, 0.0, np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), 0.0)
 
-    @classmethod
-    def of_rows(cls, phi: Array, label: Array, weight: Array, *, cross: bool) -> MomentSums:
-        """Return the sums of rows with basis values ``phi`` (n, p) and labels (n,).
-
-        Parameters
-        ----------
-        phi, label, weight : arrays of shape (n, p), (n,), (n,)
-            Basis values, labels, non-negative weights.
-        cross : bool
-            Whether ``label_cross`` is wanted: treatment rows need it, outcome rows do not, and
-            leaving it at zero saves an update.
-
-        Notes
-        -----
-        Labels -1/+1 take one symmetric update per sign, S+ and S-, and then
-        ``label_cross = S+ - S-`` and ``gram = S+ + S-``: every row is multiplied once, at a
-        quarter of the cost of two general products. Other labels take a second update.
-        """
-        total = RunningSums.zero(phi.shape[1])
-        positive = label > 0.0
-        runs = ((positive, 1.0), (~positive, -1.0)) if cross else ((np.full(len(phi), True), 0.0),)
-        for at, sign in runs:
-            roots = Roots.of_rows(label[at], weight[at], cross=cross)
-            run = RunningSums.zero(phi.shape[1])
-            run.add(np.ascontiguousarray(phi[at]), roots.label, roots.scale, roots.cross)
-            run.weight, run.weight_square = roots.weight, roots.weight_square
-            total.absorb(run, sign=sign, unit=roots.cross is None)
-        return total.frozen()
-
     def merge(self, other: MomentSums) -> MomentSums:
         """Return the sums over the rows of both; neither argument changes."""
         return MomentSums(
@@ -274,9 +176,6 @@ class MomentSums:
         )
 
 
-HashArray: TypeAlias = NDArray[np.uint64]
-
-
 class CellKey(NamedTuple):
     """Which rows a sum is over."""
 
@@ -287,11 +186,7 @@ class CellKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupedSums:
-    """One `MomentSums` per (kind, population, group); absent keys are sums of no rows.
-
-    The groups make it possible to fit without some of the rows, as cross-validation does: the
-    other groups are added up, without a further pass over the data.
-    """
+    """One `MomentSums` per (kind, population, group), so that groups can be left out later."""
 
     p: int
     cells: Mapping[CellKey, MomentSums] = field(default_factory=dict)
@@ -330,57 +225,8 @@ class GroupedSums:
         return reduce(MomentSums.merge, parts, MomentSums.zero(self.p))
 
 
-# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
-_GOLDEN, _MIX_1, _MIX_2 = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xBF58476D1CE4E5B9),
-    np.uint64(0x94D049BB133111EB),
-)
-
-
-def _mix(state: HashArray) -> None:
-    """Scramble 64-bit integers in place; every input bit moves every output bit."""
-    state += _GOLDEN
-    state ^= state >> np.uint64(30)
-    state *= _MIX_1
-    state ^= state >> np.uint64(27)
-    state *= _MIX_2
-    state ^= state >> np.uint64(31)
-
-
-def row_hashes(*columns: Array) -> HashArray:
-    """Return 64 bits for each row that depend on the row's content alone, shape (n,).
-
-    ``columns`` are one or two-dimensional arrays of n rows each, read in order. The same row has
-    the same hash whatever its position, chunk, thread or machine. Costs one pass.
-    """
-    state = np.zeros(len(columns[0]), dtype=np.uint64)
-    for part in columns:
-        for column in part.T if part.ndim == 2 else (part,):
-            # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
-            state ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
-            _mix(state)
-    return state
-
-
-def stable_groups(X: Array, label: Array, n_groups: int) -> IntArray:
-    """Return a group from 0 to ``n_groups - 1`` for each row, from the row's content alone.
-
-    The same row falls into the same group whatever its position, chunk, thread or machine.
-    Rows with the same features and label share a group, so that a copy of a row is never on
-    both sides of a split. Costs one pass over the features.
-    """
-    return (row_hashes(X, label) % np.uint64(n_groups)).astype(np.int64)
-
-
-CHUNK_ROWS = 4096  # of some twenty functions, which stay in the cache
-
-
 def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
-    """Write a constant, the scaled features and their squares, as far as D has room for each.
-
-    D has the shape (q, n), with q = 1, d + 1 or 2 d + 1.
-    """
+    """Write a constant, the scaled features and their squares, as far as D (q, n) has room."""
     d, q = X.shape[1], len(D)
     # By columns: operations on rows of ten numbers are several times as slow.
     D[0], Z = 1.0, D[1 : 1 + d]
@@ -432,18 +278,15 @@ class PolicySums:
         n_populations: int = 2,
         n_functions: int | None = None,
     ) -> PolicySums:
-        """Return the sums of treatment rows of one population, with features (n, d).
-
-        ``n_functions`` is 1, d + 1 or 2 d + 1, where it is known that no more are needed.
-        """
+        """Return the sums of treatment rows of one population, on all or the first functions."""
         total = cls.zero(X.shape[1], n_populations, n_functions)
         q = total.label.shape[1]
         total.n_rows[population] = len(X)
         total.weight[population] = weight.sum()
         unit = bool(np.all(weight == 1.0))
-        held = np.empty(q * min(len(X), CHUNK_ROWS))
-        for start in range(0, len(X), CHUNK_ROWS):
-            chunk = slice(start, min(start + CHUNK_ROWS, len(X)))
+        held = np.empty(q * min(len(X), CACHE_ROWS))
+        for start in range(0, len(X), CACHE_ROWS):
+            chunk = slice(start, min(start + CACHE_ROWS, len(X)))
             size = chunk.stop - start
             D = held[: q * size].reshape(-1, size)
             _write_design(X[chunk], scaling, D)
@@ -472,3 +315,43 @@ class PolicySums:
             self.gram + other.gram,
             self.square + other.square,
         )
+
+
+HashArray: TypeAlias = NDArray[np.uint64]
+# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
+GOLDEN, MIX_1, MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
+
+
+def hash_features(X: Array) -> HashArray:
+    """Return 64 bits for each row that depend on its features alone, shape (n,)."""
+    state: HashArray = np.zeros(len(X), dtype=np.uint64)
+    for start in range(0, len(X), CACHE_ROWS):
+        some = state[start : start + CACHE_ROWS]
+        for column in X[start : start + CACHE_ROWS].T:
+            _absorb(some, column)
+    return state
+
+
+def hash_with(state: HashArray, *columns: Array) -> HashArray:
+    """Return the hashes of rows that have further columns (n,), from those without."""
+    found = state.copy()
+    for start in range(0, len(found), CACHE_ROWS):
+        for column in columns:
+            _absorb(found[start : start + CACHE_ROWS], column[start : start + CACHE_ROWS])
+    return found
+
+
+def _absorb(state: HashArray, column: Array) -> None:
+    """Scramble a column into 64-bit integers in place; every input bit moves every output bit."""
+    # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
+    state ^= (column + 0.0).view(np.uint64)
+    state += GOLDEN
+    state ^= state >> np.uint64(30)
+    state *= MIX_1
+    state ^= state >> np.uint64(27)
+    state *= MIX_2
+    state ^= state >> np.uint64(31)

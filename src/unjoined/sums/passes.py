@@ -1,21 +1,29 @@
-"""One pass over a source that adds up its sums, in pieces of a fixed size."""
+"""One pass that adds up the sums of a source: batch by batch, or as a tree over Dask partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TARGET, TREATMENT
+from unjoined._optional import import_extra
+from unjoined._threads import CHUNK_ROWS
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._validation import KINDS, TREATMENT, OutcomeCoding
 from unjoined.basis import Scaling
-from unjoined.data import CHUNK_ROWS, Chunk, ChunkSource, LabelledRows
+from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, connected
 from unjoined.errors import LabelError, TableError
-from unjoined.sums.census import Census, RepeatedRows, row_keys
-from unjoined.sums.moments import GroupedSums, PolicySums, row_hashes
+from unjoined.sums.census import Census, RepeatedRows, RowSketch, census_of_chunk
+from unjoined.sums.moments import GroupedSums, HashArray, PolicySums, hash_features, hash_with
 from unjoined.sums.plan import PlannedSums, SumsPlan
+
+FAN_IN = 8  # results of Dask partitions that are merged at a time
+Sums: TypeAlias = tuple[GroupedSums, PolicySums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +33,26 @@ class Position:
     n_rows: int = 0
     digest: int = 0  # modulo 2^64
 
-    def after(self, batch: Chunk, populations: tuple[Any, Any]) -> Position:
-        """Return the position behind one more batch of rows of two populations."""
+    def after(self, batch: Batch) -> Position:
+        """Return the position behind one more batch."""
         # The cell is part of what a row is known by: the same table under another name is another.
-        cell = (batch.kind == TREATMENT) + 2.0 * (batch.population == populations[1])
-        keys = row_hashes(batch.X, batch.label, batch.weight, cell)
+        keys = hash_with(batch.keys, batch.own_weight, batch.rows.cell.astype(np.float64))
         digest = (self.digest + int(keys.sum(dtype=np.uint64))) % 2**64
-        return Position(self.n_rows + len(batch), digest)
+        return Position(self.n_rows + len(keys), digest)
 
 
-def batches(source: ChunkSource, size: int = CHUNK_ROWS) -> Iterator[Chunk]:
-    """Cut and join chunks into batches of exactly ``size`` rows, but for the last.
-
-    Sums then do not depend on how a source is cut, to the bit. Order and rows are kept. Memory
-    is one batch and one chunk.
-    """
+def batches(chunks: Iterable[Chunk], size: int = CHUNK_ROWS) -> Iterator[Chunk]:
+    """Cut and join chunks into batches of exactly ``size`` rows, however the source is cut."""
     waiting: list[Chunk] = []
     n = 0
-    for chunk in source:
+    for chunk in chunks:
         start = 0
         while n + len(chunk) - start >= size:
             stop = start + size - n
-            yield _joined([*waiting, chunk.cut(start, stop)])
+            yield _joined([*waiting, chunk.take(slice(start, stop))])
             waiting, n, start = [], 0, stop
         if start < len(chunk):
-            waiting.append(chunk.cut(start, len(chunk)))
+            waiting.append(chunk.take(slice(start, None)))
             n += len(chunk) - start
     if waiting:
         yield _joined(waiting)
@@ -58,17 +61,40 @@ def batches(source: ChunkSource, size: int = CHUNK_ROWS) -> Iterator[Chunk]:
 def _joined(parts: list[Chunk]) -> Chunk:
     if len(parts) == 1:
         return parts[0]
-    first = parts[0]
-    return Chunk(
-        np.concatenate([part.X for part in parts]),
-        np.concatenate([part.label for part in parts]),
-        np.concatenate([part.kind for part in parts]),
-        np.concatenate([part.population for part in parts]),
-        np.concatenate([part.weight for part in parts]),
-        first.origin,
-        first.first_row,
-        first.names,
+    return replace(
+        parts[0],
+        X=np.concatenate([part.X for part in parts]),
+        label=np.concatenate([part.label for part in parts]),
+        cell=np.concatenate([part.cell for part in parts]),
+        weight=np.concatenate([part.weight for part in parts]),
     )
+
+
+class Batch(NamedTuple):
+    """Rows in the inner coding, and what is known of each beside."""
+
+    rows: LabelledRows  # copies of a row that differ in weight have their mean
+    group: IntArray  # (n,)
+    keys: HashArray  # (n,) equal for equal features and labels
+    own_weight: Array  # (n,)
+    square: Array  # (n,) squared weights, the mean over copies that differ
+
+    def without(self, keys: dict[tuple[str, Any], HashArray]) -> Batch:
+        """Return the batch without the rows of a cell that have one of some keys."""
+        kept: BoolArray = np.ones(len(self.keys), dtype=np.bool_)
+        cells = [(kind, name) for kind in KINDS[:2] for name in self.rows.names]
+        for cell, at in zip(cells, self.rows.all_cells(), strict=True):
+            if len(keys.get(cell, ())):
+                kept[at] = ~np.isin(self.keys[at], keys[cell])
+        if kept.all():
+            return self
+        return Batch(
+            self.rows.take(kept),
+            self.group[kept],
+            self.keys[kept],
+            self.own_weight[kept],
+            self.square[kept],
+        )
 
 
 def sum_source(
@@ -81,43 +107,24 @@ def sum_source(
     after_batch: Callable[[PlannedSums, Position], None] | None = None,
     batch_rows: int = CHUNK_ROWS,
 ) -> PlannedSums:
-    """Add up the sums of all rows of a source, in exactly one pass.
+    """Add up the sums of all rows of a source of which a census was taken, in exactly one pass.
 
-    Parameters
-    ----------
-    source : ChunkSource
-        The rows of which ``census`` was taken.
-    plan : SumsPlan
-        Basis, scaling, centring, coding and groups.
-    census : Census
-        Tells which rows repeat and how treatments are coded.
-    n_jobs : int or None, default=None
-        Threads. The result does not depend on it, to the bit.
-    start : pair of PlannedSums and Position, optional
-        Sums of the rows up to a position; the pass passes over these rows, checks that they
-        are the same, and goes on from there, to the same bits.
-    after_batch : callable, optional
-        Called with the sums so far and the position after every batch.
-    batch_rows : int, default=65536
-        Rows that are worked on together.
-
-    Notes
-    -----
-    Costs O(n (p^2 + p d)) time. Memory is O(p^2) per cell, group and thread, and one batch.
+    ``start`` are sums of the rows up to a position: the pass checks that these rows are the same
+    and goes on from there, to the same bits. ``after_batch`` is called with the sums so far and
+    the position. The result does not depend on ``n_jobs``, to the bit.
     """
     zero = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
     total, begin = (zero, Position()) if start is None else start
     at = Position()
-    prepare = _preparation(plan, census)
-    for batch in batches(source, batch_rows):
-        rows, group, weights = prepare(batch)
-        before, at = at, at.after(batch, plan.populations)
-        if at.n_rows <= begin.n_rows:
-            _check_same_rows(at, begin)
-            continue
-        if before.n_rows < begin.n_rows:
-            raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
-        total = _add(total, rows, group, weights, n_jobs)
+    for batch in labelled_batches(source, plan, census, batch_rows):
+        if start is not None or after_batch is not None:
+            before, at = at, at.after(batch)
+            if at.n_rows <= begin.n_rows:
+                _check_same_rows(at, begin)
+                continue
+            if before.n_rows < begin.n_rows:
+                raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
+        total = add_batch(total, batch, n_jobs)
         if after_batch is not None:
             after_batch(total, at)
     if at.n_rows < begin.n_rows:
@@ -126,28 +133,12 @@ def sum_source(
 
 
 def labelled_batches(
-    source: ChunkSource, plan: SumsPlan, census: Census
-) -> Iterator[tuple[LabelledRows, IntArray]]:
-    """Go through a source once more: rows in the inner coding and the groups they are in."""
-    prepare = _preparation(plan, census)
-    for batch in batches(source):
-        rows, group, _ = prepare(batch)
-        yield rows, group
-
-
-class _Weights(NamedTuple):
-    """What rows weigh beside the mean of their copies."""
-
-    own: Array  # (n,)
-    square: Array  # (n,) the mean over copies that differ
-
-
-def _preparation(
-    plan: SumsPlan, census: Census
-) -> Callable[[Chunk], tuple[LabelledRows, IntArray, _Weights]]:
-    """Return what prepares batch after batch, from the first on: it counts rows that repeat."""
+    chunks: Iterable[Chunk], plan: SumsPlan, census: Census, size: int = CHUNK_ROWS
+) -> Iterator[Batch]:
+    """Go through the labelled rows once: in the inner coding, with the groups they are in."""
     repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
-    return lambda batch: _prepare(batch, plan, census, repeated)
+    for batch in batches((in_cells(chunk, plan.populations, census) for chunk in chunks), size):
+        yield _prepare(batch, plan, census, repeated)
 
 
 def _check_same_rows(at: Position, begin: Position) -> None:
@@ -162,73 +153,75 @@ def _changed(why: str) -> TableError:
     )
 
 
+def in_cells(chunk: Chunk, populations: Sequence[Any], census: Census) -> Chunk:
+    """Return the rows that count, in the cells of some populations."""
+    m, names = len(chunk.names), list(populations)
+    used = (chunk.weight > 0.0) & (chunk.cell < 2 * m)
+    if not used.all():
+        chunk = chunk.take(used)
+    codes = np.zeros(2 * m, dtype=np.uint8)
+    for code in np.flatnonzero(np.bincount(chunk.cell, minlength=2 * m)).tolist():
+        kind, name = KINDS[code // m], chunk.names[code % m]
+        if name not in names:
+            raise LabelError(
+                f"{chunk.origin} has rows of population {name!r}; the sums are for "
+                f"{' and '.join(map(repr, names))}."
+            )
+        if (kind, name) not in census.cells:
+            raise _changed(f"{kind} rows of population {name!r} are new")
+        codes[code] = KINDS.index(kind) * len(names) + names.index(name)
+    return replace(chunk, cell=codes[chunk.cell], names=names)
+
+
 def _prepare(
     batch: Chunk, plan: SumsPlan, census: Census, repeated: dict[tuple[str, Any], RepeatedRows]
-) -> tuple[LabelledRows, IntArray, _Weights]:
-    """Return the labelled rows of a batch in the inner coding, their groups and weights.
-
-    In the rows, copies that differ in weight have their mean, see `RepeatedRows`.
-    """
-    used = np.flatnonzero((batch.weight > 0.0) & (batch.kind != TARGET))
-    X, raw, weight = batch.X[used], batch.label[used], batch.weight[used]
-    kind, population = batch.kind[used], batch.population[used]
-    index = np.full(len(used), -1, dtype=np.int64)
-    label = raw.copy()
-    group = np.zeros(len(used), dtype=np.int64)
-    keys, even, square = row_keys(X, raw), weight.copy(), weight**2
-    for k, name in enumerate(plan.populations):
-        index[population == name] = k
-        for which in (OUTCOME, TREATMENT):
-            at = np.flatnonzero((index == k) & (kind == which))
-            if not len(at):
-                continue
-            if (which, name) not in repeated:
-                raise _changed(f"{which} rows of population {name!r} are new")
-            label[at] = _encoded(raw[at], which, plan, census, batch.origin)
-            place = census.places(which, X[at], raw[at])
-            group[at] = repeated[which, name].deal(keys[at], plan.n_groups, place)
-            even[at], square[at] = repeated[which, name].evened(keys[at], weight[at])
-    if (unknown := population[index < 0]).size:
-        raise LabelError(
-            f"{batch.origin} has rows of population {unknown.tolist()[0]!r}; the sums are for "
-            f"{' and '.join(map(repr, plan.populations))}."
-        )
-    rows = LabelledRows(X, label, kind, index, even, list(plan.populations), plan.coding)
-    return rows, group, _Weights(weight, square)
+) -> Batch:
+    """Return a batch in the inner coding, each row hashed once; copies are counted on the way."""
+    state = hash_features(batch.X)
+    place, keys = census.places(batch, state), hash_with(state, batch.label)
+    group = (place % np.uint64(plan.n_groups)).astype(np.int64)
+    even, square = batch.weight, batch.weight**2
+    cells = [(kind, name) for kind in KINDS[:2] for name in batch.names]
+    for cell, at in zip(cells, batch.all_cells(), strict=True):
+        if len(at) and len(repeated[cell].keys):
+            group[at] = repeated[cell].deal(keys[at], plan.n_groups, place[at])
+            even = even.copy()
+            even[at], square[at] = repeated[cell].evened(keys[at], batch.weight[at])
+    outcome, treatment = inner_outcomes(batch, plan.coding), census.treatment(batch.label)
+    label = np.where(batch.is_outcome, outcome, treatment)
+    rows = LabelledRows(batch.X, label, batch.cell, even, batch.names, plan.coding)
+    return Batch(rows, group, keys, batch.weight, square)
 
 
-def _encoded(raw: Array, kind: str, plan: SumsPlan, census: Census, origin: str) -> Array:
-    if kind == TREATMENT:
-        return census.treatment(raw)
-    coding = plan.coding
+def inner_outcomes(batch: Chunk, coding: OutcomeCoding) -> Array:
+    """Return labels as outcomes in the inner coding, where they are such."""
+    raw = batch.label
     if coding.is_binary:
         # To rounding: (low + high) / 2 - (high - low) / 2 need not be low to the last digit.
-        other = raw[np.abs(np.abs(raw - coding.offset) - coding.scale) > 1e-9 * coding.scale]
+        off = np.abs(np.abs(raw - coding.offset) - coding.scale) > 1e-9 * coding.scale
+        other = raw[off & batch.is_outcome]
         if other.size:
             raise LabelError(
-                f"{origin}: the outcome is {other[0]:g} in some rows, but is to be "
+                f"{batch.origin}: the outcome is {other[0]:g} in some rows, but is to be "
                 f"{coding.offset - coding.scale:g} or {coding.offset + coding.scale:g}."
             )
     return coding.encode(raw)
 
 
-def _add(
-    total: PlannedSums, rows: LabelledRows, group: Any, weights: _Weights, n_jobs: int | None
-) -> PlannedSums:
+def add_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSums:
+    """Return the sums with one more batch."""
+    rows, group = batch.rows, batch.group
     sums, policy = total.plan.sums(rows, group, n_jobs=n_jobs)
-    if not np.array_equal(weights.own, rows.weight):
-        policy = _with_own_squares(policy, rows, weights.own, total.plan.scaling)
-        sums = _with_squares(sums, rows, group, weights.square)
+    if rows.weight is not batch.own_weight and not np.array_equal(batch.own_weight, rows.weight):
+        policy = _with_own_squares(policy, rows, batch.own_weight, total.plan.scaling)
+        sums = _with_squares(sums, rows, group, batch.square)
     return PlannedSums(total.plan, total.sums.merge(sums), total.policy.merge(policy))
 
 
 def _with_own_squares(
     policy: PolicySums, rows: LabelledRows, weight: Array, scaling: Scaling
 ) -> PolicySums:
-    """Put the squares of rows' own weights in the place of those of their mean.
-
-    Sums of weights are the same with the mean of the copies; sums of squares are not.
-    """
+    """Put the squares of rows' own weights in the place of those of their mean."""
     square = policy.square.copy()
     for k in (0, 1):
         at = rows.at(TREATMENT, k)
@@ -247,3 +240,158 @@ def _with_squares(sums: GroupedSums, rows: LabelledRows, group: Any, square: Arr
         inside = at[group[at] == key.group]
         cells[key] = replace(cell, weight_square=float(square[inside].sum()))
     return GroupedSums(sums.p, cells)
+
+
+def dask_census(source: DaskSource, *, sample_rows: int) -> Census:
+    """Go through a source once, as `take_census` does, on the workers if there are any."""
+    found: Census | None = over_partitions(source, _census_part, sample_rows, _merge_censuses)
+    if found is None or not found.cells:
+        raise TableError("the source has no rows with a label and a positive weight.")
+    return replace(found, feature_names=source.names)
+
+
+def dask_sums(source: DaskSource, plan: SumsPlan, census: Census) -> PlannedSums:
+    """Add up the sums of all rows, as `sum_source` does, on the workers if there are any.
+
+    Copies of a row are dealt evenly over the groups, which no partition can do alone. As they are
+    equal, how many there are is enough: partitions leave them out, and their sums are made from the
+    counts of the census.
+    """
+    found = over_partitions(source, _sum_part, _Shared.of(plan, census), _merge_sums)
+    repeated = _sums_of_repeated(plan, census)
+    sums, policy = repeated if found is None else _merge_sums([found, repeated])
+    n_rows = sum(cell.n_rows for cell in sums.cells.values())
+    if n_rows != census.n_rows:
+        raise TableError(
+            f"the source has changed between the two passes: {census.n_rows:,} labelled rows, then "
+            f"{n_rows:,}. Make sure that its partitions are the same each time they are computed, "
+            "or persist it."
+        )
+    return PlannedSums(plan, sums, policy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What a partition needs to become sums: the plan, and the census without its samples."""
+
+    plan: SumsPlan
+    census: Census
+    repeated: dict[tuple[str, Any], HashArray]  # keys of the rows to leave out, ascending
+
+    @classmethod
+    def of(cls, plan: SumsPlan, census: Census) -> _Shared:
+        repeated = {cell: sketch.repeated().keys for cell, sketch in census.cells.items()}
+        return cls(plan, census.without_samples(), repeated)
+
+
+def _census_part(chunk: Chunk, sample_rows: int) -> Census:
+    return census_of_chunk(chunk, sample_rows=sample_rows)
+
+
+def _merge_censuses(parts: list[Census]) -> Census:
+    return reduce(Census.merge, parts)
+
+
+def _sum_part(chunk: Chunk, shared: _Shared) -> Sums:
+    plan = shared.plan
+    total = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    for batch in labelled_batches([chunk], plan, shared.census):
+        rest = batch.without(shared.repeated)
+        if len(rest.rows):
+            total = add_batch(total, rest, 1)
+    return total.sums, total.policy  # without the plan, which need not travel back
+
+
+def _merge_sums(parts: list[Sums]) -> Sums:
+    sums = reduce(GroupedSums.merge, [part[0] for part in parts])
+    return sums, reduce(PolicySums.merge, [part[1] for part in parts])
+
+
+def _sums_of_repeated(plan: SumsPlan, census: Census) -> Sums:
+    """Return the sums of all copies of the rows that repeat, from their counts."""
+    total = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    names = list(plan.populations)
+    for code, (kind, name) in enumerate((kind, name) for kind in KINDS[:2] for name in names):
+        sketch = census.cells.get((kind, name))
+        if sketch is None or not (sketch.count > 1).any():
+            continue
+        rows = sketch.rows(code, names)
+        first = census.places(rows, hash_features(rows.X)) % np.uint64(plan.n_groups)
+        for group in range(plan.n_groups):
+            # The n-th copy falls into group (place + n) mod n_groups, as `RepeatedRows` deals them.
+            rest = (group - first.astype(np.int64)) % plan.n_groups < sketch.count % plan.n_groups
+            copies = np.where(sketch.count > 1, sketch.count // plan.n_groups + rest, 0)
+            if copies.any():
+                total = _add_copies(total, census, sketch, rows, copies, group)
+    return total.sums, total.policy
+
+
+def _add_copies(
+    total: PlannedSums, census: Census, sketch: RowSketch, rows: Rows, copies: IntArray, group: int
+) -> PlannedSums:
+    """Return the sums with rows of one cell and group, each occurring so many times."""
+    at, plan = np.flatnonzero(copies), total.plan
+    times, some = copies[at], rows.take(at)
+    mean: Array = np.where(sketch.uneven, sketch.mean_weight, sketch.weight / sketch.count)[at]
+    # Sums of squared weights are linear in the number of copies, not quadratic.
+    square = times * (sketch.square / sketch.count)[at]
+    is_outcome, groups = bool(some.is_outcome[0]), np.full(len(at), group)
+    label = plan.coding.encode(some.label) if is_outcome else census.treatment(some.label)
+    inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, plan.coding)
+    sums, policy = plan.sums(inner, groups, n_jobs=1)
+    ((key, cell),) = _with_squares(sums, inner, groups, square).cells.items()
+    counted = GroupedSums(sums.p, {key: replace(cell, n_rows=int(times.sum()))})
+    if not is_outcome:
+        own = PolicySums.of_rows(some.X, plan.scaling, label, np.sqrt(square), key.population)
+        n_rows = np.where(own.n_rows > 0, times.sum(), 0)
+        policy = replace(policy, n_rows=n_rows, square=own.square)
+    return PlannedSums(plan, total.sums.merge(counted), total.policy.merge(policy))
+
+
+def over_partitions(
+    source: DaskSource,
+    work: Callable[[Chunk, Any], Any],
+    shared: Any,
+    merge: Callable[[list[Any]], Any],
+) -> Any:
+    """Return ``merge`` of ``work(chunk, shared)`` over all partitions; None if there is none."""
+    if not source.parts:
+        return None
+    tree = _tree(source.parts, work, shared, merge)
+    with connected(source.client) as client:
+        if client is not None:
+            found = client.compute(tree)
+            if source.progress:
+                with client.as_current():
+                    import_extra("distributed", extra="dask").progress(found, notebook=False)
+            return found.result()
+        bar = import_extra("dask.diagnostics", extra="dask").ProgressBar
+        # Partitions run in parallel, each with BLAS at one thread. Set here as well, so that the
+        # last one to finish puts back what was there before the first began.
+        with (
+            threadpool_limits(limits=1, user_api="blas"),
+            bar() if source.progress else nullcontext(),
+        ):
+            return tree.compute()
+
+
+def _tree(
+    parts: tuple[Any, ...],
+    work: Callable[[Chunk, Any], Any],
+    shared: Any,
+    merge: Callable[[list[Any]], Any],
+) -> Any:
+    """Return the unevaluated tree: a leaf for each partition, then merges of eight."""
+    delayed = import_extra("dask", extra="dask").delayed
+    # A task of its own goes to each worker once, as scattered data would. Unlike those it can be
+    # made again when all workers that hold it are lost.
+    once = delayed(partial(_same, shared), pure=False)()
+    leaf, join = delayed(work, pure=False), delayed(merge, pure=False)
+    level = [leaf(part, once) for part in parts]
+    while len(level) > 1:
+        level = [join(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+    return level[0]
+
+
+def _same(shared: Any) -> Any:
+    return shared

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.linalg import pinvh
 
-from unjoined._threads import over_pieces
+from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.basis import (
@@ -26,9 +26,8 @@ from unjoined.basis import (
 )
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.sums.add_up import CHUNK_ROWS, CellMeans, accumulate_policies
+from unjoined.sums.add_up import CellMeans, accumulate_policies, combine
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
-from unjoined.sums.values import combine
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,6 @@ class SumsPlan:
         for all.
     n_groups : int
         Groups rows are dealt into, by which ridges are chosen.
-    single : bool, default=False
-        Whether basis values are in single precision.
     """
 
     feature_names: tuple[str, ...] | None
@@ -109,7 +106,6 @@ class SumsPlan:
     critic: Basis
     centring: tuple[Centring, ...]
     n_groups: int
-    single: bool = False
 
     @property
     def n_features(self) -> int:
@@ -136,7 +132,7 @@ class SumsPlan:
         """
         means, centred = self._means(), None
         if self.centring and means is None:
-            centred = self.centred(rows.X, rows.label, rows.kind, group, n_jobs=n_jobs)
+            centred = self.centred(rows, group, n_jobs=n_jobs)
         return accumulate_policies(
             self.values,
             self.size,
@@ -145,7 +141,6 @@ class SumsPlan:
             groups=group,
             means=means,
             centred=centred,
-            single=self.single,
             n_jobs=n_jobs,
         )
 
@@ -163,17 +158,15 @@ class SumsPlan:
             found.update(cells)
         return found
 
-    def centred(
-        self, X: Array, label: Array, kind: Any, group: IntArray | None, *, n_jobs: int | None
-    ) -> Array:
+    def centred(self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None) -> Array:
         """Return labels less what the features predict of them, a new array."""
-        found = label.copy()
+        found = rows.label.copy()
         for j, centring in enumerate(self.centring):
             several = len(self.centring) > 1
-            at = np.flatnonzero(group == j) if several else np.arange(len(label))
+            at = np.flatnonzero(group == j) if several else np.arange(len(rows))
             if len(at):
-                m, q, _ = by_chunks(centring, X, at, n_jobs)
-                found[at] -= np.where(kind[at] == OUTCOME, m, q)
+                m, q, _ = by_chunks(centring, rows.X, at, n_jobs)
+                found[at] -= np.where(rows.is_outcome[at], m, q)
         return found
 
 
@@ -236,10 +229,7 @@ def means_basis(basis: Basis) -> Basis | None:
 
 
 def shared_means(centring: Centring, basis: Basis, scaling: Scaling) -> dict[str, CellMeans] | None:
-    """Return what is subtracted from either kind of labels, in terms of a pass over ``basis``.
-
-    None if the centring is of another basis or scaling, or by models.
-    """
+    """Return what is subtracted from labels in terms of a pass over ``basis``, if it can be."""
     means, d = centring.means, len(scaling.mean)
     if not isinstance(means, SmoothMeans) or not _same_scaling(centring.scaling, scaling):
         return None
@@ -276,21 +266,10 @@ def center_sums(sums: GroupedSums, basis: Basis) -> GroupedSums:
 
     With :math:`m(x) = c^\top \phi(x)` the sums of :math:`(y - m) \phi` are those of
     :math:`y \phi` less the products of functions times c, exactly. What it takes for a function
-    q(x) of treatments is not in the sums, but for a constant.
-
-    Parameters
-    ----------
-    sums : GroupedSums
-        With labels as they are, outcomes and treatments of both populations.
-    basis : Basis
-        The first of the functions of the sums: a constant and the features, then any others.
-
-    Notes
-    -----
-    As in `center_rows`, m is the average of both populations' regressions, each fitted without
-    the group of rows it is subtracted from; the penalty is the one that predicts the labels of
-    groups left out best. A constant or a linear function added to the outcome changes nothing.
-    Costs O(n_groups p^3).
+    q(x) of treatments is not in the sums, but for a constant. As in `center_rows`, m is the average
+    of both populations' regressions, each fitted without the group of rows it is subtracted from;
+    the penalty is the one that predicts the labels of groups left out best. ``basis`` are the first
+    of the functions of the sums: a constant and the features, then any others.
     """
     p, d = basis.size, basis.n_features
     first = [_mean_label(sums, OUTCOME, k) for k in (0, 1)]
@@ -348,8 +327,7 @@ def _coef_without(sums: GroupedSums, p: int, d: int, population: int) -> dict[in
 
 def cell_positions(rows: LabelledRows, *, n_jobs: int | None = None) -> list[IntArray]:
     """Return the positions of the rows of each of the four cells, outcomes first."""
-    cell = rows.cells()
-    return list(over_pieces(lambda c: np.flatnonzero(cell == c), range(4), n_jobs))
+    return rows.all_cells()
 
 
 def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
@@ -374,13 +352,9 @@ def take_sample(rows: LabelledRows, cells: list[IntArray], most: int, rng: Rng) 
 
 
 PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row
-
-
 # Counting each degree of freedom 1.4 times keeps generalised cross-validation from the rough
 # fits it now and then chooses (Kim and Gu, 2004).
 INFLATION = 1.4
-
-
 ROWS_PER_FREE = 10  # rows per feature from which on the linear part is not penalised
 
 
@@ -392,18 +366,9 @@ def smooth_coef(sums: MomentSums, square: float, n_features: int) -> Array:
         \min_{a, c} \; \sum_i r_i (l_i - a^\top (1, x_i) - c^\top \phi(x_i))^2 + \lambda \|c\|^2,
 
     with :math:`\lambda` from generalised cross-validation,
-    :math:`RSS / (1 - 1.4\,\mathrm{df} / n)^2`. As the linear part is free, a linear function
-    added to the labels adds to the fit and changes no residual. With fewer than ten rows per
-    feature only the constant is free.
-
-    Parameters
-    ----------
-    sums : MomentSums
-        Of the basis values, linear functions first, and the label.
-    square : float
-        The weighted sum of squared labels.
-    n_features : int
-        Number of linear functions, without the constant.
+    :math:`RSS / (1 - 1.4\,\mathrm{df} / n)^2`, ``square`` being the weighted sum of squared labels.
+    As the linear part is free, a linear function added to the labels adds to the fit and changes no
+    residual. With fewer than ten rows per feature only the constant is free.
     """
     n = sums.n_rows
     path = SmoothPath.of_sums(sums, n_features)
@@ -513,7 +478,7 @@ def by_chunks(
 ) -> tuple[Array, Array, Array]:
     """Return m, q and the gap at some rows, never holding basis values of all of them."""
     # Models have their own ways with threads and chunks; a single chunk needs neither.
-    if len(at) <= CHUNK_ROWS or not isinstance(centring.means, SmoothMeans):
+    if len(at) <= CACHE_ROWS or not isinstance(centring.means, SmoothMeans):
         return centring.parts(X[at])
     means = centring.means
     values = ScaledBasis(means.basis, centring.scaling)

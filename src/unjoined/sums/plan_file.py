@@ -42,7 +42,6 @@ PLAN = (
     "basis",
     "critic",
     "centring",
-    "precision",
 )
 
 
@@ -70,7 +69,6 @@ def plan_parts(plan: SumsPlan) -> tuple[dict[str, Any], dict[str, Array]]:
             _put_centring(centring, f"centring{j}", arrays)
             for j, centring in enumerate(plan.centring)
         ],
-        "precision": "single" if plan.single else "double",
     }
     return parts, arrays
 
@@ -92,7 +90,6 @@ def plan_from_parts(parts: Any, arrays: FileArrays) -> SumsPlan:
     n_groups = whole(given["n_groups"], "the number of groups", 1, MAX_GROUPS)
     centring = items(given["centring"], "the centring")
     need(len(centring) in (0, 1, n_groups), "the centring is neither for all groups nor for each")
-    need(given["precision"] in ("double", "single"), "the precision is neither double nor single")
     return SumsPlan(
         feature_names=_get_feature_names(given["feature_names"], d),
         populations=_get_populations(given["populations"]),
@@ -104,7 +101,6 @@ def plan_from_parts(parts: Any, arrays: FileArrays) -> SumsPlan:
             _get_centring(part, f"centring{j}", arrays, d) for j, part in enumerate(centring)
         ),
         n_groups=n_groups,
-        single=given["precision"] == "single",
     )
 
 

@@ -1,0 +1,197 @@
+"""Sums of functions of single features, in blocks that share a scale each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import check_row_width
+from unjoined.basis.functions import Scaling, weighted_quantile
+
+CONSTANT, LINE, SQUARE, CURVE, PAIR, CATEGORY = (
+    "constant",
+    "line",
+    "square",
+    "curve",
+    "pair",
+    "category",
+)
+FARTHEST = 5.0  # standard deviations: lines and squares stay where they are beyond
+N_KNOTS = 201
+FEW_VALUES = 20  # a feature with at most so many values among its knots is ranked by steps
+MOST_COSINES = 8
+MOST_FEATURES = 100  # those that go along with the labels most
+MOST_FUNCTIONS = 400  # of single features: beyond, curves get fewer cosines
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Ranks of one feature between 0 and 1, and how many cosines of them are functions."""
+
+    knots: Array  # (k,) distinct quantiles, rising
+    low: Array  # (k,) rank just below each knot
+    high: Array  # (k,) rank just above it
+    n_cosines: int
+
+    @classmethod
+    def of_values(cls, values: Array, weight: Array, most: int) -> Curve:
+        """Return the ranks of a feature whose values count by their weights."""
+        levels = np.linspace(0.0, 1.0, N_KNOTS)
+        quantiles = weighted_quantile(values, weight, tuple(levels.tolist()))
+        knots, first = np.unique(quantiles, return_index=True)
+        last = np.append(first[1:], N_KNOTS) - 1
+        # Quantiles between two values may lie halfway, so that few values have twice the knots.
+        distinct = len(np.unique(values)) if len(knots) < 2 * most else len(knots)
+        return cls(knots, levels[first], levels[last], min(most, distinct - 1))
+
+    def angle(self, x: Array) -> Array:
+        """Return pi times the rank of each value."""
+        if len(self.knots) > FEW_VALUES:
+            return np.interp(x, self.knots, (np.pi / 2.0) * (self.low + self.high))
+        at = np.searchsorted(self.knots, x, "left")
+        inside = np.minimum(at, len(self.knots) - 1)
+        hit = self.knots[inside] == x
+        below = np.where(at > 0, self.high[at - 1], 0.0)
+        above = np.where(at < len(self.knots), self.low[inside], 1.0)
+        low = np.where(hit, self.low[inside], below)
+        high = np.where(hit, self.high[inside], above)
+        return np.asarray((np.pi / 2.0) * (low + high))
+
+
+@dataclass(frozen=True, slots=True)
+class AdditiveBasis:
+    """A constant; of each feature a line, a square and a curve; products of pairs of features.
+
+    A curve is a sum of cosines of the feature's rank, the j-th of them divided by j. A feature of
+    two values has a line only. A categorical feature is one block of indicators.
+    """
+
+    scaling: Scaling
+    features: tuple[int, ...]  # columns with a line
+    curves: tuple[Curve, ...]  # one for each of them
+    categories: tuple[tuple[int, Array, Array], ...]  # column, codes, shares of the rows
+    pairs: tuple[tuple[int, int], ...]  # places among ``features``
+    n_features: int
+
+    @classmethod
+    def of_rows(
+        cls,
+        X: Array,
+        weight: Array,
+        *,
+        categorical: tuple[int, ...] = (),
+        features: IntArray | None = None,
+        with_pairs: bool = False,
+        n_cosines: int | None = None,
+    ) -> AdditiveBasis:
+        """Return the functions that suit rows which count by their weights."""
+        d = X.shape[1]
+        some = range(d) if features is None else features.tolist()
+        numeric = [c for c in some if c not in categorical and np.ptp(X[:, c]) > 0.0]
+        if n_cosines is None:
+            n_cosines = int(np.clip(MOST_FUNCTIONS / max(len(numeric), 1) - 2, 1, MOST_COSINES))
+        curves = tuple(Curve.of_values(X[:, c], weight, n_cosines) for c in numeric)
+        categories = []
+        for c in categorical:
+            codes, place = np.unique(X[:, c], return_inverse=True)
+            share = np.bincount(place, weights=weight) / weight.sum()
+            categories.append((c, codes, share))
+        pairs = tuple(combinations(range(len(numeric)), 2)) if with_pairs else ()
+        scaling = Scaling.of_rows(X, weight)
+        return cls(scaling, tuple(numeric), curves, tuple(categories), pairs, d)
+
+    @property
+    def bent(self) -> tuple[int, ...]:
+        """Places among ``features`` of those that have a square and a curve."""
+        return tuple(j for j, curve in enumerate(self.curves) if curve.n_cosines > 1)
+
+    def blocks(self) -> tuple[IntArray, tuple[str, ...], tuple[tuple[int, ...], ...]]:
+        """Return the block of each function, and the group and the columns of each block."""
+        sizes, groups = [1], [CONSTANT]
+        columns: list[tuple[int, ...]] = [()]
+        bent = [self.features[j] for j in self.bent]
+        for group, where in ((LINE, self.features), (SQUARE, bent)):
+            sizes += [1] * len(where)
+            groups += [group] * len(where)
+            columns += [(c,) for c in where]
+        for j in self.bent:
+            sizes.append(self.curves[j].n_cosines)
+            groups.append(CURVE)
+            columns.append((self.features[j],))
+        for c, codes, _ in self.categories:
+            sizes.append(len(codes))
+            groups.append(CATEGORY)
+            columns.append((c,))
+        for a, b in self.pairs:
+            sizes.append(1)
+            groups.append(PAIR)
+            columns.append((self.features[a], self.features[b]))
+        return np.repeat(np.arange(len(sizes)), sizes), tuple(groups), tuple(columns)
+
+    @property
+    def size(self) -> int:
+        """Number of functions p."""
+        bent = self.bent
+        size = 1 + len(self.features) + len(bent) + sum(self.curves[j].n_cosines for j in bent)
+        return size + sum(len(codes) for _, codes, _ in self.categories) + len(self.pairs)
+
+    def __call__(self, X: Array) -> Array:
+        """Map rows (n, d) to the values of the functions (n, p)."""
+        check_row_width(X, self.n_features)
+        # Function by function: columns are written in one go.
+        values = np.empty((self.size, len(X)))
+        values[0] = 1.0
+        k = len(self.features)
+        lines = values[1 : 1 + k]
+        places = list(self.features)
+        np.subtract(X.T[places], self.scaling.mean[places, None], out=lines)
+        with np.errstate(over="ignore"):  # beyond all numbers is far enough
+            lines /= self.scaling.scale[places, None]
+        np.clip(lines, -FARTHEST, FARTHEST, out=lines)
+        bent = self.bent
+        at = 1 + k + len(bent)
+        values[1 + k : at] = (lines[list(bent)] ** 2 - 1.0) / np.sqrt(2.0)
+        first = np.empty((k if self.pairs else 0, len(X)))
+        for j, (c, curve) in enumerate(zip(self.features, self.curves, strict=True)):
+            if curve.n_cosines < 2 and not self.pairs:
+                continue
+            wave = np.cos(curve.angle(X[:, c]))
+            if self.pairs:
+                first[j] = np.sqrt(2.0) * wave
+            if curve.n_cosines > 1:
+                _write_cosines(wave, values[at : at + curve.n_cosines])
+                at += curve.n_cosines
+        for c, codes, share in self.categories:
+            block = values[at : at + len(codes)]
+            np.subtract(X[:, c] == codes[:, None], share[:, None], out=block)
+            at += len(codes)
+        for a, b in self.pairs:
+            np.multiply(first[a], first[b], out=values[at])
+            at += 1
+        return values.T
+
+
+def _write_cosines(wave: Array, out: Array) -> None:
+    """Write sqrt(2) cos(j angle) / j, where wave is cos(angle), by the Chebyshev recurrence."""
+    before, now = np.ones_like(wave), wave
+    for j in range(len(out)):
+        np.multiply(now, np.sqrt(2.0) / (j + 1), out=out[j])
+        before, now = now, 2.0 * wave * now - before
+
+
+def leading_features(X: Array, y: Array, exposure: Array, weight: Array) -> IntArray | None:
+    """Return the columns that go along with labels most, or None for all if they are not many."""
+    if X.shape[1] <= MOST_FEATURES:
+        return None
+    weight = weight / weight.sum()
+    apart = y - weight @ y
+    score = np.zeros(X.shape[1])
+    for signal in (apart, (exposure - weight @ exposure) * apart):
+        pull = X.T @ (weight * signal) - (weight @ X) * (weight @ signal)
+        score = np.maximum(score, np.abs(pull) / max(np.sqrt(weight @ signal**2), 1e-300))
+    spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
+    score = np.divide(score, spread, out=np.zeros_like(score), where=spread > 0.0)
+    return np.sort(np.argsort(-score, kind="stable")[:MOST_FEATURES])

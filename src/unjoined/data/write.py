@@ -1,0 +1,135 @@
+"""Tables and other files written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from unjoined._optional import import_extra
+from unjoined._typing import Frame
+from unjoined._validation import NUMBER
+from unjoined.data.tables import table_ending
+from unjoined.errors import TableError, UnjoinedWarning
+
+# How text begins that a spreadsheet runs; the last four are =, +, - and @ in full width.
+FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+
+
+def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> Path:
+    """Let ``write`` fill a temporary file beside ``path``, then put it in place at once."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise TableError(f"there is no folder {str(target.parent)!r} to write to. Create it first.")
+    if target.is_dir():
+        raise TableError(f"{str(target)!r} is a folder; name a file to write to.")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise TableError(f"{str(target)!r} could not be written: {error}.") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        # mkstemp makes files private; a result should be as readable as its folder allows.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(target)
+    except OSError as error:
+        raise TableError(f"{str(target)!r} could not be written: {error}.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
+    """Write a pyarrow table as Parquet or CSV, by the ending of ``path``; whole or not at all.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        What to write.
+    path : path
+        A name that ends in .parquet, .pq or .csv.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    TableError
+        The name has another ending, the folder does not exist, or a column is of a kind that CSV
+        has no form for.
+
+    Warns
+    -----
+    UnjoinedWarning
+        Text for CSV begins with =, +, -, @, a tab or a line end, and is no number. Spreadsheets
+        would run it as a formula, so a single quote is put before it. Parquet keeps it as it is.
+    """
+    ending = table_ending(Path(path))
+    if ending in (".parquet", ".pq"):
+        parquet = import_extra("pyarrow.parquet", extra="cli")
+        return replace_file(path, lambda file: parquet.write_table(table, file))
+    if ending == ".csv":
+        writer = import_extra("pyarrow.csv", extra="cli")
+        cells = _without_formulas(table, Path(path))
+        return replace_file(path, lambda file: writer.write_csv(cells, file))
+    raise TableError(f"cannot write {str(path)!r}: the name must end in .parquet or .csv.")
+
+
+def _without_formulas(table: Frame, path: Path) -> Frame:
+    """Return a table for CSV in which no text is a formula, with a warning if there was any."""
+    arrow = import_extra("pyarrow", extra="cli")
+    compute = import_extra("pyarrow.compute", extra="cli")
+    columns, changed = [], 0
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if arrow.types.is_dictionary(column.type):
+            column = compute.cast(column, column.type.value_type)
+        if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
+            runs = compute.and_(
+                compute.match_substring_regex(column, FORMULA),
+                compute.invert(compute.match_substring_regex(column, NUMBER)),
+            )
+            changed += compute.sum(runs).as_py() or 0
+            mark, nothing = (arrow.scalar(text, column.type) for text in ("'", ""))
+            quoted = compute.binary_join_element_wise(mark, column, nothing)
+            column = compute.if_else(runs, quoted, column)
+        elif not any(is_kind(column.type) for is_kind in _csv_kinds(arrow.types)):
+            raise TableError(
+                f"column {name!r} holds {column.type} values, which CSV has no form for. Leave it "
+                "out, or write Parquet."
+            )
+        columns.append(column)
+    names = [f"'{name}" if re.match(FORMULA, name) else name for name in table.column_names]
+    changed += sum(a != b for a, b in zip(names, table.column_names, strict=True))
+    if changed:
+        warnings.warn(
+            f"{changed:,} cell{'s' * (changed > 1)} of {str(path)!r} would be run as a formula by "
+            "a spreadsheet, so a single quote was put in front. Write Parquet to keep them as "
+            "they are.",
+            UnjoinedWarning,
+            stacklevel=3,
+        )
+    return arrow.table(columns, names=names)
+
+
+def _csv_kinds(types: Any) -> list[Callable[[Any], bool]]:
+    """Return the tests for types, besides text, that CSV has one form for."""
+    return [
+        types.is_null,
+        types.is_boolean,
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        types.is_date,
+        types.is_time,
+        types.is_timestamp,
+    ]

@@ -1,0 +1,190 @@
+"""What estimators by the likelihood of the tables share: predictions of both arms, and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from unjoined._threads import over_pieces
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
+from unjoined._validation import (
+    OUTCOME,
+    OutcomeCoding,
+    check_kind,
+    check_labels,
+    check_population,
+    check_weight,
+)
+from unjoined.basis import Scaling
+from unjoined.errors import LabelError
+from unjoined.estimators.base import RowEstimator
+from unjoined.estimators.em import EMFit
+from unjoined.estimators.mixture_rows import BERNOULLI, MEAN, Likelihood
+from unjoined.nuisance import AdditiveAverage, ConditionalMean, ModelRows
+
+T = TypeVar("T")
+PREDICT_ROWS = 16_384
+
+
+class LikelihoodEstimator(RowEstimator):
+    """Base of estimators that model the outcome with and without treatment."""
+
+    _takes_several = True
+
+    policy_model: Any
+    n_jobs: int | None
+    family_: str
+    policies_: tuple[ConditionalMean, ...]
+    fit_: AdditiveAverage | EMFit
+    scaling_: Scaling
+    outcome_scaling_: Scaling
+    _coding: OutcomeCoding
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        scaling = None if self.policy_model is None else self.scaling_
+        return Likelihood(
+            self.family_, self._coding, self.outcome_scaling_, self.policies_, scaling
+        )
+
+    def _predict_rows(self, matrix: Array) -> Array:
+        if isinstance(self.fit_, EMFit) or self.family_ == BERNOULLI:
+            treated, untreated = self._means(matrix)
+            return treated - untreated
+        # The difference of two means would round, and rank people whose effect is the same.
+        effect = np.concatenate(self._by_chunks(self.fit_.mean_effect, matrix))
+        return float(self.outcome_scaling_.scale[0]) * effect
+
+    def predict_outcomes(self, X: MatrixLike) -> tuple[Array, Array]:
+        """Return the estimated mean outcome with and without treatment at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        treated, untreated : array of shape (n,)
+            In the units of the outcome; their difference is ``predict(X)``.
+        """
+        treated, untreated = self._means(self._check_features(X, reset=False))
+        offset = float(self.outcome_scaling_.mean[0])
+        return offset + treated, offset + untreated
+
+    def predict_policies(self, X: MatrixLike) -> Array:
+        """Return each population's estimated probability of treatment at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n, number of populations)
+            In the order of ``populations_``.
+        """
+        return self._likelihood.chances(self._check_features(X, reset=False))
+
+    def _means(self, matrix: Array) -> tuple[Array, Array]:
+        """Return both means at checked rows, less the outcome's offset."""
+        parts = self._by_chunks(self._chunk_means, matrix)
+        scale = float(self.outcome_scaling_.scale[0])
+        treated, untreated = (scale * np.concatenate(part) for part in zip(*parts, strict=True))
+        return treated, untreated
+
+    def _by_chunks(self, function: Callable[[Array], T], matrix: Array) -> list[T]:
+        """Return what a function gives chunk by chunk; all rows at once would fill the memory."""
+        chunks = [
+            matrix[start : start + PREDICT_ROWS] for start in range(0, len(matrix), PREDICT_ROWS)
+        ]
+        # Models of the user's have their own ways with threads.
+        n_jobs = 1 if isinstance(self.fit_, EMFit) else self.n_jobs
+        return list(over_pieces(function, chunks, n_jobs))
+
+    def _chunk_means(self, chunk: Array) -> tuple[Array, Array]:
+        if isinstance(self.fit_, EMFit):
+            return self.fit_.means(self.scaling_(chunk))
+        is_mean = self.family_ == MEAN  # whose base is that of the mean policy
+        chance = self._likelihood.chances(chunk).mean(axis=1) if is_mean else np.zeros(len(chunk))
+        return self.fit_.means(chunk, chance)
+
+    def score(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return the mean log-likelihood of held-out outcome rows; higher is better.
+
+        A proper score that needs no joint labels, so that `GridSearchCV` can choose among
+        settings. The "mean" family is scored as if its noise were normal.
+
+        Parameters
+        ----------
+        X, y, kind, population, sample_weight
+            Held-out rows, as in ``fit``. Only outcome rows are used, of populations that ``fit``
+            has seen.
+
+        Returns
+        -------
+        float
+            In nats per row of the outcome as scaled in ``fit``.
+        """
+        return self.score_likelihood(
+            X, y, kind=kind, population=population, sample_weight=sample_weight
+        )
+
+    def score_likelihood(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        kind: ArrayLike,
+        population: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return the same as `score`, under the name that `UpliftSearchCV` looks for."""
+        matrix = self._check_features(X, reset=False)
+        kinds = check_kind(kind, len(matrix))
+        labels = check_labels(y, kinds)
+        names = check_population(population, kinds)
+        weight = check_weight(sample_weight, len(matrix))
+        used = (kinds == OUTCOME) & (weight > 0.0)
+        index = check_scored(self.populations_, self._coding, names[used], labels[used])
+        X = matrix[used]
+        outcome, exposure, _ = self._likelihood.rows(X, self._coding.encode(labels[used]), index)
+        if isinstance(self.fit_, EMFit):
+            likelihood = self.fit_.log_likelihood(self.scaling_(X), outcome, exposure)
+        else:
+            likelihood = self.fit_.log_likelihood(ModelRows(X, outcome, exposure, weight[used]))
+        return float(np.average(likelihood, weights=weight[used]))
+
+
+def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Array) -> IntArray:
+    """Return the population of each outcome row to score as its place among the known ones."""
+    if len(label) == 0:
+        raise LabelError("there are no outcome rows to score; pass some with their labels.")
+    index = np.full(len(names), -1, dtype=np.int64)
+    for k, name in enumerate(known):
+        index[names == name] = k
+    if (index < 0).any():
+        raise LabelError(
+            "outcome rows of populations that fit has not seen: "
+            f"{sorted({*names[index < 0].tolist()})}; known are {known}."
+        )
+    if coding.is_binary:
+        other = np.abs(np.abs(label - coding.offset) - coding.scale) > 1e-9 * coding.scale
+        if other.any():
+            low, high = coding.offset - coding.scale, coding.offset + coding.scale
+            raise LabelError(
+                f"fit has seen the outcomes {low:g} and {high:g} only, but y holds "
+                f"{float(label[other][0]):g} in an outcome row. Score the outcome that was fitted."
+            )
+    return index

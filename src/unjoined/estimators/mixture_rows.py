@@ -1,0 +1,383 @@
+"""Outcome rows as the likelihood takes them, in memory or in chunks that passes go through."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+
+from unjoined._threads import over_pieces
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
+from unjoined.basis import AdditiveBasis, Scaling
+from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, replace_file
+from unjoined.errors import TableError
+from unjoined.nuisance import (
+    EFFECT_FORMS,
+    AdditiveAverage,
+    AdditiveMean,
+    ConditionalMean,
+    HeldOutForms,
+    ModelRows,
+    hold_out_forms,
+    hold_out_mean,
+    more_steps,
+)
+from unjoined.solve import (
+    AdditiveFit,
+    AdditiveRows,
+    BernoulliLaw,
+    GaussianLaw,
+    Law,
+    MeanLaw,
+    Parts,
+    Request,
+    Steps,
+    Sums,
+    sums_of_rows,
+)
+from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions
+
+BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
+FIRST = "unjoined-sums-of-passes"  # the part that a checkpoint begins with
+PIECE_ROWS = 4096  # functions of so many rows stay in the cache
+Select = Callable[[Chunk], ModelRows]  # the rows of a chunk that a model is fitted to
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """What the likelihood of outcome rows is made of, beside base and effect."""
+
+    family: str
+    coding: OutcomeCoding
+    outcome_scaling: Scaling
+    policies: tuple[ConditionalMean, ...]
+    scaling: Scaling | None  # of the features that policies take, None if these are as they are
+
+    def law(self, chance: Array, weight: Array) -> Law:
+        """Return the law of the outcome, given the mean policy at rows that count by weights."""
+        split = float(np.average(chance, weights=weight))
+        laws: dict[str, Law] = {
+            BERNOULLI: BernoulliLaw(split),
+            GAUSSIAN: GaussianLaw(split),
+            MEAN: MeanLaw(),
+        }
+        return laws[self.family]
+
+    def encode(self, label: Array) -> Array:
+        """Return inner labels in the law's coding: 0/1, or scaled."""
+        if self.family == BERNOULLI:
+            return 0.5 + 0.5 * label
+        outcome = self.coding.offset + self.coding.scale * label
+        return self.outcome_scaling(outcome[:, None])[:, 0]
+
+    def chances(self, X: Array) -> Array:
+        """Return every population's probability of treatment, shape (n, number of them)."""
+        features = X if self.scaling is None else self.scaling(X)
+        return np.column_stack([policy(features) for policy in self.policies])
+
+    def exposure(self, chances: Array, population: IntArray) -> Array:
+        """Return what the law needs of the policies at each row."""
+        own: Array = chances[np.arange(len(chances)), population]
+        return own - chances.mean(axis=1) if self.family == MEAN else own
+
+    def rows(self, X: Array, label: Array, population: IntArray) -> tuple[Array, Array, Array]:
+        """Return outcomes and exposures as the law takes them, and the mean policy at each row."""
+        chances = self.chances(X)
+        return self.encode(label), self.exposure(chances, population), chances.mean(axis=1)
+
+
+def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
+    """Return what lies between the outcome and the law's coding of it."""
+    if family == BERNOULLI:  # from 0/1
+        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
+        return Scaling(np.array([low]), np.array([reach]))
+    outcome = rows.of_kind(OUTCOME)
+    in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
+    return Scaling.of_rows(in_units, rows.share[outcome])
+
+
+@dataclass(frozen=True, slots=True)
+class TreatmentRows:
+    """The treatment rows of one population, for its policy."""
+
+    cell: int
+    low: float  # the code of an untreated row
+    factor: float  # brings weights to those of the sample
+
+    def __call__(self, chunk: Chunk) -> ModelRows:
+        """Return them with labels 0 and 1."""
+        at = np.flatnonzero(chunk.cell == self.cell)
+        y = np.where(chunk.label[at] > self.low, 1.0, 0.0)
+        return ModelRows(chunk.X[at], y, np.zeros(len(at)), self.factor * chunk.weight[at])
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRows:
+    """The outcome rows of all populations."""
+
+    likelihood: Likelihood
+    factors: Array  # (m,) bring weights to those of the sample
+
+    def __call__(self, chunk: Chunk) -> ModelRows:
+        """Return them as the outcome's law takes them."""
+        at = np.flatnonzero(chunk.cell < len(self.factors))
+        rows = chunk.take(at)
+        population = rows.cell.astype(np.int64)
+        label = inner_outcomes(rows, self.likelihood.coding)
+        y, exposure, _ = self.likelihood.rows(rows.X, label, population)
+        return ModelRows(rows.X, y, exposure, self.factors[population] * rows.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a pass adds up for one model: sums for each form that goes on."""
+
+    select: Select
+    basis: AdditiveBasis
+    requests: tuple[tuple[Parts, Request], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All that a chunk needs to become sums; travels to workers."""
+
+    populations: tuple[Any, ...]
+    census: Census  # without its samples
+    asks: tuple[Ask, ...]
+    n_jobs: int | None
+
+
+def sums_of_chunk(chunk: Chunk, work: Work) -> list[list[Sums]]:
+    """Return the sums of one chunk, for each model and form."""
+    chunk = in_cells(chunk, work.populations, work.census)
+    return [_sums_of_model(chunk, ask, work.n_jobs) for ask in work.asks]
+
+
+def _sums_of_model(chunk: Chunk, ask: Ask, n_jobs: int | None) -> list[Sums]:
+    rows = ask.select(chunk)
+
+    def add_up(start: int) -> list[Sums]:
+        at = slice(start, start + PIECE_ROWS)
+        values = ask.basis(rows.X[at]).T
+        piece = AdditiveRows(values, rows.y[at], rows.exposure[at], rows.weight[at])
+        return [sums_of_rows(piece, law, coef, parts) for parts, (law, coef) in ask.requests]
+
+    zero = [Sums.zero(len(coef)) for _, (_, coef) in ask.requests]
+    pieces = over_pieces(add_up, range(0, len(rows.y), PIECE_ROWS), n_jobs)
+    return reduce(_add, pieces, zero)
+
+
+def _add(total: list[Sums], more: list[Sums]) -> list[Sums]:
+    return [a + b for a, b in zip(total, more, strict=True)]
+
+
+def add_results(parts: list[list[list[Sums]]]) -> list[list[Sums]]:
+    """Add up what chunks or partitions brought."""
+    return [reduce(_add, model) for model in zip(*parts, strict=True)]
+
+
+class Passes:
+    """Passes over one source, each for all models that ask; finished ones may be kept in a file."""
+
+    def __init__(
+        self,
+        source: ChunkSource | DaskSource,
+        census: Census,
+        n_jobs: int | None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.source, self.census, self.n_jobs = source, census, n_jobs
+        self.file = None if checkpoint is None else Path(checkpoint)
+        self.arrays: dict[str, Array] = {FIRST: np.ones(1)}
+        self.n_passes = 0
+        if self.file is not None and self.file.exists():
+            self.arrays = _read(self.file)
+
+    def __call__(self, asks: tuple[Ask, ...]) -> list[list[Sums]]:
+        """Return the sums of all rows, from the file if the pass was made before."""
+        key, self.n_passes = f"{self.n_passes:03}", self.n_passes + 1
+        digest = _digest(asks)
+        if f"{key}.digest" in self.arrays:
+            if not np.array_equal(self.arrays[f"{key}.digest"], digest):
+                raise TableError(
+                    f"the checkpoint {str(self.file)!r} belongs to another fit, or the source has "
+                    "changed since it was written. Delete it to start anew."
+                )
+            return _unpack(self.arrays, key, asks)
+        result = self._add_up(asks)
+        if self.file is not None:
+            self.arrays |= {f"{key}.digest": digest, **_packed(key, result)}
+            replace_file(self.file, self._write)
+        return result
+
+    def _add_up(self, asks: tuple[Ask, ...]) -> list[list[Sums]]:
+        light = self.census.without_samples()
+        work = Work(self.census.names, light, asks, self.n_jobs)
+        if isinstance(self.source, DaskSource):
+            one = Work(self.census.names, light, asks, 1)
+            result: list[list[Sums]] = over_partitions(self.source, sums_of_chunk, one, add_results)
+            return result
+        total: list[list[Sums]] | None = None
+        for chunk in self.source:
+            part = sums_of_chunk(chunk, work)
+            total = part if total is None else add_results([total, part])
+        if total is None:
+            raise TableError("the source had rows before and has none now.")
+        return total
+
+    def _write(self, file: Path) -> None:
+        with file.open("wb") as out:
+            np.savez(out, allow_pickle=False, **self.arrays)
+
+
+def _digest(asks: tuple[Ask, ...]) -> Array:
+    """Return a fingerprint of what a pass is asked for."""
+    digest = hashlib.sha256()
+    for ask in asks:
+        for parts, (_, coef) in ask.requests:
+            digest.update(parts.block.tobytes())
+            # To rounding: sums of another order of rows lead to coefficients that differ by it.
+            digest.update(np.round(coef, 9).tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8).astype(np.float64)
+
+
+def _packed(key: str, result: list[list[Sums]]) -> dict[str, Array]:
+    arrays = {}
+    for i, model in enumerate(result):
+        for j, sums in enumerate(model):
+            numbers = np.array([sums.loss, sums.square, sums.counted])
+            arrays[f"{key}.{i}.{j}.sums"] = np.concatenate([numbers, sums.gradient])
+            arrays[f"{key}.{i}.{j}.curvature"] = sums.curvature
+    return arrays
+
+
+def _unpack(arrays: dict[str, Array], key: str, asks: tuple[Ask, ...]) -> list[list[Sums]]:
+    result = []
+    for i, ask in enumerate(asks):
+        model = []
+        for j in range(len(ask.requests)):
+            (loss, square, counted), gradient = np.split(arrays[f"{key}.{i}.{j}.sums"], [3])
+            curvature = arrays[f"{key}.{i}.{j}.curvature"]
+            model.append(Sums(float(loss), gradient, curvature, float(square), float(counted)))
+        result.append(model)
+    return result
+
+
+def _read(file: Path) -> dict[str, Array]:
+    """Return what a checkpoint holds."""
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in (FIRST, *archive.files)}
+    # Whatever else goes wrong in a file that is damaged, or not a checkpoint, is its fault.
+    except Exception as error:
+        raise TableError(
+            f"{str(file)!r} is not a checkpoint of this fit ({type(error).__name__}: {error}). "
+            "Delete it, or name another file."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Forms that a sample has settled, and the rows that they go on with."""
+
+    held: HeldOutForms
+    select: Select
+
+    def steps(self, n_jobs: int | None) -> dict[str, tuple[Parts, Steps]]:
+        """Return the steps of each form that is kept, from its fit to the sample."""
+        fits = {name: self.held.everyone(name, 1e-2, n_jobs) for name in self.held.table.kept}
+        return {name: (fit.parts, more_steps(fit)) for name, fit in fits.items()}
+
+
+def fit_over(passes: Passes, models: list[Model]) -> list[AdditiveAverage]:
+    """Fit models to all rows together: each pass adds up for all of their forms."""
+    running = [model.steps(passes.n_jobs) for model in models]
+    waiting = [{name: next(steps) for name, (_, steps) in run.items()} for run in running]
+    finals: list[dict[str, AdditiveFit]] = [{} for _ in models]
+    while any(waiting):
+        asks = tuple(
+            Ask(
+                model.select,
+                model.held.chooser.basis,
+                tuple((run[name][0], request) for name, request in requests.items()),
+            )
+            for model, run, requests in zip(models, running, waiting, strict=True)
+        )
+        results = passes(asks)
+        for run, requests, result, final in zip(running, waiting, results, finals, strict=True):
+            for name, sums in zip(list(requests), result, strict=True):
+                try:
+                    requests[name] = run[name][1].send(sums)
+                except StopIteration as stop:
+                    del requests[name]
+                    final[name] = stop.value
+    return [model.held.finished(final) for model, final in zip(models, finals, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Rows that the first pass has kept, which settle what all rows are fitted with."""
+
+    rows: LabelledRows
+    fold: IntArray
+    passes: Passes
+
+    def _factor(self, kind: str, k: int, weight: Array) -> float:
+        """Return what brings weights of a cell to those of its sample, as rows that are worth."""
+        cell = self.passes.census.cells[kind, self.rows.names[k]]
+        return float(cell.n_rows / cell.total_weight * weight.sum() / np.sum(weight**2))
+
+    def _more(self, kind: str, populations: Iterable[int], n: int) -> float:
+        """Return how many times as many rows there are as the sample has."""
+        cells = self.passes.census.cells
+        return sum(cells[kind, self.rows.names[k]].n_rows for k in populations) / n
+
+    def policies(self, rng: Rng) -> tuple[ConditionalMean, ...]:
+        """Fit every population's policy to all of its treatment rows, in the same passes."""
+        models, rows, m = {}, self.rows, len(self.rows.names)
+        for k in range(m):
+            at = rows.at(TREATMENT, k)
+            chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
+            if chance.min() < chance.max():
+                n_jobs = self.passes.n_jobs
+                held = hold_out_mean(rows.X[at], chance, weight, n_jobs=n_jobs, rng=rng)
+                low = float(self.passes.census.codes.min())
+                select = TreatmentRows(m + k, low, self._factor(TREATMENT, k, weight))
+                models[k] = Model(held.for_more(self._more(TREATMENT, [k], len(at))), select)
+        fits = dict(zip(models, fit_over(self.passes, list(models.values())), strict=True))
+        known = [0.5 + 0.5 * float(rows.label[rows.at(TREATMENT, k)[0]]) for k in range(m)]
+        return tuple(
+            ConditionalMean(AdditiveMean(fits[k], 0.0, 1.0, is_binary=True), 0.0, 1.0)
+            if k in fits
+            else ConditionalMean(None, known[k], known[k])
+            for k in range(m)
+        )
+
+    def outcomes(
+        self, likelihood: Likelihood, *, categorical: tuple[int, ...], average: bool
+    ) -> tuple[AdditiveAverage, ModelRows, Array]:
+        """Fit base and effect to all outcome rows; also return the sample and its mean policy."""
+        rows, at = self.rows, self.rows.of_kind(OUTCOME)
+        weight, populations = rows.weight[at], range(len(rows.names))
+        y, exposure, chance = likelihood.rows(rows.X[at], rows.label[at], rows.population[at])
+        few = ModelRows.of_weights(rows.X[at], y, exposure, weight)
+        held = hold_out_forms(
+            few,
+            likelihood.law(chance, few.weight),
+            EFFECT_FORMS,
+            self.fold[at],
+            categorical=categorical,
+            average=average,
+            n_jobs=self.passes.n_jobs,
+        ).for_more(self._more(OUTCOME, populations, len(at)))
+        factors = np.array([self._factor(OUTCOME, k, weight) for k in populations])
+        (fit,) = fit_over(self.passes, [Model(held, OutcomeRows(likelihood, factors))])
+        return fit, few, chance

@@ -1,0 +1,250 @@
+"""Additive models of several forms, averaged by held-out likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+
+from unjoined._threads import n_threads, one_blas_thread
+from unjoined._typing import Array, IntArray
+from unjoined.basis import PAIR, AdditiveBasis, leading_features
+from unjoined.nuisance.forms import (
+    CURVES,
+    NOTHING,
+    AdditiveAverage,
+    Form,
+    FormTable,
+    Member,
+    ModelRows,
+)
+from unjoined.solve import (
+    AdditiveFit,
+    AdditiveRows,
+    Law,
+    MeanLaw,
+    Parts,
+    Steps,
+    choose_threshold,
+    fit_additive,
+    fit_steps,
+    pass_by_pieces,
+    pass_in_memory,
+)
+
+MOST_WITH_PAIRS = 12  # features; beyond, there are too many pairs
+CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
+MORE_STEPS = 15  # for a form that contains one that was fitted
+CHOICE_TOL = 1e-2  # nats: forms differ by more
+OVER_ALL: Any = {"n_steps": 4, "tol": CHOICE_TOL}  # for a fit to a sample, over all rows
+FINAL_TOL = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """Rows that choose among forms, with the values of all functions at them."""
+
+    rows: ModelRows
+    law: Law
+    basis: AdditiveBasis
+    values: Array  # (p, n)
+
+    @classmethod
+    def of_rows(
+        cls, rows: ModelRows, law: Law, categorical: tuple[int, ...], *, with_pairs: bool
+    ) -> Chooser:
+        """Draw the functions for these rows, and bound the pull of gross outcomes if it pays."""
+        basis = AdditiveBasis.of_rows(
+            rows.X,
+            rows.weight,
+            categorical=categorical,
+            features=leading_features(rows.X, rows.y, rows.exposure, rows.weight),
+            with_pairs=with_pairs and rows.X.shape[1] <= MOST_WITH_PAIRS,
+        )
+        chooser = cls(rows, law, basis, basis(rows.X).T)
+        if isinstance(law, MeanLaw):
+            form = Form("", CURVES, CURVES if rows.exposure.any() else NOTHING)
+            fit = chooser.fit(form, np.arange(len(rows.y)), CHOICE_TOL)
+            base, effect = fit(chooser.values.T)
+            residual = rows.y - base - rows.exposure * effect
+            chooser = replace(chooser, law=MeanLaw(choose_threshold(residual, rows.weight)))
+        return chooser
+
+    def fit(
+        self,
+        form: Form,
+        at: IntArray,
+        tol: float,
+        *,
+        simpler: AdditiveFit | None = None,
+        n_jobs: int | None = 1,
+    ) -> AdditiveFit:
+        """Fit a form to some of the rows, from where a simpler one ended if that is given."""
+        block, groups, _ = self.basis.blocks()
+        parts = Parts.of_groups(block, groups, form.base, form.effect)
+        rows, inner = self.rows.take(at), parts.within()
+        values = self.values[np.ix_(parts.base, at)]
+        data = AdditiveRows(values, rows.y, rows.exposure, rows.weight)
+        pass_over = pass_in_memory(data, inner, n_jobs)
+        start = np.zeros(len(parts.block))
+        if simpler is None:
+            start[0] = self.law.intercept(float(np.average(rows.y, weights=rows.weight)))
+            fit = fit_additive(pass_over, inner, self.law, start, tol=tol)
+        else:
+            k = len(simpler.parts.base)
+            start[np.searchsorted(parts.base, simpler.parts.base)] = simpler.coef[:k]
+            of_effect = np.searchsorted(parts.effect, simpler.parts.effect)
+            start[len(parts.base) + of_effect] = simpler.coef[k:]
+            scales = simpler.scales.extended(simpler.parts, parts)
+            fit = fit_additive(
+                pass_over, inner, simpler.law, start, scales, n_steps=MORE_STEPS, tol=tol
+            )
+        return replace(fit, parts=parts)
+
+    def fit_chain(
+        self, forms: Iterable[Form], at: IntArray, n_jobs: int | None = 1
+    ) -> dict[str, AdditiveFit]:
+        """Fit forms to some of the rows, each from where the last one ended that it contains."""
+        fits: dict[str, AdditiveFit] = {}
+        last: Form | None = None
+        for form in forms:
+            nested = last is not None and last.base <= form.base and last.effect <= form.effect
+            simpler = fits[last.name] if last is not None and nested else None
+            fits[form.name] = self.fit(form, at, CHOICE_TOL, simpler=simpler, n_jobs=n_jobs)
+            last = form
+        return fits
+
+    def hold_out(
+        self, forms: Iterable[Form], held: IntArray
+    ) -> tuple[dict[str, AdditiveFit], dict[str, Array]]:
+        """Fit forms without some rows, and return the losses of these."""
+        rest = np.delete(np.arange(len(self.rows.y)), held)
+        rows, values = self.rows.take(held), self.values[:, held].T
+        fits = self.fit_chain(forms, rest)
+        losses = {}
+        # One noise for all forms: a bounded loss is no density that each could have its own of.
+        noise = min(getattr(fit.law, "variance", 1.0) for fit in fits.values())
+        for name, fit in fits.items():
+            law = replace(fit.law, variance=noise) if isinstance(fit.law, MeanLaw) else fit.law
+            losses[name] = rows.weight * law(rows.y, rows.exposure, *fit(values)).loss
+        return fits, losses
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutForms:
+    """Every form fitted without each fold in turn, and how the forms did there."""
+
+    chooser: Chooser
+    forms: dict[str, Form]
+    fits: dict[str, list[AdditiveFit]]  # of each form, without each fold
+    table: FormTable
+
+    def without(self, j: int) -> AdditiveAverage:
+        """Return the average of the fits that have not seen fold ``j``."""
+        basis, fits = self.chooser.basis, self.fits
+        kept = self.table.kept.items()
+        members = (Member.of_fit(w, name, fits[name][j], basis.size) for name, w in kept)
+        return AdditiveAverage(basis, tuple(members), self.table, fits[self.table.name[0]][j])
+
+    def average(self) -> AdditiveAverage:
+        """Return the average of all fits without one fold."""
+        each = [self.without(j) for j in range(len(self.fits[self.table.name[0]]))]
+        members = [replace(m, weight=m.weight / len(each)) for one in each for m in one.members]
+        return replace(each[0], members=tuple(members))
+
+    def for_more(self, factor: float) -> HeldOutForms:
+        """Return the same with the weights that ``factor`` times as many rows would give."""
+        return replace(self, table=self.table.sharpened(factor))
+
+    def finished(self, finals: dict[str, AdditiveFit]) -> AdditiveAverage:
+        """Return the average of the forms that are kept, as fitted to all rows."""
+        basis, kept = self.chooser.basis, self.table.kept
+        members = (Member.of_fit(w, name, finals[name], basis.size) for name, w in kept.items())
+        return AdditiveAverage(basis, tuple(members), self.table, finals[self.table.name[0]])
+
+    def everyone(self, name: str, tol: float, n_jobs: int | None) -> AdditiveFit:
+        """Fit a form to all rows that choose."""
+        at = np.arange(len(self.chooser.rows.y))
+        with one_blas_thread():
+            return self.chooser.fit(self.forms[name], at, tol, n_jobs=n_jobs)
+
+
+def hold_out_forms(
+    rows: ModelRows,
+    law: Law,
+    forms: tuple[Form, ...],
+    fold: IntArray,
+    *,
+    categorical: tuple[int, ...] = (),
+    average: bool = True,
+    n_jobs: int | None,
+) -> HeldOutForms:
+    """Fit every form without each fold in turn, on threads, and weigh the forms.
+
+    Costs a fit for each form and fold, of 25 passes over the rows or so.
+    """
+    with_pairs = any(PAIR in form.base for form in forms)
+    with one_blas_thread():
+        chooser = Chooser.of_rows(rows, law, categorical, with_pairs=with_pairs)
+    named = {f.name: f for f in forms if chooser.basis.pairs or PAIR not in f.base}
+    folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
+    with one_blas_thread(), ThreadPoolExecutor(n_threads(n_jobs)) as pool:
+        results = list(pool.map(lambda held: chooser.hold_out(named.values(), held), folds))
+    fits = {name: [each[name] for each, _ in results] for name in named}
+    losses = {name: np.zeros(len(rows.y)) for name in named}
+    for held, (_, loss) in zip(folds, results, strict=True):
+        for name in named:
+            losses[name][held] = loss[name]
+    return HeldOutForms(chooser, named, fits, FormTable.of_losses(losses, average=average))
+
+
+def average_forms(
+    rows: ModelRows,
+    law: Law,
+    forms: tuple[Form, ...],
+    fold: IntArray,
+    *,
+    categorical: tuple[int, ...] = (),
+    average: bool = True,
+    n_jobs: int | None,
+    rng: Rng,
+) -> AdditiveAverage:
+    """Weigh forms by held-out likelihood on a sample, then let all rows have their say.
+
+    Up to 20,000 rows the average is over the fits without each fold, which do better together
+    than one fit to all.
+    """
+    n = len(rows.y)
+    at = np.sort(rng.permutation(n)[:CHOICE_ROWS])
+    held = hold_out_forms(
+        rows.take(at),
+        law,
+        forms,
+        fold[at],
+        categorical=categorical,
+        average=average,
+        n_jobs=n_jobs,
+    )
+    if n <= CHOICE_ROWS:
+        best = held.everyone(held.table.name[0], FINAL_TOL, n_jobs)
+        return replace(held.average(), best=best)
+    held = held.for_more(n / len(at))
+    data = AdditiveRows(rows.X.T, rows.y, rows.exposure, rows.weight)
+    finals = {}
+    for name in held.table.kept:
+        fit = held.everyone(name, CHOICE_TOL, n_jobs)
+        over_all = pass_by_pieces(held.chooser.basis, data, fit.parts, n_jobs)
+        with one_blas_thread():
+            finals[name] = fit_additive(
+                over_all, fit.parts, fit.law, fit.coef, fit.scales, **OVER_ALL
+            )
+    return held.finished(finals)
+
+
+def more_steps(fit: AdditiveFit) -> Steps:
+    """Return a few more steps over other rows, from where a fit ended."""
+    return fit_steps(fit.parts, fit.law, fit.coef, fit.scales, **OVER_ALL)

@@ -1,0 +1,215 @@
+"""Forms of base and effect, and fits of several forms that are averaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from unjoined._typing import Array, IntArray
+from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis
+from unjoined.solve import AdditiveFit, Law, MeanLaw
+
+NOTHING: frozenset[str] = frozenset()
+LINES = frozenset({CONSTANT, LINE, CATEGORY})
+CURVES = LINES | {SQUARE, CURVE}
+PAIRS = CURVES | {PAIR}
+NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
+LEAST_WEIGHT = 0.01
+FAINT = 0.25  # of the likeliest form's weight: not worth passes over very many rows
+
+
+class Form(NamedTuple):
+    """Which functions base and effect are made of."""
+
+    name: str
+    base: frozenset[str]
+    effect: frozenset[str]
+
+
+ALONE = ("linear base alone", "base alone")
+EFFECT_FORMS = (
+    Form(ALONE[0], LINES, frozenset({CONSTANT})),
+    Form("lines", LINES, LINES),
+    Form(ALONE[1], CURVES, frozenset({CONSTANT})),
+    Form("linear effect", CURVES, LINES),
+    Form("curved effect", CURVES, CURVES),
+    Form("pairs", PAIRS, PAIRS),
+)
+MEAN_FORMS = (
+    Form("lines", LINES, NOTHING),
+    Form("curves", CURVES, NOTHING),
+    Form("pairs", PAIRS, NOTHING),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRows:
+    """Rows of one label as an additive model sees them."""
+
+    X: Array  # (n, d)
+    y: Array  # (n,) 0/1, or with mean 0 and variance 1
+    exposure: Array  # (n,) probability of treatment, or its distance from the mean policy
+    weight: Array  # (n,) adding up to the number of rows of equal weight that are worth as much
+
+    @classmethod
+    def of_weights(cls, X: Array, y: Array, exposure: Array, weight: Array) -> ModelRows:
+        """Return rows whose weights have any scale."""
+        return cls(X, y, exposure, weight * (weight.sum() / np.sum(weight**2)))
+
+    def take(self, at: IntArray) -> ModelRows:
+        """Return some of the rows."""
+        return ModelRows(self.X[at], self.y[at], self.exposure[at], self.weight[at])
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One fit that has a say in the average; coefficients are those of the whole basis."""
+
+    weight: float
+    form: str
+    law: Law
+    base: Array  # (p,)
+    effect: Array  # (p,)
+
+    @classmethod
+    def of_fit(cls, weight: float, form: str, fit: AdditiveFit, size: int) -> Member:
+        """Return a fit with zeros for the functions that it does not use."""
+        base, effect = np.zeros(size), np.zeros(size)
+        k = len(fit.parts.base)
+        base[fit.parts.base], effect[fit.parts.effect] = fit.coef[:k], fit.coef[k:]
+        return cls(weight, form, fit.law, base, effect)
+
+
+@dataclass(frozen=True, slots=True)
+class FormTable:
+    """Every form that was tried, the likeliest first."""
+
+    name: tuple[str, ...]
+    loss: Array  # held-out minus log-likelihood, nats over all rows that choose
+    difference: Array  # to the first
+    standard_error: Array  # of that difference, rows being independent
+    weight: Array  # in the average
+
+    @classmethod
+    def of_losses(cls, losses: dict[str, Array], *, average: bool) -> FormTable:
+        """Weigh the forms by their losses, row by row; without ``average`` the first wins."""
+        total = {name: float(loss.sum()) for name, loss in losses.items()}
+        order = sorted(total, key=lambda name: total[name])
+        gaps = [losses[name] - losses[order[0]] for name in order]
+        difference = np.array([gap.sum() for gap in gaps])
+        error = np.array([np.sqrt(len(gap)) * gap.std() for gap in gaps])
+        weight = np.exp(-difference / NATS) if average else 1.0 * (difference == difference[0])
+        weight /= weight.sum()
+        weight[weight < LEAST_WEIGHT] = 0.0
+        loss = np.array([total[name] for name in order])
+        return cls(tuple(order), loss, difference, error, weight / weight.sum())
+
+    @property
+    def kept(self) -> dict[str, float]:
+        """The forms that are averaged, the likeliest first, with their weights."""
+        pairs = zip(self.name, self.weight.tolist(), strict=True)
+        return {name: weight for name, weight in pairs if weight > 0.0}
+
+    @property
+    def differ(self) -> float:
+        """The weight of forms in which people differ by more than their base, from 0 to 1."""
+        weight = np.exp(-self.difference / NATS)
+        alone = np.array([name in ALONE for name in self.name])
+        return float(weight[~alone].sum() / weight.sum())
+
+    def sharpened(self, factor: float) -> FormTable:
+        """Return the weights that ``factor`` times as many rows would give, faint ones left out."""
+        weight = np.where(self.weight > 0.0, np.exp(-factor * self.difference / NATS), 0.0)
+        weight[weight < FAINT] = 0.0
+        return replace(self, weight=weight / weight.sum())
+
+    def gain_over(self, names: tuple[str, ...]) -> tuple[float, float]:
+        """Return by how many nats the likeliest form beats the best of some, and the error."""
+        j = min(self.name.index(name) for name in names)
+        return float(self.difference[j]), float(self.standard_error[j])
+
+
+@dataclass(frozen=True, slots=True)
+class AdditiveAverage:
+    """The fits that are averaged, and the likeliest form fitted to all rows that choose."""
+
+    basis: AdditiveBasis
+    members: tuple[Member, ...]
+    forms: FormTable
+    best: AdditiveFit
+
+    def __call__(self, X: Array) -> tuple[Array, Array]:
+        """Return base and effect of each member at rows, shape (n, members) each."""
+        values = self.basis(X)
+        base = np.column_stack([member.base for member in self.members])
+        effect = np.column_stack([member.effect for member in self.members])
+        return values @ base, values @ effect
+
+    def mean_effect(self, X: Array) -> Array:
+        """Return the average of the members' effects: exactly the same at all rows if constant."""
+        coef = self.weight @ np.array([member.effect for member in self.members])
+        return np.asarray(self.basis(X) @ coef)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the likeliest form's last steps, with scales fixed, found their minimum."""
+        return self.best.converged
+
+    @property
+    def objective(self) -> Array:
+        """Penalised loss of these steps, nats; never rising."""
+        return self.best.objective
+
+    @property
+    def weight(self) -> Array:
+        """Of each member."""
+        return np.array([member.weight for member in self.members])
+
+    def means(self, X: Array, chance: Array) -> tuple[Array, Array]:
+        """Return the mean with and without treatment, given the mean policy at each row."""
+        base, effect = self(X)
+        treated, untreated = self.best.law.arms(base, effect, chance[:, None])
+        return treated @ self.weight, untreated @ self.weight
+
+    def average_effect(self, rows: ModelRows, uplift: Array) -> tuple[float, float]:
+        """Return the mean uplift of rows, and its error by the likeliest form's covariance."""
+        values, weight = self.basis(rows.X), rows.weight / rows.weight.sum()
+        parts, mean = self.best.parts, float(weight @ uplift)
+        by_base, by_effect = self.best.law.slopes(*self.best(values))
+        of_base = (weight * by_base) @ values[:, parts.base]
+        of_effect = (weight * by_effect) @ values[:, parts.effect]
+        gradient = np.concatenate([of_base, of_effect])
+        variance = gradient @ self.best.covariance @ gradient
+        variance += weight @ (uplift - mean) ** 2 / rows.weight.sum()
+        return mean, float(np.sqrt(variance))
+
+    def effect_features(self, rows: ModelRows) -> Array:
+        """Return how far the effect varies with each feature, pairs counting for both, (d,)."""
+        values, weight = self.basis(rows.X), rows.weight / rows.weight.sum()
+        coef = self.weight @ np.array([member.effect for member in self.members])
+        block, _, columns = self.basis.blocks()
+        parts: dict[tuple[int, ...], list[int]] = {}
+        for j, b in enumerate(block.tolist()):
+            parts.setdefault(columns[b], []).append(j)
+        square = np.zeros(self.basis.n_features)
+        for features, at in parts.items():
+            part = values[:, at] @ coef[at]
+            square[list(features)] += weight @ (part - weight @ part) ** 2
+        return np.sqrt(square)
+
+    def log_likelihood(self, rows: ModelRows) -> Array:
+        """Return the log-likelihood of each row under the averaged law, nats."""
+        base, effect = self(rows.X)
+        parts = [
+            np.log(member.weight) - nats(member.law, rows, base[:, j], effect[:, j])
+            for j, member in enumerate(self.members)
+        ]
+        return np.asarray(np.logaddexp.reduce(parts, axis=0))
+
+
+def nats(law: Law, rows: ModelRows, base: Array, effect: Array) -> Array:
+    """Return minus the log-likelihood of each row; that of a mean as if its noise were normal."""
+    loss = law(rows.y, rows.exposure, base, effect).loss
+    return loss + 0.5 * np.log(2.0 * np.pi * law.variance) if isinstance(law, MeanLaw) else loss

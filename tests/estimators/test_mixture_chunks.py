@@ -1,0 +1,173 @@
+"""The default fitted to rows that come in chunks: the same whatever the chunks, the order, Dask."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from unjoined import MixtureUplift, Uplift
+from unjoined.data import ArraySource, DaskSource, SimulatedProblem
+from unjoined.errors import InputError, TableError
+
+SAMPLE = 300  # rows of a table that settle forms and scales, of 1,000
+POLICIES = {
+    "a": lambda X: expit(1.0 + 0.5 * X[:, 0]),
+    "b": lambda X: expit(-1.0 + 0.5 * X[:, 1]),
+    "c": lambda X: np.ones(len(X)),
+}
+
+
+def problem(*, binary, names=("a", "b")):
+    def mean(X, treated):
+        base = 0.5 * X[:, 0] - 0.3 * X[:, 1] ** 2
+        level = base + treated * (0.4 + 0.9 * X[:, 1])
+        return expit(level) if binary else level
+
+    def outcome(X, treated, rng):
+        if binary:
+            return 1.0 * (rng.random_sample(len(X)) < mean(X, treated))
+        return mean(X, treated) + rng.standard_normal(len(X))
+
+    policies = {name: POLICIES[name] for name in names}
+    return SimulatedProblem(lambda n, rng: rng.standard_normal((n, 2)), policies, outcome, mean)
+
+
+def rows(data, order=None):
+    order = np.arange(len(data.y)) if order is None else order
+    return {name: np.asarray(data[name])[order] for name in data}
+
+
+DATA = {binary: problem(binary=binary).draw(1000, random_state=0) for binary in (True, False)}
+X_NEW = np.random.default_rng(1).standard_normal((200, 2))
+
+
+def fit(source, **options):
+    return Uplift(n_jobs=1, random_state=0).fit_chunks(source, sample_rows=SAMPLE, **options)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["binary", "real"])
+def known(request):
+    data = DATA[request.param]
+    return data, fit(ArraySource(**data))
+
+
+def test_chunks_and_order_change_nothing_but_rounding(known):
+    data, model = known
+    order = np.random.default_rng(2).permutation(len(data.y))
+    for source in (
+        ArraySource(**data, chunk_rows=333),
+        ArraySource(**rows(data, order), chunk_rows=1500),
+    ):
+        assert_allclose(fit(source).predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
+
+
+def test_dask_gives_the_same(known):
+    da = pytest.importorskip("dask.array")
+    data, model = known
+    columns = {
+        name: da.from_array(np.asarray(data[name]), chunks=700)
+        for name in ("y", "kind", "population")
+    }
+    source = DaskSource.from_arrays(da.from_array(np.asarray(data.X), chunks=(700, 2)), **columns)
+    assert_allclose(fit(source).predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
+
+
+def test_threads_change_nothing(known):
+    data, model = known
+    two = Uplift(n_jobs=2, random_state=0).fit_chunks(ArraySource(**data), sample_rows=SAMPLE)
+    np.testing.assert_array_equal(two.predict(X_NEW), model.predict(X_NEW))
+
+
+def test_all_rows_have_a_say_and_not_only_the_sample(known):
+    """At the end the penalised likelihood of all rows is flat: another pass promises nothing."""
+    _, model = known
+    assert model.fit_.converged
+    assert sum(member.weight for member in model.fit_.members) == pytest.approx(1.0)
+    # Coefficients of 2,000 outcome rows are surer than those of a sample of 600.
+    small = Uplift(n_jobs=1, random_state=0).fit(**problem(binary=True).draw(300, random_state=0))
+    if model.family_ == "bernoulli":
+        assert model.average_effect_.standard_error < small.average_effect_.standard_error
+
+
+def test_a_sample_that_holds_all_rows_is_fitted_as_in_memory():
+    data = problem(binary=True).draw(200, random_state=3)
+    model = fit(ArraySource(**data))
+    assert len(model.fit_.members) == 5 * len(model.candidates_.kept)  # every form and fold
+
+
+def test_populations_may_be_three_and_one_of_them_treated_throughout():
+    data = problem(binary=False, names="abc").draw(500, random_state=0)
+    model = fit(ArraySource(**data, chunk_rows=400))
+    assert model.populations_ == ["a", "b", "c"]
+    np.testing.assert_array_equal(model.predict_policies(X_NEW)[:, 2], 1.0)
+    assert np.corrcoef(model.predict(X_NEW), X_NEW[:, 1])[0, 1] > 0.8
+
+
+def test_weights_in_other_units_change_nothing(known):
+    data, model = known
+    weight = np.where(np.asarray(data.kind) == "outcome", 7.0, 0.5)
+    weighted = fit(ArraySource(**data, sample_weight=weight))
+    assert_allclose(weighted.predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
+
+
+class Breaks:
+    """A source that fails in one of its passes."""
+
+    def __init__(self, data, in_pass):
+        self.data, self.in_pass, self.n_passes = rows(data), in_pass, 0
+
+    def __call__(self):
+        self.n_passes += 1
+        if self.n_passes == self.in_pass:
+            raise OSError("the disk is gone")
+        return [self.data]
+
+
+def test_a_checkpoint_goes_on_where_the_fit_stopped(known, tmp_path):
+    data, model = known
+    file = tmp_path / "passes"
+    with pytest.raises(OSError, match="the disk is gone"):
+        fit(Breaks(data, 5), checkpoint=file)
+    assert file.exists()
+    whole, rest = Breaks(data, 0), Breaks(data, 0)
+    fit(whole)
+    again = fit(rest, checkpoint=file)
+    assert rest.n_passes == whole.n_passes - 3  # the census is taken again, three passes are not
+    np.testing.assert_array_equal(again.predict(X_NEW), model.predict(X_NEW))
+    assert not file.exists()
+
+
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
+    file = tmp_path / "passes"
+    with pytest.raises(OSError, match="disk"):
+        fit(Breaks(DATA[True], 4), checkpoint=file)
+    with pytest.raises(TableError, match="belongs to another fit"):
+        fit(ArraySource(**DATA[False]), checkpoint=file)
+    file.write_bytes(b"nothing of ours")
+    with pytest.raises(TableError, match="is not a checkpoint of this fit"):
+        fit(ArraySource(**DATA[True]), checkpoint=file)
+
+
+def test_a_source_that_empties_is_refused():
+    sources = iter([[rows(DATA[True])], []])
+    with pytest.raises(TableError, match="had rows before and has none now"):
+        fit(lambda: next(sources))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (MixtureUplift(engine="em", outcome_model=LogisticRegression()), "engine='em' needs all"),
+        (MixtureUplift(policy_model=LogisticRegression()), "policy_model=.* needs all rows"),
+        (MixtureUplift(shift="classifier"), "shift='classifier' needs all rows in memory"),
+    ],
+)
+def test_what_needs_all_rows_in_memory_is_refused(model, message):
+    with pytest.raises(InputError, match=message):
+        model.fit_chunks(ArraySource(**DATA[True]))
+
+
+def test_a_checkpoint_needs_a_seed(tmp_path):
+    with pytest.raises(InputError, match="needs an integer random_state"):
+        Uplift().fit_chunks(ArraySource(**DATA[True]), checkpoint=tmp_path / "c")
