@@ -16,7 +16,7 @@ from unjoined._threads import over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined.solve.laws import Law, Sums
 
-PIECE_ROWS = 4096  # functions of so many rows stay in the cache between their uses
+PIECE_ROWS = 2048  # functions of so many rows stay in the cache between their uses
 BASE, EFFECT = "base", "effect"
 CONSTANT = "constant"
 # Squared scales to start with, in log-odds or in standard deviations of the outcome.
@@ -52,13 +52,14 @@ def sums_of_rows(rows: AdditiveRows, law: Law, coef: Array, parts: Parts) -> Sum
     of_effect = values if len(parts.effect) == len(values) else values[parts.effect]
     t = law(y, exposure, coef[:p] @ of_base, coef[p:] @ of_effect)
     gradient = np.concatenate([of_base @ (weight * t.by_base), of_effect @ (weight * t.by_effect)])
-    curvature = np.zeros((len(coef), len(coef)))
-    scaled = of_base * np.sqrt(weight * t.base_base)
-    curvature[:p, :p] = scaled @ scaled.T
-    if len(parts.effect):
-        scaled = of_effect * np.sqrt(weight * t.effect_effect)
-        curvature[p:, p:] = scaled @ scaled.T
-        curvature[p:, :p] = (of_effect * (weight * t.base_effect)) @ of_base.T
+    design, root = np.empty((len(coef), len(y))), np.sqrt(weight * t.base_base)
+    lean = np.divide(weight * t.base_effect, root, out=np.zeros_like(root), where=root > 0.0)
+    np.multiply(of_base, root, out=design[:p])
+    np.multiply(of_effect, lean, out=design[p:])
+    curvature = design @ design.T
+    if t.rest is not None:
+        np.multiply(of_effect, np.sqrt(weight * t.rest), out=design[p:])
+        curvature[p:, p:] += design[p:] @ design[p:].T
     square, counted = float(weight @ t.square), float(weight @ t.counted)
     return Sums(float(weight @ t.loss), gradient, curvature, square, counted)
 

@@ -28,6 +28,7 @@ class RowTerms(NamedTuple):
     effect_effect: Array
     square: Array  # squared residuals, for the variance of the noise
     counted: Array  # 1, or 0 where the residual was cut
+    rest: Array | None = None  # what effect_effect has beyond base_effect^2 / base_base, if any
 
 
 class Law(Protocol):
@@ -183,6 +184,7 @@ class GaussianLaw:
             (chance * (1.0 - a) ** 2 + (1.0 - chance) * a**2) / s2,
             square,
             np.ones_like(y),
+            chance * (1.0 - chance) / s2,
         )
 
     def intercept(self, mean: float) -> float:
