@@ -62,7 +62,7 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     assert (code, err) == (0, "")
     assert "different enough to identify uplift" in out
     assert "Average effect: " in out  # the default says what it found
-    assert "In the likeliest form" in out  # and what was fitted
+    assert "\nIn the likeliest form" in out  # and what was fitted, on a line of its own
     code, out, err = run(
         capsys,
         *("score", "--model", model, "--table", folder / "customers.parquet", "--out", scores),

@@ -229,9 +229,7 @@ def _fit_rows(
     fitted = make(random_state=seed).fit(**data)
     uplift = fitted.predict(data.X)
     show_labels(out, data)
-    show_strength(out, fitted.identification_)
-    if isinstance(fitted, Uplift):
-        show_choice(out, fitted)
+    show_choice(out, fitted)
     show_uplift(out, uplift)
     return fitted, _facts(fitted, estimator) | {
         "rows": data.n_rows,
@@ -245,9 +243,11 @@ def _fit_chunks(
 ) -> tuple[UpliftEstimator, dict[str, Any]]:
     """Fit the default to tables that are read in pieces."""
     if estimator not in ("auto", "mixture"):
-        raise InputError(f"--chunks reads in pieces, which --estimator {estimator} cannot do.")
+        raise InputError(
+            f"--chunks reads in pieces, which --estimator {estimator} cannot do. Leave out one of "
+            "the two, or use --estimator minmax."
+        )
     fitted = Uplift(random_state=seed).fit_chunks(tables.stream(), checkpoint=checkpoint)
-    show_strength(out, fitted.identification_)
     show_choice(out, fitted)
     return fitted, _facts(fitted, estimator) | {"reason": fitted.reason_}
 

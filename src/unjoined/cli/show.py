@@ -25,7 +25,7 @@ from rich.text import Text
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import SeparateLabels
-from unjoined.estimators import Uplift
+from unjoined.estimators import Uplift, UpliftEstimator
 from unjoined.metrics import IdentificationStrength
 from unjoined.sums import PlannedSums
 
@@ -148,9 +148,12 @@ def show_strength(out: Console, strength: IdentificationStrength) -> None:
         show_table(out, ("populations", "root mean square", "on average", "F"), rows)
 
 
-def show_choice(out: Console, model: Uplift) -> None:
-    """Print what the default estimator found, in words."""
-    out.print(model.summary(), highlight=False)
+def show_choice(out: Console, model: UpliftEstimator) -> None:
+    """Print how different the policies are and, of the default, what it found in words."""
+    show_strength(out, model.identification_)
+    if isinstance(model, Uplift):
+        for line in model.summary().splitlines():  # the console would show line ends as such
+            out.print(line, highlight=False)
 
 
 def uplift_summary(uplift: Array) -> dict[str, float]:

@@ -10,8 +10,9 @@ from unjoined._typing import RandomState
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.nuisance import ALONE
 
-# Weight of the forms in which people differ. Where they do not, one simulated fit in twenty says
-# "probably" and none "clearly" (`benchmarks/words.py`).
+# Weight of the forms in which people differ. Of fits to 60 simulated problems in which they do
+# not, three to five in a hundred say "probably" and none "clearly"
+# (`benchmarks/words.py --problems 60`).
 PROBABLY, CLEARLY = 0.8, 0.95
 MOST_NAMED = 5  # features
 SAME = "the effect is the same for all, so that people are ranked by their base alone"
