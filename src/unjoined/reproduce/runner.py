@@ -9,7 +9,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -280,7 +280,7 @@ def _finished(tasks: Sequence[Task], jobs: int) -> Iterator[Record]:
             min(jobs, len(tasks)), mp_context=context, initializer=_ignore_interrupts
         )
         try:
-            for future in as_completed([pool.submit(run_task, task) for task in tasks]):
+            for future in as_completed(_submit(pool, tasks)):
                 yield future.result()
         except BrokenProcessPool as error:
             raise UnjoinedError(
@@ -289,6 +289,15 @@ def _finished(tasks: Sequence[Task], jobs: int) -> Iterator[Record]:
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submit(pool: ProcessPoolExecutor, tasks: Sequence[Task]) -> list[Future[Record]]:
+    """Hand all tasks to the pool, which starts its processes meanwhile."""
+    try:
+        return [pool.submit(run_task, task) for task in tasks]
+    except (OSError, ValueError) as error:
+        # A process that dies while the next one starts closes the pipes that one is to inherit.
+        raise BrokenProcessPool(str(error)) from error
 
 
 def _ignore_interrupts() -> None:
