@@ -38,7 +38,7 @@ from unjoined.nuisance.models import (
     seeded_clone,
     takes_weights,
 )
-from unjoined.nuisance.shift import CellShift, ShiftReport, weigh_shift
+from unjoined.nuisance.shift import CellShift, ShiftReport, effective_size, weigh_shift
 
 __all__ = [
     "ALONE",
@@ -70,6 +70,7 @@ __all__ = [
     "deal",
     "deal_evaluation_folds",
     "deal_folds",
+    "effective_size",
     "fit_centring",
     "fit_conditional_mean",
     "fit_policies",
