@@ -90,6 +90,7 @@ figures: $(VENV)/.test
 
 docs: $(VENV)/.docs
 	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide src
+	$(BIN)/python tools/prose.py
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "open build/docs/index.html"
 
