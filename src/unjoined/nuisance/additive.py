@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -181,10 +181,12 @@ def hold_out_forms(
     *,
     categorical: tuple[int, ...] = (),
     average: bool = True,
+    exposures: Sequence[Array] | None = None,
     n_jobs: int | None,
 ) -> HeldOutForms:
     """Fit every form without each fold in turn, on threads, and weigh the forms.
 
+    ``exposures`` are those of the rows for the fits without each fold, if they are not the same.
     Costs a fit for each form and fold, of 25 passes over the rows or so.
     """
     with_pairs = any(PAIR in form.base for form in forms)
@@ -192,8 +194,17 @@ def hold_out_forms(
         chooser = Chooser.of_rows(rows, law, categorical, with_pairs=with_pairs)
     named = {f.name: f for f in forms if chooser.basis.pairs or PAIR not in f.base}
     folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
+    choosers = [chooser] * len(folds)
+    if exposures is not None:
+        choosers = [replace(chooser, rows=replace(rows, exposure=each)) for each in exposures]
+
+    def hold_out(
+        chooser: Chooser, held: IntArray
+    ) -> tuple[dict[str, AdditiveFit], dict[str, Array]]:
+        return chooser.hold_out(named.values(), held)
+
     with one_blas_thread(), ThreadPoolExecutor(n_threads(n_jobs)) as pool:
-        results = list(pool.map(lambda held: chooser.hold_out(named.values(), held), folds))
+        results = list(pool.map(hold_out, choosers, folds))
     fits = {name: [each[name] for each, _ in results] for name in named}
     losses = {name: np.zeros(len(rows.y)) for name in named}
     for held, (_, loss) in zip(folds, results, strict=True):
