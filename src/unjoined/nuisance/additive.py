@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -111,7 +111,7 @@ class Chooser:
             )
         return replace(fit, parts=parts)
 
-    def fit_chain(self, chain: list[Form], held: IntArray) -> dict[str, AdditiveFit]:
+    def fit_chain(self, held: IntArray, chain: list[Form]) -> dict[str, AdditiveFit]:
         """Fit forms without some rows, each from where the one before it ended."""
         rest = np.delete(np.arange(len(self.rows.y)), held)
         fits: dict[str, AdditiveFit] = {}
@@ -193,10 +193,12 @@ def hold_out_forms(
     *,
     categorical: tuple[int, ...] = (),
     average: bool = True,
+    exposures: Sequence[Array] | None = None,
     n_jobs: int | None,
 ) -> HeldOutForms:
     """Fit every form without each fold in turn, on threads, and weigh the forms.
 
+    ``exposures`` are those of the rows for the fits without each fold, if they are not the same.
     Costs a fit for each form and fold, of 25 passes over the rows or so.
     """
     with_pairs = any(PAIR in form.base for form in forms)
@@ -204,15 +206,18 @@ def hold_out_forms(
         chooser = Chooser.of_rows(rows, law, categorical, with_pairs=with_pairs, n_jobs=n_jobs)
     named = {f.name: f for f in forms if chooser.basis.pairs or PAIR not in f.base}
     folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
+    choosers = [chooser] * len(folds)
+    if exposures is not None:
+        choosers = [replace(chooser, rows=replace(rows, exposure=each)) for each in exposures]
     # The longest chains first, so that no thread is left with one at the end.
     chains = reversed(chains_of(named.values()))
-    tasks = [(chain, held) for chain in chains for held in folds]
+    tasks = [(*each, chain) for chain in chains for each in zip(choosers, folds, strict=True)]
     with one_blas_thread(), ThreadPoolExecutor(n_threads(n_jobs)) as pool:
-        found = list(pool.map(lambda task: chooser.fit_chain(*task), tasks))
+        found = list(pool.map(lambda task: task[0].fit_chain(*task[1:]), tasks))
     fits = {name: [fit[name] for fit in found if name in fit] for name in named}
     losses = {name: np.zeros(len(rows.y)) for name in named}
     for j, held in enumerate(folds):
-        of_fold = chooser.losses({name: fits[name][j] for name in named}, held)
+        of_fold = choosers[j].losses({name: fits[name][j] for name in named}, held)
         for name, loss in of_fold.items():
             losses[name][held] = loss
     return HeldOutForms(chooser, named, fits, FormTable.of_losses(losses, average=average))
