@@ -1,6 +1,9 @@
 """Arithmetic that is compiled, and the same in numpy."""
 
 import contextlib
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,31 @@ def here(tmp_path):
     """The folder of the test, made the working folder."""
     with contextlib.chdir(tmp_path):
         yield tmp_path
+
+
+@pytest.fixture
+def interrupt_when():
+    """Press Ctrl-C once something has happened. By the clock it may cut an import in two."""
+    over = threading.Event()
+    watchers = []
+
+    def start(happened):
+        def watch():
+            while not over.is_set():
+                if happened():
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                    return
+                time.sleep(0.01)
+
+        watchers.append(threading.Thread(target=watch))
+        watchers[-1].start()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield start
+    over.set()
+    for watcher in watchers:
+        watcher.join()
+    signal.signal(signal.SIGINT, before)
 
 
 # Whose lines other tests run as well. Coverage makes a test take half as long again.

@@ -169,54 +169,61 @@ def _no_copies(estimator):
 
 CANDIDATES = [("stiff", Plain(10.0)), ("loose", Plain(0.1))]
 SMALL = {"n_centers": 5}  # the checks fit tables of a dozen rows
+SIMPLE = {"policy_model": LogisticRegression(), "outcome_model": Ridge()}
+
+# One of each class and of each way it may take its rows; the rest is checked in the slow run.
+QUICK = [
+    RowwiseMinMax(basis="linear"),
+    _as(RowwiseMinMax, MinMaxGau().set_params(**SMALL)),
+    RowwiseMinMax(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, loss="huber"),
+    RowwisePlugIn(outcome_model=LinearRegression(), treatment_model=LinearRegression()),
+    _as(RowwiseClassifiers, FourLogistic()),
+    RowwiseDensity(n_folds=2, width_x=1.0, width_y=1.0, ridge=0.1),
+    RowwiseProbability(),
+    RowwiseTwoStage(),
+    RowwiseWeighted(n_folds=2, basis="linear", **SIMPLE),
+    RowwiseSearch(CANDIDATES, cv=2, **SIMPLE),
+]
+LONG = [
+    RowwiseMinMax(),
+    RowwiseMinMax(basis="fourier", n_centers=20),
+    RowwiseMinMax(basis="linear", critic_basis="gaussian", loss="huber"),
+    RowwiseMinMax(bounds="auto", clip=True),
+    RowwiseMinMax(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1),
+    RowwisePlugIn(),
+    _as(RowwiseClassifiers, FourNNC()),
+    _as(RowwisePlugIn, FourRidge()),
+    _as(RowwisePlugIn, FourNNR()),
+    RowwiseDensity(n_folds=2),
+    RowwiseDensity(density="kernel", n_folds=2),
+    RowwiseTwoStage(effect="constant"),
+    RowwiseTwoStage(basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1)),
+    RowwiseNeural(max_epochs=2, n_hidden=8),
+    RowwiseUplift(n_jobs=1),
+    RowwiseMixture(family="gaussian", n_folds=2, n_jobs=1),
+    RowwiseMixture(engine="em", family="gaussian", n_jobs=1, **SIMPLE),
+    RowwiseLikelihood(n_folds=2, n_jobs=1),
+    RowwiseWeighted(n_folds=2),
+    RowwiseWeighted(n_folds=2, basis="linear", quadratic="gap", ridge=0.01),
+    RowwiseSearch(CANDIDATES, cv=2),
+    RowwiseSearch(CANDIDATES, cv=2, rule="average", scoring="fixed_critic"),
+]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning"),
+    pytest.mark.filterwarnings("ignore::unjoined.errors.RatioGuardWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 
-@pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
-@pytest.mark.filterwarnings("ignore::unjoined.errors.RatioGuardWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(
-    [
-        RowwiseMinMax(),
-        RowwiseMinMax(basis="fourier", n_centers=20),
-        RowwiseMinMax(basis="linear"),
-        RowwiseMinMax(basis="linear", critic_basis="gaussian", loss="huber"),
-        RowwiseMinMax(bounds="auto", clip=True),
-        _as(RowwiseMinMax, MinMaxGau().set_params(**SMALL)),
-        RowwiseMinMax(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1),
-        RowwiseMinMax(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, loss="huber"),
-        RowwisePlugIn(),
-        RowwisePlugIn(outcome_model=LinearRegression(), treatment_model=LinearRegression()),
-        _as(RowwiseClassifiers, FourLogistic()),
-        _as(RowwiseClassifiers, FourNNC()),
-        _as(RowwisePlugIn, FourRidge()),
-        _as(RowwisePlugIn, FourNNR()),
-        RowwiseDensity(n_folds=2),
-        RowwiseDensity(density="kernel", n_folds=2),
-        RowwiseProbability(),
-        RowwiseTwoStage(),
-        RowwiseTwoStage(effect="constant"),
-        RowwiseTwoStage(
-            basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1)
-        ),
-        RowwiseNeural(max_epochs=2, n_hidden=8),
-        RowwiseUplift(n_jobs=1),
-        RowwiseMixture(family="gaussian", n_folds=2, n_jobs=1),
-        RowwiseMixture(
-            engine="em",
-            family="gaussian",
-            outcome_model=Ridge(),
-            policy_model=LogisticRegression(),
-            n_jobs=1,
-        ),
-        RowwiseLikelihood(n_folds=2, n_jobs=1),
-        RowwiseWeighted(n_folds=2),
-        RowwiseWeighted(n_folds=2, basis="linear", quadratic="gap", ridge=0.01),
-        RowwiseSearch(CANDIDATES, cv=2),
-        RowwiseSearch(CANDIDATES, cv=2, rule="average", scoring="fixed_critic"),
-    ],
-    expected_failed_checks=_no_copies,
-)
+@parametrize_with_checks(QUICK, expected_failed_checks=_no_copies)
 def test_scikit_learn_contract(estimator, check):
     """The whole suite of ``check_estimator``; a check that fails raises."""
+    check(estimator)
+    assert estimator.get_params()
+
+
+@pytest.mark.slow
+@parametrize_with_checks(LONG, expected_failed_checks=_no_copies)
+def test_scikit_learn_contract_of_those_that_take_long(estimator, check):
     check(estimator)
     assert estimator.get_params()

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import os
-import signal
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +24,7 @@ class Handler(BaseHTTPRequestHandler):
     """Serve the file well and badly, and count who asks."""
 
     asked: list[str] = []  # noqa: RUF012 - emptied for each server
-    go_on = threading.Event()
+    waits, go_on = threading.Event(), threading.Event()
 
     def do_GET(self):
         self.asked.append(self.path)
@@ -40,6 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         half = self.path in ("/cut.csv", "/slow.csv")
         self.wfile.write(content[: len(content) // 2] if half else content)
         if self.path == "/slow.csv":
+            self.waits.set()
             self.go_on.wait(30)
 
     def log_message(self, *args):
@@ -132,16 +132,13 @@ def test_a_cache_folder_that_cannot_be_made_is_named(cache):
     assert "could not be downloaded" not in str(e.value)
 
 
-def test_an_interrupted_download_leaves_nothing(server, cache):
+def test_an_interrupted_download_leaves_nothing(server, cache, interrupt_when):
     """The server sends half of the file and waits; then somebody presses Ctrl-C."""
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    interrupt_when(Handler.waits.is_set)
     try:
         with pytest.raises(KeyboardInterrupt):
             locate(source(f"{server}/slow.csv"))
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
         Handler.go_on.set()
     assert list(cache.iterdir()) == []
 

@@ -239,6 +239,7 @@ def test_progress_is_shown_if_asked_for(client, capsys):
     assert "Completed" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
     """A worker's process ends in the middle of each pass; what it had is computed again."""
     armed = tmp_path / "armed"

@@ -1,7 +1,6 @@
-"""Commands that cannot go on: no memory, Ctrl-C, nobody reading. No traceback in any case."""
+"""Commands that cannot go on: no memory, nobody reading. No traceback in any case."""
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -28,17 +27,6 @@ def test_too_little_memory_is_told_with_what_to_do(capsys, tmp_path):
     assert err.startswith("unjoined: there is not enough memory (Unable to allocate")
     assert "--chunks" in err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_interrupted_command_says_so_in_a_word(capsys, tmp_path):
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)  # while the demo fits
-    try:
-        code, _, err = run(capsys, "demo", "--rows", 20_000, "--out", tmp_path / "d")
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-    assert (code, err) == (130, "unjoined: interrupted\n")
 
 
 def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path):

@@ -17,10 +17,10 @@ from unjoined.data import paper_problem
 from unjoined.errors import InputError
 
 MODELS = [
-    MinMaxUplift(random_state=0),
+    MinMaxUplift(width="median", random_state=0),
     MinMaxUplift(basis="linear", random_state=0),
-    MixtureUplift(random_state=0),
-    WeightedUplift(random_state=0),
+    MixtureUplift(n_folds=2, random_state=0),
+    WeightedUplift(n_folds=2, random_state=0),
     PlugInUplift(random_state=0),
     FourRidge(),
     TwoStageUplift(),

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from unjoined.cli import main
-
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = json.loads((DOCS / "paper-results.json").read_text(encoding="utf-8"))
 SYNTHETIC = RESULTS["ridges"]["synthetic"]
@@ -39,13 +37,3 @@ def test_with_the_pairs_of_the_study_the_ridge_study_finds_its_numbers(name):
             found = block["methods"][row["method"]]
             expected = [found["above_random"], found["above_random_se"]]
         assert row["study"] == pytest.approx(expected, rel=2e-4)
-
-
-def test_one_command_tries_the_ridges_and_writes_their_table(tmp_path):
-    with pytest.raises(SystemExit) as stop:
-        main(f"reproduce synthetic --ridges --small --trials 1 --jobs 1 --out {tmp_path}".split())
-    assert not stop.value.code
-    results = json.loads((tmp_path / "paper-results.json").read_text(encoding="utf-8"))
-    assert results["studies"] == {}
-    assert len(results["ridges"]["synthetic"]["rows"]) == 4 * 2
-    assert "## What the ridges change" in (tmp_path / "paper.md").read_text(encoding="utf-8")

@@ -48,9 +48,12 @@ REAL = {
         policy_model=LogisticRegression(),
         **ONE,
     ),
-    "uplift": uj.Uplift(**ONE),
     "search": uj.UpliftSearchCV(
-        [("ratio", uj.PlugInUplift()), ("two-stage", uj.TwoStageUplift())], cv=2, **SEED
+        [("ratio", uj.PlugInUplift()), ("two-stage", uj.TwoStageUplift())],
+        cv=2,
+        outcome_model=Ridge(),
+        policy_model=LogisticRegression(),
+        **SEED,
     ),
 }
 TWO_VALUES = {
@@ -61,7 +64,7 @@ TWO_VALUES = {
     "weighted-two-values": uj.WeightedUplift(**SEED),
     "mixture-bernoulli": uj.MixtureUplift(n_folds=2, **ONE),
 }
-SLOW = ("uplift", "mixture-mean", "mixture-gaussian", "mixture-bernoulli", "density", "search")
+SLOW = ("mixture-mean", "mixture-gaussian", "mixture-bernoulli", "density", "search")
 SLOW += ("four-nnc", "four-nnr", "minmax-classifier", "em")
 ESTIMATORS = {
     name: (model, binary)
@@ -92,7 +95,7 @@ def scales(data):
     n = len(data["y"])
     cell = np.where(data["kind"] == "outcome", 0, 2) + data["population"]
     each = np.where(data["kind"] == "target", 3e3, np.array([1e-6, 1.0 / n, 2.0, 1e6])[cell])
-    return {"1e-6": 1e-6, "1/n": 1.0 / n, "2": 2.0, "1e6": 1e6, "each table its own": each}
+    return {"1e-6": 1e-6, "each table its own": each}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -140,21 +143,17 @@ def _risks(data, weight, *, binary):
     """Return every score and measure that takes separate labels and weights."""
     labelled = {**data, "sample_weight": weight}
     f = data["X"][:, 0]
+    held = uj.metrics.HeldOutRows.from_data(**labelled, n_folds=2)
+    scores = [held.score(f, name) for name in ("weighted_risk", "outcome_risk", "fixed_critic")]
     if binary:
-        return np.array(
-            [uj.metrics.weighted_risk(f, **labelled), uj.metrics.outcome_risk(f, **labelled)]
-        )
+        return np.array(scores)
     linear = uj.MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, **ONE)
     linear.fit(**data)
-    held = uj.metrics.HeldOutRows.from_data(**labelled)
     strength = uj.identification_strength(**labelled)
     return np.array(
         [
-            uj.metrics.outcome_risk(f, **labelled),
-            uj.metrics.fixed_critic_score(f, **labelled),
+            *scores,
             uj.metrics.minmax_objective(f, 0.5 * f, **labelled),
-            linear.score(**labelled),
-            held.score(f, "weighted_risk"),
             held.difference(f, 0 * f, "outcome_risk").standard_error,
             uj.metrics.error_bound(linear, labelled, min_gap=0.2).bound,
             strength.f_statistic,
@@ -175,17 +174,6 @@ def test_the_unit_of_the_weights_changed_a_risk(binary):
     none = _risks(data, None, binary=binary)
     equal = _risks(data, np.full(len(weight), 3.0), binary=binary)
     np.testing.assert_allclose(equal, none, rtol=1e-9)
-
-
-def test_a_row_of_weight_zero_counts_in_no_risk():
-    data, weight = tables()
-    absent = np.arange(len(weight)) % 9 == 4
-    rest = {key: column[~absent] for key, column in data.items()}
-    f, g = data["X"][:, 0], data["X"][~absent, 0]
-    for risk in (uj.metrics.weighted_risk, uj.metrics.outcome_risk, uj.metrics.fixed_critic_score):
-        zero = risk(f, **data, sample_weight=np.where(absent, 0.0, weight))
-        left_out = risk(g, **rest, sample_weight=weight[~absent])
-        np.testing.assert_allclose(zero, left_out, rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore")

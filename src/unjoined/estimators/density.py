@@ -140,7 +140,7 @@ class DensityUplift(RowEstimator):
     ...     outcome=lambda X, treated, rng: treated * X[:, 0] + rng.standard_normal(len(X)),
     ...     outcome_mean=lambda X, treated: treated * X[:, 0],
     ... )
-    >>> model = DensityUplift(random_state=0).fit(**problem.draw(500, random_state=0))
+    >>> model = DensityUplift(random_state=0).fit(**problem.draw(200, random_state=0))
     >>> new = problem.draw_joint(1000, random_state=1)
     >>> bool(np.corrcoef(model.predict(new.X), new.uplift)[0, 1] > 0.8)
     True

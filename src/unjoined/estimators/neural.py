@@ -163,7 +163,7 @@ class NeuralMinMaxUplift(RowEstimator):
     >>> import numpy as np
     >>> from unjoined.data import paper_problem
     >>> problem = paper_problem(b=5.0)
-    >>> data = problem.draw(1000, random_state=0)
+    >>> data = problem.draw(500, random_state=0)
     >>> model = NeuralMinMaxUplift(max_epochs=20, random_state=0).fit(**data)
     >>> X_new = problem.draw_joint(5000, random_state=1).X
     >>> bool(np.corrcoef(model.predict(X_new), problem.uplift(X_new))[0, 1] > 0.7)

@@ -150,7 +150,7 @@ class UpliftSearchCV(UpliftEstimator):
     Examples
     --------
     >>> from unjoined.data import campaign_problem
-    >>> data = campaign_problem().draw(1000, random_state=0)
+    >>> data = campaign_problem().draw(300, random_state=0)
     >>> search = UpliftSearchCV(
     ...     [
     ...         ("linear", WeightedUplift(basis="linear")),

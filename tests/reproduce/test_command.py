@@ -1,9 +1,7 @@
 """The command `unjoined reproduce` as a user types it."""
 
 import json
-import signal
 
-import numpy as np
 import pytest
 
 from unjoined.cli import main
@@ -39,42 +37,32 @@ def test_a_small_run_writes_everything_and_is_not_run_twice(capsys, tmp_path):
     assert [file.read_text() for file in files] == before
 
 
-def write_jobs(folder):
-    """Write files in the form of the job training, filled at random."""
-    rng = np.random.RandomState(1)
-    for name, treat in (("nsw_treated.txt", 1), ("nsw_control.txt", 0)):
-        rows = [
-            [treat, *rng.randint(8, 40, size=2), *rng.randint(2, size=4), *rng.gamma(1.0, 9.0, 2)]
-            for _ in range(300)
-        ]
-        (folder / name).write_text("\n".join(" ".join(map(str, row)) for row in rows))
-
-
-def test_studies_are_run_in_the_papers_order_and_none_is_run_twice(capsys, tmp_path):
-    write_jobs(tmp_path)
-    options = ("--ridges", "--small", "--trials", 1, "--jobs", 1, "--data", tmp_path)
-    code, _, err = run(capsys, "jobs", "synthetic", "jobs", *options, "--out", tmp_path / "out")
+def test_studies_are_run_in_the_papers_order_and_none_is_run_twice(capsys, data, tmp_path):
+    options = ("--ridges", "--small", "--trials", 1, "--jobs", 1, "--data", data)
+    code, _, err = run(capsys, "jobs", "email", "jobs", *options, "--out", tmp_path)
     assert (code, err) == (0, "")
-    results = json.loads((tmp_path / "out" / "paper-results.json").read_text())
-    assert list(results["ridges"]) == ["synthetic", "jobs"]
-    assert len((tmp_path / "out" / "paper-trials.jsonl").read_text().splitlines()) == 4 + 1
+    results = json.loads((tmp_path / "paper-results.json").read_text())
+    assert results["studies"] == {}
+    assert {name: len(block["rows"]) for name, block in results["ridges"].items()} == {
+        "email": 2,
+        "jobs": 2,
+    }
+    assert list(results["ridges"]) == ["email", "jobs"]
+    assert "## What the ridges change" in (tmp_path / "paper.md").read_text()
+    assert len((tmp_path / "paper-trials.jsonl").read_text().splitlines()) == 2
 
 
-def test_all_is_every_study(capsys, tmp_path):
-    write_jobs(tmp_path)
-    code, _, err = run(capsys, "all", "--data", tmp_path, "--out", tmp_path / "out")
+def test_all_is_every_study(capsys, data, tmp_path):
+    code, _, err = run(capsys, "all", "--small", "--data", data, "--out", tmp_path / "out")
     assert code == 2
-    assert "Kevin_Hillstrom" in err
+    assert "CriteoBannerFillingChallenge" in err
 
 
-def test_an_interrupted_run_says_that_finished_trials_are_kept(capsys, tmp_path):
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.7)  # while trials run
-    try:
-        code, out, err = run(capsys, "synthetic", "--jobs", 1, "--out", tmp_path)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+def test_an_interrupted_run_says_that_finished_trials_are_kept(capsys, tmp_path, interrupt_when):
+    trials = tmp_path / "paper-trials.jsonl"
+    interrupt_when(lambda: trials.exists() and trials.stat().st_size > 0)
+    options = ("--ridges", "--small", "--jobs", 1, "--out", tmp_path)
+    code, out, err = run(capsys, "synthetic", *options)
     assert (code, err) == (130, "unjoined: interrupted\n")
     assert "Finished trials are kept" in out
 
