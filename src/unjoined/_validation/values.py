@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -43,6 +44,17 @@ def shown(values: Iterable[Any]) -> str:
     """Return at most five values, for a message."""
     some = list(values)
     return ", ".join(_short(repr(v)) for v in some[:5]) + (", ..." if len(some) > 5 else "")
+
+
+def did_you_mean(name: Any, known: Iterable[Any]) -> str:
+    """Return the end of a message that names the nearest of what is known, if any is near.
+
+    >>> did_you_mean("bougth", ["age", "bought"])
+    ". Did you mean 'bought'?"
+    """
+    by_text = {str(value).casefold(): value for value in known}
+    near = get_close_matches(str(name).casefold(), by_text, n=1)
+    return f". Did you mean {by_text[near[0]]!r}?" if near else "."
 
 
 def _short(text: str) -> str:
