@@ -1,5 +1,6 @@
 """Curves, areas and scores; nothing here imports an estimator."""
 
+from unjoined.metrics.balance import Balance, Check, Sharing
 from unjoined.metrics.bound import ErrorBound, error_bound
 from unjoined.metrics.conventions import (
     causalml_auuc,
@@ -24,6 +25,8 @@ from unjoined.metrics.curves import (
     uplift_at_k,
     uplift_curve,
 )
+from unjoined.metrics.diagnose import diagnose
+from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals
 from unjoined.metrics.identification import (
     IdentificationStrength,
@@ -33,6 +36,7 @@ from unjoined.metrics.identification import (
     warn_if_weak,
 )
 from unjoined.metrics.ratio import EvaluationRows, RatioTerms, evaluation_rows
+from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
     SCORES,
     HeldOutRows,
@@ -47,13 +51,20 @@ from unjoined.metrics.scores import (
 
 __all__ = [
     "SCORES",
+    "Balance",
+    "Check",
+    "Diagnosis",
     "ErrorBound",
     "Estimate",
     "EvaluationRows",
+    "Finding",
     "HeldOutRows",
     "IdentificationStrength",
+    "PolicyGap",
     "Ratio",
     "RatioTerms",
+    "Region",
+    "Sharing",
     "Totals",
     "UpliftCurve",
     "UpliftScorer",
@@ -61,6 +72,7 @@ __all__ = [
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "diagnose",
     "error_bound",
     "evaluation_rows",
     "fill_from_top",

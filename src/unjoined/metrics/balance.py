@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import RandomState as Rng
+from numpy.typing import NDArray
 from scipy.special import gammaln
-from scipy.stats import binom, f, norm, t
+from scipy.stats import binom, f, t
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
 
 from unjoined._typing import Array, IntArray
 from unjoined.basis import Scaling
@@ -79,6 +81,9 @@ class Balance:
         The largest difference of a feature's means, in its standard deviations.
     feature : str
         The feature it is found in.
+    told_apart : float
+        Chance that boosted trees put a row of each in the right order, on rows they did not learn
+        from: 0.5 if they cannot tell the two apart, 1 if always; nan for too few rows.
     checks : tuple of Check
         Tests that the two are drawn from one law.
     """
@@ -86,6 +91,7 @@ class Balance:
     where: str
     difference: float
     feature: str
+    told_apart: float
     checks: tuple[Check, ...]
 
 
@@ -114,6 +120,7 @@ def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng
     worst = int(np.argmax(np.abs(size)))
     z = np.divide(apart, np.sqrt(variance), out=np.zeros_like(apart), where=variance > 0.0)
     tail = 2.0 * t.sf(float(np.abs(z).max()), max(n - 2.0, 1.0))
+    classifier, told_apart = _split_classifier(where, first, second, rng)
     checks = (
         _hotelling(where, first, second),
         Check(
@@ -122,9 +129,9 @@ def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng
             float(np.abs(z).max()),
             min(tail * max(int(varies.sum()), 1), 1.0),
         ),
-        _split_classifier(where, first, second, rng),
+        classifier,
     )
-    return Balance(where, float(size[worst]), names[worst], checks)
+    return Balance(where, float(size[worst]), names[worst], told_apart, checks)
 
 
 def _difference(one: Sample, two: Sample) -> tuple[Array, Array, float]:
@@ -164,7 +171,7 @@ def _covariance(sample: Sample) -> Array:
     return np.asarray((off * sample.weight[:, None]).T @ off / sample.weight.sum())
 
 
-def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> Check:
+def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> tuple[Check, float]:
     """Test whether trees that learnt on half of the rows tell the other half apart.
 
     One split, not folds: the scores of folds depend on each other, which makes a test of them
@@ -177,7 +184,7 @@ def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> Check:
         for half, rows in zip(halves, np.array_split(at, 2), strict=True):
             half.append(Sample(sample.X[rows], sample.weight[rows]))
     if min(len(s.X) for s in halves[1]) < ROWS_PER_FUNCTION:
-        return Check(what, where, float("nan"), float("nan"))
+        return Check(what, where, float("nan"), float("nan")), float("nan")
     trees = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
     )
@@ -188,7 +195,13 @@ def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> Check:
     scores = [replace(s, X=trees.decision_function(s.X)[:, None]) for s in halves[1]]
     apart, variance, n = _difference(*scores)
     z = float(apart[0] / np.sqrt(variance[0])) if variance[0] > 0.0 else 0.0
-    return Check(what, where, z, float(t.sf(z, n - 2.0)))
+    side = np.repeat([1, 0], [len(s.X) for s in scores])
+    told = roc_auc_score(
+        side,
+        np.concatenate([s.X[:, 0] for s in scores]),
+        sample_weight=np.concatenate([s.weight / s.weight.sum() for s in scores]),
+    )
+    return Check(what, where, z, float(t.sf(z, n - 2.0))), float(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +239,11 @@ def shared_rows(where: str, X: Sequence[Array], labels: Sequence[Array] | None) 
     shared = _surplus(*(hash_with(k, y) for k, y in zip(keys, labels, strict=True)))
     y = np.concatenate(labels)
     _, count = np.unique(y, return_counts=True)
-    agree = float(np.sum((count / len(y)) ** 2))  # of labels that have nothing to do with each other
+    agree = float(np.sum((count / len(y)) ** 2))  # of twins whose labels are drawn apart
     return Sharing(where, share, same_labels=shared / share > 0.9 + 0.1 * agree)
 
 
-def _surplus(one: IntArray, two: IntArray) -> float:
+def _surplus(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> float:
     """Return the share of the smaller table in twins beyond chance, 0 if chance may explain it."""
     n1, n2 = len(one), len(two)
     n = n1 + n2
@@ -253,8 +266,3 @@ def _surplus(one: IntArray, two: IntArray) -> float:
 
 def _log_choose(n: IntArray, k: IntArray) -> Array:
     return np.asarray(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
-
-
-def two_sided(z: float) -> float:
-    """Return the p-value of a standard normal statistic."""
-    return float(2.0 * norm.sf(abs(z)))

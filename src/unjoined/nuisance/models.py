@@ -240,7 +240,7 @@ def cross_fit(
     def mean(kind: str, k: int, model: Any) -> Array:
         # Models that are given keep their seed over the folds.
         own = None if model is None else seeded_clone(model, rng)
-        return _cross_fitted_mean(rows, rows.at(kind, k), own, Z, fold, rng)
+        return cross_fitted_mean(rows, rows.at(kind, k), own, Z, fold, rng)
 
     each = range(len(rows.names))
     chances = [(mean(TREATMENT, k, policy_model) + 1.0) / 2.0 for k in each]
@@ -255,7 +255,7 @@ def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
     rng = check_random_state(0)
     fold = deal_evaluation_folds(rows, n_folds, rng)
     first, second = (
-        _cross_fitted_mean(rows, rows.at(TREATMENT, k), model, Z, fold, rng) for k in (0, 1)
+        cross_fitted_mean(rows, rows.at(TREATMENT, k), model, Z, fold, rng) for k in (0, 1)
     )
     return (first - second) / 2.0
 
@@ -272,7 +272,7 @@ def deal_evaluation_folds(rows: LabelledRows, n_folds: int, rng: Rng) -> IntArra
     return fold
 
 
-def _cross_fitted_mean(
+def cross_fitted_mean(
     rows: LabelledRows, cell: IntArray, model: Any, D: Array, fold: IntArray, rng: Rng
 ) -> Array:
     """Return the mean label of one cell at every row, each fold's from the other folds."""

@@ -1,0 +1,337 @@
+"""Can these tables tell? Strength, balance, overlap and tests, and a verdict from all of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from sklearn.utils import check_random_state
+
+from unjoined._typing import Array, IntArray, MatrixLike, RandomState
+from unjoined._validation import (
+    KINDS,
+    OUTCOME,
+    TREATMENT,
+    check_columns,
+    check_finite_features,
+    check_numeric_columns,
+    check_row_width,
+)
+from unjoined.basis import Scaling
+from unjoined.data import (
+    LabelledRows,
+    SeparateLabels,
+    column_names,
+    feature_matrix,
+    label_rows,
+    target_rows,
+)
+from unjoined.errors import InputError, OverlapWarning
+from unjoined.metrics.balance import Balance, Check, Sample, Sharing, compare, correct, shared_rows
+from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
+from unjoined.metrics.falsify import Implied, check_bounds, check_shared_law, implied_means
+from unjoined.metrics.identification import strength_of
+from unjoined.metrics.ratio import (
+    GAP,
+    N_FOLDS,
+    OVERLAP,
+    EvaluationRows,
+    RatioTerms,
+    labelled_part,
+    with_target,
+)
+from unjoined.metrics.regions import find_regions
+from unjoined.metrics.verdict import FEWEST_ROWS, Evidence, judge
+from unjoined.nuisance import (
+    CellShift,
+    EffectNuisances,
+    cross_fit_effects,
+    cross_fitted_mean,
+    deal_evaluation_folds,
+    effective_size,
+    weigh_shift,
+)
+
+
+def diagnose(
+    data: Mapping[str, Any], target: MatrixLike | None = None, *, random_state: RandomState = 0
+) -> Diagnosis:
+    """Say whether tables can tell uplift: how strongly, for whom, and what contradicts it.
+
+    Enough rows, policies that differ, tables that describe the same people, and outcomes that
+    depend on features and treatment alone: each is measured, and the verdict is as good as the
+    worst of them.
+
+    Parameters
+    ----------
+    data : SeparateLabels or mapping
+        ``X``, ``y``, ``kind``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
+        them. Two populations or more.
+    target : array or data frame of shape (n, d), optional
+        The people uplift is wanted for, with the same features. Default: rows of kind
+        "target" if there are any, else the people in the tables.
+    random_state : int, RandomState or None, default=0
+        Seed for folds and splits.
+
+    Returns
+    -------
+    Diagnosis
+        ``print`` it, or read ``verdict``, ``findings``, ``regions``, ``checks``.
+
+    See Also
+    --------
+    identification_strength : The one statistic that every fit computes, without cross-fitting.
+    plan_study : Rows and policy gap that a wanted precision needs.
+
+    Notes
+    -----
+    Costs the cross-fitting of policies and outcomes, a few seconds for 20,000 rows, and
+    O(n d^2) for the tests. Models are fitted to at most 20,000 rows of a table; means are over
+    all rows. Not all that can go wrong can be seen: if outcomes of one of two populations are
+    shifted for reasons other than treatment, no table shows it.
+
+    Examples
+    --------
+    >>> from unjoined.data import paper_problem
+    >>> diagnose(paper_problem(b=0.0).draw(200, random_state=0)).verdict  # equal policies
+    'not identified'
+    """
+    X = feature_matrix(data["X"])
+    names = column_names(data["X"]) or [f"x{j + 1}" for j in range(X.shape[1])]
+    labels = {name: data[name] for name in data if name != "X"}
+    tables = SeparateLabels(X=X, **labels)
+    rows = label_rows(X, **labels, several=True)
+    aim = _target(target, X, labels, names)
+    rng = check_random_state(random_state)
+    evidence = Evidence(
+        tables=tuple(tables.summary()),
+        identification=strength_of(rows),
+        balance=_within(rows, names, rng),
+        between=_between(rows, names, rng),
+        shared=_sharing(rows),
+        rarest=_rarest_outcome(rows),
+    )
+    if min(len(at) for at in rows.all_cells()) >= FEWEST_ROWS:
+        evidence = _measured(evidence, rows, aim, names, rng)
+    checks = [check for balance in evidence.balance for check in balance.checks]
+    return judge(replace(evidence, checks=correct([*checks, *evidence.checks])))
+
+
+def _target(
+    target: MatrixLike | None, X: Array, labels: dict[str, Any], names: Sequence[str]
+) -> tuple[Array, Array] | None:
+    """Return features and weights of the people the answer is for, None for those in the tables."""
+    if target is None:
+        return target_rows(X, labels["kind"], labels.get("sample_weight"))
+    found = column_names(target)
+    check_numeric_columns(target)
+    matrix = feature_matrix(target)
+    if found is not None and set(found) == set(names):
+        matrix = matrix[:, [found.index(name) for name in names]]
+    elif found is not None:
+        check_columns(names, found, table="target")
+    check_row_width(matrix, X.shape[1])
+    check_finite_features(matrix, list(names), table="target")
+    if len(matrix) == 0:
+        raise InputError("target has no rows. Leave it out, or give the people you ask about.")
+    return matrix, np.ones(len(matrix))
+
+
+def _sample(rows: LabelledRows, at: Any) -> Sample:
+    return Sample(rows.X[at], rows.weight[at])
+
+
+def _within(rows: LabelledRows, names: Sequence[str], rng: Rng) -> tuple[Balance, ...]:
+    """Compare the outcome with the treatment table of each population."""
+    return tuple(
+        compare(
+            f"outcome and treatment table of {name}",
+            _sample(rows, rows.at(OUTCOME, k)),
+            _sample(rows, rows.at(TREATMENT, k)),
+            names,
+            rng,
+        )
+        for k, name in enumerate(rows.names)
+    )
+
+
+def _between(rows: LabelledRows, names: Sequence[str], rng: Rng) -> tuple[Balance, ...]:
+    """Compare each population with the others; of two, once."""
+    found = []
+    for k, name in enumerate(rows.names if len(rows.names) > 2 else rows.names[:1]):
+        own = rows.population == k
+        others = rows.names[1] if len(rows.names) == 2 else "the others"
+        balance = compare(
+            f"{name} and {others}", _sample(rows, own), _sample(rows, ~own), names, rng
+        )
+        found.append(replace(balance, checks=correct(balance.checks)))
+    return tuple(found)
+
+
+def _sharing(rows: LabelledRows) -> tuple[Sharing, ...]:
+    """Return the pairs of tables that have more rows in common than chance explains."""
+    K = len(rows.names)
+    found = []
+    for (i, one), (j, two) in combinations(enumerate(rows.all_cells()), 2):
+        of_one_kind = i // K == j // K
+        title = " and the ".join(f"{KINDS[c // K]} table of {rows.names[c % K]}" for c in (i, j))
+        labels = [rows.label[one], rows.label[two]] if of_one_kind else None
+        sharing = shared_rows(f"the {title}", [rows.X[one], rows.X[two]], labels)
+        if sharing.share > 0.0:
+            found.append(sharing)
+    return tuple(found)
+
+
+def _rarest_outcome(rows: LabelledRows) -> int | None:
+    """Return how many outcome rows have the rarer of two outcomes; None for other outcomes."""
+    if not rows.coding.is_binary:
+        return None
+    label = rows.label[rows.of_kind(OUTCOME)]
+    return int(min(np.count_nonzero(label > 0.0), np.count_nonzero(label < 0.0)))
+
+
+def _measured(
+    evidence: Evidence,
+    rows: LabelledRows,
+    target: tuple[Array, Array] | None,
+    names: Sequence[str],
+    rng: Rng,
+) -> Evidence:
+    """Add what needs cross-fitted policies and outcomes."""
+    fold = deal_evaluation_folds(rows, N_FOLDS, rng)
+    models = cross_fit_effects(rows, fold, n_jobs=None, rng=rng)
+    nuisances = models(rows.X, fold)
+    own = labelled_part(rows, fold, nuisances, np.ones(len(rows)), None)
+    aimed = own = replace(own, aim=rows.weight / (rows.weight.sum() * own.share))
+    terms = own.terms(own.omega(GAP))
+    checks, outside = _refutable(rows, own, terms, nuisances, rng)
+    if target is not None:
+        dealt = rng.permutation(np.resize(np.arange(N_FOLDS), len(target[0])))
+        aimed = with_target(own, *target, dealt, models(target[0], dealt), rows)
+        aimed = replace(aimed, aim=np.where(aimed.is_labelled, 0.0, 1.0))
+        terms = aimed.terms(aimed.omega(GAP))
+    total = terms.totals(terms.denominator)
+    D, V = float(total.value[0]), float(total.covariance[0, 0])
+    overlap, apart = _overlap(rows, target, rng)
+    regions = find_regions(aimed, terms, names)
+    return replace(
+        evidence,
+        gap=_gap(aimed),
+        z=D / np.sqrt(V) if V > 0.0 else float("inf"),
+        regions=regions,
+        speaks_for=aimed.terms(aimed.omega(OVERLAP)).speaks_for,
+        effective_size=_trial_size(aimed, rows),
+        condition=_condition(aimed),
+        overlap=overlap,
+        apart=apart,
+        implied_outside=outside,
+        checks=checks,
+    )
+
+
+def _refutable(
+    rows: LabelledRows,
+    own: EvaluationRows,
+    terms: RatioTerms,
+    nuisances: EffectNuisances,
+    rng: Rng,
+) -> tuple[tuple[Check, ...], float]:
+    """Test the law of outcomes; return the share of implied means that are impossible as well."""
+    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
+    checks = check_shared_law(own, terms, Z)
+    coding = rows.coding
+    if not coding.is_binary:
+        return tuple(checks), float("nan")
+    means = [
+        cross_fitted_mean(rows, rows.at(OUTCOME, k), None, Z, own.fold, rng)
+        for k in range(len(rows.names))
+    ]
+    implied = Implied(
+        plug_in=implied_means(own, coding.offset + coding.scale * np.column_stack(means)),
+        mean=coding.offset + coding.scale * nuisances.outcome_mean,
+        low=coding.offset - coding.scale,
+        high=coding.offset + coding.scale,
+    )
+    counted = np.where(rows.is_outcome, rows.weight, 0.0)
+    outside = float(np.average(implied.outside, weights=counted))
+    return (check_bounds(own, terms, implied), *checks), outside
+
+
+def _people(rows: EvaluationRows) -> tuple[IntArray, Array]:
+    """Return the positions and shares of the rows that stand for the people in question."""
+    share = rows.share * rows.aim
+    at = np.flatnonzero(share > 0.0)
+    return at, share[at] / share[at].sum()
+
+
+def _gaps(rows: EvaluationRows) -> Array:
+    """Return the policy gap at each row, with its sign if there are two populations."""
+    if rows.n_populations == 2:
+        return np.asarray(rows.policies[:, 0] - rows.policies[:, 1])
+    return rows.gap
+
+
+def _gap(rows: EvaluationRows) -> PolicyGap:
+    """Return how the policy gap is spread over people."""
+    at, share = _people(rows)
+    gap = _gaps(rows)[at]
+    order = np.argsort(gap)
+    middle = np.cumsum(share[order]) - share[order] / 2.0
+    return PolicyGap(
+        mean=float(share @ gap),
+        root_mean_square=float(np.sqrt(share @ gap**2)),
+        quantiles=np.interp(np.linspace(0.0, 1.0, 101), middle, gap[order]),
+        is_signed=rows.n_populations == 2,
+    )
+
+
+def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
+    r"""Return the size of a trial as precise for the average, by its noise of outcomes.
+
+    A trial of n people, half of them treated, has variance 4 s^2 / n; the tables have
+    :math:`s^2 \sum_k E[\omega^2 c_k^2] / (n_k E[\omega]^2)`.
+    """
+    at, share = _people(rows)
+    p = rows.size / rows.size.sum()
+    apart = rows.policies[at] - (rows.policies[at] @ p)[:, None]
+    spread = np.maximum(apart**2 @ p, 1e-12)
+    omega = rows.omega(OVERLAP)[at]
+    contrast = omega[:, None] * apart * p / spread[:, None]  # (n, K)
+    n = [effective_size(labelled.weight[labelled.at(OUTCOME, k)]) for k in range(len(p))]
+    variance = float(np.sum(share @ contrast**2 / np.array(n))) / float(share @ omega) ** 2
+    return 4.0 / variance
+
+
+def _condition(rows: EvaluationRows) -> float:
+    """Return how much less is known of the worst linear part of uplift than of the best."""
+    at, share = _people(rows)
+    Z = Scaling.of_rows(rows.X[at], share)(rows.X[at])
+    B = np.column_stack([np.ones(len(Z)), Z])
+    gram = (B * share[:, None]).T @ B
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-10 * values[-1]
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    information = (B * (share * rows.gap[at] ** 2)[:, None]).T @ B
+    sizes = np.linalg.eigvalsh(root.T @ information @ root)
+    return float(np.sqrt(sizes[-1] / max(float(sizes[0]), 1e-12)))
+
+
+def _overlap(
+    rows: LabelledRows, target: tuple[Array, Array] | None, rng: Rng
+) -> tuple[tuple[CellShift, ...], str]:
+    """Return how much of the target each table covers, or why that cannot be said."""
+    if target is None:
+        return (), ""
+    X, weight = target
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OverlapWarning)  # it becomes a finding
+            _, report = weigh_shift(rows, X, "classifier", rng=rng, target_weight=weight)
+    except InputError as error:
+        return (), str(error)
+    return report.cells, ""

@@ -1,0 +1,372 @@
+"""What `diagnose` found: a verdict, what it rests on, and how it is shown and exported."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from unjoined._optional import import_extra
+from unjoined._typing import Array, Frame
+from unjoined.data import CellSummary
+from unjoined.metrics.balance import Balance, Check, Sharing
+from unjoined.metrics.identification import IdentificationStrength
+from unjoined.metrics.regions import IDENTIFIED, PLENTY_F, STRONG_F, UNKNOWN, WEAK, Region
+from unjoined.nuisance import CellShift
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = {IDENTIFIED: "green", WEAK: "amber", UNKNOWN: "red"}
+PAINT = {"green": "#2e7d32", "amber": "#b26a00", "red": "#c62828"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that speaks against a verdict of "identified", and what to do about it.
+
+    Attributes
+    ----------
+    verdict : str
+        The best verdict that is left: "weakly identified" or "not identified"; "identified" for
+        a remark that changes nothing.
+    what : str
+        What was found, a sentence.
+    remedy : str
+        What to do about it, a sentence.
+    """
+
+    verdict: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Return both sentences."""
+        return f"{self.what[:1].upper()}{self.what[1:]} {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyGap:
+    """How the difference of treatment probabilities is spread over people.
+
+    Attributes
+    ----------
+    mean, root_mean_square : float
+        Over people, of cross-fitted policies; the second without a correction for noise.
+    quantiles : array of shape (101,)
+        At 0, 1, ..., 100 percent of people.
+    is_signed : bool
+        Whether gaps are e_1 - e_2; for more than two populations they are the root mean square of
+        all differences of two.
+    """
+
+    mean: float
+    root_mean_square: float
+    quantiles: Array
+    is_signed: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Diagnosis:
+    """Whether tables can tell uplift, and what that rests on. Printing it shows all of it.
+
+    Attributes
+    ----------
+    verdict : str
+        "identified", "weakly identified" or "not identified".
+    findings : tuple of Finding
+        What speaks against a better verdict, the worst first.
+    tables : tuple of CellSummary
+        Rows and mean labels of each table.
+    identification : IdentificationStrength
+        The light statistic that fits use, with the strength of each pair of populations.
+    gap : PolicyGap or None
+        None, as are the next ones, if tables have too few rows to measure it.
+    strength : float
+        F statistic of the policy gap over all people, from rows that models did not see.
+    regions : tuple of Region
+        Groups of people by how their treatment differs, described by features.
+    speaks_for : float
+        Share of people for whom evaluations speak, those with a policy gap.
+    effective_size : float
+        Rows of a randomised trial with joined labels, half of them treated, that would measure
+        the average uplift of those people as precisely.
+    condition : float
+        How many times less precisely the worst-known linear function of the features in uplift
+        is known than the best-known: 1 if the squared gap is the same for everyone.
+    balance : tuple of Balance
+        Outcome against treatment table of each population.
+    between : tuple of Balance
+        Each population against the others.
+    shared : tuple of Sharing
+        Tables that have rows in common.
+    overlap : tuple of CellShift
+        How much of the target each table covers; empty without a target.
+    implied_outside : float
+        Share of outcome rows whose implied mean outcome, with or without treatment, lies beyond
+        the two values of the outcome; nan for other outcomes.
+    checks : tuple of Check
+        What could have been refuted, with p-values corrected for all of them.
+    """
+
+    verdict: str
+    findings: tuple[Finding, ...]
+    tables: tuple[CellSummary, ...]
+    identification: IdentificationStrength
+    gap: PolicyGap | None
+    strength: float
+    regions: tuple[Region, ...]
+    speaks_for: float
+    effective_size: float
+    condition: float
+    balance: tuple[Balance, ...]
+    between: tuple[Balance, ...]
+    shared: tuple[Sharing, ...]
+    overlap: tuple[CellShift, ...]
+    implied_outside: float
+    checks: tuple[Check, ...]
+
+    @property
+    def colour(self) -> str:
+        """The verdict as a colour: "green", "amber" or "red"."""
+        return COLOURS[self.verdict]
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one line, with the reason and the remedy."""
+        if not self.findings or self.findings[0].verdict == IDENTIFIED:
+            return f"Identified. The policies differ enough for {self._almost()} people."
+        return f"{self.verdict.capitalize()}. {self.findings[0]}"
+
+    def _almost(self) -> str:
+        strong = sum(region.share for region in self.regions if region.verdict == IDENTIFIED)
+        return "all" if strong > 0.995 else f"{strong:.0%} of"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain words and numbers, ready for JSON."""
+        plain = {
+            "verdict": self.verdict,
+            "colour": self.colour,
+            "headline": self.headline,
+            "findings": [asdict(finding) for finding in self.findings],
+            "tables": [asdict(table) for table in self.tables],
+            "strength": self.strength,
+            "speaks_for": self.speaks_for,
+            "effective_size": self.effective_size,
+            "condition": self.condition,
+            "implied_outside": self.implied_outside,
+            "regions": [asdict(r) | {"verdict": r.verdict} for r in self.regions],
+            "checks": [asdict(c) | {"is_rejected": c.is_rejected} for c in self.checks],
+            "balance": [asdict(balance) for balance in self.balance],
+            "between": [asdict(balance) for balance in self.between],
+            "shared": [asdict(sharing) for sharing in self.shared],
+            "overlap": [asdict(cell) for cell in self.overlap],
+            "gap": None,
+        }
+        if self.gap is not None:
+            plain["gap"] = asdict(self.gap) | {"quantiles": self.gap.quantiles.tolist()}
+        light = self.identification
+        pairs = light.to_dict()
+        plain["identification"] = {
+            "f_statistic": light.f_statistic,
+            "mean_gap": light.mean_gap,
+            "rms_gap": light.rms_gap,
+            "is_weak": light.is_weak,
+            "pairs": [
+                dict(zip(pairs, row, strict=True)) for row in zip(*pairs.values(), strict=True)
+            ],
+        }
+        return plain
+
+    def to_frame(self) -> Frame:
+        """Return the tests as a data frame: what, where, statistic, p-values.
+
+        Returns
+        -------
+        data frame
+            Of pandas, or of polars or pyarrow if that is what is installed.
+
+        Raises
+        ------
+        MissingExtraError
+            None of them is installed.
+        """
+        checks = [asdict(check) for check in self.checks]
+        return as_frame({name: [check[name] for check in checks] for name in CHECK_COLUMNS})
+
+    def regions_frame(self) -> Frame:
+        """Return the regions as a data frame: where, share, gap, strength, verdict."""
+        rows = [asdict(region) | {"verdict": region.verdict} for region in self.regions]
+        return as_frame({name: [row[name] for row in rows] for name in REGION_COLUMNS})
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of people at each policy gap, and how well each region is identified.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        return draw_regions(self, ax)
+
+    def __str__(self) -> str:
+        """Return the verdict and what it rests on, as text."""
+        return "\n".join(text_lines(self))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the same as HTML, for notebooks."""
+        colour = PAINT[self.colour]
+        parts = [f'<p style="color:{colour}"><b>{escape(self.headline)}</b></p>']
+        parts += [f"<p>{escape(line)}</p>" for line in sentences(self)]
+        for title, columns, rows in result_tables(self):
+            head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+            body = "".join(
+                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+                for row in rows
+            )
+            parts.append(f"<p><b>{escape(title)}</b></p><table><tr>{head}</tr>{body}</table>")
+        return "".join(parts)
+
+
+CHECK_COLUMNS = ("what", "where", "statistic", "p_value", "corrected")
+REGION_COLUMNS = ("where", "share", "gap", "strength", "verdict")
+ResultTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]  # title, columns, rows
+
+
+def as_frame(columns: dict[str, list[Any]]) -> Frame:
+    """Return columns as a data frame of the first library that is installed."""
+    for library in ("pandas", "polars"):
+        try:
+            return nw.from_dict(columns, backend=import_extra(library, extra="cli")).to_native()
+        except ImportError:
+            continue
+    return import_extra("pyarrow", extra="cli").table(columns)
+
+
+def sentences(diagnosis: Diagnosis) -> list[str]:
+    """Return the findings beyond the first, and what was measured, a sentence each."""
+    told = 0 if diagnosis.verdict == IDENTIFIED else 1  # the headline tells the worst
+    lines = [str(finding) for finding in diagnosis.findings[told:]]
+    gap = diagnosis.gap
+    if gap is None:
+        return lines
+    low, high = gap.quantiles[[5, 95]]
+    names = [str(name) for name in diagnosis.identification.populations]
+    whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+    lines += [
+        f"Difference in the chance of treatment{whose}: {gap.mean:+.2f} on average, "
+        f"{gap.root_mean_square:.2f} root mean square, nine in ten people between {low:+.2f} and "
+        f"{high:+.2f}.",
+        f"Strength over all people: F = {_number(diagnosis.strength)} ({STRONG_F:g} or more "
+        f"identifies the average; {PLENTY_F:g} or more is plenty).",
+        f"Evaluations speak for {diagnosis.speaks_for:.0%} of people. For the average "
+        f"uplift the tables are worth a trial of {_number(diagnosis.effective_size)} people with "
+        "joined labels.",
+        f"Condition {_number(diagnosis.condition)}: of the linear trends in uplift, the "
+        "worst-known has that many times the standard error of the best-known.",
+    ]
+    if np.isfinite(diagnosis.implied_outside):
+        lines.append(
+            f"Implied mean outcomes lie beyond the outcome's two values for "
+            f"{diagnosis.implied_outside:.0%} of outcome rows; whether by more than noise is "
+            "tested below."
+        )
+    return lines
+
+
+def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
+    """Return the tables that are shown, as text."""
+    tables: list[ResultTable] = []
+    if diagnosis.regions:
+        rows: list[tuple[str, ...]] = [
+            (r.where, f"{r.share:.0%}", f"{r.gap:+.2f}", _number(r.strength), r.verdict)
+            for r in diagnosis.regions
+        ]
+        tables.append(("Where policies differ", ("where", "people", "gap", "F", "verdict"), rows))
+    if diagnosis.checks:
+        tests: list[tuple[str, ...]] = [
+            (c.what, c.where, f"{c.statistic:.2f}", _p(c.p_value), _p(c.corrected))
+            for c in diagnosis.checks
+        ]
+        title = "What could be refuted (corrected by Holm's method)"
+        columns: tuple[str, ...] = ("what must hold", "where", "statistic", "p", "corrected p")
+        tables.append((title, columns, tests))
+    apart: list[tuple[str, ...]] = [
+        (b.where, b.feature, f"{b.difference:+.3f}") for b in diagnosis.balance + diagnosis.between
+    ]
+    if apart:
+        columns = ("largest difference of means", "feature", "standard deviations")
+        tables.append(("Balance of features", columns, apart))
+    if diagnosis.overlap:
+        covered: list[tuple[str, ...]] = [
+            (
+                f"{cell.kind} table of {cell.population}",
+                f"{cell.n_rows:,}",
+                f"{cell.effective_size:,.0f}",
+                f"{cell.coverage:.0%}",
+            )
+            for cell in diagnosis.overlap
+        ]
+        columns = ("weighted to the target", "rows", "worth", "of the target covered")
+        tables.append(("Overlap with the target", columns, covered))
+    return tables
+
+
+def text_lines(diagnosis: Diagnosis) -> list[str]:
+    """Return the verdict, sentences and tables as lines of text."""
+    lines = [diagnosis.headline, *sentences(diagnosis)]
+    for title, columns, rows in result_tables(diagnosis):
+        width = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        lines += ["", title]
+        for row in (columns, *rows):
+            cells = [cell.ljust(w) for cell, w in zip(row, width, strict=True)]
+            lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
+
+
+def _p(value: float) -> str:
+    if np.isnan(value):
+        return "not tested"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def new_axes(height: float) -> Axes:
+    """Return axes in a new figure, ``height`` inches high."""
+    pyplot = import_extra("matplotlib.pyplot", extra="plot")
+    ax: Axes = pyplot.figure(figsize=(6.4, height), layout="constrained").add_subplot()
+    return ax
+
+
+def draw_regions(diagnosis: Diagnosis, ax: Axes | None) -> Axes:
+    """Draw the policy gap over people, regions as bars in the colours of their verdicts."""
+    ax = ax or new_axes(3.8)
+    ax.set_title(f"{diagnosis.verdict.capitalize()}", color=PAINT[diagnosis.colour], loc="left")
+    regions = sorted(diagnosis.regions, key=lambda region: region.gap)
+    for y, region in enumerate(regions):
+        colour = PAINT[COLOURS[region.verdict]]
+        ax.barh(y, region.gap, color=colour, height=0.7)
+        ax.annotate(
+            f" {region.share:.0%} of people, F = {_number(region.strength)} ",
+            (max(region.gap, 0.0), y),
+            va="center",
+            fontsize="small",
+        )
+    ax.set_yticks(range(len(regions)), [region.where for region in regions], fontsize="small")
+    ax.axvline(0.0, color="0.3", lw=0.8)
+    ax.set_xlabel("difference in the chance of treatment")
+    ax.margins(x=0.35)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax

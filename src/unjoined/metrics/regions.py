@@ -1,0 +1,203 @@
+"""Where policies differ: groups of people found by a shallow tree and described in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined.metrics.ratio import EvaluationRows, RatioTerms
+
+# F = D^2 / V_D of the mean gap. Below the first, the interval of a ratio is unbounded. Above the
+# second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 % confidence.
+# Above the third all forms of the estimate agree.
+UNBOUNDED_F, STRONG_F, PLENTY_F = 3.84, 17.0, 100.0
+DEPTH = 3
+SMALLEST_SHARE = 0.05  # of the people, in a region
+LEAST_SPREAD = 0.01  # of the gap, that a split must explain
+TREE_ROWS = 100_000
+
+IDENTIFIED, WEAK, UNKNOWN = "identified", "weakly identified", "not identified"
+
+
+Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
+
+
+def verdict_of(strength: float) -> str:
+    """Return what an F statistic of the policy gap means for intervals."""
+    if strength >= STRONG_F:
+        return IDENTIFIED
+    return WEAK if strength >= UNBOUNDED_F else UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """People whom the same few conditions on features describe.
+
+    Attributes
+    ----------
+    where : str
+        The conditions in words, such as "age <= 30 and member = 1".
+    share : float
+        Share of the people in the tables, or of the target.
+    gap : float
+        Mean difference of the treatment probabilities: e_1 - e_2 for two populations; for more,
+        the root mean square of the differences of any two.
+    strength : float
+        F statistic of that gap: its square over its variance.
+    """
+
+    where: str
+    share: float
+    gap: float
+    strength: float
+
+    @property
+    def verdict(self) -> str:
+        """One of "identified", "weakly identified" and "not identified", by the strength."""
+        return verdict_of(self.strength)
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """The regions of all people, and the tree they are the leaves of."""
+
+    each: tuple[Region, ...]
+    leaf: IntArray  # (regions,) their nodes in the tree
+    leaf_of: IntArray  # (n,) node of each row
+    children: IntArray  # (nodes, 2) -1 for leaves
+    conditions: tuple[Conditions, ...]  # that lead to each node
+    names: tuple[str, ...]  # of the features
+    kinds: tuple[Array, ...]  # the first three values of each feature
+
+    def name(self, verdicts: Sequence[str]) -> tuple[str, float]:
+        """Return the regions of some verdicts in as few words as the tree has, and their share."""
+        chosen = {
+            int(node): region.share
+            for node, region in zip(self.leaf, self.each, strict=True)
+            if region.verdict in verdicts
+        }
+        parts = _joined(self._largest(0, chosen)) if chosen else []
+        words = (in_words(part, self.names, self.kinds) for part in parts)
+        return "; or where ".join(words), sum(chosen.values())
+
+    def _largest(self, node: int, chosen: dict[int, float]) -> list[Conditions]:
+        """Return the conditions of the topmost nodes all of whose leaves are chosen."""
+        if all(leaf in chosen for leaf in self._leaves(node)):
+            return [self.conditions[node]]
+        below = [int(child) for child in self.children[node] if child >= 0]
+        return [part for child in below for part in self._largest(child, chosen)]
+
+    def _leaves(self, node: int) -> Iterator[int]:
+        if self.children[node, 0] < 0:
+            yield node
+        else:
+            for child in self.children[node]:
+                yield from self._leaves(int(child))
+
+
+def find_regions(rows: EvaluationRows, terms: RatioTerms, names: Sequence[str]) -> Regions:
+    """Split people by a tree of depth 3 on the cross-fitted policies, and measure each leaf.
+
+    The gap of a leaf is measured by D with g = 1 inside the leaf: the difference of the shares
+    treated, which rows outside of the fold's fits correct. For more than two populations each
+    counts by how far its policy is from the mean policy in the leaf.
+    """
+    people = rows.share * rows.aim  # adds up to 1 over the target
+    tree = _grow(rows, people)
+    leaf_of = tree.apply(rows.X)
+    kinds = tuple(np.unique(column)[:3] for column in rows.X.T)
+    conditions = tuple(_conditions(tree.tree_))
+    leaves = np.unique(leaf_of[people > 0.0])
+    regions = []
+    for leaf in leaves:
+        inside = leaf_of == leaf
+        gap, strength = _measure(rows, terms, inside, people)
+        words = in_words(conditions[leaf], names, kinds)
+        regions.append(Region(words, float(people[inside].sum()), gap, strength))
+    nodes = tree.tree_
+    children = np.column_stack([nodes.children_left, nodes.children_right])
+    return Regions(tuple(regions), leaves, leaf_of, children, conditions, tuple(names), kinds)
+
+
+def _grow(rows: EvaluationRows, people: Array) -> Any:
+    """Grow the tree on the rows that stand for the people the answer is for."""
+    at = np.flatnonzero(people > 0.0)
+    at = at[:: max(len(at) // TREE_ROWS, 1)]
+    apart = rows.policies[at] - rows.policies[at].mean(axis=1, keepdims=True)
+    tree = DecisionTreeRegressor(
+        max_depth=DEPTH,
+        min_weight_fraction_leaf=SMALLEST_SHARE,
+        min_impurity_decrease=LEAST_SPREAD**2 / 4.0,  # two outputs, half of the gap each
+        random_state=0,
+    )
+    return tree.fit(rows.X[at], apart, sample_weight=people[at])
+
+
+def _measure(
+    rows: EvaluationRows, terms: RatioTerms, inside: BoolArray, people: Array
+) -> tuple[float, float]:
+    """Return the mean gap inside a region and its F statistic."""
+    K = rows.n_populations
+    p = rows.size / rows.size.sum()
+    share = people[inside].sum()
+    mean = people[inside] @ rows.policies[inside] / share
+    contrast = np.array([1.0, -1.0]) if K == 2 else p * (mean - p @ mean)
+    own = np.where((rows.cell >= K) & rows.is_labelled, contrast[rows.cell % K], 0.0)
+    column = inside * (own * rows.ratio * rows.residual + rows.aim * (rows.policies @ contrast))
+    total = terms.totals(column)
+    D, V = float(total.value[0]), float(total.covariance[0, 0])
+    gap = D / share
+    if K > 2:
+        gap = float(np.sqrt(max(gap, 0.0) / (0.5 * (1.0 - p @ p))))
+    return gap, D**2 / V if V > 0.0 else float("nan")
+
+
+def _conditions(tree: Any) -> list[Conditions]:
+    """Return the conditions that lead to each node of a fitted tree."""
+    found: list[Conditions] = [{} for _ in range(tree.node_count)]
+    for node in range(tree.node_count):  # parents come before their children
+        j, cut = int(tree.feature[node]), float(tree.threshold[node])
+        if tree.children_left[node] < 0:
+            continue
+        low, high = found[node].get(j, (-np.inf, np.inf))
+        found[tree.children_left[node]] = found[node] | {j: (low, cut)}
+        found[tree.children_right[node]] = found[node] | {j: (cut, high)}
+    return found
+
+
+def _joined(parts: list[Conditions]) -> list[Conditions]:
+    """Join parts that lie side by side: equal but for one feature, whose ranges touch."""
+    for one, two in permutations(parts, 2):
+        differ = [j for j in {*one, *two} if one.get(j) != two.get(j)]
+        if len(differ) == 1 and differ[0] in one and differ[0] in two:
+            (low, middle), (again, high) = one[differ[0]], two[differ[0]]
+            if middle == again:
+                rest = [part for part in parts if part not in (one, two)]
+                return _joined([*rest, one | {differ[0]: (low, high)}])
+    return parts
+
+
+def in_words(conditions: Conditions, names: Sequence[str], kinds: Sequence[Array]) -> str:
+    """Say conditions in words, features in the order of the table."""
+    return " and ".join(_words(conditions, names, kinds)) or "everyone"
+
+
+def _words(conditions: Conditions, names: Sequence[str], kinds: Sequence[Array]) -> Iterator[str]:
+    """Say each condition in words."""
+    for j, (low, high) in sorted(conditions.items()):
+        if len(kinds[j]) == 2:
+            yield f"{names[j]} = {kinds[j][int(kinds[j][0] <= low)]:.5g}"
+        elif not np.isfinite(low) and not np.isfinite(high):
+            continue
+        elif not np.isfinite(low):
+            yield f"{names[j]} <= {high:.4g}"
+        elif not np.isfinite(high):
+            yield f"{names[j]} > {low:.4g}"
+        else:
+            yield f"{low:.4g} < {names[j]} <= {high:.4g}"

@@ -1,0 +1,223 @@
+"""From what was measured to a verdict: what speaks against it, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from unjoined.data import CellSummary
+from unjoined.metrics.balance import Balance, Check, Sharing
+from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
+from unjoined.metrics.identification import IdentificationStrength
+from unjoined.metrics.regions import IDENTIFIED, STRONG_F, UNKNOWN, WEAK, Regions
+from unjoined.nuisance import CellShift
+
+FEWEST_ROWS = 50  # in a table; below, nothing is measured
+FEWEST_EVENTS = 20  # outcome rows with the rarer of two outcomes
+NO_GAP = 2.5  # standard errors; with equal policies the statistic is above it in 3 % of draws
+SURE = 0.001  # corrected p-value of what is taken as refuted
+SMALL_SHARE = 0.05  # of people or rows that is passed over
+LARGE_DIFFERENCE, SMALL_DIFFERENCE = 0.5, 0.1  # of means, in standard deviations
+APART = 0.99  # chance that trees put a pair of rows from two tables in the right order
+THIN, UNCOVERED = 0.05, 0.5  # share of rows that count, share of the target that is covered
+ORDER = (UNKNOWN, WEAK, IDENTIFIED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What was measured of the tables; what needs many rows may be missing."""
+
+    tables: tuple[CellSummary, ...]
+    identification: IdentificationStrength
+    balance: tuple[Balance, ...]
+    between: tuple[Balance, ...]
+    shared: tuple[Sharing, ...]
+    rarest: int | None
+    gap: PolicyGap | None = None
+    z: float = float("nan")  # of the policy gap over all people
+    regions: Regions | None = None
+    speaks_for: float = float("nan")
+    effective_size: float = float("nan")
+    condition: float = float("nan")
+    overlap: tuple[CellShift, ...] = ()
+    apart: str = ""  # why the target cannot be reached, if so
+    implied_outside: float = float("nan")
+    checks: tuple[Check, ...] = ()
+
+
+def judge(evidence: Evidence) -> Diagnosis:
+    """Return the verdict, as good as the worst finding allows, with all that was measured."""
+    sources = (_rows, _sharing, _balance, _refuted, _strength, _overlap, _between)
+    findings = [finding for source in sources for finding in source(evidence)]
+    findings.sort(key=lambda finding: ORDER.index(finding.verdict))
+    e = evidence
+    return Diagnosis(
+        verdict=findings[0].verdict if findings else IDENTIFIED,
+        findings=tuple(findings),
+        tables=e.tables,
+        identification=e.identification,
+        gap=e.gap,
+        strength=max(e.z, 0.0) ** 2 if e.gap is not None else float("nan"),
+        regions=() if e.regions is None else e.regions.each,
+        speaks_for=e.speaks_for,
+        effective_size=e.effective_size,
+        condition=e.condition,
+        balance=e.balance,
+        between=e.between,
+        shared=e.shared,
+        overlap=e.overlap,
+        implied_outside=e.implied_outside,
+        checks=e.checks,
+    )
+
+
+def _rows(e: Evidence) -> Iterator[Finding]:
+    """Ask for enough rows in each table, and enough of the rarer outcome."""
+    few = min((t for t in e.tables if t.kind != "target"), key=lambda table: table.n_rows)
+    if few.n_rows < FEWEST_ROWS:
+        yield Finding(
+            UNKNOWN,
+            f"the {few.kind} table of {few.population} has {few.n_rows} rows, and nothing can be "
+            f"measured with fewer than {FEWEST_ROWS} in each table.",
+            "Collect more rows; plan_study says how many a wanted precision needs.",
+        )
+    if e.rarest is not None and e.rarest < FEWEST_EVENTS:
+        yield Finding(
+            WEAK,
+            f"only {e.rarest} outcome rows have the rarer of the two outcomes.",
+            f"Collect outcome rows until there are {FEWEST_EVENTS} or more, or take an outcome "
+            "that is less rare.",
+        )
+
+
+def _sharing(e: Evidence) -> Iterator[Finding]:
+    """Refuse one table given twice, and tell of people who are in several tables."""
+    for s in e.shared:
+        if s.share < SMALL_SHARE:
+            continue
+        rows = "all rows" if s.share > 0.995 else f"{s.share:.0%} of the rows"
+        if s.same_labels:
+            yield Finding(
+                UNKNOWN if s.share > 0.5 else WEAK,
+                f"{s.where} have {rows} in common, labels included, as if one file had been given "
+                "twice.",
+                "Give each population its own rows.",
+            )
+        elif "outcome table" in s.where and "treatment table" in s.where:
+            yield Finding(
+                UNKNOWN if s.share > 0.9 else WEAK,
+                f"{s.where} have {rows} in common, so that these are not separate draws.",
+                "If both labels of a person are known, join the rows on their features and use an "
+                "ordinary uplift model; else give each table its own rows.",
+            )
+        else:
+            yield Finding(
+                IDENTIFIED,
+                f"{rows.capitalize()} of {s.where} are equal in all features, with labels of their "
+                "own, as if the same people were in both.",
+                "Intervals take the tables as drawn apart, and may be too wide or too narrow.",
+            )
+
+
+def _strength(e: Evidence) -> Iterator[Finding]:
+    """Ask for policies that differ, over all people and in each region."""
+    if e.gap is None or e.regions is None:
+        return
+    vary = "Compare populations or periods treated differently, or vary treatment at random"
+    if e.z < NO_GAP:
+        yield Finding(
+            UNKNOWN,
+            f"the policies cannot be told apart (z = {e.z:.1f}, below {NO_GAP:g}).",
+            f"{vary}; more rows help only where there is a difference.",
+        )
+        return
+    if e.z**2 < STRONG_F:
+        yield Finding(
+            WEAK,
+            f"the policies differ too little for these rows (F = {e.z**2:.1f}, below "
+            f"{STRONG_F:g}); only intervals that allow for it hold, and they are wide.",
+            f"{vary}, or collect more rows; plan_study says how many.",
+        )
+    where, share = e.regions.name((WEAK, UNKNOWN))
+    if share >= SMALL_SHARE:
+        whom = "everyone" if where == "everyone" else f"those where {where}"
+        yield Finding(
+            WEAK,
+            f"policies differ too little for {whom} ({share:.0%} of people).",
+            "Draw no conclusion about them alone: averages leave them out by themselves. To learn "
+            "about them, vary their treatment or collect more rows.",
+        )
+
+
+def _balance(e: Evidence) -> Iterator[Finding]:
+    """Ask that the two tables of a population describe the same people."""
+    for balance in e.balance:
+        tests = [check for check in e.checks if check.where == balance.where]
+        rejected = [check for check in tests if check.is_rejected]
+        if not rejected:
+            continue
+        sure = min(check.corrected for check in rejected) < SURE
+        large = abs(balance.difference) >= SMALL_DIFFERENCE
+        yield Finding(
+            UNKNOWN if sure and large else WEAK,
+            f"the {balance.where} describe different people ({balance.feature} differs by "
+            f"{balance.difference:+.2f} standard deviations; corrected p "
+            f"{min(check.corrected for check in rejected):.2g}).",
+            "Find out how their rows were selected, and give tables of the same people; or weight "
+            "them to one target with shift='classifier'.",
+        )
+
+
+def _refuted(e: Evidence) -> Iterator[Finding]:
+    """Tell of a law of outcomes that the tables contradict."""
+    for check in e.checks:
+        if check.where == "all tables" and check.is_rejected:
+            yield Finding(
+                UNKNOWN if check.corrected < SURE else WEAK,
+                f"the tables contradict that outcomes depend on features and treatment alone "
+                f"({check.what}: corrected p {check.corrected:.2g}).",
+                "Look for what else differs between the populations, such as season, price or how "
+                "outcomes are counted, and add it as a feature or choose other populations.",
+            )
+
+
+def _overlap(e: Evidence) -> Iterator[Finding]:
+    """Ask that the tables hold people like those of the target."""
+    if e.apart:
+        yield Finding(UNKNOWN, e.apart, "As they are, the tables say nothing about the target.")
+    for cell in e.overlap:
+        if cell.effective_size < THIN * cell.n_rows or cell.coverage < UNCOVERED:
+            yield Finding(
+                WEAK,
+                f"few rows of the {cell.kind} table of {cell.population} resemble the target "
+                f"({cell.n_rows:,} are worth {cell.effective_size:,.0f}, and cover "
+                f"{cell.coverage:.0%} of it).",
+                "Restrict the target to people like those in the tables.",
+            )
+
+
+def _between(e: Evidence) -> Iterator[Finding]:
+    """Tell of populations whose people differ."""
+    for balance in e.between:
+        size = abs(balance.difference)
+        apart = balance.told_apart > APART
+        differ = size >= SMALL_DIFFERENCE and any(c.is_rejected for c in balance.checks)
+        if not apart and not differ:
+            continue
+        what = (
+            f"populations {balance.where} differ in their features ({balance.feature} by "
+            f"{balance.difference:+.2f} standard deviations)"
+        )
+        if apart:
+            yield Finding(
+                UNKNOWN,
+                f"{what}, so much that hardly anyone of one has a like in the other.",
+                "Leave out features that give the population away, such as a region or a date.",
+            )
+        else:
+            yield Finding(
+                WEAK if size >= LARGE_DIFFERENCE else IDENTIFIED,
+                f"{what}.",
+                "Uplift allows for it where both have rows; other estimators need "
+                "shift='classifier'.",
+            )
