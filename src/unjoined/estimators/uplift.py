@@ -132,7 +132,7 @@ class Uplift(MixtureUplift):
         total = float(np.sum(spread**2))
         if total == 0.0:
             return "The effect varies with no feature."
-        names = getattr(self, "feature_names_in_", [f"feature {j}" for j in range(len(spread))])
+        names = self._feature_names or [f"feature {j}" for j in range(len(spread))]
         order = [j for j in np.argsort(-spread, kind="stable") if spread[j] ** 2 >= 0.01 * total]
         shares = [f"{names[j]} ({spread[j] ** 2 / total:.0%})" for j in order[:MOST_NAMED]]
         return f"The effect varies with {', '.join(shares)}."
