@@ -14,16 +14,17 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures walk wheel clean
+.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures docs walk wheel clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
 	@echo "make test        lint, types, import contract, tests and doctests"
 	@echo "make test-slow   the tests marked slow as well"
 	@echo "make test-oldest some of the tests with the oldest supported versions"
-	@echo "make benchmark   every script in benchmarks/ but the next one"
+	@echo "make benchmark   every script in benchmarks/ that takes minutes"
 	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
 	@echo "make figures     draw the pictures of the documentation again"
+	@echo "make docs        build the documentation in build/docs; a warning is an error"
 	@echo "make walk        which files and functions the main commands enter"
 	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried out"
 	@echo "make format      format the code"
@@ -40,6 +41,10 @@ $(VENV)/.demo: $(BIN)/python $(SOURCES)
 $(VENV)/.test: $(BIN)/python $(SOURCES)
 	$(PIP) --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(BIN)/python $(SOURCES)
+	$(PIP) --constraint constraints.txt --editable '.[all,docs]'
+	@touch $@
 
 demo: $(VENV)/.demo
 	$(BIN)/unjoined demo --out unjoined-demo
@@ -74,7 +79,7 @@ test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
 
 benchmark: $(VENV)/.test
-	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py paper_default.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 accuracy: $(VENV)/.test
@@ -82,6 +87,12 @@ accuracy: $(VENV)/.test
 
 figures: $(VENV)/.test
 	@for script in docs/examples/*/*.py; do echo "== $$script"; $(BIN)/python $$script docs/images || exit 1; done
+
+docs: $(VENV)/.docs
+	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide src
+	$(BIN)/python tools/prose.py
+	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
+	@echo "open build/docs/index.html"
 
 walk: $(VENV)/.test
 	$(BIN)/python tools/walk.py

@@ -225,8 +225,8 @@ def test_lengths_and_shapes_are_checked():
         list(ArraySource([[1.0]], [1], ["result"], ["a"]))
     with pytest.raises(InputError, match="chunk 0: X must be two-dimensional"):
         list(IterableSource(lambda: [{"X": [1.0], "y": [1], "kind": ["o"], "population": [1]}]))
-    with pytest.raises(LabelError, match="labels must be numbers"):
-        list(ArraySource([[1.0]], ["yes"], ["outcome"], ["a"]))
+    with pytest.raises(LabelError, match="outcomes must be numbers"):
+        list(ArraySource([[1.0]], ["often"], ["outcome"], ["a"]))
     with pytest.raises(InputError, match="chunk_rows must be a whole number"):
         list(ArraySource([[1.0]], [1], ["outcome"], ["a"], chunk_rows=0))
     with pytest.raises(LabelError, match=r"target.*carry no label"):
@@ -274,8 +274,8 @@ def test_missing_columns_words_and_missing_populations_are_refused(tables):
         list(TableSource.from_tables({"N": frame[["age", "days"]]}, {}, **LABELS))
     with pytest.raises(TableError, match="has no feature columns besides bought"):
         list(TableSource.from_tables({"N": frame[["bought"]]}, {}, **LABELS))
-    with pytest.raises(TableError, match=r"must be numbers, but column 'bought' of the outcome"):
-        list(TableSource.from_tables({"N": frame.assign(bought="yes")}, {}, **LABELS))
+    with pytest.raises(TableError, match=r"column 'bought' of the outcome table.*got 'often'"):
+        list(TableSource.from_tables({"N": frame.assign(bought="often")}, {}, **LABELS))
     with pytest.raises(TableError, match="column 'age' of the outcome table"):
         list(TableSource.from_tables({"N": frame.assign(age="old")}, {}, **LABELS))
     nameless = frame.assign(region=["N"] * 3 + [None] + ["S"] * (len(frame) - 4))

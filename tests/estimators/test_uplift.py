@@ -1,7 +1,9 @@
 """The default estimator: the mixture with its defaults, what it says, and that it can rank."""
 
+import re
 from copy import copy
 from dataclasses import replace
+from html import unescape
 
 import numpy as np
 import pandas as pd
@@ -20,6 +22,7 @@ from unjoined import (
 )
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.errors import LabelError
+from unjoined.metrics import Estimate
 
 CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
 
@@ -130,12 +133,48 @@ def test_words_follow_the_weight_of_forms_in_which_people_differ(difference, wor
     other.candidates_ = replace(table, difference=behind)
     assert other.reason_.startswith(words)
     assert words in other.summary()
+    what = "estimate" if difference < 6.0 else "effect"  # 1 / (1 + exp(-6 / 4)) = 0.82
+    assert f"The {what} varies with income" in other.summary()
 
 
 def test_an_effect_that_varies_with_nothing_is_said_so(clear):
     flat = copy(clear)
     flat.effect_features_ = np.zeros(3)
     assert flat.summary().splitlines()[2] == "The effect varies with no feature."
+
+
+def test_the_interval_of_a_rate_stays_where_rates_are(data, model):
+    """The outcomes -1 and 1 differ by 2, so no effect is larger, whatever its standard error."""
+    vague = copy(model)
+    vague.average_effect_ = Estimate(0.5, 3.0)
+    distance = np.ptp(data.y[data.kind == "outcome"])
+    end = f"95 % interval {-distance:+.4g} to {distance:+.4g})"
+    assert end in vague.summary()
+
+
+def _rows(table):
+    """Return the words of a table as a notebook shows it, row by row."""
+    rows = re.findall("<tr>(.*?)</tr>", table._repr_html_())
+    return [[unescape(word) for word in re.findall("<t[hd]>([^<]*)</t[hd]>", row)] for row in rows]
+
+
+def test_the_table_of_forms_reads_well_as_text_in_a_notebook_and_as_a_frame(model):
+    table = model.candidates_
+    frame = pd.DataFrame(table.to_dict())
+    assert frame["name"].tolist() == list(table.name)
+    assert frame["weight"].sum() == pytest.approx(1.0)
+    assert (frame["loss"] - frame["loss"][0]).to_numpy() == pytest.approx(frame["difference"])
+    heading, *lines = repr(table).splitlines()
+    assert heading.split()[:2] == ["form", "weight"]
+    assert len({len(line) for line in (heading, *lines)}) == 1  # columns stay below their headings
+    for line, name, weight in zip(lines, table.name, table.weight, strict=True):
+        assert line.startswith(name)
+        assert f"{weight:.1%}" in line
+    assert [name for name, *_ in _rows(table)] == ["form", *table.name]
+    hostile = replace(table, name=("<b>&</b>", *table.name[1:]))
+    assert _rows(hostile)[1][0] == "<b>&</b>"
+    for whole in (model.fit_, model.policies_, model.fit_.best, model.fit_.members[0]):
+        assert "array" not in repr(whole)
 
 
 def test_same_seed_gives_the_same_bits_whatever_the_threads(data, model):

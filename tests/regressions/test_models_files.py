@@ -125,7 +125,8 @@ def test_made_up_parts_with_a_right_checksum_never_crash_a_prediction(name, save
     path = tmp_path / "model.skops"
     rng = np.random.default_rng(1)
     parts = members(raw)
-    arrays = sorted(part for part in parts if part.endswith(".npy"))
+    # By what they hold: their names differ from run to run.
+    arrays = sorted((part for part in parts if part.endswith(".npy")), key=parts.__getitem__)
     for trial in range(30):
         lie = dict(parts)
         part = arrays[int(rng.integers(len(arrays)))]
@@ -140,7 +141,7 @@ def test_made_up_parts_with_a_right_checksum_never_crash_a_prediction(name, save
         np.save(file, array)
         lie[part] = file.getvalue()
         found = outcome(sealed(lie), path)
-        assert found is None or found.shape == (len(DATA.X),)
+        assert found is None or (found.shape == (len(DATA.X),) and np.isfinite(found).all())
 
 
 @pytest.mark.parametrize("name", ["minmax", "stages", "mixture"])

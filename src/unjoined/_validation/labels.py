@@ -1,19 +1,30 @@
-"""Labels: kinds, populations, treatments, outcomes, weights, and the four cells."""
+"""Labels: kinds, treatments, outcomes, words for them, weights, and the four cells."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from numbers import Real
 from typing import Any
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, column_or_1d
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray
+from unjoined._validation.names import (
+    KINDS,
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    check_length,
+    check_names,
+    is_kind,
+    is_missing,
+    kinds_of,
+    plain_name,
+)
 from unjoined._validation.values import (
     LARGEST,
     SMALLEST,
@@ -23,27 +34,15 @@ from unjoined._validation.values import (
 )
 from unjoined.errors import InputError, LabelError
 
-OUTCOME, TREATMENT, TARGET = "outcome", "treatment", "target"
-KINDS = (OUTCOME, TREATMENT, TARGET)
 FIRST_ROWS = 1000  # these usually hold every value a column has
-
-
-def check_length(name: str, values: Sequence[Any] | NDArray[Any], n: int) -> None:
-    """Refuse ``values`` unless it has one entry per row of ``X``."""
-    if len(values) != n:
-        raise InputError(
-            f"{name} has {len(values)} entries but X has {n} rows (n_samples={n}). "
-            "Pass one entry per row, in the same order."
-        )
-
-
-def is_kind(kind: NDArray[np.str_], which: str) -> BoolArray:
-    """Return which rows are of a kind; ``kind`` was checked, so that the second letter tells."""
-    if not len(kind):
-        return np.zeros(0, dtype=bool)
-    letter = np.dtype(np.uint32).newbyteorder(kind.dtype.byteorder)
-    letters = np.ascontiguousarray(kind).view(letter).reshape(len(kind), -1)
-    return np.asarray(letters[:, 1] == ord(which[1]))
+# Labels in words, in any case, and what they count as.
+WORDS = dict.fromkeys(("yes", "y", "true", "t", "treated"), 1.0) | dict.fromkeys(
+    ("no", "n", "false", "f", "control", "untreated"), 0.0
+)
+SAY_TREATED = (
+    "Say which value means treated, with treated=VALUE in from_tables or from_frames, or --treated "
+    "VALUE on the command line"
+)
 
 
 def check_kind(kind: ArrayLike, n: int) -> NDArray[np.str_]:
@@ -66,128 +65,10 @@ def check_kind(kind: ArrayLike, n: int) -> NDArray[np.str_]:
     return clean
 
 
-def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[Any]:
-    """Return populations as a one-dimensional array, present wherever a row has a label."""
-    raw = population if hasattr(population, "dtype") else np.asarray(population, dtype=object)
-    array = np.asarray(raw)
-    if array.ndim != 1:
-        raise InputError(f"population must be one-dimensional, got shape {array.shape}.")
-    n = len(kind)
-    check_length("population", array, n)
-    # Missing values are looked for before anything becomes text: "nan" may be a real name.
-    missing = _is_missing(array)
-    if missing.any():
-        missing &= ~is_kind(kind, TARGET)
-    if missing.any():
-        raise LabelError(
-            f"population is missing in {int(missing.sum())} of {n} rows (first at row "
-            f"{int(np.argmax(missing))}). Name the population of every row."
-        )
-    if array.dtype.kind == "O":
-        array = _plain_names(array, kind)
-    return _date_words(array) if array.dtype.kind in "mM" else array
-
-
-def check_policies(policies: Any) -> list[str]:
-    """Return the names of two populations or more that have a policy each, as text."""
-    if not isinstance(policies, Mapping) or len(policies) < 2:
-        found = len(policies) if isinstance(policies, Mapping) else type(policies).__name__
-        raise InputError(
-            f"policies must name two populations or more, got {found}. Uplift cannot be "
-            "identified from one: pass a mapping of names to probabilities of treatment."
-        )
-    check_names(policies, "policies")
-    return [population_name(name) for name in policies]
-
-
-def _plain_names(array: NDArray[Any], kind: NDArray[np.str_]) -> NDArray[Any]:
-    """Return names that came as objects as numbers, dates or text."""
-    used = array[~is_kind(kind, TARGET)].tolist()
-    try:
-        names = dict.fromkeys(used)
-        plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
-    except (TypeError, ValueError):  # what has no hash, and sequences of several lengths
-        names, plain = {}, np.empty((0, 0))
-    if plain.ndim != 1:
-        raise LabelError(
-            f"population must hold text, numbers or dates, got {shown(used[:1])}. Name the "
-            "population of every row by one of these."
-        )
-    check_names(names, lambda name: _kinds_of(name, array, kind))  # before 1 and "1" are the same
-    return plain.astype(str) if plain.dtype.kind == "O" else plain
-
-
-def _date_words(array: NDArray[Any]) -> NDArray[Any]:
-    """Return dates, or spans of time, as text, which unlike their types all files can keep."""
-    values, at = np.unique(array, return_inverse=True)
-    fine = np.datetime_data(array.dtype)[0] in ("ns", "ps", "fs", "as")
-    # Finer ones than Python's come back as plain numbers.
-    known = values.astype(f"{array.dtype.kind}8[us]") if fine else values
-    pairs = zip(known, values, strict=True)
-    return np.array([str(k.item() if k == value else value) for k, value in pairs])[at]
-
-
-def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") -> None:
-    """Refuse populations whose names differ in type, capitals, spaces or a number's form only."""
-
-    def at(name: Any) -> str:
-        return place(name) if callable(place) else place
-
-    seen: dict[Any, Any] = {}
-    for name in names:
-        if is_missing(name):
-            where = f" ({at(name)})" if at(name) else ""
-            raise LabelError(f"a population is missing its name, got {name!r}{where}.")
-        other = seen.setdefault(_plain_name(name), name)
-        if name == other:
-            continue
-        first, second = (
-            f"{n!r} ({', '.join(filter(None, (type(n).__name__, at(n))))})" for n in (other, name)
-        )
-        raise LabelError(
-            f"populations {first} and {second} look like the same one. Did you mean one "
-            "population? Then write its name in the same way in every table. Else give one of them "
-            "another name."
-        )
-
-
-def _kinds_of(name: Any, population: NDArray[Any], kind: NDArray[np.str_]) -> str:
-    """Say which kinds of rows a population has."""
-    rows = zip(kind.tolist(), population.tolist(), strict=True)
-    return f"{' and '.join(dict.fromkeys(k for k, of in rows if of == name))} rows"
-
-
-def _plain_name(name: Any) -> Any:
-    """Return what names have in common that people would take for the same."""
-    text = " ".join(normalize("NFKC", str(name)).casefold().split())
-    if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?", text):
-        return Decimal(text)
-    return text
-
-
-def population_name(name: Any) -> str:
-    """Return a name as text. Numbers are written in the shortest way, so that 1.0 is 1."""
-    if isinstance(name, float | np.floating | Decimal) and name == name // 1:
-        return str(int(name))
-    return str(name)
-
-
-def _is_missing(array: NDArray[Any]) -> BoolArray:
-    if array.dtype.kind in "fmM":
-        return np.asarray(array != array)  # NaN and NaT are not equal to themselves
-    if array.dtype.kind != "O":
-        return np.zeros(len(array), dtype=bool)
-    return np.array([is_missing(v) for v in array.tolist()], dtype=bool)
-
-
-def is_missing(value: Any) -> bool:
-    """Tell None, NaN, NaT and pandas' NA from values."""
-    same = value == value  # NaN is not equal to itself, and NA answers with itself
-    return value is None or not (isinstance(same, bool | np.bool_) and same)
-
-
 def check_labels(y: ArrayLike, kind: NDArray[np.str_]) -> Array:
     """Return ``y`` as float64: finite where the row is labelled, NaN where ``kind`` is target."""
+    if np.shape(y) == np.shape(kind):
+        y = numbers_for_words(y, kind)
     check_number_type("y", y, LabelError)
     column: NDArray[Any] = np.asarray(column_or_1d(y, warn=True))
     check_length("y", column, len(kind))
@@ -225,6 +106,34 @@ def check_labels(y: ArrayLike, kind: NDArray[np.str_]) -> Array:
     return clean
 
 
+def label_codes(values: Iterable[Any], kind: str, treated: Any = None) -> dict[Any, float]:
+    """Return the number that each distinct label stands for, or ask which value means treated."""
+    found = list(dict.fromkeys(values))
+    if treated is not None:
+        return {value: float(plain_name(value) == plain_name(treated)) for value in found}
+    codes = {value: _label_number(value) for value in found}
+    if unknown := [value for value in found if codes[value] is None]:
+        ways = "true/false, yes/no, y/n, t/f or treated/control, in any case"
+        if kind == TREATMENT:
+            raise LabelError(
+                f"treatments must be 0/1, {ways}, got {shown(unknown)}. {SAY_TREATED}, and all "
+                "others count as untreated."
+            )
+        raise LabelError(
+            f"outcomes must be numbers, or words ({ways}), got {shown(unknown)}. Turn other words "
+            "into numbers first, such as 1 for what you hope for and 0 for the rest."
+        )
+    return {value: code for value, code in codes.items() if code is not None}
+
+
+def _label_number(value: Any) -> float | None:
+    """Return what one label counts as, None if nobody but its owner can say."""
+    if isinstance(value, str):
+        name = plain_name(value)
+        return float(name) if isinstance(name, Decimal) else WORDS.get(name)
+    return float(value) if isinstance(value, Real | Decimal | np.bool_) else None
+
+
 def check_treatment(t: Array) -> Array:
     """Return ``t`` as float64 in the paper's coding, -1 (not treated) and +1 (treated)."""
     treated = t == 1.0
@@ -235,14 +144,31 @@ def check_treatment(t: Array) -> Array:
     codes = np.unique(t)
     raise LabelError(
         f"treatment labels must be coded 0/1, False/True or -1/+1, got {shown(codes.tolist())}. "
-        "Turn a treatment of several levels into one column per contrast."
+        f"{SAY_TREATED}, and all others count as untreated."
     )
 
 
 def check_treated(treatment: ArrayLike) -> BoolArray:
-    """Return which rows were treated; codes may be 0/1, False/True or -1/+1."""
-    treated: BoolArray = check_treatment(check_vector("treatment", treatment)) > 0.0
+    """Return which rows were treated; codes may be 0/1, False/True, -1/+1 or words for them."""
+    codes = numbers_for_words(treatment, TREATMENT)
+    treated: BoolArray = check_treatment(check_vector("treatment", codes)) > 0.0
     return treated
+
+
+def numbers_for_words(labels: ArrayLike, kind: NDArray[np.str_] | str) -> ArrayLike:
+    """Return labels in words as numbers, and all others as they are; of one kind, or of several."""
+    array = np.asarray(labels)
+    values = array.tolist() if array.ndim == 1 and array.dtype.kind in "UO" else []
+    if not any(isinstance(value, str) for value in values):
+        return labels
+    if isinstance(kind, str):
+        codes = label_codes((value for value in values if not is_missing(value)), kind)
+        return np.array([codes.get(value, np.nan) for value in values])
+    numbers = np.full(len(array), np.nan)
+    for which in KINDS:
+        at = is_kind(kind, which)
+        numbers[at] = numbers_for_words(array[at], which)
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +265,7 @@ def check_cells(
     kinds = {which: is_kind(kind, which) for which in (OUTCOME, TREATMENT)}
     labelled = ~is_target & (weight > 0.0)
     names = distinct(population[labelled])
-    check_names(names, lambda name: _kinds_of(name, population, kind))
+    check_names(names, lambda name: kinds_of(name, population, kind))
     n = len(kind)
     if n and not weight.any():
         raise LabelError(

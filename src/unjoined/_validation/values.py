@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -43,6 +44,23 @@ def shown(values: Iterable[Any]) -> str:
     """Return at most five values, for a message."""
     some = list(values)
     return ", ".join(_short(repr(v)) for v in some[:5]) + (", ..." if len(some) > 5 else "")
+
+
+def did_you_mean(name: Any, known: Iterable[Any]) -> str:
+    """Return the end of a message that names the nearest of what is known, if any is near.
+
+    >>> did_you_mean("bougth", ["age", "bought"])
+    ". Did you mean 'bought'?"
+    """
+    near = nearest(name, known)
+    return "." if near is None else f". Did you mean {near!r}?"
+
+
+def nearest(name: Any, known: Iterable[Any]) -> Any:
+    """Return the known word that is like a name, capitals and spaces aside, or None."""
+    by_text = {str(value).strip().casefold(): value for value in known}
+    near = get_close_matches(str(name).strip().casefold(), by_text, n=1)
+    return by_text[near[0]] if near else None
 
 
 def _short(text: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from unjoined._typing import Array, IntArray
 from unjoined._validation import check_row_width
 from unjoined.basis.functions import Scaling, weighted_quantile
+from unjoined.errors import InputError
 
 CONSTANT, LINE, SQUARE, CURVE, PAIR, CATEGORY = (
     "constant",
@@ -35,6 +36,15 @@ class Curve:
     low: Array  # (k,) rank just below each knot
     high: Array  # (k,) rank just above it
     n_cosines: int
+
+    def __post_init__(self) -> None:
+        """Refuse ranks that do not belong to the knots, as a file may hold them."""
+        ranks = np.array([self.low, self.high])
+        rising = np.isfinite(self.knots).all() and (np.diff(self.knots) > 0.0).all()
+        if not rising or ranks.shape != (2, max(len(self.knots), 1)):
+            raise InputError("the knots of a curve must rise, with two ranks for each of them")
+        if not (ranks >= 0.0).all() or not (ranks <= 1.0).all() or self.n_cosines < 0:
+            raise InputError("the ranks of a curve must lie between 0 and 1")
 
     @classmethod
     def of_values(cls, values: Array, weight: Array, most: int) -> Curve:

@@ -1,4 +1,4 @@
-"""The commands check, fit and score, and the options that commands share."""
+"""The commands check, fit and score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 import unjoined
-from unjoined._compiled import arithmetic
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import check_option, check_share, shown
@@ -23,6 +22,20 @@ from unjoined.cli.inputs import (
     check_paths,
     select_columns,
     split_names,
+)
+from unjoined.cli.options import (
+    AsJson,
+    Checkpoint,
+    Features,
+    Ignore,
+    Outcome,
+    Paths,
+    Population,
+    Seed,
+    Treated,
+    Treatment,
+    Weight,
+    app,
 )
 from unjoined.cli.show import (
     cell_sizes,
@@ -59,47 +72,6 @@ ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
 }
 LIST_COLUMNS = ("uplift", "rank", "treat", "row")  # that the targeting list itself writes
 
-app = typer.Typer(
-    help="Whom to treat, when treatment and outcome labels can never be joined.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-Paths = Annotated[
-    list[str] | None,
-    typer.Option(help="CSV or Parquet: FILE with --population, else NAME=FILE for each."),
-]
-Outcome = Annotated[str, typer.Option(help="Column with the outcome.")]
-Treatment = Annotated[str, typer.Option(help="Column with the treatment, 0/1.")]
-Population = Annotated[str | None, typer.Option(help="Column that names each row's population.")]
-Features = Annotated[str | None, typer.Option(help="Feature columns, comma-separated; or all.")]
-Ignore = Annotated[str | None, typer.Option(help="Columns to leave out, comma-separated.")]
-Weight = Annotated[str | None, typer.Option(help="Column with row weights.")]
-Checkpoint = Annotated[
-    Path | None, typer.Option(help="File that an interrupted pass resumes from.")
-]
-Seed = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
-
-
-def _version(value: bool) -> None:
-    if value:
-        print(f"{unjoined.__version__} ({arithmetic()})")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Whom to treat, when treatment and outcome labels can never be joined."""
-
 
 @app.command()
 def check(
@@ -111,11 +83,12 @@ def check(
     features: Features = None,
     ignore: Ignore = None,
     weight: Weight = None,
+    treated: Treated = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the tables, and say whether they can identify uplift."""
     tables = Tables.of(
-        outcomes, treatments, outcome, treatment, population, weight, features, ignore
+        outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
     )
     _check_given(tables, "check needs {}.")
     check_paths(tables.paths, [])
@@ -156,6 +129,7 @@ def fit(
     features: Features = None,
     ignore: Ignore = None,
     weight: Weight = None,
+    treated: Treated = None,
     estimator: Annotated[
         str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}; auto says in words what it found.")
     ] = "auto",
@@ -172,7 +146,7 @@ def fit(
 ) -> None:
     """Estimate uplift from tables, or from sums, and write the model to a file."""
     tables = Tables.of(
-        outcomes, treatments, outcome, treatment, population, weight, features, ignore
+        outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
     )
     if checkpoint is not None and not chunks:
         raise InputError("--checkpoint is for tables that are read with --chunks.")

@@ -18,8 +18,9 @@ import unjoined
 from unjoined._optional import import_extra
 from unjoined._typing import Array
 from unjoined._validation import check_option
-from unjoined.cli.app import AsJson, Seed, app, targeting_list
+from unjoined.cli.app import targeting_list
 from unjoined.cli.inputs import Tables, check_distinct
+from unjoined.cli.options import AsJson, Seed, app
 from unjoined.cli.show import (
     console,
     print_json,

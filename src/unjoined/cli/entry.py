@@ -45,8 +45,10 @@ def _run(arguments: list[str] | None) -> int:
     """Run one command and return its exit code; typing errors are reported here."""
     typer = import_extra("typer", extra="cli")
     import_extra("rich", extra="cli")
-    from unjoined.cli import demo, sums  # noqa: F401 - they add their commands to the app
-    from unjoined.cli.app import app
+    import unjoined.cli.app  # these three add their commands
+    import unjoined.cli.demo
+    import unjoined.cli.sums  # noqa: F401
+    from unjoined.cli.options import app
 
     # Newer versions of typer carry a click of their own, whose errors are not those of click.
     usage_error, click_error = typer.BadParameter.__mro__[1:3]

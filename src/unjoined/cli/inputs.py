@@ -32,6 +32,7 @@ class Tables:
     weight: str | None
     features: list[str]  # all columns that are left, if empty
     ignored: list[str]
+    treated: str | None = None  # the treatment that means treated, if it is not plain
 
     @classmethod
     def of(
@@ -44,6 +45,7 @@ class Tables:
         weight: str | None,
         features: str | None = None,
         ignore: str | None = None,
+        treated: str | None = None,
     ) -> Tables:
         """Check what can be checked before a table is read."""
         tables = cls(
@@ -55,6 +57,7 @@ class Tables:
             weight,
             split_names("--features", features),
             split_names("--ignore", ignore),
+            treated,
         )
         tables._check_columns(has_features=features is not None)
         return tables
@@ -77,6 +80,7 @@ class Tables:
             "--weight": self.weight,
             "--features": self.features,
             "--ignore": self.ignored,
+            "--treated": self.treated,
         }
 
     def read(self) -> SeparateLabels:
@@ -128,7 +132,7 @@ class Tables:
     def _combine(self, whole: Any, table: Callable[[Path], Any], **options: Any) -> Any:
         """Make a whole of the tables, by whichever of its constructors suits the layout."""
         options |= {"outcome": self.outcome, "treatment": self.treatment}
-        options["sample_weight"] = self.weight
+        options |= {"sample_weight": self.weight, "treated": self.treated}
         parts = [
             {name: table(path) for name, path in files.items()}
             for files in (self.outcomes, self.treatments)

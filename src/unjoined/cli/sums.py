@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from unjoined.cli.app import (
+from unjoined.cli.inputs import SUMS, Tables, check_paths
+from unjoined.cli.options import (
     AsJson,
     Checkpoint,
     Outcome,
     Paths,
     Population,
     Seed,
+    Treated,
     Treatment,
     Weight,
     app,
 )
-from unjoined.cli.inputs import SUMS, Tables, check_paths
 from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
 from unjoined.sums import (
@@ -83,6 +84,7 @@ def aggregate(
     treatment: Treatment = "",
     population: Population = None,
     weight: Weight = None,
+    treated: Treated = None,
     min_count: Annotated[
         int, typer.Option(min=2, help="Fewest effective rows to a sum.")
     ] = MIN_COUNT,
@@ -93,7 +95,9 @@ def aggregate(
     """Turn one party's tables into a file of sums for the agreed plan."""
     if threads == 0:
         raise InputError("--threads must not be 0: give a number of threads, or -1 for all cores.")
-    tables = Tables.of(outcomes, treatments, outcome, treatment, population, weight)
+    tables = Tables.of(
+        outcomes, treatments, outcome, treatment, population, weight, treated=treated
+    )
     tables.check_party()
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     check_paths([("--plan", plan), *tables.paths], [*kept, ("--out", out, SUMS)])

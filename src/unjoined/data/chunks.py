@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -15,6 +16,7 @@ from unjoined._validation import (
     KINDS,
     LARGEST,
     TARGET,
+    TREATMENT,
     check_columns,
     check_kind,
     check_labels,
@@ -23,17 +25,21 @@ from unjoined._validation import (
     check_numeric_columns,
     check_population,
     check_weight,
+    did_you_mean,
     distinct,
     is_kind,
     is_missing,
+    label_codes,
+    numbers_for_words,
     population_name,
     shown,
 )
-from unjoined.data.columns import as_floats, column_names, did_you_mean, has_numbers_only
+from unjoined.data.columns import as_floats, column_names, has_numbers_only
 from unjoined.data.encode import TableEncoder
 from unjoined.data.rows import Chunk, cell_codes
-from unjoined.errors import InputError, LabelError, TableError, UnjoinedError
+from unjoined.errors import InputError, LabelError, TableError, UnjoinedError, UnjoinedWarning
 
+WORDS = (nw.String, nw.Categorical, nw.Enum)  # columns that may hold labels in words
 PLAIN = (nw.String, nw.Boolean, nw.Int64, nw.Int32)  # columns that are told apart all at once
 
 
@@ -159,7 +165,9 @@ def chunk_of_arrays(
         index[populations == name] = k
     cells = cell_codes(kinds, index, len(found)), found
     names = _encoded_names(names or column_names(parts["X"]), encoder)
-    return make_chunk(matrix, parts["y"], cells, parts.get("sample_weight"), names, place)
+    with place.named(n):
+        y = numbers_for_words(parts["y"], kinds) if np.shape(parts["y"]) == (n,) else parts["y"]
+    return make_chunk(matrix, y, cells, parts.get("sample_weight"), names, place)
 
 
 def chunk_features(
@@ -232,6 +240,7 @@ class Table:
     kind: str
     label: str | None  # its column; None for target rows
     population: str | None  # name of the population, or None if a column tells
+    treated: Any = None  # the label that means treated, None if that is plain
 
     @property
     def title(self) -> str:
@@ -273,8 +282,8 @@ class Columns(NamedTuple):
         needed = self.special(table) + ([] if self.features is None else names)
         if missing := [name for name in needed if name not in frame.columns]:
             raise TableError(
-                f"{origin} has no column {missing[0]!r};{_question(missing[0], frame.columns)} its "
-                f"columns are {', '.join(map(str, frame.columns))}."
+                f"{origin} has no column {missing[0]!r}; its columns are "
+                f"{', '.join(map(str, frame.columns))}{did_you_mean(missing[0], frame.columns)}"
             )
 
     def chunk(self, table: Table, frame: Frame, names: list[str], place: Place) -> Chunk:
@@ -294,7 +303,7 @@ class Columns(NamedTuple):
         place: Place,
     ) -> Chunk:
         """Check the labels, populations and weights of some rows, and put them beside a matrix."""
-        label = None if table.label is None else _column(frame, table.label, place)
+        label = None if table.label is None else _labels(frame, table, place)
         if self.population is None or table.kind == TARGET:
             known = [str(table.population)]
             index = np.zeros(len(frame), dtype=np.int64)
@@ -305,14 +314,47 @@ class Columns(NamedTuple):
         return make_chunk(matrix, label, cells, weight, names, place)
 
 
-def _question(name: str, known: Sequence[str]) -> str:
-    """Return a question within a sentence, or nothing if no known word is near."""
-    asked = did_you_mean(name, known)
-    return asked and f" {asked.strip().lower()[0]}{asked.strip()[1:]}"
+def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
+    """Return outcomes as numbers and treatments as 0 and 1, whichever way they are written."""
+    column = frame.get_column(str(table.label))
+    treated = table.treated if table.kind == TREATMENT else None
+    if treated is None and column.dtype not in WORDS:
+        return _column(frame, column.name, place)
+    values = [value for value in column.unique().to_list() if not is_missing(value)]
+    try:
+        codes = label_codes(values, table.kind, treated)
+    except LabelError as error:
+        raise TableError(f"column {column.name!r} of {place.origin}: {error}") from None
+    if treated is not None and len(codes) > 2:
+        warnings.warn(
+            f"column {column.name!r} of {place.origin} holds more than two values; all but "
+            f"{treated!r} count as untreated.",
+            UnjoinedWarning,
+            stacklevel=2,
+        )
+    numbers = np.full(len(column), np.nan)
+    for value, code in codes.items():
+        numbers[(column == value).fill_null(False).to_numpy()] = code
+    place.refuse(~(np.abs(numbers) <= LARGEST), f"column {column.name!r}", LabelError)
+    return numbers
+
+
+def refuse_unseen_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
+    """Say that the value that means treated is in no treatment table, and which values are."""
+    found: dict[Any, None] = {}
+    for table, frame in pieces:
+        if table.kind == TREATMENT:
+            values = nw.from_native(frame, eager_only=True).get_column(str(table.label)).unique()
+            found |= dict.fromkeys(values.to_list())
+            label, treated = table.label, table.treated
+    raise LabelError(
+        f"treated={treated!r} is in no treatment table: column {label!r} holds {shown(found)}"
+        f"{did_you_mean(treated, found)}"
+    )
 
 
 def _column(frame: nw.DataFrame[Any], name: str, place: Place) -> Array:
-    """Return labels or weights; missing ones are refused with their row."""
+    """Return numbers, of labels or weights; missing ones are refused with their row."""
     check_numeric_columns(
         frame.select(name).to_native(),
         table=place.origin,

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from difflib import get_close_matches
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -247,24 +246,6 @@ def column_ranges(matrix: Array) -> Array:
     ranges: Array = np.quantile(some, QUANTILES, axis=0)
     ranges[0], ranges[-1] = matrix.min(axis=0), matrix.max(axis=0)
     return ranges
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return what may have been meant: another spelling, or else a similar word."""
-    words = [str(word) for word in known]
-    folded = _folded(name)
-    same = [word for word in words if _folded(word) == folded]
-    return next(iter(same or get_close_matches(str(name), words, n=1)), None)
-
-
-def _folded(word: Any) -> str:
-    return re.sub(r"[\s_-]+", "", str(word)).casefold()
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question to add to a message, or nothing if no known word is near."""
-    near = nearest(name, known)
-    return "" if near is None else f" Did you mean {near!r}?"
 
 
 def take_rows(X: MatrixLike, at: Any) -> MatrixLike:

@@ -13,7 +13,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
-from unjoined._validation import check_finite, check_numbers, check_option, shown
+from unjoined._validation import (
+    check_finite,
+    check_numbers,
+    check_option,
+    did_you_mean,
+    nearest,
+    shown,
+)
 from unjoined.data.columns import (
     CATEGORIES,
     NUMBERS,
@@ -23,8 +30,6 @@ from unjoined.data.columns import (
     Values,
     column_names,
     column_values,
-    did_you_mean,
-    nearest,
     read_texts,
 )
 from unjoined.errors import ColumnWarning, InputError, TableError
@@ -404,8 +409,8 @@ def own_columns(X: MatrixLike, names: Iterable[str], table: str = "X") -> Matrix
         rest = [name for name in found if name not in wanted]
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise TableError(
-            f"{table} lacks the column {missing[0]!r}{more} that the model was fitted to."
-            f"{did_you_mean(missing[0], rest)} Its columns are {shown(found)}."
+            f"{table} lacks the column {missing[0]!r}{more} that the model was fitted to; its "
+            f"columns are {shown(found)}{did_you_mean(missing[0], rest)}"
         )
     return frame.select([found[name] for name in wanted]).to_native()
 

@@ -28,7 +28,7 @@ from unjoined._validation import (
     is_kind,
     shown,
 )
-from unjoined.data.chunks import NotNumbersError, Table, rebuild_frame
+from unjoined.data.chunks import NotNumbersError, Table, rebuild_frame, refuse_unseen_treated
 from unjoined.data.columns import (
     column_names,
     take_rows,
@@ -63,7 +63,8 @@ class SeparateLabels(Mapping[str, Any]):
         times, with missing values. Estimators encode them (`TableEncoder`).
     y : array-like of shape (n_rows,)
         Whichever label the row has: the outcome in the user's units, the treatment coded 0/1,
-        False/True or -1/+1, or NaN for rows of kind "target".
+        False/True, -1/+1 or in words (yes/no, y/n, t/f, treated/control), or NaN for rows of kind
+        "target".
     kind : array-like of shape (n_rows,)
         ``"outcome"``, ``"treatment"`` or ``"target"`` (no label: rows that describe the people
         to be scored).
@@ -150,6 +151,7 @@ class SeparateLabels(Mapping[str, Any]):
         *,
         outcome: str,
         treatment: str,
+        treated: Any = None,
         target: Frame | None = None,
         sample_weight: str | None = None,
     ) -> SeparateLabels:
@@ -162,6 +164,9 @@ class SeparateLabels(Mapping[str, Any]):
             order may differ; apart from the labels they must be the same in all tables.
         outcome, treatment : str
             The label's column in the outcome and in the treatment tables.
+        treated : value, optional
+            The treatment that means treated; all others count as untreated. Not needed for 0/1,
+            -1/+1, true/false, yes/no, y/n, t/f and treated/control, in any case.
         target : data frame, optional
             Rows without labels, from the people to be scored.
         sample_weight : str, optional
@@ -195,6 +200,7 @@ class SeparateLabels(Mapping[str, Any]):
             treatments,
             outcome=outcome,
             treatment=treatment,
+            treated=treated,
             sample_weight=sample_weight,
         )
         return cls._of_tables(source, target)
@@ -208,6 +214,7 @@ class SeparateLabels(Mapping[str, Any]):
         outcome: str,
         treatment: str,
         population: str,
+        treated: Any = None,
         target: Frame | None = None,
         sample_weight: str | None = None,
     ) -> SeparateLabels:
@@ -220,6 +227,8 @@ class SeparateLabels(Mapping[str, Any]):
             populations.
         outcome, treatment, population : str
             Columns with the outcome, the treatment and the population's name.
+        treated : value, optional
+            The treatment that means treated, as in `from_tables`.
         target : data frame, optional
             Rows without labels (and without a population), from the people to be scored.
         sample_weight : str, optional
@@ -246,6 +255,7 @@ class SeparateLabels(Mapping[str, Any]):
             outcome=outcome,
             treatment=treatment,
             population=population,
+            treated=treated,
             sample_weight=sample_weight,
         )
         return cls._of_tables(source, target)
@@ -271,6 +281,8 @@ class SeparateLabels(Mapping[str, Any]):
             own, chunks = stack_columns(source, tables, frames, names)
         parts = [(chunk.label, chunk.kind, chunk.population, chunk.weight) for chunk in chunks]
         y, kind, population, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
+        if any(table.treated is not None for table in tables) and not y[kind == TREATMENT].any():
+            refuse_unseen_treated((table, table.table) for table in tables)
         data = object.__new__(cls)
         weights = None if source.sample_weight is None else weight
         data._freeze(own, len(y), y, kind, population, weights)

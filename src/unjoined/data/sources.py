@@ -19,6 +19,7 @@ from unjoined.data.chunks import (
     Table,
     chunk_of_arrays,
     number_matrix,
+    refuse_unseen_treated,
 )
 from unjoined.data.columns import column_names
 from unjoined.data.rows import Chunk
@@ -192,6 +193,7 @@ class TableSource:
         *,
         outcome: str,
         treatment: str,
+        treated: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
         chunk_rows: int = CHUNK_ROWS,
@@ -206,6 +208,9 @@ class TableSource:
             One party alone may give some of the four and an empty mapping for the rest.
         outcome, treatment : str
             The label's column.
+        treated : value, optional
+            The treatment that means treated; all others count as untreated. Not needed for 0/1,
+            -1/+1, true/false, yes/no, y/n, t/f and treated/control, in any case.
         sample_weight : str, optional
             Column of row weights, in every table.
         features : iterable of str, optional
@@ -230,7 +235,7 @@ class TableSource:
         for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
             check_names(given, f"{kind} tables")
         tables = [
-            Table(table, kind, label, population_name(name))
+            Table(table, kind, label, population_name(name), treated)
             for kind, group, label in (
                 (OUTCOME, outcomes, outcome),
                 (TREATMENT, treatments, treatment),
@@ -249,6 +254,7 @@ class TableSource:
         outcome: str,
         treatment: str,
         population: str,
+        treated: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
         chunk_rows: int = CHUNK_ROWS,
@@ -263,11 +269,11 @@ class TableSource:
             None if a party has no such table.
         outcome, treatment, population : str
             Columns with the outcome, the treatment and the population's name.
-        sample_weight, features, chunk_rows, threads, memory_limit
+        treated, sample_weight, features, chunk_rows, threads, memory_limit
             As in `from_tables`.
         """
         tables = [
-            Table(table, kind, label, None)
+            Table(table, kind, label, None, treated)
             for kind, table, label in (
                 (OUTCOME, outcomes, outcome),
                 (TREATMENT, treatments, treatment),
@@ -296,10 +302,16 @@ class TableSource:
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, table by table, file by file."""
         names = None if self.features is None else list(self.features)
+        asked = seen = False  # a value that means treated
         for table, frame, place in self._pieces():
             if names is None:
                 names = self.columns.features_of(table, frame, place.origin)
-            yield self.columns.chunk(table, frame, names, place)
+            chunk = self.columns.chunk(table, frame, names, place)
+            if table.treated is not None and table.kind == TREATMENT:
+                asked, seen = True, seen or bool(chunk.label.any())
+            yield chunk
+        if asked and not seen:
+            refuse_unseen_treated((table, frame) for table, frame, _ in self._pieces())
 
     def _pieces(self) -> Iterator[tuple[Table, Frame, Place]]:
         size = check_count("chunk_rows", self.chunk_rows)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState as Rng
 
-from unjoined._threads import over_pieces
+from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.basis import AdditiveBasis, Scaling
@@ -47,7 +47,6 @@ from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions
 
 BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 FIRST = "unjoined-sums-of-passes"  # the part that a checkpoint begins with
-PIECE_ROWS = 4096  # functions of so many rows stay in the cache
 Select = Callable[[Chunk], ModelRows]  # the rows of a chunk that a model is fitted to
 
 
@@ -165,13 +164,13 @@ def _sums_of_model(chunk: Chunk, ask: Ask, n_jobs: int | None) -> list[Sums]:
     rows = ask.select(chunk)
 
     def add_up(start: int) -> list[Sums]:
-        at = slice(start, start + PIECE_ROWS)
+        at = slice(start, start + CACHE_ROWS)
         values = ask.basis(rows.X[at]).T
         piece = AdditiveRows(values, rows.y[at], rows.exposure[at], rows.weight[at])
         return [sums_of_rows(piece, law, coef, parts) for parts, (law, coef) in ask.requests]
 
     zero = [Sums.zero(len(coef)) for _, (_, coef) in ask.requests]
-    pieces = over_pieces(add_up, range(0, len(rows.y), PIECE_ROWS), n_jobs)
+    pieces = over_pieces(add_up, range(0, len(rows.y), CACHE_ROWS), n_jobs)
     return reduce(_add, pieces, zero)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from unjoined._typing import RandomState
 from unjoined.estimators.mixture import MixtureUplift
+from unjoined.estimators.mixture_rows import BERNOULLI
 from unjoined.nuisance import ALONE
 
 # Weight of the forms in which people differ. Of fits to 60 simulated problems in which they do
@@ -105,7 +106,9 @@ class Uplift(MixtureUplift):
             features that the effect varies with, and what was fitted. Units of the outcome.
         """
         average, (low, high) = self.average_effect_, self.effect_range_
-        interval = average.interval(0.95)
+        # An outcome of two values changes by their distance at most.
+        most = float(self.outcome_scaling_.scale[0]) if self.family_ == BERNOULLI else np.inf
+        interval = np.clip(average.interval(0.95), -most, most)
         return "\n".join(
             [
                 f"Average effect: {average.value:+.4g} (95 % interval {interval[0]:+.4g} to "
@@ -130,12 +133,13 @@ class Uplift(MixtureUplift):
         """Name the features that the effect varies with, the first ones first."""
         spread = self.effect_features_
         total = float(np.sum(spread**2))
+        what = "effect" if self.candidates_.differ > PROBABLY else "estimate"
         if total == 0.0:
-            return "The effect varies with no feature."
+            return f"The {what} varies with no feature."
         names = self._feature_names or [f"feature {j}" for j in range(len(spread))]
         order = [j for j in np.argsort(-spread, kind="stable") if spread[j] ** 2 >= 0.01 * total]
         shares = [f"{names[j]} ({spread[j] ** 2 / total:.0%})" for j in order[:MOST_NAMED]]
-        return f"The effect varies with {', '.join(shares)}."
+        return f"The {what} varies with {', '.join(shares)}."
 
     def _fitted(self) -> str:
         """Say which form of base and effect carries most weight."""

@@ -10,7 +10,6 @@ from unjoined.metrics.conventions import (
     sklift_uplift_auc,
 )
 from unjoined.metrics.curves import (
-    Estimate,
     UpliftCurve,
     auuc,
     average_uplift,
@@ -25,6 +24,7 @@ from unjoined.metrics.curves import (
     uplift_at_k,
     uplift_curve,
 )
+from unjoined.metrics.estimate import Estimate, Ratio, Totals
 from unjoined.metrics.identification import (
     IdentificationStrength,
     identification_strength,
@@ -32,6 +32,7 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
+from unjoined.metrics.ratio import EvaluationRows, RatioTerms, evaluation_rows
 from unjoined.metrics.scores import (
     SCORES,
     HeldOutRows,
@@ -48,8 +49,12 @@ __all__ = [
     "SCORES",
     "ErrorBound",
     "Estimate",
+    "EvaluationRows",
     "HeldOutRows",
     "IdentificationStrength",
+    "Ratio",
+    "RatioTerms",
+    "Totals",
     "UpliftCurve",
     "UpliftScorer",
     "auuc",
@@ -57,6 +62,7 @@ __all__ = [
     "causalml_auuc",
     "causalml_qini",
     "error_bound",
+    "evaluation_rows",
     "fill_from_top",
     "fixed_critic_score",
     "group_ties",

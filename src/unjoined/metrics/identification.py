@@ -159,7 +159,7 @@ def strength_of_sums(
     V = np.tensordot(half**2, policy.square, axes=1)
     q = _n_functions(int(policy.n_rows.sum()), d)
     a, G, V = a[:q], G[:q, :q], V[:q, :q]
-    chi_square, degrees, _ = _against_zero(a, V)
+    chi_square, degrees, _ = against_zero(a, V)
     inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
     signal = float(a @ inverse @ a - np.trace(inverse @ V))
     return IdentificationStrength(
@@ -201,7 +201,7 @@ def _strength_of_several(
     )
 
 
-def _against_zero(a: Array, V: Array) -> tuple[float, int, Array]:
+def against_zero(a: Array, V: Array) -> tuple[float, int, Array]:
     """Return the chi-square of an estimate with covariance V, its degrees and V's inverse."""
     values, vectors = eigh(V)
     kept = values > 1e-10 * values[-1]  # squares of 0/1 features repeat the features
@@ -219,7 +219,7 @@ def _against_each_other(B: Array, V: Array) -> tuple[float, int]:
     mean, covariance = B[0], V[0]
     total, degrees = 0.0, 0
     for b, own in zip(B[1:], V[1:], strict=True):
-        chi_square, kept, inverse = _against_zero(b - mean, own + covariance)
+        chi_square, kept, inverse = against_zero(b - mean, own + covariance)
         total, degrees = total + chi_square, degrees + kept
         gain = covariance @ inverse
         mean = mean + gain @ (b - mean)

@@ -28,7 +28,7 @@ from unjoined._validation import (
 from unjoined.basis import Scaling, draw_basis
 from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError
-from unjoined.metrics.curves import Estimate
+from unjoined.metrics.estimate import Estimate
 from unjoined.nuisance import Nuisances, cross_fit
 
 CRITIC_CENTERS = 50

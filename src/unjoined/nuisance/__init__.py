@@ -13,6 +13,7 @@ from unjoined.nuisance.centring import (
     fit_centring,
     subtract_means,
 )
+from unjoined.nuisance.effects import EffectModels, EffectNuisances, cross_fit_effects
 from unjoined.nuisance.forms import (
     ALONE,
     EFFECT_FORMS,
@@ -25,6 +26,7 @@ from unjoined.nuisance.models import (
     AdditiveMean,
     ConditionalMean,
     Nuisances,
+    check_folds,
     cross_fit,
     cross_fitted_gap,
     deal,
@@ -36,7 +38,7 @@ from unjoined.nuisance.models import (
     seeded_clone,
     takes_weights,
 )
-from unjoined.nuisance.shift import CellShift, ShiftReport, weigh_shift
+from unjoined.nuisance.shift import CellShift, ShiftReport, effective_size, weigh_shift
 
 __all__ = [
     "ALONE",
@@ -48,6 +50,8 @@ __all__ = [
     "CellShift",
     "CenteredRows",
     "ConditionalMean",
+    "EffectModels",
+    "EffectNuisances",
     "FormTable",
     "HeldOutForms",
     "Member",
@@ -58,12 +62,15 @@ __all__ = [
     "average_forms",
     "center_rows",
     "check_center",
+    "check_folds",
     "cross_fit",
     "cross_fit_centring",
+    "cross_fit_effects",
     "cross_fitted_gap",
     "deal",
     "deal_evaluation_folds",
     "deal_folds",
+    "effective_size",
     "fit_centring",
     "fit_conditional_mean",
     "fit_policies",

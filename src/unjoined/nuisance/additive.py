@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,7 +55,13 @@ class Chooser:
 
     @classmethod
     def of_rows(
-        cls, rows: ModelRows, law: Law, categorical: tuple[int, ...], *, with_pairs: bool
+        cls,
+        rows: ModelRows,
+        law: Law,
+        categorical: tuple[int, ...],
+        *,
+        with_pairs: bool,
+        n_jobs: int | None,
     ) -> Chooser:
         """Draw the functions for these rows, and bound the pull of gross outcomes if it pays."""
         basis = AdditiveBasis.of_rows(
@@ -68,7 +74,7 @@ class Chooser:
         chooser = cls(rows, law, basis, basis(rows.X).T)
         if isinstance(law, MeanLaw):
             form = Form("", CURVES, CURVES if rows.exposure.any() else NOTHING)
-            fit = chooser.fit(form, np.arange(len(rows.y)), CHOICE_TOL)
+            fit = chooser.fit(form, np.arange(len(rows.y)), CHOICE_TOL, n_jobs=n_jobs)
             base, effect = fit(chooser.values.T)
             residual = rows.y - base - rows.exposure * effect
             chooser = replace(chooser, law=MeanLaw(choose_threshold(residual, rows.weight)))
@@ -105,33 +111,37 @@ class Chooser:
             )
         return replace(fit, parts=parts)
 
-    def fit_chain(
-        self, forms: Iterable[Form], at: IntArray, n_jobs: int | None = 1
-    ) -> dict[str, AdditiveFit]:
-        """Fit forms to some of the rows, each from where the last one ended that it contains."""
+    def fit_chain(self, held: IntArray, chain: list[Form]) -> dict[str, AdditiveFit]:
+        """Fit forms without some rows, each from where the one before it ended."""
+        rest = np.delete(np.arange(len(self.rows.y)), held)
         fits: dict[str, AdditiveFit] = {}
-        last: Form | None = None
-        for form in forms:
-            nested = last is not None and last.base <= form.base and last.effect <= form.effect
-            simpler = fits[last.name] if last is not None and nested else None
-            fits[form.name] = self.fit(form, at, CHOICE_TOL, simpler=simpler, n_jobs=n_jobs)
-            last = form
+        last = None
+        for form in chain:
+            last = fits[form.name] = self.fit(form, rest, CHOICE_TOL, simpler=last)
         return fits
 
-    def hold_out(
-        self, forms: Iterable[Form], held: IntArray
-    ) -> tuple[dict[str, AdditiveFit], dict[str, Array]]:
-        """Fit forms without some rows, and return the losses of these."""
-        rest = np.delete(np.arange(len(self.rows.y)), held)
+    def losses(self, fits: dict[str, AdditiveFit], held: IntArray) -> dict[str, Array]:
+        """Return the losses of rows that the fits have not seen."""
         rows, values = self.rows.take(held), self.values[:, held].T
-        fits = self.fit_chain(forms, rest)
         losses = {}
         # One noise for all forms: a bounded loss is no density that each could have its own of.
         noise = min(getattr(fit.law, "variance", 1.0) for fit in fits.values())
         for name, fit in fits.items():
             law = replace(fit.law, variance=noise) if isinstance(fit.law, MeanLaw) else fit.law
             losses[name] = rows.weight * law(rows.y, rows.exposure, *fit(values)).loss
-        return fits, losses
+        return losses
+
+
+def chains_of(forms: Iterable[Form]) -> list[list[Form]]:
+    """Split forms into chains, in each of which a form contains the one before it."""
+    chains: list[list[Form]] = []
+    for form in forms:
+        last = chains[-1][-1] if chains else None
+        if last is not None and last.base <= form.base and last.effect <= form.effect:
+            chains[-1].append(form)
+        else:
+            chains.append([form])
+    return chains
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +176,13 @@ class HeldOutForms:
         members = (Member.of_fit(w, name, finals[name], basis.size) for name, w in kept.items())
         return AdditiveAverage(basis, tuple(members), self.table, finals[self.table.name[0]])
 
-    def everyone(self, name: str, tol: float, n_jobs: int | None) -> AdditiveFit:
-        """Fit a form to all rows that choose."""
+    def everyone(
+        self, name: str, tol: float, n_jobs: int | None, *, near: AdditiveFit | None = None
+    ) -> AdditiveFit:
+        """Fit a form to all rows that choose, from nothing or from a fit that is near."""
         at = np.arange(len(self.chooser.rows.y))
         with one_blas_thread():
-            return self.chooser.fit(self.forms[name], at, tol, n_jobs=n_jobs)
+            return self.chooser.fit(self.forms[name], at, tol, simpler=near, n_jobs=n_jobs)
 
 
 def hold_out_forms(
@@ -181,24 +193,33 @@ def hold_out_forms(
     *,
     categorical: tuple[int, ...] = (),
     average: bool = True,
+    exposures: Sequence[Array] | None = None,
     n_jobs: int | None,
 ) -> HeldOutForms:
     """Fit every form without each fold in turn, on threads, and weigh the forms.
 
+    ``exposures`` are those of the rows for the fits without each fold, if they are not the same.
     Costs a fit for each form and fold, of 25 passes over the rows or so.
     """
     with_pairs = any(PAIR in form.base for form in forms)
     with one_blas_thread():
-        chooser = Chooser.of_rows(rows, law, categorical, with_pairs=with_pairs)
+        chooser = Chooser.of_rows(rows, law, categorical, with_pairs=with_pairs, n_jobs=n_jobs)
     named = {f.name: f for f in forms if chooser.basis.pairs or PAIR not in f.base}
     folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
+    choosers = [chooser] * len(folds)
+    if exposures is not None:
+        choosers = [replace(chooser, rows=replace(rows, exposure=each)) for each in exposures]
+    # The longest chains first, so that no thread is left with one at the end.
+    chains = reversed(chains_of(named.values()))
+    tasks = [(*each, chain) for chain in chains for each in zip(choosers, folds, strict=True)]
     with one_blas_thread(), ThreadPoolExecutor(n_threads(n_jobs)) as pool:
-        results = list(pool.map(lambda held: chooser.hold_out(named.values(), held), folds))
-    fits = {name: [each[name] for each, _ in results] for name in named}
+        found = list(pool.map(lambda task: task[0].fit_chain(*task[1:]), tasks))
+    fits = {name: [fit[name] for fit in found if name in fit] for name in named}
     losses = {name: np.zeros(len(rows.y)) for name in named}
-    for held, (_, loss) in zip(folds, results, strict=True):
-        for name in named:
-            losses[name][held] = loss[name]
+    for j, held in enumerate(folds):
+        of_fold = choosers[j].losses({name: fits[name][j] for name in named}, held)
+        for name, loss in of_fold.items():
+            losses[name][held] = loss
     return HeldOutForms(chooser, named, fits, FormTable.of_losses(losses, average=average))
 
 
@@ -230,8 +251,11 @@ def average_forms(
         n_jobs=n_jobs,
     )
     if n <= CHOICE_ROWS:
-        best = held.everyone(held.table.name[0], FINAL_TOL, n_jobs)
-        return replace(held.average(), best=best)
+        together = held.average()
+        if not any(form.effect for form in forms):
+            return together  # no one asks for the error of a mean
+        best = held.everyone(held.table.name[0], FINAL_TOL, n_jobs, near=together.best)
+        return replace(together, best=best)
     held = held.for_more(n / len(at))
     data = AdditiveRows(rows.X.T, rows.y, rows.exposure, rows.weight)
     finals = {}

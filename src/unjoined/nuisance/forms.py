@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,8 +71,8 @@ class Member:
     weight: float
     form: str
     law: Law
-    base: Array  # (p,)
-    effect: Array  # (p,)
+    base: Array = field(repr=False)  # (p,)
+    effect: Array = field(repr=False)  # (p,)
 
     @classmethod
     def of_fit(cls, weight: float, form: str, fit: AdditiveFit, size: int) -> Member:
@@ -82,9 +83,12 @@ class Member:
         return cls(weight, form, fit.law, base, effect)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class FormTable:
-    """Every form that was tried, the likeliest first."""
+    """Every form that was tried, the likeliest first.
+
+    Printing it shows one line for each form; notebooks show a table.
+    """
 
     name: tuple[str, ...]
     loss: Array  # held-out minus log-likelihood, nats over all rows that choose
@@ -119,6 +123,42 @@ class FormTable:
         alone = np.array([name in ALONE for name in self.name])
         return float(weight[~alone].sum() / weight.sum())
 
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns, ready for a data frame; losses in nats over all rows that choose."""
+        numbers = ("weight", "loss", "difference", "standard_error")
+        return {"name": list(self.name)} | {name: getattr(self, name).tolist() for name in numbers}
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        """Return the table as words, its heading first."""
+        columns = self.to_dict().values()
+        return [
+            ("form", "weight", "held-out loss", "behind best", "std. error"),
+            *(
+                (name, f"{weight:.1%}", f"{loss:.1f}", f"{behind:.2f}", f"{error:.2f}")
+                for name, weight, loss, behind, error in zip(*columns, strict=True)
+            ),
+        ]
+
+    def __repr__(self) -> str:
+        """Return the table as text."""
+        lines = self._lines()
+        first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
+        return "\n".join(
+            "  ".join(
+                [name.ljust(first), *(n.rjust(w) for n, w in zip(numbers, widths, strict=True))]
+            )
+            for name, *numbers in lines
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        heading, *rows = (
+            "".join(f"<{tag}>{escape(word)}</{tag}>" for word in line)
+            for tag, line in zip(["th", *["td"] * len(self.name)], self._lines(), strict=True)
+        )
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
+
     def sharpened(self, factor: float) -> FormTable:
         """Return the weights that ``factor`` times as many rows would give, faint ones left out."""
         weight = np.where(self.weight > 0.0, np.exp(-factor * self.difference / NATS), 0.0)
@@ -131,7 +171,7 @@ class FormTable:
         return float(self.difference[j]), float(self.standard_error[j])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AdditiveAverage:
     """The fits that are averaged, and the likeliest form fitted to all rows that choose."""
 
@@ -139,6 +179,11 @@ class AdditiveAverage:
     members: tuple[Member, ...]
     forms: FormTable
     best: AdditiveFit
+
+    def __repr__(self) -> str:
+        """Return what is averaged, without its numbers."""
+        kept = ", ".join(f"{name} {weight:.1%}" for name, weight in self.forms.kept.items())
+        return f"AdditiveAverage({len(self.members)} fits of {self.basis.size} functions: {kept})"
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """Return base and effect of each member at rows, shape (n, members) each."""

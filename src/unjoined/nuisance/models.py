@@ -255,7 +255,7 @@ def cross_fit(
     A model that is None is an additive one. Costs ``n_folds`` fits of each model, of which there
     are two for each population.
     """
-    _check_folds(rows, n_folds, (OUTCOME, TREATMENT))
+    check_folds(rows, n_folds, (OUTCOME, TREATMENT))
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
     fold = deal_evaluation_folds(rows, n_folds, rng)
 
@@ -272,7 +272,7 @@ def cross_fit(
 
 def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:
     """Return e_1(x) - e_2(x) at every row, from models that did not see the row."""
-    _check_folds(rows, n_folds, (TREATMENT,))
+    check_folds(rows, n_folds, (TREATMENT,))
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
     rng = check_random_state(0)
     fold = deal_evaluation_folds(rows, n_folds, rng)
@@ -298,24 +298,43 @@ def _cross_fitted_mean(
     rows: LabelledRows, cell: IntArray, model: Any, D: Array, fold: IntArray, rng: Rng
 ) -> Array:
     """Return the mean label of one cell at every row, each fold's from the other folds."""
-    label, weight = rows.label[cell], rows.weight[cell]
-    if label.min() == label.max():
-        return np.full(len(D), label[0])
-    means: list[Callable[[Array], Array]] = []
-    if model is None:
-        means += cross_fit_additive_means(D[cell], label, weight, fold[cell], n_jobs=None, rng=rng)
-    else:
-        for j in range(int(fold.max()) + 1):
-            at = fold[cell] != j
-            copy = seeded_clone(model, rng)
-            means.append(fit_conditional_mean(copy, D[cell[at]], label[at], weight[at]))
+    means = means_without_folds(rows, cell, model, D, fold, n_jobs=None, rng=rng)
     mean = np.empty(len(D))
     for j, estimate in enumerate(means):
         mean[fold == j] = estimate(D[fold == j])
     return mean
 
 
-def _check_folds(rows: LabelledRows, n_folds: int, kinds: tuple[str, ...]) -> None:
+def means_without_folds(
+    rows: LabelledRows,
+    cell: IntArray,
+    model: Any,
+    D: Array,
+    fold: IntArray,
+    *,
+    n_jobs: int | None,
+    rng: Rng,
+) -> list[Callable[[Array], Array]]:
+    """Return the mean label of one cell as fitted without each fold in turn."""
+    label, weight, n_folds = rows.label[cell], rows.weight[cell], int(fold.max()) + 1
+    low = float(label[0])
+    if label.min() == label.max():
+        return [ConditionalMean(None, low, low)] * n_folds
+    if model is None:
+        cross_fitted = cross_fit_additive_means(
+            D[cell], label, weight, fold[cell], n_jobs=n_jobs, rng=rng
+        )
+        return list(cross_fitted)
+    means: list[Callable[[Array], Array]] = []
+    for j in range(n_folds):
+        at = fold[cell] != j
+        copy = seeded_clone(model, rng)
+        means.append(fit_conditional_mean(copy, D[cell[at]], label[at], weight[at]))
+    return means
+
+
+def check_folds(rows: LabelledRows, n_folds: int, kinds: tuple[str, ...]) -> None:
+    """Refuse fewer than two folds, and more than the smallest table of some kinds has rows."""
     for kind in kinds:
         fewest = min(len(rows.at(kind, k)) for k in range(len(rows.names)))
         if not 2 <= n_folds <= fewest:

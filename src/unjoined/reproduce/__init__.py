@@ -2,11 +2,25 @@
 
 from unjoined.reproduce.claims import check_claims
 from unjoined.reproduce.page import paper_page
-from unjoined.reproduce.results import PaperFiles, reproduce_paper, write_paper
-from unjoined.reproduce.runner import run_task
-from unjoined.reproduce.studies import STUDIES, Task, draw_customers, draw_rows, write_campaign
+from unjoined.reproduce.results import (
+    PaperFiles,
+    reproduce_paper,
+    summarise_study,
+    write_paper,
+)
+from unjoined.reproduce.runner import run_task, score_estimates
+from unjoined.reproduce.studies import (
+    OURS,
+    STUDIES,
+    Task,
+    draw_customers,
+    draw_rows,
+    study_tasks,
+    write_campaign,
+)
 
 __all__ = [
+    "OURS",
     "STUDIES",
     "PaperFiles",
     "Task",
@@ -16,6 +30,9 @@ __all__ = [
     "paper_page",
     "reproduce_paper",
     "run_task",
+    "score_estimates",
+    "study_tasks",
+    "summarise_study",
     "write_campaign",
     "write_paper",
 ]

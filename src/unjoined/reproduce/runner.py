@@ -69,11 +69,7 @@ def run_task(task: Task) -> Record:
 
 
 def _trial(task: Task, draw: Draw) -> tuple[dict[str, Any], dict[str, float]]:
-    """Fit the paper's methods and the library's default, and compare them on the test rows.
-
-    Areas are in outcome units, ties counted half. Curves are taken at `SHARES`, by inverse
-    propensity scores; the mean and the median squared error are over the test points.
-    """
+    """Fit the paper's methods and the library's default, and compare them on the test rows."""
     seed, data = task.seeds[2], draw.data
     start = time.process_time()
     ridges = _choose_ridges(data, seed)
@@ -87,18 +83,30 @@ def _trial(task: Task, draw: Draw) -> tuple[dict[str, Any], dict[str, float]]:
     estimates, seconds = {}, {}
     for name, model in models.items():
         start = time.process_time()
-        estimate = np.nan_to_num(model.fit(**data).predict(draw.X), posinf=HUGE, neginf=-HUGE)
-        estimates[name] = np.clip(estimate, -HUGE, HUGE)
+        estimates[name] = model.fit(**data).predict(draw.X)
         seconds[name] = time.process_time() - start + (choosing if name in WIDTHS else 0.0)
-    result: dict[str, Any] = {"random": float(draw.values.mean()) / 2.0, "ridges": ridges}
+    return score_estimates(task, draw, estimates) | {"ridges": ridges}, seconds
+
+
+def score_estimates(task: Task, draw: Draw, estimates: dict[str, Array]) -> dict[str, Any]:
+    """Compare estimates at the test points with the uplift there.
+
+    Areas are in outcome units, ties counted half. Curves are taken at `SHARES`, by inverse
+    propensity scores; the mean and the median squared error are over the test points.
+    """
+    bounded = {
+        name: np.clip(np.nan_to_num(f, posinf=HUGE, neginf=-HUGE), -HUGE, HUGE)
+        for name, f in estimates.items()
+    }
+    result: dict[str, Any] = {"random": float(draw.values.mean()) / 2.0}
     scores = _scores_by_truth if task.study == "synthetic" else _scores_by_outcome
-    result["methods"] = {name: scores(f, draw.values) for name, f in estimates.items()}
+    result["methods"] = {name: scores(f, draw.values) for name, f in bounded.items()}
     if task.study != "synthetic":
-        return result | {"n": draw.n}, seconds
+        return result | {"n": draw.n}
     result["oracle"] = auuc(draw.values, draw.values).value
     if task.b == CLOSE_B:
-        result |= _errors_by_gap(task, draw, estimates)
-    return result, seconds
+        result |= _errors_by_gap(task, draw, bounded)
+    return result
 
 
 def _scores_by_truth(estimate: Array, uplift: Array) -> dict[str, Any]:

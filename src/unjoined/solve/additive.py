@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -12,11 +12,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dtrtri
 
-from unjoined._threads import over_pieces
+from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined.solve.laws import Law, Sums
 
-PIECE_ROWS = 2048  # functions of so many rows stay in the cache between their uses
 BASE, EFFECT = "base", "effect"
 CONSTANT = "constant"
 # Squared scales to start with, in log-odds or in standard deviations of the outcome.
@@ -165,7 +164,7 @@ Pass = Callable[[Law, Array], Sums]  # over all rows, at coefficients
 
 def pass_in_memory(rows: AdditiveRows, parts: Parts, n_jobs: int | None = None) -> Pass:
     """Return a pass over rows whose functions are in memory; threads share its pieces."""
-    slices = [slice(at, at + PIECE_ROWS) for at in range(0, len(rows.y), PIECE_ROWS)]
+    slices = [slice(at, at + CACHE_ROWS) for at in range(0, len(rows.y), CACHE_ROWS)]
     pieces = [
         AdditiveRows(*(np.ascontiguousarray(array[..., piece]) for array in rows))
         for piece in slices
@@ -182,11 +181,11 @@ def pass_by_pieces(
     basis: Callable[[Array], Array], rows: AdditiveRows, parts: Parts, n_jobs: int | None = None
 ) -> Pass:
     """Return a pass over rows of which only the features, (d, n), are in memory."""
-    starts = range(0, len(rows.y), PIECE_ROWS)
+    starts = range(0, len(rows.y), CACHE_ROWS)
 
     def pass_over(law: Law, coef: Array) -> Sums:
         def add_up(start: int) -> Sums:
-            X, *others = (array[..., start : start + PIECE_ROWS] for array in rows)
+            X, *others = (array[..., start : start + CACHE_ROWS] for array in rows)
             return sums_of_rows(AdditiveRows(basis(X.T).T, *others), law, coef, parts)
 
         return reduce(operator.add, over_pieces(add_up, starts, n_jobs))
@@ -198,12 +197,13 @@ def pass_by_pieces(
 class AdditiveFit:
     """Coefficients, scales and noise, and how they were reached."""
 
-    parts: Parts
+    parts: Parts = field(repr=False)
     law: Law
-    coef: Array  # (p,) base first
-    scales: Scales
-    covariance: Array  # (p, p) of the coefficients, given the scales
-    objective: Array  # penalised loss, nats, of the last steps, whose scales are fixed
+    coef: Array = field(repr=False)  # (p,) base first
+    scales: Scales = field(repr=False)
+    covariance: Array = field(repr=False)  # (p, p) of the coefficients, given the scales
+    # Penalised loss, nats, of the last steps, whose scales are fixed.
+    objective: Array = field(repr=False)
     converged: bool
 
     def __call__(self, values: Array) -> tuple[Array, Array]:
@@ -257,7 +257,7 @@ def fit_steps(
         path.append(_objective(sums, penalty, coef))
     factor = _factor(sums.curvature, penalty)
     covariance = cho_solve((factor, True), np.eye(len(coef)))
-    converged = promised < max(tol, np.sqrt(TOL))
+    converged = bool(promised < max(tol, np.sqrt(TOL)))
     return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged)
 
 

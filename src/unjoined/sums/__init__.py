@@ -10,7 +10,14 @@ from unjoined.sums.files import (
     sum_with_checkpoint,
     write_sums,
 )
-from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
+from unjoined.sums.moments import (
+    CellKey,
+    GroupedSums,
+    MomentSums,
+    PolicySums,
+    hash_features,
+    hash_with,
+)
 from unjoined.sums.passes import (
     dask_census,
     dask_sums,
@@ -62,6 +69,8 @@ __all__ = [
     "dask_sums",
     "fourier_plan",
     "has_constant",
+    "hash_features",
+    "hash_with",
     "in_cells",
     "inner_outcomes",
     "means_basis",

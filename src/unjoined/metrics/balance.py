@@ -1,0 +1,262 @@
+"""Whether two tables describe the same people: tests of balance, and rows they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.special import gammaln
+from scipy.stats import binom, f, norm, t
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from unjoined._typing import Array, IntArray
+from unjoined.basis import Scaling
+from unjoined.metrics.identification import against_zero
+from unjoined.nuisance import effective_size
+from unjoined.sums import hash_features, hash_with
+
+CUT = 4.0  # standard deviations: means of features that are cut are normal for fewer rows
+ROWS_PER_FUNCTION = 10
+SPLIT_ROWS = 20_000  # of each table, that the classifier sees
+CHANCE = 1e-6  # of tables drawn apart that are taken for copies
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A test of something that must hold if the tables are to tell uplift.
+
+    Attributes
+    ----------
+    what : str
+        What is tested, such as "means and squares of features".
+    where : str
+        Whose rows are tested.
+    statistic : float
+        The test statistic.
+    p_value : float
+        Of this test alone; nan if there were too few rows to test.
+    corrected : float
+        The p-value by Holm's method for all tests of the same table of results: rejecting
+        what is below 0.05 is wrong anywhere in the table with probability 0.05 at most.
+    """
+
+    what: str
+    where: str
+    statistic: float
+    p_value: float
+    corrected: float = float("nan")
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the corrected p-value is below 0.05."""
+        return self.corrected < 0.05
+
+
+def correct(checks: Sequence[Check]) -> tuple[Check, ...]:
+    """Return the checks with p-values corrected by Holm's method, those without one left out."""
+    p = np.array([check.p_value for check in checks])
+    order = np.argsort(p)[: np.isfinite(p).sum()]
+    steps = np.arange(len(order), 0, -1)
+    holm = np.minimum(np.maximum.accumulate(steps * p[order]), 1.0)
+    corrected = np.full(len(p), np.nan)
+    corrected[order] = holm
+    return tuple(
+        replace(check, corrected=float(c)) for check, c in zip(checks, corrected, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How far the features of two groups of rows are apart.
+
+    Attributes
+    ----------
+    where : str
+        The two groups that are compared.
+    difference : float
+        The largest difference of a feature's means, in its standard deviations.
+    feature : str
+        The feature it is found in.
+    checks : tuple of Check
+        Tests that the two are drawn from one law.
+    """
+
+    where: str
+    difference: float
+    feature: str
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Features and weights of one group of rows."""
+
+    X: Array  # (n, d)
+    weight: Array  # (n,) above 0
+
+
+def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng) -> Balance:
+    """Compare the features of two samples, by three tests.
+
+    Features are cut at four standard deviations, so that a few large values do not decide. If the
+    two have the same law, the mean of any function of the features is the same in both.
+    """
+    X = np.concatenate([one.X, two.X])
+    weight = np.concatenate([one.weight / one.weight.sum(), two.weight / two.weight.sum()])
+    Z = np.clip(Scaling.of_rows(X, weight)(X), -CUT, CUT)
+    first, second = replace(one, X=Z[: len(one.X)]), replace(two, X=Z[len(one.X) :])
+    apart, variance, n = _difference(first, second)
+    spread = np.sqrt(np.maximum(_variance(first) + _variance(second), 0.0) / 2.0)
+    varies = spread > 1e-12
+    size = np.divide(apart, spread, out=np.zeros_like(apart), where=varies)
+    worst = int(np.argmax(np.abs(size)))
+    z = np.divide(apart, np.sqrt(variance), out=np.zeros_like(apart), where=variance > 0.0)
+    tail = 2.0 * t.sf(float(np.abs(z).max()), max(n - 2.0, 1.0))
+    checks = (
+        _hotelling(where, first, second),
+        Check(
+            "largest difference of means",
+            where,
+            float(np.abs(z).max()),
+            min(tail * max(int(varies.sum()), 1), 1.0),
+        ),
+        _split_classifier(where, first, second, rng),
+    )
+    return Balance(where, float(size[worst]), names[worst], checks)
+
+
+def _difference(one: Sample, two: Sample) -> tuple[Array, Array, float]:
+    """Return the differences of means, their variances, and the rows of equal weight behind."""
+    mean = [np.average(s.X, axis=0, weights=s.weight) for s in (one, two)]
+    size = [effective_size(s.weight) for s in (one, two)]
+    variance = [_variance(s) / max(n - 1.0, 1.0) for s, n in zip((one, two), size, strict=True)]
+    return mean[0] - mean[1], variance[0] + variance[1], sum(size)
+
+
+def _variance(sample: Sample) -> Array:
+    mean = np.average(sample.X, axis=0, weights=sample.weight)
+    return np.asarray(np.average((sample.X - mean) ** 2, axis=0, weights=sample.weight))
+
+
+def _hotelling(where: str, one: Sample, two: Sample) -> Check:
+    """Test that features and their squares have the same means, by Hotelling's T-square."""
+    what = "means of features and of squares"
+    size = [effective_size(s.weight) for s in (one, two)]
+    d, fewest = one.X.shape[1], min(size)
+    if fewest < ROWS_PER_FUNCTION * d:
+        return Check(what, where, float("nan"), float("nan"))
+    if fewest >= ROWS_PER_FUNCTION * 2 * d:
+        one, two = (replace(s, X=np.hstack([s.X, s.X**2])) for s in (one, two))
+    else:
+        what = "means of features"
+    apart, _, _ = _difference(one, two)
+    V = sum(_covariance(s) / (n - 1.0) for s, n in zip((one, two), size, strict=True))
+    square, p, _ = against_zero(apart, np.asarray(V))
+    free = sum(size) - 2.0  # Hotelling: T^2 (free - p + 1) / (p free) has an F law
+    statistic = square * (free - p + 1.0) / (p * free)
+    return Check(what, where, statistic, float(f.sf(statistic, p, free - p + 1.0)))
+
+
+def _covariance(sample: Sample) -> Array:
+    off = sample.X - np.average(sample.X, axis=0, weights=sample.weight)
+    return np.asarray((off * sample.weight[:, None]).T @ off / sample.weight.sum())
+
+
+def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> Check:
+    """Test whether trees that learnt on half of the rows tell the other half apart.
+
+    One split, not folds: the scores of folds depend on each other, which makes a test of them
+    reject too often.
+    """
+    what = "boosted trees tell them apart"
+    halves: tuple[list[Sample], list[Sample]] = ([], [])
+    for sample in (one, two):
+        at = rng.permutation(len(sample.X))[:SPLIT_ROWS]
+        for half, rows in zip(halves, np.array_split(at, 2), strict=True):
+            half.append(Sample(sample.X[rows], sample.weight[rows]))
+    if min(len(s.X) for s in halves[1]) < ROWS_PER_FUNCTION:
+        return Check(what, where, float("nan"), float("nan"))
+    trees = HistGradientBoostingClassifier(
+        max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
+    )
+    learnt = halves[0]
+    side = np.repeat([1, 0], [len(s.X) for s in learnt])
+    share = [s.weight / s.weight.sum() * len(side) / 2.0 for s in learnt]
+    trees.fit(np.concatenate([s.X for s in learnt]), side, sample_weight=np.concatenate(share))
+    scores = [replace(s, X=trees.decision_function(s.X)[:, None]) for s in halves[1]]
+    apart, variance, n = _difference(*scores)
+    z = float(apart[0] / np.sqrt(variance[0])) if variance[0] > 0.0 else 0.0
+    return Check(what, where, z, float(t.sf(z, n - 2.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How many rows two tables have in common beyond what chance explains.
+
+    Attributes
+    ----------
+    where : str
+        The two tables.
+    share : float
+        Share of the smaller table's rows whose twin, equal in all features, is in the other.
+    same_labels : bool
+        Whether twins have the same label too, in tables of the same kind: then rows were
+        copied. False if people are in both tables with labels of their own.
+    """
+
+    where: str
+    share: float
+    same_labels: bool
+
+
+def shared_rows(where: str, X: Sequence[Array], labels: Sequence[Array] | None) -> Sharing:
+    """Return how many rows two tables share; with ``labels`` if they are of one kind.
+
+    Rows that occur exactly twice tell it. If tables are drawn apart, both copies of a row are in
+    one table as often as chance has it; if rows were copied from table to table, hardly ever.
+    Where rows repeat often, as with a few 0/1 features, only a whole copy can be told: both tables
+    then hold every row equally often.
+    """
+    keys = [hash_features(x) for x in X]
+    share = _surplus(*keys)
+    if share == 0.0 or labels is None:
+        return Sharing(where, share, same_labels=False)
+    shared = _surplus(*(hash_with(k, y) for k, y in zip(keys, labels, strict=True)))
+    y = np.concatenate(labels)
+    _, count = np.unique(y, return_counts=True)
+    agree = float(
+        np.sum((count / len(y)) ** 2)
+    )  # of labels that have nothing to do with each other
+    return Sharing(where, share, same_labels=shared / share > 0.9 + 0.1 * agree)
+
+
+def _surplus(one: IntArray, two: IntArray) -> float:
+    """Return the share of the smaller table in twins beyond chance, 0 if chance may explain it."""
+    n1, n2 = len(one), len(two)
+    n = n1 + n2
+    _, group = np.unique(np.concatenate([one, two]), return_inverse=True)
+    a = np.bincount(group[:n1], minlength=group.max() + 1)
+    count = np.bincount(group)
+    if n1 == n2 and np.array_equal(2 * a, count):
+        # The chance that n1 of the n rows, drawn at random, take half of each kind.
+        log_chance = np.sum(_log_choose(count, a)) - _log_choose(np.array([n]), np.array([n1]))[0]
+        if log_chance < np.log(CHANCE):
+            return 1.0
+    pairs = count == 2
+    n_pairs, n_split = int(pairs.sum()), int((pairs & (a == 1)).sum())
+    split = 2.0 * n1 * n2 / (n * (n - 1.0))  # chance that two rows are in different tables
+    if n_pairs == 0 or binom.sf(n_split - 1, n_pairs, split) > CHANCE:
+        return 0.0
+    twins = n_split - (n_pairs - n_split) * split / (1.0 - split)
+    return float(np.clip(twins / min(n1, n2), 0.0, 1.0))
+
+
+def _log_choose(n: IntArray, k: IntArray) -> Array:
+    return np.asarray(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
+
+
+def two_sided(z: float) -> float:
+    """Return the p-value of a standard normal statistic."""
+    return float(2.0 * norm.sf(abs(z)))

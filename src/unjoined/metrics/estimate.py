@@ -1,0 +1,199 @@
+"""A number with its standard error and interval; Fieller's interval if it is a ratio."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import NormalDist
+
+import numpy as np
+
+from unjoined._typing import Array
+from unjoined.errors import InputError
+
+Pieces = tuple[tuple[float, float], ...]  # intervals, from the left to the right
+
+
+def critical_value(level: float) -> float:
+    """Return how many standard errors a normal interval of this level reaches to each side."""
+    if not 0.0 < level < 1.0:
+        raise InputError(
+            f"level must lie strictly between 0 and 1, got {level}. Write 0.95 for 95 percent."
+        )
+    return NormalDist().inv_cdf(0.5 + level / 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Two totals whose ratio is an estimate, and how far they vary, alone and together."""
+
+    numerator: float
+    denominator: float
+    numerator_variance: float
+    denominator_variance: float
+    covariance: float
+
+    @property
+    def value(self) -> float:
+        """The ratio; nan if the denominator is 0."""
+        return self.numerator / self.denominator if self.denominator else math.nan
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error by the delta method; nan if the denominator is 0."""
+        if not self.denominator:
+            return math.nan
+        theta = self.value
+        variance = self.numerator_variance - 2.0 * theta * self.covariance
+        variance += theta**2 * self.denominator_variance
+        return math.sqrt(max(variance, 0.0)) / abs(self.denominator)
+
+    def fieller(self, z: float) -> Pieces:
+        r"""Return all :math:`\theta` with :math:`|N - \theta D|` within ``z`` standard errors of 0.
+
+        With :math:`A = D^2 - z^2 V_D`, :math:`B = N D - z^2 C` and :math:`G = N^2 - z^2 V_N` they
+        solve :math:`A \theta^2 - 2 B \theta + G \le 0`: an interval if the denominator is clear of
+        0, else all but an interval, or the whole line.
+        """
+        a = self.denominator**2 - z**2 * self.denominator_variance
+        b = self.numerator * self.denominator - z**2 * self.covariance
+        g = self.numerator**2 - z**2 * self.numerator_variance
+        root = b**2 - a * g
+        if a > 0.0:
+            half = math.sqrt(max(root, 0.0))
+            return (((b - half) / a, (b + half) / a),)
+        if not root > 0.0 or a == 0.0:  # also where a variance is nan
+            return ((-math.inf, math.inf),)
+        half = math.sqrt(root)
+        return (-math.inf, (b + half) / a), ((b - half) / a, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its standard error, both in the same units.
+
+    Attributes
+    ----------
+    value : float
+        The estimate.
+    standard_error : float
+        Standard deviation the estimate would have over repeated draws of the rows; nan
+        where the rows are too few to tell.
+    ratio : Ratio or None
+        The two totals that the estimate is the ratio of. Its interval is then Fieller's, which
+        holds however close the denominator is to 0, where a standard error says nothing.
+
+    Examples
+    --------
+    >>> low, high = Estimate(0.12, 0.05).interval(0.95)
+    >>> round(low, 3), round(high, 3)
+    (0.022, 0.218)
+
+    A ratio whose denominator may be 0 has no bounded interval:
+
+    >>> weak = Estimate.of_ratio(Ratio(0.1, 0.2, 0.0001, 0.04, 0.0))
+    >>> weak.interval(0.95)
+    (-inf, inf)
+    >>> [(round(low, 2), round(high, 2)) for low, high in weak.confidence_set(0.95)]
+    [(-inf, -0.22), (0.17, inf)]
+    """
+
+    value: float
+    standard_error: float
+    ratio: Ratio | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_ratio(cls, ratio: Ratio) -> Estimate:
+        """Return the ratio of two totals as an estimate."""
+        return cls(ratio.value, ratio.standard_error, ratio)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the confidence interval, in the units of ``value``.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Share of repeated draws whose interval covers the truth, strictly between 0 and 1.
+
+        Returns
+        -------
+        tuple of float
+            Lower and upper end: by the normal approximation, or Fieller's for a ratio. Both are
+            infinite where the rows bound the ratio on neither side.
+        """
+        pieces = self.confidence_set(level)
+        return pieces[0][0], pieces[-1][1]
+
+    def confidence_set(self, level: float = 0.95) -> Pieces:
+        """Return what the interval is the hull of: one interval, or two that reach to infinity.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            As in `interval`.
+
+        Returns
+        -------
+        tuple of pairs of float
+            Ends of each interval, from the left to the right. There are two if a ratio's
+            denominator cannot be told from 0 but its numerator can: the ratio is then not small,
+            and its sign is unknown.
+        """
+        z = critical_value(level)
+        if self.ratio is not None:
+            return self.ratio.fieller(z)
+        half_width = z * self.standard_error
+        return ((self.value - half_width, self.value + half_width),)
+
+    def covers(self, truth: float, level: float = 0.95) -> bool:
+        """Return whether the confidence set holds a number.
+
+        Parameters
+        ----------
+        truth : float
+            In the units of ``value``.
+        level : float, default=0.95
+            As in `interval`.
+
+        Returns
+        -------
+        bool
+        """
+        return any(low <= truth <= high for low, high in self.confidence_set(level))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """Totals over the rows and their covariance: what every estimate is a ratio of two of."""
+
+    value: Array  # (m,)
+    covariance: Array  # (m, m)
+
+    def ratio(self, numerator: int, denominator: int) -> Estimate:
+        """Return the ratio of two totals."""
+        i, j = numerator, denominator
+        V = self.covariance
+        return Estimate.of_ratio(
+            Ratio(
+                float(self.value[i]),
+                float(self.value[j]),
+                float(V[i, i]),
+                float(V[j, j]),
+                float(V[i, j]),
+            )
+        )
+
+    def combined(self, weights: Array) -> Totals:
+        """Return other totals that are sums of these, by weights of shape (k, m)."""
+        return Totals(weights @ self.value, weights @ self.covariance @ weights.T)
+
+    def chi_square(self, at: slice) -> tuple[float, int]:
+        """Return the squared distance of some totals from 0 in their own metric, and its rank."""
+        value, V = self.value[at], self.covariance[at, at]
+        scale = np.sqrt(np.maximum(np.diag(V), 0.0))
+        kept = scale > 0.0
+        correlation = V[np.ix_(kept, kept)] / np.outer(scale[kept], scale[kept])
+        size, directions = np.linalg.eigh(correlation)
+        found = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
+        along = directions[:, found].T @ (value[kept] / scale[kept])
+        return float(along @ (along / size[found])), int(found.sum())

@@ -1,0 +1,307 @@
+"""Two numbers per row that make every average of the uplift a ratio of two sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._validation import OUTCOME, TREATMENT, check_option
+from unjoined.data import LabelledRows
+from unjoined.metrics.estimate import Estimate, Totals
+from unjoined.nuisance import (
+    EffectNuisances,
+    ShiftReport,
+    check_folds,
+    cross_fit_effects,
+    deal_evaluation_folds,
+    weigh_shift,
+)
+
+FULL_GAP = 0.2  # from this gap on a person counts fully
+OVERLAP, GAP = "overlap", "gap"
+RATIO, PLAIN = "ratio", "plain"
+N_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatioTerms:
+    r"""Rows' shares of numerators N(h) and denominators D(h), for any function h of the features.
+
+    .. math::
+
+        N(h) = \sum_i p_i n_i h(x_i), \qquad D(h) = \sum_i p_i d_i h(x_i)
+
+    estimate :math:`E[\omega h u]` and :math:`E[\omega h]` over the target; p are shares of weight
+    that add up to one in each cell, which was drawn by itself.
+    """
+
+    cell: IntArray  # (n,) outcome cells 0 to K - 1, treatment cells K to 2 K - 1, target 2 K
+    share: Array  # (n,) p
+    numerator: Array  # (n,) n, outcome units
+    denominator: Array  # (n,) d
+    aim: Array  # (n,) the part of d that describes the target: sum of p times aim is E[omega]
+    effect: Array  # (n,) nuisance uplift, outcome units
+
+    @property
+    def speaks_for(self) -> float:
+        """Share of the target that the answer speaks for, E[omega]."""
+        return float(self.share @ self.aim)
+
+    def totals(self, *columns: Array) -> Totals:
+        """Return the totals of columns (n,) or (n, m), and their covariance.
+
+        Rows of a cell are independent draws, and so are cells: the covariance adds up products of
+        a cell's rows, centred within the cell.
+        """
+        values = np.column_stack(columns)
+        covariance = np.zeros((values.shape[1],) * 2)
+        for at in cell_positions(self.cell):
+            n, share = len(at), self.share[at]
+            inside = values[at]
+            off = share[:, None] * (inside - share @ inside)
+            covariance += off.T @ off * (n / (n - 1) if n > 1 else np.nan)
+        return Totals(self.share @ values, covariance)
+
+    def average(self) -> Estimate:
+        """Return the average uplift of those whom the answer speaks for, outcome units."""
+        return self.totals(self.numerator, self.denominator).ratio(0, 1)
+
+    def value(self, rule: Array) -> Estimate:
+        """Return the gain per person of treating by a rule (n,), over treating nobody."""
+        return self.totals(self.numerator * rule, self.denominator).ratio(0, 1)
+
+    def group(self, member: BoolArray | Array) -> Estimate:
+        """Return the average uplift of a group, given as a mask or as shares of membership."""
+        inside = np.asarray(member, dtype=np.float64)
+        return self.totals(self.numerator * inside, self.denominator * inside).ratio(0, 1)
+
+
+def cell_positions(cell: IntArray) -> list[IntArray]:
+    """Return the positions of the rows of each cell that has any."""
+    return [np.flatnonzero(cell == c) for c in np.unique(cell)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvaluationRows:
+    """Labelled rows, then target rows if they are others, with cross-fitted nuisances.
+
+    What no choice of people changes. `terms` makes the two numbers of each row from it.
+    """
+
+    X: Array  # (n, d)
+    cell: IntArray  # (n,) as in `RatioTerms`
+    fold: IntArray  # (n,) whose rows the nuisances have not seen
+    share: Array  # (n,)
+    residual: Array  # (n,) y - m - (e_k - mean e) f, t - e_k, or 0 for target rows
+    ratio: Array  # (n,) density ratio of the target to the cell
+    aim: Array  # (n,) share among the target rows, over the row's own share
+    policies: Array  # (n, K)
+    effect: Array  # (n,) f, outcome units
+    size: Array  # (K,) outcome rows of each population
+    shift: ShiftReport | None = None
+
+    @property
+    def n_populations(self) -> int:
+        """Number of populations K."""
+        return len(self.size)
+
+    @property
+    def is_labelled(self) -> BoolArray:
+        """Which rows carry a label, shape (n,)."""
+        return np.asarray(self.cell < 2 * self.n_populations)
+
+    @property
+    def gap(self) -> Array:
+        r"""Root mean square of the differences of two policies, shape (n,).
+
+        Pairs count by the product of their sizes; of two populations it is :math:`|e_1 - e_2|`.
+        """
+        p = self.size / self.size.sum()
+        return np.asarray(np.sqrt(self._spread() / (0.5 * (1.0 - p @ p))))
+
+    def _spread(self) -> Array:
+        """Return the variance of the policies over the populations at each row."""
+        p = self.size / self.size.sum()
+        return np.asarray(((self.policies - (self.policies @ p)[:, None]) ** 2) @ p)
+
+    def contrast(self) -> Array:
+        r"""Return :math:`c_k(x)` of each row's population: they add up to 0, with :math:`e_k` to 1.
+
+        Of two populations :math:`\pm 1 / (e_1 - e_2)`; of more, the combination of least variance
+        when outcomes vary alike. 0 where no policy differs from another, and for target rows.
+        """
+        p, K = self.size / self.size.sum(), self.n_populations
+        population = np.where(self.is_labelled, self.cell % K, 0)
+        own = self.policies[np.arange(len(self.cell)), population] - self.policies @ p
+        spread = self._spread()
+        safe = np.where(spread > 0.0, spread, 1.0)
+        return np.where(self.is_labelled & (spread > 0.0), p[population] * own / safe, 0.0)
+
+    def omega(self, weight: str = OVERLAP) -> Array:
+        """Return how much each row's person counts, from 0 to 1, shape (n,).
+
+        "overlap" counts people fully where policies differ by 0.2 or more, and less by the square
+        of the gap below; "gap" counts them by the squared gap.
+        """
+        check_option("weight", weight, (OVERLAP, GAP))
+        if weight == GAP:
+            return self.gap**2
+        return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
+
+    def terms(self, omega: Array, *, form: str = RATIO) -> RatioTerms:
+        """Return the two numbers of each row, for people who count by ``omega`` (n,).
+
+        ``form="ratio"`` lets the treatment rows correct the denominator. It is centred on the
+        truth whatever m and f are. ``form="plain"`` is the doubly robust score, whose treatment
+        rows correct the numerator and whose denominator is the mean of omega.
+        """
+        check_option("form", form, (RATIO, PLAIN))
+        K = self.n_populations
+        own = omega * self.contrast() * self.ratio * self.residual
+        outcome, treatment = self.cell < K, (self.cell >= K) & (self.cell < 2 * K)
+        aim = self.aim * omega
+        numerator = np.where(outcome, own, 0.0) + aim * self.effect
+        denominator = aim.copy()
+        if form == PLAIN:
+            numerator -= np.where(treatment, self.effect * own, 0.0)
+        else:
+            denominator += np.where(treatment, own, 0.0)
+        return RatioTerms(self.cell, self.share, numerator, denominator, aim, self.effect)
+
+
+def evaluation_rows(
+    rows: LabelledRows,
+    *,
+    target: tuple[Array, Array] | None = None,
+    shift: Any = None,
+    shift_clip: float | None = None,
+    fold: IntArray | None = None,
+    n_folds: int = N_FOLDS,
+    n_jobs: int | None = None,
+    rng: Rng,
+    stacklevel: int = 2,
+) -> EvaluationRows:
+    """Cross-fit policies, mean outcome and effect, and return what evaluations are made of.
+
+    Parameters
+    ----------
+    rows : LabelledRows
+        Rows of all cells, of two populations or more.
+    target : pair of arrays, optional
+        Features and weights of the people the answer is for. Default: all labelled rows.
+    shift, shift_clip
+        How density ratios of the target to each table are estimated, as in `weigh_shift`. None
+        takes them as 1: right if the tables describe the same people, and a small error if they
+        do not and the outcome models are good.
+    fold : array of shape (n,), optional
+        Fold of each row. Default: ``n_folds`` folds, dealt table by table.
+    n_folds, n_jobs, rng, stacklevel
+        Folds, threads, seed, and whom a warning points at.
+
+    Returns
+    -------
+    EvaluationRows
+        Costs three forms of the outcome and of each policy, times the folds: about a second
+        for 20,000 rows on two cores.
+    """
+    if fold is None:
+        check_folds(rows, n_folds, (OUTCOME, TREATMENT))
+        fold = deal_evaluation_folds(rows, n_folds, rng)
+    models = cross_fit_effects(rows, fold, n_jobs=n_jobs, rng=rng)
+    ratio, report = np.ones(len(rows.label)), None
+    if shift is not None:
+        X, weight = (None, None) if target is None else target
+        ratio, report = _density_ratios(rows, X, weight, shift, shift_clip, rng, stacklevel + 1)
+    labelled = labelled_part(rows, fold, models(rows.X, fold, n_jobs=n_jobs), ratio, report)
+    if target is None:
+        total = float(rows.weight.sum())
+        return replace(labelled, aim=rows.weight / (total * labelled.share))
+    X, weight = target
+    dealt = rng.permutation(np.resize(np.arange(models.n_folds), len(X)))
+    return with_target(labelled, X, weight, dealt, models(X, dealt, n_jobs=n_jobs), rows)
+
+
+def labelled_part(
+    rows: LabelledRows,
+    fold: IntArray,
+    nuisances: EffectNuisances,
+    ratio: Array,
+    report: ShiftReport | None,
+) -> EvaluationRows:
+    """Return labelled rows with their residuals, in outcome units, and no say in the target."""
+    n, scale = len(rows.label), rows.coding.scale
+    own = nuisances.policies[np.arange(n), rows.population]
+    expected = nuisances.outcome_mean + (own - nuisances.mean_policy) * nuisances.effect
+    residual = np.where(
+        rows.is_outcome, scale * (rows.label - expected), 0.5 + 0.5 * rows.label - own
+    )
+    share = np.empty(n)
+    for at in rows.all_cells():
+        share[at] = rows.weight[at] / rows.weight[at].sum()
+    return EvaluationRows(
+        rows.X,
+        rows.cell.astype(np.int64),
+        fold,
+        share,
+        residual,
+        ratio,
+        np.zeros(n),
+        nuisances.policies,
+        scale * nuisances.effect,
+        np.array([float(len(rows.at(OUTCOME, k))) for k in range(len(rows.names))]),
+        report,
+    )
+
+
+def with_target(
+    labelled: EvaluationRows,
+    X: Array,
+    weight: Array,
+    fold: IntArray,
+    nuisances: EffectNuisances,
+    rows: LabelledRows,
+) -> EvaluationRows:
+    """Return labelled rows with target rows behind them, a cell of their own."""
+    m, zeros = len(X), np.zeros(len(X))
+    return replace(
+        labelled,
+        X=np.concatenate([labelled.X, X]),
+        cell=np.concatenate([labelled.cell, np.full(m, 2 * labelled.n_populations)]),
+        fold=np.concatenate([labelled.fold, fold]),
+        share=np.concatenate([labelled.share, weight / weight.sum()]),
+        residual=np.concatenate([labelled.residual, zeros]),
+        ratio=np.concatenate([labelled.ratio, zeros + 1.0]),
+        aim=np.concatenate([labelled.aim, zeros + 1.0]),
+        policies=np.concatenate([labelled.policies, nuisances.policies]),
+        effect=np.concatenate([labelled.effect, rows.coding.scale * nuisances.effect]),
+    )
+
+
+def _density_ratios(
+    rows: LabelledRows,
+    target: Array | None,
+    target_weight: Array | None,
+    shift: Any,
+    clip: float | None,
+    rng: Rng,
+    stacklevel: int,
+) -> tuple[Array, ShiftReport]:
+    """Return the ratio of the target's density to the cell's at each row, of mean 1 in a cell."""
+    # Rows are numbered through their labels, since rows of ratio 0 are left out of the result.
+    numbered = replace(rows, label=np.arange(len(rows.label), dtype=np.float64))
+    weighted, report = weigh_shift(
+        numbered,
+        target,
+        shift,
+        clip=clip,
+        rng=rng,
+        target_weight=target_weight,
+        stacklevel=stacklevel + 1,
+    )
+    at, ratio = weighted.label.astype(np.int64), np.zeros(len(rows.label))
+    ratio[at] = weighted.weight / rows.weight[at]
+    return ratio, report

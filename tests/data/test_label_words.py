@@ -1,0 +1,106 @@
+"""Labels in words count as 0 and 1, alike in frames, arrays, pieces and on the command line."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from unjoined import SeparateLabels, TableSource
+from unjoined.data import ArraySource
+from unjoined.errors import InputError, LabelError, TableError, UnjoinedWarning
+from unjoined.metrics import joint_values
+
+CODES = np.array([1, 0, 0, 1, 1, 0, 1, 0])
+WAYS = [
+    (1, 0),
+    ("1", "0"),
+    ("1.0", "0.0"),
+    (1.0, 0.0),
+    (True, False),
+    ("True", "FALSE"),
+    ("yes", "No"),
+    (" Y ", "n"),
+    ("t", "F"),
+    ("Treated", "control"),
+    ("treated", "Untreated"),
+]
+LIBRARIES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "pyarrow": pa.table,
+    "category": lambda columns: pd.DataFrame(columns).astype({"mailed": "category"}),
+}
+NAMES = {"outcome": "bought", "treatment": "mailed", "population": "region"}
+
+
+def frames(make, words):
+    base = {"age": np.arange(8.0), "region": ["N", "S"] * 4}
+    return pd.DataFrame(base | {"bought": CODES}), make(base | {"mailed": words})
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_every_way_to_write_a_label_counts_the_same(way, library):
+    words = [way[1 - code] for code in CODES]
+    make = LIBRARIES[library]
+    o, t = frames(make, words)
+    data = SeparateLabels.from_frames(o, t, **NAMES)
+    assert sorted(data.y[data.kind == "treatment"]) == [0.0] * 4 + [1.0] * 4
+    chunk = list(TableSource.from_frames(o, t, **NAMES))[1]
+    np.testing.assert_array_equal(chunk.label, CODES)
+    names = {"outcome": "mailed", "treatment": "bought", "population": "region"}
+    swapped = SeparateLabels.from_frames(t, o, **names)
+    assert sorted(swapped.y[swapped.kind == "outcome"]) == [0.0] * 4 + [1.0] * 4
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_arrays_take_the_same_words(way):
+    words = [way[1 - code] for code in CODES]
+    rows = {"X": np.arange(8.0)[:, None], "population": ["a", "b", "b", "a"] * 2}
+    rows |= {"kind": ["outcome", "treatment"] * 4}
+    for y in (words, np.array(words, dtype=object)):
+        np.testing.assert_array_equal(SeparateLabels(y=y, **rows).y, CODES)
+        np.testing.assert_array_equal(next(iter(ArraySource(y=y, **rows))).label, CODES)
+    outcome = np.arange(8.0)
+    np.testing.assert_array_equal(joint_values(outcome, words), joint_values(outcome, CODES))
+
+
+@pytest.mark.parametrize(
+    ("words", "treated"),
+    [(["mail", "none"], "mail"), (["mail", "none"], " MAIL"), ([2, 1], 2), ([2, 1], "2")],
+    ids=str,
+)
+def test_the_user_says_which_value_means_treated(words, treated):
+    _, t = frames(pd.DataFrame, [words[1 - code] for code in CODES])
+    o, _ = frames(pd.DataFrame, CODES)
+    with pytest.raises(InputError, match="Say which value means treated, with treated=VALUE"):
+        SeparateLabels.from_frames(o, t, **NAMES)
+    chunk = list(TableSource.from_frames(o, t, **NAMES, treated=treated))[1]
+    np.testing.assert_array_equal(chunk.label, CODES)
+    data = SeparateLabels.from_frames(o, t, **NAMES, treated=treated)
+    assert [cell.label_mean for cell in data.summary()[2:]] == [0.75, 0.25]
+
+
+def test_a_treated_value_that_no_table_holds_gets_the_nearest():
+    o, t = frames(pd.DataFrame, ["mail", "none"] * 4)
+    with pytest.raises(LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"):
+        SeparateLabels.from_frames(o, t, **NAMES, treated="mial")
+    with pytest.raises(LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"):
+        list(TableSource.from_frames(o, t, **NAMES, treated="mial"))
+
+
+def test_a_third_value_is_counted_as_untreated_with_a_word():
+    o, t = frames(pd.DataFrame, ["mail", "none", "letter", "mail"] * 2)
+    with pytest.warns(UnjoinedWarning, match="more than two values; all but 'mail' count as untr"):
+        data = SeparateLabels.from_frames(o, t, **NAMES, treated="mail")
+    assert data.y[data.kind == "treatment"].sum() == 4
+
+
+def test_a_missing_word_is_refused_by_its_row():
+    o, t = frames(pd.DataFrame, ["yes", "no", None, "yes"] * 2)
+    with pytest.raises(LabelError, match="row 2 of the treatment table"):
+        SeparateLabels.from_frames(o, t, **NAMES)
+    o["bought"] = "gold"
+    with pytest.raises(TableError, match=r"outcomes must be numbers, or words .*got 'gold'"):
+        SeparateLabels.from_frames(o, o, **NAMES)
