@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "ClusterError",
+    "ColumnWarning",
     "InputError",
     "LabelError",
     "MissingExtraError",
@@ -50,6 +51,10 @@ class UnjoinedWarning(UserWarning):
 
 class WeakIdentificationWarning(UnjoinedWarning):
     """The two policies are too alike for the data to determine the uplift."""
+
+
+class ColumnWarning(UnjoinedWarning):
+    """A column was left out, is in other units, or holds values such as no row of the fit had."""
 
 
 class OverlapWarning(UnjoinedWarning):

@@ -49,7 +49,7 @@ def test_a_bad_row_far_into_a_file_is_located(tmp_path):
     # A column of words is no fault of the file's; whoever needs numbers names word and row.
     message = r"column 'age'.*'forty thousand' in 1 of 50000 rows \(first at row 40,000"
     with pytest.raises(TableError, match=message):
-        SeparateLabels.from_tables({"A": table}, {}, outcome="visit", treatment="mailed")
+        SeparateLabels.from_tables({"A": table}, {}, outcome="age", treatment="mailed")
 
 
 def test_missing_files_and_folders_are_named(tmp_path):

@@ -378,32 +378,17 @@ def test_a_bad_field_is_named(fields, error, message):
 
 @FRAMES
 def test_a_bad_feature_names_its_column(frame):
-    with pytest.raises(InputError, match="of X contain NaN in 1 of 8 rows, in 'b'"):
-        arrays(X=frame({"a": [1.0] * 8, "b": [None, *range(7)]}))
-    with pytest.raises(TableError, match="column 'b' of X holds string values such as 'u', 'v'"):
-        arrays(X=frame({"a": [1.0] * 8, "b": list("uvwxyzst")}))
+    with pytest.raises(InputError, match="of X contain inf in 1 of 8 rows, in 'b'"):
+        arrays(X=frame({"a": [1.0] * 8, "b": [np.inf, *map(float, range(7))]}))
+    with pytest.raises(InputError, match="of X contain inf in 1 of 8 rows, in 'b'"):
+        arrays(X=frame({"a": ["u"] * 8, "b": [np.inf, *map(float, range(7))]}))
+    with pytest.raises(TableError, match=r"column 'b' of X holds .*list.* values such as \[1"):
+        arrays(X=frame({"a": [1.0] * 8, "b": [[1, 2]] * 8}))
 
 
 def test_columns_called_by_numbers_keep_their_names():
     data = arrays(X=pd.DataFrame(X))
     assert list(data.X.columns) == list(data.take(np.arange(8)).X.columns) == [0, 1]
-
-
-def test_a_missing_pandas_boolean_names_its_column():
-    flags = pd.array([True, False, None, True] * 2, dtype="boolean")
-    with pytest.raises(InputError, match="of X contain NaN in 2 of 8 rows, in 'b'"):
-        arrays(X=pd.DataFrame({"a": [1.0] * 8, "b": flags}))
-
-
-def test_one_stray_word_among_numbers_is_shown():
-    """Text files with one bad cell arrive as text; the cell is what the user must find."""
-    ages = ["31", "54", "unknown", "22"]
-    outcomes = pd.DataFrame({"age": ages, "visit": [1, 0, 0, 1], "region": ["N", "N", "S", "S"]})
-    treatments = pd.DataFrame({"age": [1, 2], "mailed": [1, 0], "region": ["N", "S"]})
-    with pytest.raises(TableError, match=r"'age' of the outcome table .* 'unknown' in 1 of 4 rows"):
-        SeparateLabels.from_frames(
-            outcomes, treatments, outcome="visit", treatment="mailed", population="region"
-        )
 
 
 @FRAMES
@@ -478,9 +463,9 @@ def test_a_bad_feature_names_the_table_it_is_in(frame):
         TableError,
         match=r"row 1 of the treatment table of population 'A' .* features in 'age'",
     ):
-        tables(frame, treatments=changed(TREATMENTS, "A", age=[28.0, None]))
-    with pytest.raises(TableError, match="column 'age' of the target table holds string values"):
-        tables(frame, target=frame({"age": ["old"], "member": [True]}))
+        tables(frame, treatments=changed(TREATMENTS, "A", age=[28.0, np.inf]))
+    with pytest.raises(TableError, match="column 'age' of the target table holds list"):
+        tables(frame, target=frame({"age": [[31]], "member": [True]}))
 
 
 @pytest.mark.parametrize("thing", [X, [[1]], pl.LazyFrame({"age": [1]})])

@@ -168,8 +168,10 @@ def test_feature_names_are_kept_and_checked(data, frame):
     assert model.feature_names_in_.tolist() == names
     expected = MinMaxUplift(random_state=0).fit(**data).predict(data.X)
     assert_array_equal(model.predict(table), expected)
-    with pytest.raises(ValueError, match="Feature names unseen at fit time"):
-        model.predict(frame({"recency": data.X[:, 0], "other": data.X[:, 1]}))
+    turned = frame({name: data.X[:, j] for j, name in reversed([*enumerate(names)])})
+    assert_array_equal(model.predict(turned), expected)
+    with pytest.raises(TableError, match=r"lacks the column 'spend' .* Did you mean 'Spend '\?"):
+        model.predict(frame({"recency": data.X[:, 0], "Spend ": data.X[:, 1]}))
 
 
 def test_predict_refuses_another_number_of_columns_and_text(data):

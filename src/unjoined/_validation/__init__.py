@@ -59,6 +59,7 @@ from unjoined._validation.values import (
     check_vector,
     check_word_or,
     did_you_mean,
+    nearest,
     printable,
     shown,
 )
@@ -111,6 +112,7 @@ __all__ = [
     "is_kind",
     "is_missing",
     "label_codes",
+    "nearest",
     "numbers_for_words",
     "population_name",
     "printable",

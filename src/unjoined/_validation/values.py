@@ -52,9 +52,15 @@ def did_you_mean(name: Any, known: Iterable[Any]) -> str:
     >>> did_you_mean("bougth", ["age", "bought"])
     ". Did you mean 'bought'?"
     """
-    by_text = {str(value).casefold(): value for value in known}
-    near = get_close_matches(str(name).casefold(), by_text, n=1)
-    return f". Did you mean {by_text[near[0]]!r}?" if near else "."
+    near = nearest(name, known)
+    return "." if near is None else f". Did you mean {near!r}?"
+
+
+def nearest(name: Any, known: Iterable[Any]) -> Any:
+    """Return the known word that is like a name, capitals and spaces aside, or None."""
+    by_text = {str(value).strip().casefold(): value for value in known}
+    near = get_close_matches(str(name).strip().casefold(), by_text, n=1)
+    return by_text[near[0]] if near else None
 
 
 def _short(text: str) -> str:

@@ -1,6 +1,7 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
-from unjoined.data.chunks import column_names, feature_matrix
+from unjoined.data.chunks import NotNumbersError, feature_matrix
+from unjoined.data.columns import column_names, column_ranges, has_numbers_only
 from unjoined.data.dask import (
     DaskSource,
     as_dask_source,
@@ -9,6 +10,7 @@ from unjoined.data.dask import (
     is_dask,
     predict_lazily,
 )
+from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns, warn_of_notes
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
@@ -30,25 +32,32 @@ __all__ = [
     "CellSummary",
     "Chunk",
     "ChunkSource",
+    "ColumnCode",
     "DaskSource",
+    "Encoded",
     "IterableSource",
     "JointLabels",
     "LabelledRows",
+    "NotNumbersError",
     "Rows",
     "SeparateLabels",
     "SimulatedProblem",
     "SqlQuery",
+    "TableEncoder",
     "TableSource",
     "UnjoinedTrial",
     "as_dask_source",
     "as_source",
     "campaign_problem",
     "column_names",
+    "column_ranges",
     "connected",
     "feature_matrix",
+    "has_numbers_only",
     "in_memory",
     "is_dask",
     "label_rows",
+    "own_columns",
     "paper_problem",
     "predict_lazily",
     "read_table",
@@ -56,5 +65,6 @@ __all__ = [
     "table_ending",
     "target_rows",
     "unjoin",
+    "warn_of_notes",
     "write_table",
 ]

@@ -34,6 +34,8 @@ from unjoined._validation import (
     population_name,
     shown,
 )
+from unjoined.data.columns import as_floats, column_names, has_numbers_only
+from unjoined.data.encode import TableEncoder
 from unjoined.data.rows import Chunk, cell_codes
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedError, UnjoinedWarning
 
@@ -41,21 +43,32 @@ WORDS = (nw.String, nw.Categorical, nw.Enum)  # columns that may hold labels in 
 PLAIN = (nw.String, nw.Boolean, nw.Int64, nw.Int32)  # columns that are told apart all at once
 
 
-def column_names(X: MatrixLike) -> list[str] | None:
-    """Return the column names of a data frame, None for anything else."""
-    if not nw.dependencies.is_into_dataframe(X):
-        return None
-    return list(nw.from_native(X, eager_only=True).columns)
+class NotNumbersError(TableError):
+    """Some features are no numbers, or missing, so that the table has to be encoded first."""
 
 
-def feature_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
-    """Return features as a float64 matrix; booleans become 0 and 1."""
+def feature_matrix(X: MatrixLike) -> Array:
+    """Return features as a float64 matrix; booleans become 0 and 1.
+
+    A data frame that holds text, dates or missing values is encoded by a `TableEncoder` of its own.
+    """
+    if column_names(X) is None:
+        return number_matrix(X)
+    if has_numbers_only(X):
+        matrix = number_matrix(X)
+        if not np.isnan(matrix.sum()) or not np.isnan(matrix).any():
+            return matrix
+    return TableEncoder().fit(X).encode(X).matrix
+
+
+def number_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
+    """Return features that are numbers or booleans as a float64 matrix, NaN where there is none."""
     try:
         if nw.dependencies.is_into_dataframe(X):
             frame = nw.from_native(X, eager_only=True)
             matrix = np.empty(frame.shape, order=order)
             for j, name in enumerate(frame.columns):
-                matrix[:, j] = _numbers(frame.get_column(name))
+                matrix[:, j] = as_floats(frame.get_column(name))
             return matrix
         check_number_type("features", X)
         matrix = np.asarray(X, dtype=np.float64)
@@ -67,13 +80,6 @@ def feature_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
             "Reshape a single feature with X.reshape(-1, 1)."
         )
     return matrix
-
-
-def _numbers(column: nw.Series[Any]) -> Any:
-    """Return a column of numbers or booleans as an array, NaN where there is none."""
-    if column.dtype == nw.Boolean:  # those with missing values have no float form, integers do
-        column = column.cast(nw.Int8)
-    return column.to_numpy() if column.dtype == nw.Object else column.cast(nw.Float64).to_numpy()
 
 
 def rebuild_frame(matrix: Array, names: Sequence[str], *, like: Frame) -> Frame:
@@ -141,9 +147,14 @@ def population_codes(column: nw.Series[Any], place: Place) -> tuple[list[str], I
     return names, index
 
 
-def chunk_of_arrays(parts: Mapping[str, Any], names: list[str] | None, place: Place) -> Chunk:
+def chunk_of_arrays(
+    parts: Mapping[str, Any],
+    names: list[str] | None,
+    place: Place,
+    encoder: TableEncoder | None = None,
+) -> Chunk:
     """Check rows that come as the arguments of ``fit``, with the features in the order of names."""
-    matrix = chunk_features(parts["X"], names, place)
+    matrix = chunk_features(parts["X"], names, place, encoder)
     n = len(matrix)
     with place.named(n):
         kinds = check_kind(parts["kind"], n)
@@ -153,25 +164,38 @@ def chunk_of_arrays(parts: Mapping[str, Any], names: list[str] | None, place: Pl
     for k, name in enumerate(found[1:], 1):
         index[populations == name] = k
     cells = cell_codes(kinds, index, len(found)), found
-    names = names or column_names(parts["X"])
+    names = _encoded_names(names or column_names(parts["X"]), encoder)
     with place.named(n):
         y = numbers_for_words(parts["y"], kinds) if np.shape(parts["y"]) == (n,) else parts["y"]
     return make_chunk(matrix, y, cells, parts.get("sample_weight"), names, place)
 
 
-def chunk_features(X: MatrixLike, names: list[str] | None, place: Place) -> Array:
+def chunk_features(
+    X: MatrixLike, names: list[str] | None, place: Place, encoder: TableEncoder | None = None
+) -> Array:
     """Return features as a matrix in C order, their columns as named if that is known."""
     found = column_names(X)
     if found is None:
         try:
-            return np.ascontiguousarray(feature_matrix(X))
+            return np.ascontiguousarray(number_matrix(X))
         except InputError as error:
             raise InputError(f"{place.origin}: {error}") from error
-    check_numeric_columns(X, table=place.origin, first_row=place.first_row)
     if names is not None and found != names:
         check_columns(names, found, table=place.origin)
         X = nw.from_native(X, eager_only=True).select(names).to_native()
-    return feature_matrix(X)
+    if encoder is not None:
+        with place.named(len(nw.from_native(X, eager_only=True))):
+            return encoder.encode(X, table=place.origin).matrix
+    try:
+        check_numeric_columns(X, table=place.origin, first_row=place.first_row)
+    except TableError as error:
+        raise NotNumbersError(str(error)) from error
+    return number_matrix(X)
+
+
+def _encoded_names(names: list[str] | None, encoder: TableEncoder | None) -> list[str] | None:
+    """Return the names of the features as a matrix has them."""
+    return names if encoder is None else encoder.get_feature_names_out().tolist()
 
 
 def make_chunk(
@@ -190,7 +214,8 @@ def make_chunk(
         bad: BoolArray = ~(np.abs(matrix) <= LARGEST)
         at = np.flatnonzero(bad.any(axis=0)).tolist()
         which = shown(f"column {j}" if names is None else names[j] for j in at)
-        place.refuse(np.asarray(bad.any(axis=1)), f"features in {which}", TableError)
+        kind = NotNumbersError if np.isnan(matrix).any() and names else TableError
+        place.refuse(np.asarray(bad.any(axis=1)), f"features in {which}", kind)
     with place.named(n):
         if y is not None:
             check_number_type("labels", y, LabelError)
@@ -225,11 +250,13 @@ class Table:
 
 
 class Columns(NamedTuple):
-    """Which columns all tables have beside labels."""
+    """Which columns all tables have beside labels, and how features become numbers."""
 
     population: str | None  # column of names, None if every table is of one population
     weight: str | None
     features: tuple[str, ...] | None  # None for all that are left
+    ignored: tuple[str, ...] = ()  # columns that are no features
+    encoder: TableEncoder | None = None  # None if all features are numbers
 
     def special(self, table: Table) -> list[str]:
         """Return the columns that are no features."""
@@ -240,32 +267,50 @@ class Columns(NamedTuple):
     def features_of(self, table: Table, frame: Frame, origin: str) -> list[str]:
         """Return the features that a table has."""
         if self.features is not None:
-            return list(self.features)
+            return [name for name in self.features if name not in self.ignored]
         special = self.special(table)
         columns = list(nw.from_native(frame, eager_only=True).columns)
-        if not (names := [name for name in columns if name not in special]):
-            raise TableError(f"{origin} has no feature columns besides {', '.join(special)}.")
+        out = {*special, *self.ignored}
+        if not (names := [name for name in columns if name not in out]):
+            raise TableError(
+                f"{origin} has no feature columns besides {', '.join([*special, *self.ignored])}."
+            )
         return names
+
+    def check(self, table: Table, frame: nw.DataFrame[Any], names: list[str], origin: str) -> None:
+        """Refuse a table that lacks a column."""
+        needed = self.special(table) + ([] if self.features is None else names)
+        if missing := [name for name in needed if name not in frame.columns]:
+            raise TableError(
+                f"{origin} has no column {missing[0]!r}; its columns are "
+                f"{', '.join(map(str, frame.columns))}{did_you_mean(missing[0], frame.columns)}"
+            )
 
     def chunk(self, table: Table, frame: Frame, names: list[str], place: Place) -> Chunk:
         """Check some rows of a table; their features come in the order of ``names``."""
         native = nw.from_native(frame, eager_only=True)
-        needed = self.special(table) + ([] if self.features is None else names)
-        if missing := [name for name in needed if name not in native.columns]:
-            raise TableError(
-                f"{place.origin} has no column {missing[0]!r}; its columns are "
-                f"{', '.join(map(str, native.columns))}."
-            )
+        self.check(table, native, names, place.origin)
         features = self.features_of(table, frame, place.origin)
-        matrix = chunk_features(native.select(features).to_native(), names, place)
-        label = None if table.label is None else _labels(native, table, place)
+        matrix = chunk_features(native.select(features).to_native(), names, place, self.encoder)
+        return self.labelled(table, native, matrix, _encoded_names(names, self.encoder), place)
+
+    def labelled(
+        self,
+        table: Table,
+        frame: nw.DataFrame[Any],
+        matrix: Array,
+        names: list[str] | None,
+        place: Place,
+    ) -> Chunk:
+        """Check the labels, populations and weights of some rows, and put them beside a matrix."""
+        label = None if table.label is None else _labels(frame, table, place)
         if self.population is None or table.kind == TARGET:
             known = [str(table.population)]
-            index = np.zeros(len(native), dtype=np.int64)
+            index = np.zeros(len(frame), dtype=np.int64)
         else:
-            known, index = population_codes(native.get_column(self.population), place)
+            known, index = population_codes(frame.get_column(self.population), place)
         cells = cell_codes(table.kind, index, max(len(known), 1)), known or [""]
-        weight = None if self.weight is None else _column(native, self.weight, place)
+        weight = None if self.weight is None else _column(frame, self.weight, place)
         return make_chunk(matrix, label, cells, weight, names, place)
 
 
@@ -316,6 +361,6 @@ def _column(frame: nw.DataFrame[Any], name: str, place: Place) -> Array:
         what="labels and weights",
         first_row=place.first_row,
     )
-    numbers: Array = np.asarray(_numbers(frame.get_column(name)), dtype=np.float64)
+    numbers: Array = np.asarray(as_floats(frame.get_column(name)), dtype=np.float64)
     place.refuse(~(np.abs(numbers) <= LARGEST), f"column {name!r}", LabelError)
     return numbers

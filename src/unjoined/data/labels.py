@@ -19,10 +19,8 @@ from unjoined._validation import (
     TREATMENT,
     check_cells,
     check_count,
-    check_finite_features,
     check_kind,
     check_labels,
-    check_numeric_columns,
     check_outcome,
     check_population,
     check_treatment,
@@ -30,15 +28,13 @@ from unjoined._validation import (
     is_kind,
     shown,
 )
-from unjoined.data.chunks import (
-    Place,
-    Table,
+from unjoined.data.chunks import NotNumbersError, Table, rebuild_frame, refuse_unseen_treated
+from unjoined.data.columns import (
     column_names,
-    feature_matrix,
-    rebuild_frame,
-    refuse_unseen_treated,
+    take_rows,
 )
 from unjoined.data.sources import TableSource
+from unjoined.data.stack import check_frame, own_features, stack_columns, stack_numbers
 from unjoined.errors import InputError, LabelError, TableError
 
 
@@ -62,8 +58,9 @@ class SeparateLabels(Mapping[str, Any]):
     Parameters
     ----------
     X : array or data frame of shape (n_rows, n_features)
-        Features, numbers only, in any units; a data frame (pandas, polars, pyarrow) keeps its
-        column names; either is copied.
+        Features in any units; either is copied. An array holds finite numbers. A data frame
+        (pandas, polars, pyarrow) keeps its columns: numbers, booleans, text, categories, dates and
+        times, with missing values. Estimators encode them (`TableEncoder`).
     y : array-like of shape (n_rows,)
         Whichever label the row has: the outcome in the user's units, the treatment coded 0/1,
         False/True, -1/+1 or in words (yes/no, y/n, t/f, treated/control), or NaN for rows of kind
@@ -83,7 +80,7 @@ class SeparateLabels(Mapping[str, Any]):
     LabelError
         Labels, kinds, populations or weights are missing or malformed.
     TableError, InputError
-        Features are not finite numbers, or lengths differ.
+        Features are infinite or of a type that cannot be used, or lengths differ.
 
     See Also
     --------
@@ -120,13 +117,10 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __post_init__(self) -> None:
         """Check every field and freeze the arrays."""
-        names = column_names(self.X)
-        check_numeric_columns(self.X)
-        matrix = feature_matrix(self.X, order="F")
-        check_finite_features(matrix, names)
-        # Of our own: changing the caller's later must not change this one.
-        own = np.array(matrix) if names is None else rebuild_frame(matrix, names, like=self.X)
-        self._freeze(own, len(matrix), self.y, self.kind, self.population, self.sample_weight)
+        own = own_features(self.X)
+        labels = (self.y, self.kind, self.population, self.sample_weight)
+        n = len(own) if isinstance(own, np.ndarray) else len(nw.from_native(own, eager_only=True))
+        self._freeze(own, n, *labels)
 
     def _freeze(self, X: MatrixLike, n: int, *labels: Any) -> None:
         """Check labels, kinds, populations and weights, and keep all of it beside checked ``X``."""
@@ -277,26 +271,21 @@ class SeparateLabels(Mapping[str, Any]):
                 "no table was given: two outcome tables and two treatment tables are needed."
             )
         for table in tables:
-            _check_frame(table)
-        first = tables[0]
-        names = columns.features_of(first, first.table, first.title)
-        sizes = [len(nw.from_native(table.table, eager_only=True)) for table in tables]
-        X = np.empty((sum(sizes), len(names)), order="F")  # whose columns are those of a frame
-        parts: list[tuple[Any, ...]] = []
-        for table, stop in zip(tables, np.cumsum(sizes).tolist(), strict=True):
-            chunk = columns.chunk(table, table.table, names, Place(table.title))
-            if source.population is not None:
-                chunk = chunk.take(np.argsort(chunk.cell, kind="stable"))
-            X[stop - len(chunk) : stop] = chunk.X
-            parts.append((chunk.label, chunk.kind, chunk.population, chunk.weight))
+            check_frame(table)
+        frames = [nw.from_native(table.table, eager_only=True) for table in tables]
+        names = columns.features_of(tables[0], tables[0].table, tables[0].title)
+        try:
+            X, chunks = stack_numbers(source, tables, frames, names)
+            own = rebuild_frame(X, names, like=tables[0].table)
+        except NotNumbersError:
+            own, chunks = stack_columns(source, tables, frames, names)
+        parts = [(chunk.label, chunk.kind, chunk.population, chunk.weight) for chunk in chunks]
         y, kind, population, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
         if any(table.treated is not None for table in tables) and not y[kind == TREATMENT].any():
             refuse_unseen_treated((table, table.table) for table in tables)
         data = object.__new__(cls)
-        data._freeze(
-            rebuild_frame(X, names, like=first.table),
-            *(len(X), y, kind, population, None if source.sample_weight is None else weight),
-        )
+        weights = None if source.sample_weight is None else weight
+        data._freeze(own, len(y), y, kind, population, weights)
         return data
 
     def __getitem__(self, key: str) -> Any:
@@ -361,11 +350,10 @@ class SeparateLabels(Mapping[str, Any]):
         index = np.asarray(rows)
         if index.dtype == bool:
             index = np.flatnonzero(index)
-        matrix, names = feature_matrix(self.X)[index], self.feature_names
         columns = (self.y, self.kind, self.population, self.sample_weight)
         data = object.__new__(SeparateLabels)
         data._freeze(
-            matrix if names is None else rebuild_frame(matrix, names, like=self.X),
+            self.X[index] if isinstance(self.X, np.ndarray) else take_rows(self.X, index),
             len(index),
             *(None if column is None else np.asarray(column)[index] for column in columns),
         )
@@ -393,7 +381,8 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         """Show the size and mean label of every table."""
-        d = feature_matrix(self.X).shape[1]
+        names = self.feature_names
+        d = np.shape(self.X)[1] if names is None else len(names)
         lines = [f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}"]
         for cell in self.summary():
             label = {
@@ -409,18 +398,6 @@ class SeparateLabels(Mapping[str, Any]):
         """Rebuild through the checks, so that a copy is as frozen as the original."""
         fields = (self.X, self.y, self.kind, self.population, self.sample_weight)
         return (SeparateLabels, fields)
-
-
-def _check_frame(table: Table) -> None:
-    """Refuse what is no data frame, or one without rows."""
-    if not nw.dependencies.is_into_dataframe(table.table):
-        raise TableError(
-            f"{table.title} must be a pandas, polars or pyarrow data frame, got "
-            f"{type(table.table).__name__}. Arrays go to SeparateLabels(X=..., y=..., ...)."
-        )
-    if len(nw.from_native(table.table, eager_only=True)) == 0:
-        rows = "rows of all populations" if table.population is None else "at least one row"
-        raise TableError(f"{table.title} is empty. It needs {rows}.")
 
 
 class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carries no types

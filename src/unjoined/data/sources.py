@@ -18,10 +18,10 @@ from unjoined.data.chunks import (
     Place,
     Table,
     chunk_of_arrays,
-    column_names,
-    feature_matrix,
+    number_matrix,
     refuse_unseen_treated,
 )
+from unjoined.data.columns import column_names
 from unjoined.data.rows import Chunk
 from unjoined.data.tables import Reading, SqlQuery, scan_table
 from unjoined.errors import InputError, TableError
@@ -81,7 +81,7 @@ class ArraySource:
         """Go through all rows once."""
         size = check_count("chunk_rows", self.chunk_rows)
         names = self.feature_names
-        X: Any = nw.from_native(self.X, eager_only=True) if names else feature_matrix(self.X)
+        X: Any = nw.from_native(self.X, eager_only=True) if names else number_matrix(self.X)
         y, kind = np.asarray(self.y), np.asarray(self.kind)
         # As objects, for else numpy would make text of 1 beside "1".
         is_array = hasattr(self.population, "dtype")

@@ -24,7 +24,8 @@ from unjoined._validation import (
     check_treated,
     check_vector,
 )
-from unjoined.data.chunks import column_names, feature_matrix, rebuild_frame
+from unjoined.data.chunks import number_matrix, rebuild_frame
+from unjoined.data.columns import column_names
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError
 
@@ -103,7 +104,7 @@ def unjoin(
     """
     names = column_names(X)
     check_numeric_columns(X)
-    matrix = feature_matrix(X)
+    matrix = number_matrix(X)
     check_finite_features(matrix, names)
     n = len(matrix)
     outcome, code = check_vector("y", y), check_vector("treatment", treatment)

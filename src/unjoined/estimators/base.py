@@ -9,24 +9,26 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from unjoined._threads import all_finite, all_within
 from unjoined._typing import Array, ArrayLike, Basis, MatrixLike
 from unjoined._validation import (
-    LARGEST,
     OUTCOME,
     check_count,
-    check_feature_sizes,
-    check_finite_features,
-    check_numeric_columns,
     check_option,
 )
 from unjoined.basis import Scaling
-from unjoined.data import LabelledRows, in_memory, is_dask, label_rows, predict_lazily, target_rows
+from unjoined.data import (
+    LabelledRows,
+    in_memory,
+    is_dask,
+    label_rows,
+    predict_lazily,
+    target_rows,
+)
 from unjoined.errors import InputError, RatioGuardWarning
+from unjoined.estimators.features import FeatureEstimator
 from unjoined.metrics import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
 
@@ -95,7 +97,7 @@ def check_model(name: str, value: Any) -> None:
         )
 
 
-class UpliftEstimator(BaseEstimator, ABC):
+class UpliftEstimator(FeatureEstimator, ABC):
     """Base of estimators that learn uplift from separate labels.
 
     ``fit`` and ``score`` take the labels' ``kind`` and ``population`` beside ``X`` and ``y``,
@@ -111,7 +113,6 @@ class UpliftEstimator(BaseEstimator, ABC):
 
     identification_: IdentificationStrength
     populations_: list[Any]
-    n_features_in_: int
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
 
@@ -222,33 +223,6 @@ class UpliftEstimator(BaseEstimator, ABC):
             population=population,
             sample_weight=sample_weight,
         )
-
-    @property
-    def _feature_names(self) -> tuple[str, ...] | None:
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else tuple(names.tolist())
-
-    def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
-        """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
-        if not reset:
-            check_is_fitted(self)
-        check_numeric_columns(X)
-        checks: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
-        matrix: Array = np.require(
-            validate_data(self, X, reset=reset, ensure_min_samples=fewest, **checks),
-            requirements=["C", "A"],
-        )
-        n_jobs = getattr(self, "n_jobs", None)
-        fine = (
-            all_within(matrix, LARGEST, n_jobs=n_jobs)
-            if reset
-            else all_finite(matrix, n_jobs=n_jobs)
-        )
-        if not fine:
-            check_finite_features(matrix, self._feature_names)
-            if reset:
-                check_feature_sizes(matrix, self._feature_names)
-        return matrix
 
 
 class RowEstimator(UpliftEstimator):

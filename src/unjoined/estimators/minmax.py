@@ -497,10 +497,7 @@ class MinMaxUplift(RowEstimator):
         self.coef_ = plan.coding.scale * solution.alpha
         self.critic_coef_ = plan.coding.scale * solution.beta
         self.singular_values_ = solution.singular_values
-        self.n_features_in_ = plan.n_features
-        self.__dict__.pop("feature_names_in_", None)
-        if plan.feature_names is not None:
-            self.feature_names_in_ = np.array(plan.feature_names, dtype=object)
+        self._set_features(plan.n_features, plan.feature_names, getattr(self, "encoder_", None))
 
     @property
     def _planner(self) -> MinMaxPlanner:

@@ -21,7 +21,14 @@ from unjoined._validation import (
     check_positive,
 )
 from unjoined.basis import Scaling, weighted_quantile
-from unjoined.data import ChunkSource, DaskSource, LabelledRows, as_dask_source, as_source
+from unjoined.data import (
+    ChunkSource,
+    DaskSource,
+    LabelledRows,
+    TableEncoder,
+    as_dask_source,
+    as_source,
+)
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
@@ -289,10 +296,7 @@ class MixtureUplift(LikelihoodEstimator):
             rows = as_source(source)
             census = take_census(rows, sample_rows=size)
         census.check_complete(several=True)
-        self.n_features_in_ = census.n_features
-        self.__dict__.pop("feature_names_in_", None)
-        if census.feature_names is not None:
-            self.feature_names_in_ = np.array(census.feature_names, dtype=object)
+        self._set_features(census.n_features, census.feature_names)
         sample, fold = census.sample(self.n_folds)
         sample = replace(sample, weight=sample.relative)
         if max(cell.n_rows for cell in census.cells.values()) <= size:
@@ -301,8 +305,9 @@ class MixtureUplift(LikelihoodEstimator):
             self._settle(sample)
             passes = Passes(rows, census, self.n_jobs, checkpoint)
             sampled = Sampled(sample, fold, passes)
-            self.policies_ = sampled.policies(check_random_state(self.random_state))
             columns = self._categorical_columns()
+            rng = check_random_state(self.random_state)
+            self.policies_ = sampled.policies(rng, categorical=columns)
             self.fit_, few, chance = sampled.outcomes(
                 self._likelihood, categorical=columns, average=self.average
             )
@@ -333,6 +338,7 @@ class MixtureUplift(LikelihoodEstimator):
             self.policy_model,
             rng=rng,
             n_jobs=self.n_jobs,
+            categorical=self._categorical_columns(),
         )
         at = rows.of_kind(OUTCOME)
         X, population = rows.X[at], rows.population[at]
@@ -430,6 +436,11 @@ class MixtureUplift(LikelihoodEstimator):
                 f"one that stopped, got {self.random_state!r}."
             )
 
+    def _new_encoder(self) -> TableEncoder:
+        """Return an encoder of categories as blocks, unless models are given that know of none."""
+        own = self.engine == LIKELIHOOD and self.policy_model is None
+        return TableEncoder("codes" if own else "one-hot")
+
     def _choose_family(self, *, is_binary: bool) -> str:
         """Return the law of the outcome: the one asked for, or the one that suits the rows."""
         if self.family == "auto":
@@ -444,12 +455,13 @@ class MixtureUplift(LikelihoodEstimator):
 
     def _categorical_columns(self) -> tuple[int, ...]:
         """Return the positions of the columns that hold codes of categories."""
-        names = getattr(self, "feature_names_in_", np.empty(0, dtype=object)).tolist()
-        columns = []
+        names = list(self._feature_names or ())
+        n = self._n_columns
+        columns = set(self.encoder_.codes_at) if hasattr(self, "encoder_") else set()
         for one in self.categorical_features:
             column = names.index(one) if one in names else one
-            if isinstance(column, bool | str) or column not in range(self.n_features_in_):
-                known = f"one of {names}" if names else f"below {self.n_features_in_}"
+            if isinstance(column, bool | str) or column not in range(n):
+                known = f"one of {names}" if names else f"below {n}"
                 raise InputError(f"categorical_features must be {known}, got {one!r}.")
-            columns.append(int(column))
+            columns.add(int(column))
         return tuple(sorted(columns))

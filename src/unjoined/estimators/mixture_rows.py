@@ -339,7 +339,7 @@ class Sampled:
         cells = self.passes.census.cells
         return sum(cells[kind, self.rows.names[k]].n_rows for k in populations) / n
 
-    def policies(self, rng: Rng) -> tuple[ConditionalMean, ...]:
+    def policies(self, rng: Rng, *, categorical: tuple[int, ...]) -> tuple[ConditionalMean, ...]:
         """Fit every population's policy to all of its treatment rows, in the same passes."""
         models, rows, m = {}, self.rows, len(self.rows.names)
         for k in range(m):
@@ -347,7 +347,9 @@ class Sampled:
             chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
             if chance.min() < chance.max():
                 n_jobs = self.passes.n_jobs
-                held = hold_out_mean(rows.X[at], chance, weight, n_jobs=n_jobs, rng=rng)
+                held = hold_out_mean(
+                    rows.X[at], chance, weight, n_jobs=n_jobs, rng=rng, categorical=categorical
+                )
                 low = float(self.passes.census.codes.min())
                 select = TreatmentRows(m + k, low, self._factor(TREATMENT, k, weight))
                 models[k] = Model(held.for_more(self._more(TREATMENT, [k], len(at))), select)

@@ -19,6 +19,7 @@ from sklearn.tree._tree import Tree
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined._validation import check_count
+from unjoined.data import TableEncoder
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 
@@ -186,7 +187,9 @@ def check_model(model: Any, n_bytes: int) -> None:
     names = getattr(model, "feature_names_in_", np.array(["x"] * min(d, n_bytes)))
     if 8 * d > n_bytes or np.shape(names) != (d,) or not all(isinstance(n, str) for n in names):
         raise InputError(f"its {d} features do not fit its other parts")
-    trial = np.vstack([np.zeros(d), np.ones(d), -np.ones(d)])
+    trial: Any = np.vstack([np.zeros(d), np.ones(d), -np.ones(d)])
+    if isinstance(encoder := getattr(model, "encoder_", None), TableEncoder):
+        trial = encoder.examples(len(trial))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -344,7 +344,7 @@ class NeuralMinMaxUplift(RowEstimator):
     def _build(self, name: str) -> Any:
         maker = getattr(self, name) or partial(default_network, n_hidden=self.n_hidden)
         return build_module(
-            maker, self.n_features_in_, name=name, device=self._device(), dtype=self.dtype
+            maker, self._n_columns, name=name, device=self._device(), dtype=self.dtype
         )
 
     def _rebuild(self, name: str) -> Any:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from unjoined import basis, losses, metrics, nuisance, solve
 from unjoined._optional import import_extra
 from unjoined._validation import OutcomeCoding, check_count
-from unjoined.data import replace_file
+from unjoined.data import ColumnCode, TableEncoder, replace_file
 from unjoined.errors import MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.candidates import CandidateScore, CandidateTable
@@ -71,7 +71,7 @@ STORED: dict[str, tuple[type, ...]] = {
         *(solve.AdditiveFit, solve.BernoulliLaw, solve.ConditionalDensity, solve.DensitySearch),
         *(solve.GaussianLaw, solve.MeanLaw, solve.Parts, solve.Scales),
     ),
-    "unjoined.data": (OutcomeCoding,),
+    "unjoined.data": (ColumnCode, OutcomeCoding, TableEncoder),
 }
 LIVES_AT = {
     f"{place}.{kind.__name__}": f"{kind.__module__}.{kind.__name__}"

@@ -266,7 +266,7 @@ class TwoStageUplift(RowEstimator):
         offset, scale = float(self.outcome_scaling_.mean[0]), float(self.outcome_scaling_.scale[0])
         turn = np.eye(len(gamma))
         if isinstance(self.basis_, LinearBasis):
-            features = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(p - 1)]))
+            features = list(self._feature_names or [f"x{j}" for j in range(p - 1)])
             names = ["intercept", *features]
             effects = ["treatment", *([] if constant else [f"treatment:{f}" for f in features])]
             # phi(scaled x) = phi(x) @ back, so coefficients of the former go through it.

@@ -136,7 +136,7 @@ class Uplift(MixtureUplift):
         what = "effect" if self.candidates_.differ > PROBABLY else "estimate"
         if total == 0.0:
             return f"The {what} varies with no feature."
-        names = getattr(self, "feature_names_in_", [f"feature {j}" for j in range(len(spread))])
+        names = self._feature_names or [f"feature {j}" for j in range(len(spread))]
         order = [j for j in np.argsort(-spread, kind="stable") if spread[j] ** 2 >= 0.01 * total]
         shares = [f"{names[j]} ({spread[j] ** 2 / total:.0%})" for j in order[:MOST_NAMED]]
         return f"The {what} varies with {', '.join(shares)}."

@@ -99,21 +99,35 @@ def _coded(X: Array, label: Array, weight: Array) -> tuple[ModelRows, Law, float
 
 
 def hold_out_mean(
-    X: Array, label: Array, weight: Array, *, n_jobs: int | None, rng: Rng
+    X: Array,
+    label: Array,
+    weight: Array,
+    *,
+    n_jobs: int | None,
+    rng: Rng,
+    categorical: tuple[int, ...] = (),
 ) -> HeldOutForms:
     """Weigh the forms of the mean of one label, which must vary."""
     rows, law, _, _ = _coded(X, label, weight)
     fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
-    return hold_out_forms(rows, law, MEAN_FORMS, fold, n_jobs=n_jobs)
+    return hold_out_forms(rows, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs)
 
 
 def fit_additive_mean(
-    X: Array, label: Array, weight: Array, *, n_jobs: int | None, rng: Rng
+    X: Array,
+    label: Array,
+    weight: Array,
+    *,
+    n_jobs: int | None,
+    rng: Rng,
+    categorical: tuple[int, ...] = (),
 ) -> AdditiveMean:
     """Fit the mean of one label, which must vary."""
     rows, law, offset, scale = _coded(X, label, weight)
     fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
-    model = average_forms(rows, law, MEAN_FORMS, fold, n_jobs=n_jobs, rng=rng)
+    model = average_forms(
+        rows, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs, rng=rng
+    )
     return AdditiveMean(model, offset, scale, isinstance(law, BernoulliLaw))
 
 
@@ -183,18 +197,26 @@ def fit_conditional_mean(model: Any, X: Array, label: Array, weight: Array) -> C
 
 
 def fit_policies(
-    X: Array, rows: LabelledRows, model: Any, *, rng: Rng, n_jobs: int | None = None
+    X: Array,
+    rows: LabelledRows,
+    model: Any,
+    *,
+    rng: Rng,
+    n_jobs: int | None = None,
+    categorical: tuple[int, ...] = (),
 ) -> tuple[ConditionalMean, ...]:
     """Fit each population's probability of treatment to its treatment rows, ``X`` at ``rows``.
 
-    By additive models, or by clones of ``model``.
+    By additive models, in which some columns are codes of categories, or by clones of ``model``.
     """
     policies = []
     for k in range(len(rows.names)):
         at = rows.at(TREATMENT, k)
         chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
         if model is None and chance.min() < chance.max():
-            mean = fit_additive_mean(X[at], chance, weight, n_jobs=n_jobs, rng=rng)
+            mean = fit_additive_mean(
+                X[at], chance, weight, n_jobs=n_jobs, rng=rng, categorical=categorical
+            )
             policies.append(ConditionalMean(mean, 0.0, 1.0))
         else:
             copy = None if model is None else seeded_clone(model, rng)

@@ -1,0 +1,451 @@
+"""Tables of any columns as numbers: one encoding, learnt from rows and kept with the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import narwhals as nw
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from unjoined._optional import import_extra
+from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
+from unjoined._validation import (
+    check_finite,
+    check_numbers,
+    check_option,
+    did_you_mean,
+    nearest,
+    shown,
+)
+from unjoined.data.columns import (
+    CATEGORIES,
+    NUMBERS,
+    TIMES,
+    WORDS,
+    ColumnProfile,
+    Values,
+    column_names,
+    column_values,
+    read_texts,
+)
+from unjoined.errors import ColumnWarning, InputError, TableError
+
+ONE_HOT, CODES = "one-hot", "codes"
+UNSEEN = -1.0  # the code of a category that no row of the fit has
+MOST_CATEGORIES = 100  # of a column that stand by themselves
+MOST_RARE = 1000  # names of rare categories that are remembered
+INFORMS = 20  # rows without a value, and rows with one: then it is a feature that there is none
+RARE, MISSING = "other", "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCode:
+    """How one column becomes numbers."""
+
+    name: str
+    holds: str  # numbers, times or categories
+    fill: float  # stands for a missing number: the mean of the others
+    indicator: bool  # whether a column of its own says where a number is missing
+    levels: tuple[str, ...]  # categories that stand by themselves, sorted
+    rare: tuple[str, ...]  # categories that share a place
+    shares: Array  # (k,) of the rows: the levels, then the rare ones, then missing ones
+    has_missing: bool  # whether rows of the fit lacked a value
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not belong together, as a file may hold."""
+        words = (self.name, *self.levels, *self.rare)
+        if self.holds not in (NUMBERS, TIMES, CATEGORIES) or not all(
+            isinstance(word, str) for word in words
+        ):
+            raise InputError(f"the encoding of column {self.name!r} is of no known kind.")
+        n = len(self.places) if self.holds == CATEGORIES else 0
+        check_numbers(f"shares of {self.name!r}", self.shares, n)
+        check_finite(f"fill of {self.name!r}", self.fill)
+
+    @classmethod
+    def of_profile(cls, name: str, profile: ColumnProfile) -> ColumnCode:
+        """Settle how a column is encoded, from counts over all rows."""
+        holds, _ = profile.settle()
+        if holds == CATEGORIES:
+            return cls._of_levels(name, profile)
+        there = profile.n - profile.missing
+        # Rounded, as the last digits depend on the order in which rows were added.
+        fill = float(f"{profile.total / there:.9g}") if there and not profile.levels else 0.0
+        if profile.levels:
+            known = read_texts(list(profile.levels), holds)
+            counts = np.array([*profile.levels.values()], dtype=np.float64)
+            reads = ~np.isnan(known)
+            total = profile.total + float(known[reads] @ counts[reads])
+            there = there - int(counts[~reads].sum())
+            fill = float(f"{total / max(there, 1):.9g}")
+        without = profile.n - there
+        informs = min(without, there) >= INFORMS
+        return cls(name, holds, fill, informs, (), (), np.empty(0), without > 0)
+
+    @classmethod
+    def _of_levels(cls, name: str, profile: ColumnProfile) -> ColumnCode:
+        """Let frequent categories stand by themselves, and rare ones share a place."""
+        counts = {} if profile.levels is None else profile.levels
+        fewest = float(np.clip(profile.n / 100.0, 2.0, 10.0))
+        ranked = sorted(counts, key=lambda level: (-counts[level], level))
+        kept = sorted(level for level in ranked[:MOST_CATEGORIES] if counts[level] >= fewest)
+        rare = sorted(set(counts) - set(kept))
+        sizes = [counts[level] for level in kept]
+        if rare:
+            sizes.append(sum(counts[level] for level in rare))
+        if profile.missing:
+            sizes.append(profile.missing)
+        shares = np.array(sizes, dtype=np.float64) / max(sum(sizes), 1)
+        some = tuple(rare[:MOST_RARE])
+        return cls(name, CATEGORIES, 0.0, False, tuple(kept), some, shares, profile.missing > 0)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Names of the codes of a category."""
+        rare = (RARE,) if self.rare else ()
+        return (*self.levels, *rare, *((MISSING,) if self.has_missing else ()))
+
+    @property
+    def base(self) -> int:
+        """The most frequent place, which has no column of its own among indicators."""
+        return int(np.argmax(self.shares)) if len(self.shares) else 0
+
+    def names(self, categories: str) -> list[str]:
+        """Return the names of the columns that this one becomes."""
+        if self.holds != CATEGORIES:
+            return [self.name, f"{self.name} {MISSING}"] if self.indicator else [self.name]
+        if categories == CODES:
+            return [self.name]
+        return [f"{self.name}={p}" for j, p in enumerate(self.places) if j != self.base]
+
+    def encode(self, column: Values, categories: str) -> tuple[list[Array], BoolArray, str | None]:
+        """Return the columns that this one becomes, strange rows, and what is strange there."""
+        if self.holds == CATEGORIES:
+            return self._encode_levels(column, categories)
+        values = self._as_numbers(column)
+        gone = np.isnan(values)
+        said = None
+        if not self.has_missing and gone.any():
+            what = "no number" if self.holds == NUMBERS else "no date or time"
+            said = f"{what} in {int(gone.sum()):,} of {len(gone):,} rows of {self.name!r}"
+        columns = [np.where(gone, self.fill, values)]
+        if self.indicator:
+            columns.append(gone.astype(np.float64))
+        return columns, gone & (not self.has_missing), said
+
+    def _as_numbers(self, column: Values) -> Array:
+        if column.holds == self.holds:
+            return np.asarray(column.values, dtype=np.float64)
+        is_text = column.holds in (WORDS, CATEGORIES)
+        some = [v for v in column.values if v is not None and v == v][:3]
+        if not some:
+            return np.full(len(column), np.nan)
+        values = read_texts(column.values, self.holds) if is_text else np.empty(0)
+        if not is_text or np.isnan(values).all():
+            raise TableError(
+                f"column {self.name!r} holds {column.holds} such as {shown(some)}, where the model "
+                f"was fitted to {self.holds}. Give the column as it was then."
+            )
+        return values
+
+    def codes(self, column: Values) -> tuple[IntArray, list[str]]:
+        """Return the place of each cell, and categories without one, whose place is -1."""
+        texts = column.values
+        if column.holds in (NUMBERS, TIMES):
+            texts = Values(WORDS, _as_texts(column.values)).values
+        index = {level: j for j, level in enumerate(self.levels)}
+        index |= dict.fromkeys(self.rare, len(self.levels))
+        missing = len(self.places) - 1 if self.has_missing else -1
+        code = np.fromiter((index.get(t, -1) for t in texts), dtype=np.int64, count=len(texts))
+        unseen: dict[str, None] = {}
+        for i in np.flatnonzero(code < 0).tolist():
+            if texts[i] is None:
+                code[i] = missing
+            else:
+                unseen[texts[i]] = None
+        return code, list(unseen)
+
+    def _encode_levels(
+        self, column: Values, categories: str
+    ) -> tuple[list[Array], BoolArray, str | None]:
+        code, unseen = self.codes(column)
+        strange = code < 0
+        said = None
+        if strange.any():
+            known = [*self.levels, *self.rare]
+            near = {v: nearest(v, known) for v in unseen[:5]}
+            words = [f"{v!r}" + (f" (did you mean {w!r}?)" if w else "") for v, w in near.items()]
+            what = ", ".join(words) + ("" if len(unseen) <= 5 else ", ...") or "empty cells"
+            said = (
+                f"{what} in {int(strange.sum()):,} of {len(code):,} rows of {self.name!r}, which "
+                "count as average"
+            )
+        if categories == CODES:
+            return [code.astype(np.float64)], strange, said
+        others = [j for j in range(len(self.places)) if j != self.base]
+        return [np.where(strange, self.shares[j], code == j) for j in others], strange, said
+
+
+def _as_texts(numbers: Array) -> list[str | None]:
+    """Return numbers as they would be written in a text column."""
+    return [
+        None if np.isnan(v) else str(int(v)) if float(v).is_integer() else repr(float(v))
+        for v in numbers.tolist()
+    ]
+
+
+class Encoded(NamedTuple):
+    """Rows as numbers, and what was strange about them."""
+
+    matrix: Array  # (n, d)
+    strange: BoolArray  # (n,) rows with a value such as no row of the fit had
+    notes: list[str]
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turn the columns of a data frame into numbers, whatever they hold.
+
+    Numbers and booleans stay as they are. Dates and times become days since 1970, durations and
+    times of day days. Text and categories become indicators, or codes. Estimators do this by
+    themselves when they are fitted to a data frame that holds anything but finite numbers, and
+    keep the encoder as ``encoder_``; use it by itself to see or to change what they get.
+
+    Parameters
+    ----------
+    categories : {"one-hot", "codes"}, default="one-hot"
+        "one-hot" makes a 0/1 column of each category but the most frequent one; "codes" one
+        column of whole numbers, for estimators with ``categorical_features``.
+
+    Attributes
+    ----------
+    columns_ : tuple of ColumnCode
+        How each column is encoded, in the order of ``feature_names_in_``.
+    feature_names_in_ : array of str
+        The columns of the frame.
+    n_features_in_ : int
+        Their number.
+
+    Notes
+    -----
+    A missing number becomes the mean of the others; if at least 20 rows lack it, and 20 do not, a
+    column of its own says where. A missing category is a category. Categories of fewer than ten
+    rows (or of one in a hundred, whichever is less, but of two at least) share a place, and so do
+    all but the hundred most frequent ones. A category that no row of the fit has counts as average
+    and is reported by a `ColumnWarning`. Text is taken for numbers or for dates (as 2024-03-31)
+    if all of its cells read as such, or nine in ten of many different ones. Capitals and
+    spaces count: "North" and "north " are two categories.
+
+    ``transform`` finds columns by name, whatever their order, and leaves out others. Costs one
+    pass over the rows, in Python for each cell of text.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> people = pd.DataFrame({"age": [31, 54, 47, 22], "region": ["N", "S", "N", "S"]})
+    >>> encoder = TableEncoder().fit(people)
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'region=S']
+    >>> encoder.transform(people[["region", "age"]]).tolist()
+    [[31.0, 0.0], [54.0, 1.0], [47.0, 0.0], [22.0, 1.0]]
+    """
+
+    columns_: tuple[ColumnCode, ...]
+
+    def __init__(self, categories: str = ONE_HOT) -> None:
+        self.categories = categories
+
+    def fit(self, X: MatrixLike, y: Any = None) -> Self:
+        """Learn the encoding from a data frame.
+
+        Parameters
+        ----------
+        X : data frame of shape (n, d)
+            pandas, polars or pyarrow.
+        y : None
+            Not looked at.
+
+        Returns
+        -------
+        TableEncoder
+            Itself.
+
+        Warns
+        -----
+        ColumnWarning
+            Words stand among numbers, or categories differ in capitals and spaces only.
+        """
+        self.fit_profiles(profile_frame(X))
+        return self
+
+    def fit_profiles(self, profiles: Mapping[str, ColumnProfile]) -> Self:
+        """Learn the encoding from profiles of the columns, which may come from many pieces."""
+        check_option("categories", self.categories, (ONE_HOT, CODES))
+        self.columns_ = tuple(ColumnCode.of_profile(n, p) for n, p in profiles.items())
+        self.feature_names_in_ = np.array([str(name) for name in profiles], dtype=object)
+        self.n_features_in_ = len(profiles)
+        for sentence in _doubts(profiles):
+            warnings.warn(sentence, ColumnWarning, stacklevel=3)
+        return self
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str], fill: Array) -> TableEncoder:
+        """Return the encoder of a table of numbers, with what stands for missing ones."""
+        encoder = cls()
+        encoder.columns_ = tuple(
+            ColumnCode(name, NUMBERS, value, False, (), (), np.empty(0), has_missing=False)
+            for name, value in zip(names, fill.tolist(), strict=True)
+        )
+        encoder.feature_names_in_ = np.array(names, dtype=object)
+        encoder.n_features_in_ = len(names)
+        return encoder
+
+    def transform(self, X: MatrixLike) -> Array:
+        """Return the columns as numbers.
+
+        Parameters
+        ----------
+        X : data frame
+            With the columns seen in ``fit``, in any order, and others if need be.
+
+        Returns
+        -------
+        array of shape (n, number of names of ``get_feature_names_out``)
+
+        Warns
+        -----
+        ColumnWarning
+            Cells hold what no row of the fit had: other categories, or nothing.
+        """
+        encoded = self.encode(X)
+        warn_of_notes(encoded.notes, stacklevel=3)
+        return encoded.matrix
+
+    def encode(self, X: MatrixLike, *, table: str = "X") -> Encoded:
+        """Return the columns as numbers, which rows are strange, and why."""
+        if column_names(X) is None:
+            raise InputError(
+                f"{table} must be a data frame with the columns {shown(self.feature_names_in_)}, "
+                f"got {type(X).__name__}. Text, dates and missing values are found by name."
+            )
+        frame = nw.from_native(own_columns(X, self.feature_names_in_, table), eager_only=True)
+        parts: list[Array] = []
+        strange = np.zeros(len(frame), dtype=np.bool_)
+        notes = []
+        for code, name in zip(self.columns_, frame.columns, strict=True):
+            columns, odd, said = code.encode(
+                column_values(frame.get_column(name), table), self.categories
+            )
+            parts += columns
+            strange |= odd
+            notes += [] if said is None else [said]
+        matrix = np.empty((len(frame), len(parts)))
+        for j, part in enumerate(parts):
+            matrix[:, j] = part
+        return Encoded(matrix, strange, notes)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the columns of numbers.
+
+        Parameters
+        ----------
+        input_features : None
+            Not looked at.
+
+        Returns
+        -------
+        array of str
+        """
+        names = [name for code in self.columns_ for name in code.names(self.categories)]
+        return np.array(names, dtype=object)
+
+    @property
+    def codes_at(self) -> tuple[int, ...]:
+        """Places of the columns of numbers that are codes of categories."""
+        if self.categories != CODES:
+            return ()
+        names = self.get_feature_names_out().tolist()
+        return tuple(names.index(c.name) for c in self.columns_ if c.holds == CATEGORIES)
+
+    def examples(self, n: int) -> Any:
+        """Return a pyarrow table of ``n`` rows such as the encoder takes."""
+        arrow = import_extra("pyarrow", extra="cli")
+        columns = {}
+        for code in self.columns_:
+            cells: list[Any] = [float(i) for i in range(n)]
+            if code.holds == TIMES:
+                cells = ["2000-01-01"] * n
+            elif code.holds == CATEGORIES:
+                cells = [*code.levels, *[None] * n][:n]
+            columns[code.name] = arrow.array(cells)
+        return arrow.table(columns)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is an encoding."""
+        return hasattr(self, "columns_")
+
+
+def profile_frame(X: MatrixLike, *, table: str = "X") -> dict[str, ColumnProfile]:
+    """Return what each column of a data frame holds."""
+    if column_names(X) is None:
+        raise InputError(f"{table} must be a data frame, got {type(X).__name__}.")
+    frame = nw.from_native(X, eager_only=True)
+    return {
+        str(name): ColumnProfile.of_values(column_values(frame.get_column(name), table))
+        for name in frame.columns
+    }
+
+
+def own_columns(X: MatrixLike, names: Iterable[str], table: str = "X") -> MatrixLike:
+    """Return the columns of a data frame that are named, in that order, or say what is missing."""
+    frame, wanted = nw.from_native(X, eager_only=True), list(names)
+    found = {str(name): name for name in frame.columns}
+    if list(found) == wanted:
+        return X
+    if missing := [name for name in wanted if name not in found]:
+        rest = [name for name in found if name not in wanted]
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise TableError(
+            f"{table} lacks the column {missing[0]!r}{more} that the model was fitted to; its "
+            f"columns are {shown(found)}{did_you_mean(missing[0], rest)}"
+        )
+    return frame.select([found[name] for name in wanted]).to_native()
+
+
+def warn_of_notes(notes: Sequence[str], *, stacklevel: int) -> None:
+    """Warn of values such as no row of the fit had, all columns in one warning."""
+    if notes:
+        warnings.warn(
+            f"the model was fitted to no such values: {'; '.join(notes)}.",
+            ColumnWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
+    """Return sentences on columns that may be other than meant."""
+    sentences = []
+    for name, profile in profiles.items():
+        holds, strays = profile.settle()
+        levels: Mapping[str, int] = profile.levels or {}
+        if strays:
+            n = sum(levels[word] for word in strays)
+            sentences.append(
+                f"column {name!r} holds {holds} and, in {n:,} of {profile.n:,} rows, words such as "
+                f"{shown(strays)}, which are taken for missing values."
+            )
+        if holds == CATEGORIES:
+            by_form: dict[str, list[str]] = {}
+            for level in levels:
+                by_form.setdefault(" ".join(level.casefold().split()), []).append(level)
+            twice = next((sorted(v) for v in by_form.values() if len(v) > 1), None)
+            if twice is not None:
+                sentences.append(
+                    f"column {name!r} has the categories {shown(twice)}, which differ in capitals "
+                    "and spaces only and are taken for different ones. Write them alike if they "
+                    "are the same."
+                )
+    return sentences

@@ -1,0 +1,196 @@
+"""How an estimator takes features: numbers as they are, other columns by an encoder it keeps."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unjoined._threads import all_finite, all_within
+from unjoined._typing import Array, BoolArray, MatrixLike
+from unjoined._validation import (
+    LARGEST,
+    check_feature_sizes,
+    check_finite_features,
+    check_numeric_columns,
+    shown,
+)
+from unjoined.data import (
+    Encoded,
+    TableEncoder,
+    column_names,
+    column_ranges,
+    has_numbers_only,
+    own_columns,
+    warn_of_notes,
+)
+from unjoined.errors import ColumnWarning, InputError
+
+LOGGER = logging.getLogger("unjoined")
+FEW_ROWS = 20  # to predict, which say nothing about units
+MUCH = 0.25  # of the range of a feature in the fit: what is beyond by more is far outside
+
+
+class FeatureEstimator(BaseEstimator):
+    """Base of estimators that encode data frames, and know the ranges of what they were fitted to.
+
+    A data frame that holds anything but finite numbers is encoded by a `TableEncoder`, which is
+    kept as ``encoder_``. Columns are found by name, whatever their order.
+    """
+
+    n_features_in_: int
+    encoder_: TableEncoder
+    training_range_: Array  # (5, d) least, 1 %, median, 99 % and greatest of each column of numbers
+
+    def outside_training(self, X: MatrixLike) -> BoolArray:
+        """Tell which rows are unlike all rows of the fit, so that their uplift is a guess.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        boolean array of shape (n,)
+            True for rows with a number beyond those of the fit by more than a quarter of their
+            range, with a category that no row of the fit has, or without a value where all
+            rows of the fit have one. Costs one pass over the rows.
+
+        Raises
+        ------
+        InputError
+            The model was fitted to sums of rows, or by an older version, and knows no ranges.
+        """
+        matrix, strange, _ = self._look(X)
+        ranges = self._ranges()
+        reach = MUCH * (ranges[-1] - ranges[0])
+        far = (matrix < ranges[0] - reach) | (matrix > ranges[-1] + reach)
+        return np.asarray(strange | far.any(axis=1))
+
+    def _ranges(self) -> Array:
+        """Return quantiles of the features of the fit, shape (5, d)."""
+        check_is_fitted(self)
+        known = getattr(self, "training_range_", None)
+        if known is None:
+            raise InputError(
+                "this model does not know the ranges of its features, because it was fitted to "
+                "sums of rows or by an older version. Fit it to rows to compare others with them."
+            )
+        ranges: Array = known
+        return ranges
+
+    @property
+    def _feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of numbers that the model works with."""
+        if hasattr(self, "encoder_"):
+            return tuple(self.encoder_.get_feature_names_out().tolist())
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names.tolist())
+
+    @property
+    def _n_columns(self) -> int:
+        """Number of columns of numbers that the model works with."""
+        names = self._feature_names
+        return self.n_features_in_ if names is None else len(names)
+
+    def _set_features(
+        self, n: int, names: Sequence[str] | None, encoder: TableEncoder | None = None
+    ) -> None:
+        """Set what scikit-learn says of features: ``n`` numbers, or the columns of an encoder."""
+        self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.pop("encoder_", None)
+        if encoder is not None:
+            self.encoder_ = encoder
+            n, names = encoder.n_features_in_, encoder.feature_names_in_.tolist()
+        self.n_features_in_ = n
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _new_encoder(self) -> TableEncoder:
+        """Return an encoder, not fitted, as the estimator needs it."""
+        return TableEncoder()
+
+    def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
+        """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
+        if not reset:
+            matrix, _, notes = self._look(X, fewest=fewest)
+            warn_of_notes(notes, stacklevel=3)
+            self._compare_ranges(matrix, X)
+            return matrix
+        self.__dict__.pop("encoder_", None)
+        numbers = self._numbers(X, reset=True, fewest=fewest)
+        if numbers is None:
+            encoder = self._new_encoder().fit(X)
+            self._set_features(0, None, encoder)
+            numbers = encoder.encode(X).matrix
+            check_feature_sizes(numbers, self._feature_names)
+        self.training_range_ = column_ranges(numbers)
+        return numbers
+
+    def _look(self, X: MatrixLike, fewest: int = 0) -> Encoded:
+        """Return rows to predict as numbers, which of them are strange, and why."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and column_names(X) is not None:
+            if extra := [name for name in column_names(X) or () if name not in names]:
+                LOGGER.info("columns that the model does not know are left out: %s", shown(extra))
+            X = own_columns(X, names)
+        encoder = getattr(self, "encoder_", None)
+        if encoder is None:
+            numbers = self._numbers(X, reset=False, fewest=fewest)
+            if numbers is not None:
+                return Encoded(numbers, np.zeros(len(numbers), dtype=np.bool_), [])
+            fill = self._ranges()[2]
+            encoder = TableEncoder.of_numbers(column_names(X) or (), fill)
+        return encoder.encode(X)
+
+    def _numbers(self, X: MatrixLike, *, reset: bool, fewest: int) -> Array | None:
+        """Return ``X`` as a matrix, or None for a data frame that has to be encoded."""
+        framed = column_names(X) is not None and (reset or hasattr(self, "feature_names_in_"))
+        if framed and not has_numbers_only(X):
+            return None
+        check_numeric_columns(X)
+        checks: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
+        matrix: Array = np.require(
+            validate_data(self, X, reset=reset, ensure_min_samples=fewest, **checks),
+            requirements=["C", "A"],
+        )
+        n_jobs = getattr(self, "n_jobs", None)
+        fine = (
+            all_within(matrix, LARGEST, n_jobs=n_jobs)
+            if reset
+            else all_finite(matrix, n_jobs=n_jobs)
+        )
+        if not fine:
+            if framed and np.isnan(matrix).any():
+                return None
+            check_finite_features(matrix, self._feature_names)
+            if reset:
+                check_feature_sizes(matrix, self._feature_names)
+        return matrix
+
+    def _compare_ranges(self, matrix: Array, X: MatrixLike) -> None:
+        """Warn of columns of a data frame whose values are mostly beyond those of the fit."""
+        known, names = getattr(self, "training_range_", None), self._feature_names
+        if known is None or names is None or column_names(X) is None or len(matrix) < FEW_ROWS:
+            return
+        found = column_ranges(matrix)
+        odd = np.flatnonzero((found[2] < known[1]) | (found[2] > known[3])).tolist()
+        if odd:
+            said = [
+                f"{names[j]!r} from {found[0, j]:g} to {found[4, j]:g}, in the fit from "
+                f"{known[0, j]:g} to {known[4, j]:g}"
+                for j in odd
+            ]
+            warnings.warn(
+                "most rows lie beyond nearly all rows that the model was fitted to: "
+                f"{'; '.join(said)}. Check the units of such columns.",
+                ColumnWarning,
+                stacklevel=4,
+            )
