@@ -17,7 +17,7 @@ from unjoined._typing import Array
 from unjoined.report.words import number
 
 WIDTH, HEIGHT = 440.0, 280.0
-LEFT, RIGHT, TOP, BOTTOM = 56.0, 14.0, 14.0, 46.0
+LEFT, RIGHT, TOP, BOTTOM = 56.0, 22.0, 14.0, 46.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +75,13 @@ class Chart:
     upward: str = ""
     height: float = HEIGHT
     left: float = LEFT
+    width: float = WIDTH
     marks: list[Mark] = field(default_factory=list)
-
-    @property
-    def width(self) -> float:
-        """Width of the drawing, before it is fitted to the page."""
-        return WIDTH
 
     @property
     def to_x(self) -> Scale:
         """Places of horizontal numbers."""
-        return Scale(*self.x, self.left, WIDTH - RIGHT)
+        return Scale(*self.x, self.left, self.width - RIGHT)
 
     @property
     def to_y(self) -> Scale:
@@ -132,14 +128,14 @@ class Chart:
         """Draw both axes with round numbers, or with names along the horizontal one."""
         foot, to_x, to_y = self.height - BOTTOM, self.to_x, self.to_y
         for v in ticks(*self.y):
-            self.add("line", "rule", x1=self.left, x2=WIDTH - RIGHT, y1=to_y(v), y2=to_y(v))
+            self.add("line", "rule", x1=self.left, x2=self.width - RIGHT, y1=to_y(v), y2=to_y(v))
             self.write(self.left - 6, to_y(v) + 4, _tick(v), text_anchor="end")
         if self.y[0] < 0.0 < self.y[1]:
-            self.add("line", "zero", x1=self.left, x2=WIDTH - RIGHT, y1=to_y(0.0), y2=to_y(0.0))
+            self.add("line", "zero", x1=self.left, x2=self.width - RIGHT, y1=to_y(0.0), y2=to_y(0.0))
         along = names or [(v, f"{v:.0%}" if percent else _tick(v)) for v in ticks(*self.x)]
         for v, name in along:
             self.write(to_x(v), foot + 17, name, text_anchor="middle")
-        self.write((self.left + WIDTH - RIGHT) / 2, self.height - 8, self.across,
+        self.write((self.left + self.width - RIGHT) / 2, self.height - 8, self.across,
                    "label axis", text_anchor="middle")  # fmt: skip
         turned = f"translate(13 {(TOP + foot) / 2:g}) rotate(-90)"
         self.write(0.0, 0.0, self.upward, "label axis", text_anchor="middle", transform=turned)

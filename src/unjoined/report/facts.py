@@ -37,7 +37,7 @@ class Terms:
 
     Parameters
     ----------
-    unit : str, default="outcomes"
+    unit : str, default="units of the outcome"
         What one unit of the outcome is called, in the plural: "purchases", "euros", "visits".
     value : float, optional
         What one unit of the outcome is worth, money; negative if it is a loss. Without it, gains
@@ -57,7 +57,7 @@ class Terms:
     True
     """
 
-    unit: str = "outcomes"
+    unit: str = "units of the outcome"
     value: float | None = None
     cost: float = 0.0
     currency: str = ""
@@ -205,7 +205,8 @@ def collect(
         data.X if people is None else people, None if names is None else list(map(str, names))
     )
     _check_many(data, everyone)
-    diagnosis = diagnose(data, people, random_state=random_state)
+    target = None if people is None else everyone.X
+    diagnosis = diagnose(data, target, random_state=random_state)
     if evaluation is None and held_out:
         evaluation = evaluate_uplift(model, data, level=LEVEL, random_state=random_state)
     elif evaluation is None:
@@ -272,9 +273,9 @@ class Gains:
         if self.record is not None:
             return Stage.of(share, treated, self.record.gain(self.uplift, rule), level)
         curve = self.evaluation.curve
-        ends = (np.concatenate([[0.0], part]) for part in (curve.value, curve.low, curve.high))
-        at = np.concatenate([[0.0], curve.share])
-        return Stage(share, treated, *(n * float(np.interp(share, at, part)) for part in ends))
+        parts = (curve.value, curve.low, curve.high)
+        gain, low, high = (n * float(np.interp(share, curve.share, part)) for part in parts)
+        return Stage(share, treated, gain, low, high)
 
     def stages(self, rule: Array) -> list[Stage]:
         """Return what shares are expected to bring, in steps of a hundredth, and one rule more."""

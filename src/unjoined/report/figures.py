@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unjoined._typing import Array
-from unjoined.report.charts import BOTTOM, RIGHT, TOP, WIDTH, Chart, Scale, spread
+from unjoined.report.charts import BOTTOM, RIGHT, TOP, Chart, Scale, spread
 from unjoined.report.people import FEWEST, Driver
 from unjoined.report.words import Speech, interval, number, signed
 
@@ -86,10 +86,8 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
 def curve_figure(facts: Facts, speech: Speech) -> Figure:
     """Draw the uplift curve with its uniform band, and the line of a random order."""
     curve, factor = facts.evaluation.curve, speech.factor
-    share = np.append(0.0, curve.share)
-    value, low, high = (
-        factor * np.append(0.0, part) for part in (curve.value, curve.low, curve.high)
-    )
+    share = curve.share
+    value, low, high = (factor * part for part in (curve.value, curve.low, curve.high))
     chart = Chart(
         "Uplift curve",
         f"Gain {speech.per} over treating nobody, against the share treated, the best first, with "
@@ -195,7 +193,8 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
         spread(np.concatenate([low, high])),
         _short(column.name, 48),
         f"change, {speech.per}",
-        height=220.0,
+        height=210.0,
+        width=360.0,
     )
     said = [column.said(float(v)) for v in driver.values]
     if driver.is_curve:
@@ -216,7 +215,7 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
         (s, signed(c), interval(a, b, sign=True) if driver.has_band else "not offered")
         for s, c, a, b in zip(said, change, low, high, strict=True)
     )
-    columns = (column.name, f"change, {speech.per}", "95 % model uncertainty")
+    columns = (column.name, f"change, {speech.per}", "model uncertainty (95%)")
     return Figure(chart, "", Table(f"Uplift by {column.name}", columns, rows))
 
 
@@ -231,16 +230,17 @@ def importance_chart(drivers: tuple[Driver, ...], speech: Speech) -> Chart:
         (0.0, 1.25 * most),
         (0.0, 1.0),
         height=height,
-        left=150.0,
+        left=140.0,
+        width=360.0,
     )
-    across = Scale(0.0, 1.25 * most, chart.left, WIDTH - RIGHT)
+    across = Scale(0.0, 1.25 * most, chart.left, chart.width - RIGHT)
     for i, driver in enumerate(drivers):
         y = TOP + 26.0 * i
         size = speech.factor * driver.spread
         chart.add("rect", "bar", x=chart.left, y=y, height=18.0, width=across(size) - chart.left)
-        chart.write(chart.left - 8, y + 13, _short(driver.column.name, 20), text_anchor="end")
+        chart.write(chart.left - 8, y + 13, _short(driver.column.name), text_anchor="end")
         chart.write(across(size) + 5, y + 13, number(size))
-    chart.write((chart.left + WIDTH) / 2, height - 14, f"standard deviation, {speech.per}",
+    chart.write((chart.left + chart.width) / 2, height - 14, f"standard deviation, {speech.per}",
                 "label axis", text_anchor="middle")  # fmt: skip
     return chart
 

@@ -33,7 +33,7 @@ from unjoined.report.figures import (
     importance_chart,
 )
 from unjoined.report.people import FEWEST
-from unjoined.report.words import ASSUMPTIONS, Speech, interval, judge, number, signed
+from unjoined.report.words import ASSUMPTIONS, TELL, Speech, firmer, interval, judge, number, signed
 from unjoined.sums import hash_features, hash_with
 
 if TYPE_CHECKING:
@@ -171,10 +171,15 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         slider=_slider(facts),
         drivers=[driver_figure(driver, speech) for driver in facts.drivers[:MOST_DRIVERS]],
         importance=importance_chart(facts.drivers, speech),
+        mean_uplift=float(facts.uplift.mean()),
+        tell=TELL[facts.diagnosis.colour],
         has_band=any(driver.has_band for driver in facts.drivers),
         assumptions=ASSUMPTIONS,
         missing=_missing(facts),
         about=_about(facts, seed),
+        how=getattr(facts.model, "reason_", ""),
+        left_out=facts.origin.left_out,
+        firmer=firmer(facts, speech),
         interval=interval,
         style=style,
         script=script,
@@ -228,7 +233,6 @@ def _slider(facts: Facts) -> dict[str, Any]:
         "value": terms.value,
         "unit": terms.unit,
         "currency": terms.currency,
-        "level": f"{100 * facts.level:g} %",
         "chosen": facts.chosen.share,
         "x": [to_x.low, to_x.high, to_x.start, to_x.end],
         "y": [to_y.low, to_y.high, to_y.start, to_y.end],

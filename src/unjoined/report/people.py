@@ -41,7 +41,9 @@ class Column:
             return self.levels[int(value)] if value < len(self.levels) else "another value"
         if self.holds == TIMES:
             return str((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=value)).date())
-        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+        if float(value).is_integer() or abs(value) >= 1e4:
+            return f"{value:,.0f}"
+        return f"{value:,.3g}" if abs(value) < 100.0 else f"{value:,.4g}"
 
     @property
     def steps(self) -> Array | None:

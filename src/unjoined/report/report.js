@@ -5,16 +5,22 @@
   const show = (id, text) => { if (field(id)) field(id).textContent = text; };
 
   // The same digits as in the tables: three or so, commas between thousands.
+  function digits(size) {
+    return size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
+  }
+  function rounded(value, places) {
+    return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+  }
   function number(value) {
-    if (value === null || !isFinite(value)) return "unbounded";
-    const size = Math.abs(value);
-    const places = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
-    if (size === 0) return "0";
-    const said = value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+    if (value === null) return "unbounded";
+    if (value === 0) return "0";
+    const said = rounded(value, digits(Math.abs(value)));
     return /[1-9]/.test(said) ? said : value.toExponential(1);
   }
   function interval(low, high) {
-    return low === null || high === null ? "the tables cannot bound it" : number(low) + " to " + number(high);
+    if (low === null || high === null) return "the tables cannot bound it";
+    const places = digits(Math.max(Math.abs(low), Math.abs(high)));
+    return rounded(low, places) + " to " + rounded(high, places);
   }
   function between(a, b, weight) {
     return a === null || b === null ? null : a + (b - a) * weight;
@@ -69,10 +75,10 @@
   }
   field("choose").addEventListener("submit", (event) => event.preventDefault());
   update(data.chosen, "");
-  // Paper has no folds: open all tables while printing.
+  // Paper has no folds: open the tests while printing. Charts stand for their numbers there.
   let opened = [];
   window.addEventListener("beforeprint", () => {
-    opened = Array.from(document.querySelectorAll("details:not([open])"));
+    opened = Array.from(document.querySelectorAll("section > details:not([open])"));
     opened.forEach((each) => { each.open = true; });
   });
   window.addEventListener("afterprint", () => opened.forEach((each) => { each.open = false; }));

@@ -15,6 +15,11 @@ TRUST = {
     AMBER: "With care",
     RED: "Do not rely on it",
 }
+TELL = {
+    GREEN: "The tables can tell.",
+    AMBER: "The tables can tell, with limits.",
+    RED: "The tables cannot tell.",
+}
 UNBOUNDED = "the tables cannot bound it"
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
@@ -48,8 +53,7 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return "not known" if math.isnan(value) else "unbounded"
     size = abs(value)
-    places = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
-    said = f"{value:,.{places}f}"
+    said = f"{value:,.{digits(size)}f}"
     if size and not any(digit in "123456789" for digit in said):
         return f"{value:.1e}"
     return "0" if not size else said
@@ -61,11 +65,17 @@ def signed(value: float) -> str:
 
 
 def interval(low: float, high: float, *, sign: bool = False) -> str:
-    """Return both ends of an interval, or that there is none."""
+    """Return both ends of an interval with the same places, or that there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return UNBOUNDED
-    write = signed if sign else number
-    return f"{write(low)} to {write(high)}"
+    places = digits(max(abs(low), abs(high)))
+    ends = [f"{end:{'+' if sign and end else ''},.{places}f}" for end in (low, high)]
+    return f"{ends[0]} to {ends[1]}"
+
+
+def digits(size: float) -> int:
+    """Return how many places a number of some size is written with."""
+    return 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
 
 
 class Speech:
@@ -75,7 +85,7 @@ class Speech:
         self.facts = facts
         self.factor = 100.0 if facts.is_binary else 1.0
         self.per = "per 100 people" if facts.is_binary else "per person"
-        self.percent = f"{100 * facts.level:g} %"
+        self.percent = f"{facts.level:.0%}"
 
     def rate(self, value: float) -> str:
         """Return an uplift: of 100 people if the outcome is 0 or 1, else of one."""
@@ -158,12 +168,10 @@ def _expected(facts: Facts, speech: Speech, n: int) -> list[str]:
 
 def _tables(facts: Facts) -> Reason:
     diagnosis = facts.diagnosis
-    start = {
-        GREEN: "The tables can tell.",
-        AMBER: "The tables can tell, with limits.",
-        RED: "The tables cannot tell.",
-    }[diagnosis.colour]
-    return Reason(diagnosis.colour, f"{start} {diagnosis.headline}")
+    start = TELL[diagnosis.colour]
+    if diagnosis.colour == GREEN:
+        return Reason(GREEN, f"{start} {diagnosis.headline.removeprefix('Identified. ')}")
+    return Reason(diagnosis.colour, f"{start} {diagnosis.findings[0]}")
 
 
 def _ranking(facts: Facts, speech: Speech) -> Reason:
@@ -225,6 +233,12 @@ def _people(facts: Facts) -> list[Reason]:
             )
         ]
     return [Reason(GREEN, "The people to score are like those in the tables.")]
+
+
+def firmer(facts: Facts, speech: Speech) -> list[str]:
+    """Say what would make the answer firmer."""
+    average = facts.evaluation.average
+    return [f"Standard error {speech.factor * average.standard_error:.3g}."]
 
 
 ASSUMPTIONS = (
