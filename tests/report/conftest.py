@@ -10,7 +10,7 @@ from unjoined.metrics import evaluate_uplift
 from unjoined.report import Origin, Terms, report
 
 COLUMN = "<script>document.title='taken'</script>"
-LEVEL = "\"><img src=x onerror=\"document.title='taken'\">"
+LEVEL = '"><img src=x onerror="document.title=\'taken\'">'
 RARE = "village-of-seven"
 TERMS = Terms(unit="purchases", value=30.0, cost=1.0, currency="EUR")
 

@@ -129,9 +129,8 @@ def _check_given(tables: Tables, **options: Any) -> None:
 
 def _check_free(paths: list[Path], *, force: bool) -> None:
     """Refuse to replace files, unless that is asked for."""
-    if taken := [str(path) for path in paths if path.exists()]:
-        if not force:
-            raise TableError(f"{shown(taken)} exists. Name another file, or add --force.")
+    if (taken := [str(path) for path in paths if path.exists()]) and not force:
+        raise TableError(f"{shown(taken)} exists. Name another file, or add --force.")
 
 
 def command_line(ctx: typer.Context) -> str:

@@ -121,8 +121,7 @@ class Chart:
     def bar(self, x0: float, x1: float, y: float, css: str = "bar") -> None:
         """Draw an upright bar from 0."""
         left, right, foot, top = self.to_x(x0), self.to_x(x1), self.to_y(0.0), self.to_y(y)
-        box = {"x": left, "y": min(foot, top), "width": right - left, "height": abs(foot - top)}
-        self.add("rect", css, **box)
+        self.add("rect", css, x=left, y=min(foot, top), width=right - left, height=abs(foot - top))
 
     def axes(self, *, percent: bool = False, names: Sequence[tuple[float, str]] = ()) -> None:
         """Draw both axes with round numbers, or with names along the horizontal one."""
@@ -131,7 +130,9 @@ class Chart:
             self.add("line", "rule", x1=self.left, x2=self.width - RIGHT, y1=to_y(v), y2=to_y(v))
             self.write(self.left - 6, to_y(v) + 4, _tick(v), text_anchor="end")
         if self.y[0] < 0.0 < self.y[1]:
-            self.add("line", "zero", x1=self.left, x2=self.width - RIGHT, y1=to_y(0.0), y2=to_y(0.0))
+            self.add(
+                "line", "zero", x1=self.left, x2=self.width - RIGHT, y1=to_y(0.0), y2=to_y(0.0)
+            )
         along = names or [(v, f"{v:.0%}" if percent else _tick(v)) for v in ticks(*self.x)]
         for v, name in along:
             self.write(to_x(v), foot + 17, name, text_anchor="middle")

@@ -185,11 +185,13 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
     z = 1.96 if driver.has_band else 0.0
     low, high = change - z * np.nan_to_num(error), change + z * np.nan_to_num(error)
     positions = driver.values if driver.is_curve else np.arange(len(driver.values), dtype=float)
-    ends = (positions[0], positions[-1]) if driver.is_curve else (-0.6, len(positions) - 0.4)
+    ends = (-0.6, len(positions) - 0.4)
+    if driver.is_curve:
+        ends = (float(positions[0]), float(positions[-1]))
     chart = Chart(
         f"Uplift by {column.name}",
         f"What each value of {column.name} adds to the average uplift, {speech.per}.",
-        (float(ends[0]), float(ends[1])),
+        ends,
         spread(np.concatenate([low, high])),
         _short(column.name, 48),
         f"change, {speech.per}",
@@ -198,7 +200,7 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
     )
     said = [column.said(float(v)) for v in driver.values]
     if driver.is_curve:
-        at = np.linspace(*ends, 4) if column.holds == "times" else ()
+        at = np.linspace(ends[0], ends[1], 4) if column.holds == "times" else ()
         chart.axes(names=[(float(v), column.said(float(v))) for v in at])
         if driver.has_band:
             chart.band(positions, low, high)
