@@ -330,15 +330,8 @@ class MixtureUplift(LikelihoodEstimator):
         self.shift_ = None
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
-            rows, self.shift_ = weigh_shift(
-                rows,
-                X,
-                self.shift,
-                clip=self.shift_clip,
-                rng=rng,
-                target_weight=weight,
-                stacklevel=4,
-            )
+            options = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
+            rows, self.shift_ = weigh_shift(rows, X, self.shift, **options, stacklevel=4)
         self._settle(rows)
         policies = fit_policies(
             rows.X if self.policy_model is None else self.scaling_(rows.X),
