@@ -5,8 +5,8 @@ by different policies. The package estimates each individual's uplift from them,
 the data can identify it, evaluates the estimate and turns it into a targeting list.
 
 The estimators and what the first steps need are here. The rest is in public submodules:
-``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors`` and
-``plot``.
+``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors``,
+``plot`` and ``report``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unjoined import basis, data, datasets, errors, losses, metrics, plot, sums, targeting
+    from unjoined import (
+        basis,
+        data,
+        datasets,
+        errors,
+        losses,
+        metrics,
+        plot,
+        report,
+        sums,
+        targeting,
+    )
     from unjoined.data import SeparateLabels, TableSource, read_table
     from unjoined.estimators import (
         DensityUplift,
@@ -67,6 +78,7 @@ __all__ = [
     "metrics",
     "plot",
     "read_table",
+    "report",
     "save_model",
     "sums",
     "targeting",
@@ -75,7 +87,8 @@ __all__ = [
 # Names are imported when they are first used, so that the command line answers at once. A name
 # is a submodule, or is found in one: in ``estimators``, unless it is said here.
 _SUBMODULES = {
-    *("basis", "data", "datasets", "errors", "losses", "metrics", "plot", "sums", "targeting")
+    *("basis", "data", "datasets", "errors", "losses", "metrics", "plot", "report", "sums"),
+    "targeting",
 }
 _HOMES = {
     "SeparateLabels": "data",
