@@ -6,7 +6,7 @@ import pytest
 
 from unjoined import SeparateLabels, Uplift
 from unjoined.data import campaign_problem
-from unjoined.metrics import evaluate_uplift
+from unjoined.metrics import diagnose, evaluate_uplift
 from unjoined.report import Origin, Terms, report
 
 COLUMN = "<script>document.title='taken'</script>"
@@ -20,9 +20,9 @@ class Written:
 
     COLUMN, LEVEL, RARE, TERMS = COLUMN, LEVEL, RARE, TERMS
 
-    def __init__(self, path, model, data, people, evaluation):
+    def __init__(self, path, model, data, people, diagnosis, evaluation):
         self.path, self.model, self.data = path, model, data
-        self.people, self.evaluation = people, evaluation
+        self.people, self.diagnosis, self.evaluation = people, diagnosis, evaluation
         self.html = path.read_text("utf-8")
 
 
@@ -41,14 +41,14 @@ def tables(n, seed):
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory):
-    data, held = tables(500, 0), tables(500, 1)
+    data, held = tables(400, 0), tables(400, 1)
     model = Uplift(random_state=0).fit(**data)
-    evaluation = evaluate_uplift(model, held, random_state=0)
     people = tables(300, 2).X
+    found = {
+        "diagnosis": diagnose(held, people),
+        "evaluation": evaluate_uplift(model, held, random_state=0),
+    }
     path = tmp_path_factory.mktemp("report") / "report.html"
     origin = Origin(title="Spring <mailing>", command="unjoined report --model 'a b.skops'")
-    report(
-        model, held, path, people=people, terms=TERMS, origin=origin, evaluation=evaluation,
-        held_out=True,
-    )  # fmt: skip
-    return Written(path, model, held, people, evaluation)
+    report(model, held, path, people=people, terms=TERMS, origin=origin, held_out=True, **found)
+    return Written(path, model, held, people, *found.values())

@@ -194,6 +194,7 @@ def collect(
     people: MatrixLike | None = None,
     terms: Terms | None = None,
     origin: Origin | None = None,
+    diagnosis: Diagnosis | None = None,
     evaluation: Evaluation | None = None,
     held_out: bool = False,
     random_state: RandomState = 0,
@@ -205,8 +206,9 @@ def collect(
         data.X if people is None else people, None if names is None else list(map(str, names))
     )
     _check_many(data, everyone)
-    target = None if people is None else everyone.X
-    diagnosis = diagnose(data, target, random_state=random_state)
+    if diagnosis is None:
+        target = None if people is None else everyone.X
+        diagnosis = diagnose(data, target, random_state=random_state)
     if evaluation is None and held_out:
         evaluation = evaluate_uplift(model, data, level=LEVEL, random_state=random_state)
     elif evaluation is None:

@@ -37,7 +37,7 @@ from unjoined.report.words import ASSUMPTIONS, TELL, Speech, firmer, interval, j
 from unjoined.sums import hash_features, hash_with
 
 if TYPE_CHECKING:
-    from unjoined.metrics import Evaluation
+    from unjoined.metrics import Diagnosis, Evaluation
 
 MOST_DRIVERS = 8  # features with a chart of their own
 MOST_BYTES = 3_000_000
@@ -52,6 +52,7 @@ def report(
     people: MatrixLike | None = None,
     terms: Terms | None = None,
     origin: Origin | None = None,
+    diagnosis: Diagnosis | None = None,
     evaluation: Evaluation | None = None,
     held_out: bool = False,
     overwrite: bool = False,
@@ -74,6 +75,8 @@ def report(
         Words for the outcome, its worth, the cost of treating, a share or a budget.
     origin : Origin, optional
         Title, the command that makes the report again, columns left out.
+    diagnosis : Diagnosis, optional
+        Of these tables and people, if there is one already. Default: `diagnose`.
     evaluation : Evaluation, optional
         Of this model, if there is one already. Default: `cross_evaluate` on ``data``, which fits
         the model anew for each of five folds; with ``held_out``, `evaluate_uplift`.
@@ -126,6 +129,7 @@ def report(
         people=people,
         terms=terms,
         origin=origin,
+        diagnosis=diagnosis,
         evaluation=evaluation,
         held_out=held_out,
         random_state=random_state,
