@@ -5,11 +5,11 @@ by different policies. The package estimates each individual's uplift from them,
 the data can identify it, evaluates the estimate and turns it into a targeting list.
 
 The estimators and what the first steps need are here. The rest is in public submodules:
-``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors`` and
-``plot``.
+``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors``,
+``export`` and ``plot``.
 """
 
-from unjoined import basis, data, datasets, errors, losses, metrics, plot, sums, targeting
+from unjoined import basis, data, datasets, errors, export, losses, metrics, plot, sums, targeting
 from unjoined.data import SeparateLabels, TableSource, read_table
 from unjoined.estimators import (
     DensityUplift,
@@ -55,6 +55,7 @@ __all__ = [
     "data",
     "datasets",
     "errors",
+    "export",
     "identification_strength",
     "load_model",
     "losses",
