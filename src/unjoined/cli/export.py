@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from unjoined.cli.inputs import GRAPH, QUERY, check_paths, split_names
-from unjoined.cli.options import AsJson, app
+from unjoined.cli.options import AsJson
+from unjoined.cli.program import command
 from unjoined.cli.show import console, print_json
 from unjoined.errors import InputError
 from unjoined.estimators import load_model
 from unjoined.export import export_onnx, export_sql
 
 
-@app.command()
+@command("unjoined export --model model.skops --sql score.sql --table people --keep id")
 def export(
     model: Annotated[Path, typer.Option(help="A model written by `unjoined fit`.")],
     onnx: Annotated[Path | None, typer.Option(help="Write an ONNX graph to this file.")] = None,
@@ -26,7 +27,7 @@ def export(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model as ONNX or SQL, which score people without this program."""
+    """Write a model as ONNX or SQL, which score without this program."""
     if onnx is None and sql is None:
         raise InputError("export needs --onnx FILE, --sql FILE, or both.")
     named = [("--onnx", onnx, GRAPH), ("--sql", sql, QUERY)]
