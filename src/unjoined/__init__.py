@@ -6,7 +6,7 @@ the data can identify it, evaluates the estimate and turns it into a targeting l
 
 The estimators and what the first steps need are here. The rest is in public submodules:
 ``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors``,
-``plot`` and ``report``.
+``export``, ``plot`` and ``report``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         data,
         datasets,
         errors,
+        export,
         losses,
         metrics,
         plot,
@@ -72,6 +73,7 @@ __all__ = [
     "data",
     "datasets",
     "errors",
+    "export",
     "identification_strength",
     "load_model",
     "losses",
@@ -87,8 +89,8 @@ __all__ = [
 # Names are imported when they are first used, so that the command line answers at once. A name
 # is a submodule, or is found in one: in ``estimators``, unless it is said here.
 _SUBMODULES = {
-    *("basis", "data", "datasets", "errors", "losses", "metrics", "plot", "report", "sums"),
-    "targeting",
+    *("basis", "data", "datasets", "errors", "export"),
+    *("losses", "metrics", "plot", "report", "sums", "targeting"),
 }
 _HOMES = {
     "SeparateLabels": "data",

@@ -34,6 +34,7 @@ COMMANDS = {
     "report": Entry(
         "report", "Write a report: whom to treat, what it brings, how far to trust it."
     ),
+    "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),
     "merge": Entry("sums", "Add up files of sums that were made with one plan."),
