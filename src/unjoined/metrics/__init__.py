@@ -30,6 +30,7 @@ from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
 from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
+from unjoined.metrics.gain import GainByScore
 from unjoined.metrics.identification import (
     IdentificationStrength,
     identification_strength,
@@ -37,7 +38,12 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
-from unjoined.metrics.ratio import EvaluationRows, RatioTerms, evaluation_rows
+from unjoined.metrics.ratio import (
+    EvaluationRows,
+    RatioTerms,
+    evaluation_of,
+    evaluation_rows,
+)
 from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
     SCORES,
@@ -63,6 +69,7 @@ __all__ = [
     "Evaluation",
     "EvaluationRows",
     "Finding",
+    "GainByScore",
     "HeldOutRows",
     "IdentificationStrength",
     "PolicyGap",
@@ -82,6 +89,7 @@ __all__ = [
     "diagnose",
     "error_bound",
     "evaluate_uplift",
+    "evaluation_of",
     "evaluation_rows",
     "fill_from_top",
     "fixed_critic_score",
