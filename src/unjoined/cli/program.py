@@ -31,6 +31,7 @@ COMMANDS = {
     "score": Entry(
         "app", "Write uplift, rank and whom to treat for each row of a table, best first."
     ),
+    "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),
     "merge": Entry("sums", "Add up files of sums that were made with one plan."),
