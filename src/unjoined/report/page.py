@@ -241,7 +241,10 @@ def _slider(facts: Facts) -> dict[str, Any]:
         "x": [to_x.low, to_x.high, to_x.start, to_x.end],
         "y": [to_y.low, to_y.high, to_y.start, to_y.end],
         "stages": [
-            [s.share, *(v if np.isfinite(v) else None for v in (s.gain, s.low, s.high))]
+            [
+                s.share,
+                *(float(f"{v:.7g}") if np.isfinite(v) else None for v in (s.gain, s.low, s.high)),
+            ]
             for s in facts.stages
         ],
     }
