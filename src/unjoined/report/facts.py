@@ -9,11 +9,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+import unjoined.metrics as metrics
 from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, check_finite, check_not_negative, check_share
 from unjoined.data import SeparateLabels
 from unjoined.errors import InputError
-from unjoined.metrics import Estimate, cross_evaluate, diagnose, evaluate_uplift
+from unjoined.metrics import Estimate
 from unjoined.report.people import (
     FEWEST,
     Driver,
@@ -208,11 +209,13 @@ def collect(
     _check_many(data, everyone)
     if diagnosis is None:
         target = None if people is None else everyone.X
-        diagnosis = diagnose(data, target, random_state=random_state)
+        diagnosis = metrics.diagnose(data, target, random_state=random_state)
     if evaluation is None and held_out:
-        evaluation = evaluate_uplift(model, data, level=LEVEL, random_state=random_state)
+        evaluation = metrics.evaluate_uplift(model, data, level=LEVEL, random_state=random_state)
     elif evaluation is None:
-        evaluation = cross_evaluate(clone(model), data, level=LEVEL, random_state=random_state)
+        evaluation = metrics.cross_evaluate(
+            clone(model), data, level=LEVEL, random_state=random_state
+        )
     uplift = model.predict(everyone.X)
     gains = Gains(getattr(model, "gain_", None), evaluation, uplift)
     drivers = find_drivers(model, everyone, check_random_state(random_state))

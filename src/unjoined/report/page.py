@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import numpy as np
 
-import unjoined
 from unjoined._optional import import_extra
 from unjoined._typing import MatrixLike, RandomState
 from unjoined._validation import KINDS
@@ -277,7 +276,7 @@ def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
     """Return what made the report."""
     when = os.environ.get("SOURCE_DATE_EPOCH")
     day = datetime.fromtimestamp(int(when), UTC) if when else datetime.now(UTC)
-    packages = ("numpy", "scipy", "scikit-learn")
+    packages = ("unjoined", "numpy", "scipy", "scikit-learn")
     given = {k: v for k, v in facts.model.get_params(deep=False).items() if k != "random_state"}
     settings = ", ".join(f"{k}={v!r}" for k, v in given.items() if k != "n_jobs")
     return [
@@ -286,8 +285,14 @@ def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
         ("Seeds", f"model {facts.model.get_params()['random_state']}, report {seed}"
          if "random_state" in facts.model.get_params() else f"report {seed}"),
         ("Fingerprint of the tables", fingerprint(facts.data)),
-        ("Versions", ", ".join([f"unjoined {unjoined.__version__}",
-                                f"Python {platform.python_version()}",
-                                *(f"{name} {version(name)}" for name in packages)])),
+        (
+            "Versions",
+            ", ".join(
+                [
+                    *(f"{name} {version(name)}" for name in packages),
+                    f"Python {platform.python_version()}",
+                ]
+            ),
+        ),
         ("Command that makes it again", facts.origin.command or "not known; made from Python"),
     ]  # fmt: skip
