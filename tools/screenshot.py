@@ -5,6 +5,7 @@ report.pdf. ``docs/images/report.png`` is made without arguments, from a simulat
 """
 
 import base64
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -24,7 +25,9 @@ def browser() -> webdriver.Chrome:
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
         options.add_argument(argument)
-    return webdriver.Chrome(options=options)
+    options.binary_location = shutil.which("chromium") or ""
+    # Named, so that selenium does not look for one on the network.
+    return webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
 
 
 def show(driver: webdriver.Chrome, width: int, height: int, scheme: str) -> None:
