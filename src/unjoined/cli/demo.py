@@ -96,9 +96,7 @@ def demo(
         f"the fitted {results[0].name}, for `unjoined score`",
     )
     show_pairs(out, zip(map(str, written.values()), meanings, strict=True))
-    _title(out, "5. A report to act on")
-    written["report"] = _write_report(folder, results[0].model, data, seed)
-    out.print(f"{written['report']}: open it in a browser. It needs no network.")
+    written["report"] = _write_report(out, folder, results[0].model, data, seed)
     _next_steps(out, folder, outcomes, treatments)
     if as_json:
         measures = ("oracle_share", "squared_error", "seconds")
@@ -205,9 +203,12 @@ def _write_results(folder: Path, results: list[Result], truth: Array) -> dict[st
     }
 
 
-def _write_report(folder: Path, model: UpliftEstimator, data: SeparateLabels, seed: int) -> Path:
+def _write_report(
+    out: Console, folder: Path, model: UpliftEstimator, data: SeparateLabels, seed: int
+) -> Path:
     """Write the report on the model, for the customers who are to be mailed."""
-    return report(
+    _title(out, "5. A report to act on")
+    written = report(
         model,
         data,
         folder / "report.html",
@@ -217,6 +218,8 @@ def _write_report(folder: Path, model: UpliftEstimator, data: SeparateLabels, se
         overwrite=True,
         random_state=seed,
     )
+    out.print(f"{written}: open it in a browser. It needs no network.")
+    return written
 
 
 def _next_steps(out: Console, folder: Path, outcomes: list[str], treatments: list[str]) -> None:
