@@ -14,17 +14,19 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures docs walk wheel clean
+.PHONY: help demo test test-slow test-oldest test-browser lint format benchmark accuracy figures docs files walk wheel clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
 	@echo "make test        lint, types, import contract, tests and doctests"
 	@echo "make test-slow   the tests marked slow as well"
 	@echo "make test-oldest some of the tests with the oldest supported versions"
+	@echo "make test-browser the report in a real browser; needs chromium and chromedriver"
 	@echo "make benchmark   every script in benchmarks/ that takes minutes"
 	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
 	@echo "make figures     draw the pictures of the documentation again"
 	@echo "make docs        build the documentation in build/docs; a warning is an error"
+	@echo "make files       what each file is for"
 	@echo "make walk        which files and functions the main commands enter"
 	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried out"
 	@echo "make format      format the code"
@@ -56,8 +58,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal \
-		-m "not slow and not network" --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
 	$(BIN)/coverage report --include='src/unjoined/sums/*,src/unjoined/solve/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95 > /dev/null
 
@@ -78,6 +79,10 @@ test-oldest: $(OLDEST_VENV)/.test
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
 
+# A session of its own, so that `make test` needs no browser.
+test-browser: $(VENV)/.test
+	$(BIN)/python -m pytest -m browser tests/report
+
 benchmark: $(VENV)/.test
 	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py paper_default.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -93,6 +98,9 @@ docs: $(VENV)/.docs
 	$(BIN)/python tools/prose.py
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "open build/docs/index.html"
+
+files: $(BIN)/python
+	@$(BIN)/python tools/files.py
 
 walk: $(VENV)/.test
 	$(BIN)/python tools/walk.py

@@ -438,8 +438,8 @@ def test_columns_that_some_tables_lack_are_left_out_and_named():
 def test_text_in_a_label_column_names_column_and_table(frame):
     with pytest.raises(
         TableError,
-        match=r"column 'visits' of the outcome table of population 'B' .*: outcomes must be numbers, "
-        r"or words .*, got 'often'",
+        match=r"column 'visits' of the outcome table of population 'B' .*: outcomes must be "
+        r"numbers, or words .*, got 'often'",
     ):
         tables(frame, outcomes=changed(OUTCOMES, "B", visits=["no", "often"]))
 

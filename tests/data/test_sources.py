@@ -279,7 +279,11 @@ def test_missing_columns_words_and_missing_populations_are_refused(tables):
     with pytest.raises(TableError, match=r"column 'bought' of the outcome table.*got 'often'"):
         list(TableSource.from_tables({"N": frame.assign(bought="often")}, {}, **LABELS))
     with pytest.raises(TableError, match="column 'age' of the outcome table"):
-        list(TableSource.from_tables({"N": frame.assign(age=["old", "new"] * 25)}, {}, **LABELS))
+        list(
+            TableSource.from_tables(
+                {"N": frame.assign(age=["old", "new", "old", "new", "old"] * 10)}, {}, **LABELS
+            )
+        )
     nameless = frame.assign(region=["N"] * 3 + [None] + ["S"] * (len(frame) - 4))
     with pytest.raises(TableError, match=r"row 3 of the outcome table.*'region' is missing"):
         list(TableSource.from_frames(nameless, None, **LABELS, population="region"))

@@ -28,6 +28,9 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals
+from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
+from unjoined.metrics.gain import GainByScore
 from unjoined.metrics.identification import (
     IdentificationStrength,
     identification_strength,
@@ -35,7 +38,12 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
-from unjoined.metrics.ratio import EvaluationRows, RatioTerms, evaluation_rows
+from unjoined.metrics.ratio import (
+    EvaluationRows,
+    RatioTerms,
+    evaluation_of,
+    evaluation_rows,
+)
 from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
     SCORES,
@@ -52,18 +60,23 @@ from unjoined.metrics.scores import (
 __all__ = [
     "SCORES",
     "Balance",
+    "Calibration",
     "Check",
+    "CurveBand",
     "Diagnosis",
     "ErrorBound",
     "Estimate",
+    "Evaluation",
     "EvaluationRows",
     "Finding",
+    "GainByScore",
     "HeldOutRows",
     "IdentificationStrength",
     "PolicyGap",
     "Ratio",
     "RatioTerms",
     "Region",
+    "ScoreBin",
     "Sharing",
     "Totals",
     "UpliftCurve",
@@ -72,8 +85,11 @@ __all__ = [
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "cross_evaluate",
     "diagnose",
     "error_bound",
+    "evaluate_uplift",
+    "evaluation_of",
     "evaluation_rows",
     "fill_from_top",
     "fixed_critic_score",
