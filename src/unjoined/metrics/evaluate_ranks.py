@@ -102,6 +102,8 @@ class ScoredRows:
         ties = group_ties(F)
         total = ties.sums(self.people * self.terms.effect)
         above = np.cumsum(total[::-1])[::-1] - 0.5 * total
+        if len(total) == 1:  # nobody is ranked, so that there is no rank to estimate
+            return Functional(F, np.zeros(1))
         curve = above[ties.group]
         return Functional(F, curve - self.people @ curve)
 
@@ -114,7 +116,8 @@ class ScoredRows:
         h = np.where(helped, order.filled(budget), 0.0)
         if float(spend.sum()) <= budget:  # money is left over, so that no cut-off is estimated
             return Functional(h, np.zeros(1))
-        per_cost = self._uplift_near(order, budget, WINDOW * float(spend.sum()), cost)
+        width = WINDOW * float(self.people @ cost)
+        per_cost = self._uplift_near(order, budget, width, cost)
         return Functional(h, -per_cost * (cost * h - budget))
 
     def _uplift_near(
