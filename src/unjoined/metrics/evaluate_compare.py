@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Frame, MatrixLike, RandomState
+from unjoined._typing import Array, Frame, MatrixLike, RandomState
 from unjoined.errors import InputError
 from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text, new_axes
 from unjoined.metrics.estimate import Estimate, Totals, critical_value
@@ -235,28 +235,34 @@ def compare_uplift(
     )
     people = Scores(tables, rows, weight)
     what = ["auuc", *checked]
-    columns = []
-    for score in scores.values():
-        scored = people.scored(score)
-        named = functionals(scored, checked)
-        columns += [named[name] for name in what]
-    totals = scored.totals(columns)
-    worth = [_ratios(totals, what, i * len(what)) for i in range(len(scores))]
-    names = sorted(scores, key=lambda name: -worth[list(scores).index(name)]["auuc"].value)
+    totals = _all_totals(people, scores, checked)
+    worth = {name: _ratios(totals, what, i * len(what)) for i, name in enumerate(scores)}
+    names = sorted(scores, key=lambda name: -worth[name]["auuc"].value)
     at = {name: i for i, name in enumerate(scores)}
     differences = []
     for one, two in combinations(names, 2):
         found = _ratios(_apart(totals, len(what), at[one], at[two]), what, 0)
         differences.append(Difference(one, two, found.pop("auuc"), found))
-    by_name = {name: worth[at[name]] for name in names}
     return Comparison(
-        auuc={name: found.pop("auuc") for name, found in by_name.items()},
-        rules=by_name,
+        auuc={name: worth[name].pop("auuc") for name in names},
+        rules={name: worth[name] for name in names},
         differences=tuple(differences),
         speaks_for=people.terms.speaks_for,
         left_out=people.left_out(),
         level=level,
     )
+
+
+def _all_totals(
+    people: Scores, scores: Mapping[str, Array], rules: Mapping[str, tuple[Any, ...]]
+) -> Totals:
+    """Return the area and the rules of each score, one score after the other, then D."""
+    columns = []
+    for score in scores.values():
+        scored = people.scored(score)
+        named = functionals(scored, rules)
+        columns += [named[name] for name in ("auuc", *rules)]
+    return scored.totals(columns)
 
 
 def _ratios(totals: Totals, what: Sequence[str], start: int) -> dict[str, Estimate]:
