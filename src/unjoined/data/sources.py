@@ -23,8 +23,9 @@ from unjoined.data.chunks import (
     refuse_unseen_treated,
 )
 from unjoined.data.columns import column_names
+from unjoined.data.looks import LEADING, Looks, Piece, look_at
 from unjoined.data.rows import Chunk
-from unjoined.data.survey import LEADING, Choice, LeftOut, Looks, Piece, Survey, look_at
+from unjoined.data.survey import Choice, LeftOut, Survey
 from unjoined.data.tables import Reading, SqlQuery, scan_table
 from unjoined.errors import InputError, TableError
 
