@@ -12,14 +12,12 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
-from unjoined._validation import shown, unit_mean
+from unjoined._validation import unit_mean
 from unjoined.data import LabelledRows, column_names
 from unjoined.errors import InputError, WeakIdentificationWarning
-from unjoined.estimators.base import UpliftEstimator
 from unjoined.metrics import HeldOutRows
 from unjoined.nuisance import seeded_clone
 
@@ -107,24 +105,6 @@ def list_candidates(candidates: Sequence[Any], rng: Rng) -> list[Candidate]:
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"candidates need different names, but {twice[0]!r} occurs twice.")
     return listed
-
-
-def check_populations(candidates: Sequence[Any], names: Sequence[Any]) -> None:
-    """Refuse candidates that take two populations only if there are more."""
-    if len(names) <= 2:
-        return
-    two_only = []
-    for name, estimator, *_ in candidates:
-        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-        # Of estimators that are not ours nothing is known until they are fitted.
-        if isinstance(last, UpliftEstimator) and not last._takes_several:
-            two_only.append(name)
-    if two_only:
-        raise InputError(
-            f"the candidates {', '.join(map(repr, two_only))} take two populations only, but there "
-            f"are {len(names)}: {shown(names)}. Leave them out, or search on two of the "
-            "populations. Uplift and MixtureUplift take any number."
-        )
 
 
 def score_rows(held: HeldOutRows, uplift: Array, names: Sequence[str]) -> Scored:

@@ -27,7 +27,7 @@ from unjoined.metrics.curves import (
 )
 from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
-from unjoined.metrics.estimate import Estimate, Ratio, Totals
+from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
 from unjoined.metrics.gain import GainByScore
 from unjoined.metrics.identification import (
     IdentificationStrength,
@@ -39,8 +39,10 @@ from unjoined.metrics.identification import (
 from unjoined.metrics.ratio import (
     EvaluationRows,
     RatioTerms,
+    average_effect,
     evaluation_of,
     evaluation_rows,
+    some_rows,
 )
 from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
@@ -76,9 +78,11 @@ __all__ = [
     "UpliftCurve",
     "UpliftScorer",
     "auuc",
+    "average_effect",
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "critical_value",
     "diagnose",
     "error_bound",
     "evaluation_of",
@@ -99,6 +103,7 @@ __all__ = [
     "sklift_qini_auc",
     "sklift_uplift_at_k",
     "sklift_uplift_auc",
+    "some_rows",
     "strength_of",
     "strength_of_sums",
     "treat_all",
