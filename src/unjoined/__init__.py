@@ -27,6 +27,7 @@ from unjoined.estimators import (
     UpliftSearchCV,
     WeightedUplift,
     load_model,
+    record_gain,
     save_model,
 )
 from unjoined.metrics import identification_strength
@@ -61,6 +62,7 @@ __all__ = [
     "metrics",
     "plot",
     "read_table",
+    "record_gain",
     "save_model",
     "sums",
     "targeting",

@@ -196,7 +196,7 @@ def weigh(
     clean[target] = unit_mean(weight[target])
     counts = np.flatnonzero(weight > 0.0)
     data = {**data, "sample_weight": clean}
-    return (data, used) if len(counts) == len(used) else (_take(data, counts), used[counts])
+    return (data, used) if len(counts) == len(used) else (take_rows(data, counts), used[counts])
 
 
 class FoldJob(NamedTuple):
@@ -212,14 +212,14 @@ class FoldJob(NamedTuple):
 def fit_fold(job: FoldJob, data: dict[str, Any], scoring: Callable[..., float] | None) -> FoldFit:
     """Fit one candidate to one training set, and predict or score the rest."""
     c, candidate, repeat, fold, (train, test) = job
-    held = _take(data, test)
+    held = take_rows(data, test)
     estimator = clone(candidate.estimator)
     uplift, score = None, np.nan
     # Recorded, to be repeated once by the search and not once per fold.
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
         try:
-            estimator.fit(**_take(data, train))
+            estimator.fit(**take_rows(data, train))
             if scoring is None:
                 uplift = _finite(np.asarray(estimator.predict(held["X"]), dtype=np.float64))
             else:
@@ -232,7 +232,7 @@ def fit_fold(job: FoldJob, data: dict[str, Any], scoring: Callable[..., float] |
     return FoldFit(c, repeat, fold, test, uplift, score, warned=warned(record))
 
 
-def _take(data: dict[str, Any], index: IntArray) -> dict[str, Any]:
+def take_rows(data: dict[str, Any], index: IntArray) -> dict[str, Any]:
     """Return some rows; a held-out fold may lack what a whole data set needs."""
     X = data["X"]
     if column_names(X) is not None:

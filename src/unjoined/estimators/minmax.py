@@ -43,7 +43,12 @@ from unjoined.estimators.minmax_search import (
     search_widths,
 )
 from unjoined.losses import SquaredLoss
-from unjoined.metrics import IdentificationStrength, strength_of_sums
+from unjoined.metrics import (
+    IdentificationStrength,
+    average_effect_of_sums,
+    strength_of_sums,
+    widening,
+)
 from unjoined.nuisance import (
     CROSS_FIT_ROWS,
     N_FOLDS,
@@ -142,6 +147,14 @@ class MinMaxUplift(RowEstimator):
         Coefficients of the uplift and of the critic on their bases, outcome units.
     basis_, critic_basis_, scaling_ : Basis, Basis and Scaling
         Functions of the uplift and of the critic, and what features are scaled by first.
+    group_coef_ : array of shape (groups, p) or None
+        Coefficients without each group of rows, behind `predict_interval`; None unless the rows
+        choose a ridge, and for bounds and other losses.
+    average_effect_ : Estimate
+        Average uplift of the people for whom policies differ enough to tell, in units of the
+        outcome, with Fieller's interval. From chunks and sums it comes from the sums.
+    contrast_ : array of shape (number of populations,)
+        If there are more than two: how each counts in the two groups that were compared.
     singular_values_ : array
         Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
         losses other than the squared one.
@@ -299,7 +312,9 @@ class MinMaxUplift(RowEstimator):
         are drawn from the sample, and groups go by the rows' content.
         """
         sums, search = self._collect(source, sample_rows, checkpoint)
-        self._conclude(sums.plan.populations, self._fit_sums(sums, search), stacklevel=3)
+        strength = self._fit_sums(sums, search)
+        self.average_effect_ = average_effect_of_sums(sums)
+        self._conclude(sums.plan.populations, strength, stacklevel=3)
         if checkpoint is not None:
             Path(checkpoint).unlink(missing_ok=True)
         return self
@@ -360,7 +375,9 @@ class MinMaxUplift(RowEstimator):
                 "a regressor as center needs rows, and sums are not enough. Pass center=True, "
                 "which uses the functions of the sums, or center=False."
             )
-        self._conclude(sums.plan.populations, self._fit_sums(sums, None), stacklevel=3)
+        strength = self._fit_sums(sums, None)
+        self.average_effect_ = average_effect_of_sums(sums)
+        self._conclude(sums.plan.populations, strength, stacklevel=3)
         return self
 
     def _fit_rows(
@@ -387,19 +404,21 @@ class MinMaxUplift(RowEstimator):
         tried = planner.draw(rows, len(rows.X), rng, self._feature_names)
         if planner.is_centred or len(tried) > 1 or planner.chooses_ridges:
             fold = deal_folds(rows, rng)
-        used, plan, system, search = rows, tried[0], None, None
+        used, plan, system, search, alphas = rows, tried[0], None, None, None
         if planner.is_centred or len(tried) > 1:
             model, robust, n_jobs = planner.center_model, not self._is_squared, self.n_jobs
             centred = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=n_jobs)
             used = centred.rows if planner.is_centred else rows
             if len(tried) > 1:
-                plan, system, search = search_widths(
+                plan, system, search, alphas = search_widths(
                     tried, used, fold, centred.gap, planner.ridges, n_jobs
                 )
         if system is None:
             sums = add_up(plan, used, fold if planner.chooses_ridges else None, self.n_jobs)
-            system, search = average(plan, sums), planner.choose_ridges(plan, sums, search)
+            system = average(plan, sums)
+            search, alphas = planner.choose_ridges(plan, sums, search)
         self._solve(plan, system, search, shift, SummedRows(rows, used.label, self.n_jobs))
+        self._keep_groups(plan, alphas)
 
     def _plan_many(
         self, rows: LabelledRows, rng: np.random.RandomState
@@ -466,8 +485,9 @@ class MinMaxUplift(RowEstimator):
         planned.check_complete(groups=planner.chooses_ridges)
         if planner.is_centred and not plan.centring and has_constant(plan.basis):
             sums = center_sums(sums, plan.basis)
-        search = planner.choose_ridges(plan, sums, search)
+        search, alphas = planner.choose_ridges(plan, sums, search)
         self._solve(plan, average(plan, sums), search, shift)
+        self._keep_groups(plan, alphas)
         return strength_of_sums(planned.policy, plan.populations)
 
     def _solve(
@@ -498,6 +518,19 @@ class MinMaxUplift(RowEstimator):
         self.critic_coef_ = plan.coding.scale * solution.beta
         self.singular_values_ = solution.singular_values
         self._set_features(plan.n_features, plan.feature_names, getattr(self, "encoder_", None))
+
+    def _keep_groups(self, plan: SumsPlan, alphas: Array | None) -> None:
+        """Keep the coefficients without each group of rows, if they are of the same problem."""
+        same = alphas is not None and self._is_squared and self.bounds is None
+        self.group_coef_ = plan.coding.scale * alphas if same and alphas is not None else None
+
+    def _row_errors(self, matrix: Array) -> Array:
+        groups = getattr(self, "group_coef_", None)
+        if groups is None:
+            return super()._row_errors(matrix)
+        each = np.array([self._combine(matrix, self.basis_, coef) for coef in groups])
+        G = len(groups)
+        return np.asarray(widening(G) * np.sqrt(G - 1) * each.std(axis=0))
 
     @property
     def _planner(self) -> MinMaxPlanner:

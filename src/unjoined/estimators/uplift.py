@@ -112,7 +112,7 @@ class Uplift(MixtureUplift):
         low, high = self.effect_range_
         # An outcome of two values changes by their distance at most.
         most = float(self.outcome_scaling_.scale[0]) if self.family_ == BERNOULLI else np.inf
-        known = f" It speaks for {self.gain_.speaks_for:.0%} of people: the policies differ there."
+        known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         return "\n".join(
             [
                 effect_in_words(self.average_effect_, most) + known.replace("%", " %"),

@@ -28,7 +28,7 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
-from unjoined.metrics.gain import GainByScore
+from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
     IdentificationStrength,
     identification_strength,
@@ -79,6 +79,7 @@ __all__ = [
     "UpliftScorer",
     "auuc",
     "average_effect",
+    "average_effect_of_sums",
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
@@ -112,4 +113,5 @@ __all__ = [
     "uplift_scorer",
     "warn_if_weak",
     "weighted_risk",
+    "widening",
 ]
