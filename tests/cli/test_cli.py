@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -147,7 +148,7 @@ def test_demo_writes_everything_it_names(capsys, tmp_path):
     names = {path.name for path in (tmp_path / "d").iterdir()}
     assert names == {
         *(f"{kind}s_{n}.parquet" for kind in ("outcome", "treatment") for n in ("north", "south")),
-        *("customers.parquet", "scores.parquet", "model.skops", "uplift_curve.png"),
+        *("customers.parquet", "scores.parquet", "model.skops", "uplift_curve.png", "report.html"),
     }
     assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300", "--json")
@@ -271,3 +272,14 @@ def test_chunks_fit_the_same_from_two_tables_and_from_four(capsys, folder, two_t
         expected = uplift if expected is None else expected
         np.testing.assert_allclose(uplift, expected, rtol=1e-6)
     assert not (tmp_path / "c").exists()
+
+
+def test_the_list_of_commands_says_what_each_one_says_of_itself(capsys):
+    """The list is written down, so that help imports nothing."""
+    _, listed, _ = run(capsys, "--help")
+    found = dict(re.findall(r"^  ([a-z][a-z-]+)  +(.*)$", listed.partition("Commands:")[2], re.M))
+    assert {"check", "fit", "score", "demo"} <= set(found)
+    for name, does in found.items():
+        code, out, _ = run(capsys, name, "-h")
+        assert code == 0
+        assert " ".join(out.split("\n\n")[1].split()).startswith(does.removesuffix("..."))

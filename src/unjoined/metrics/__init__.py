@@ -28,6 +28,8 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
+from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
 from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
     IdentificationStrength,
@@ -60,10 +62,13 @@ from unjoined.metrics.scores import (
 __all__ = [
     "SCORES",
     "Balance",
+    "Calibration",
     "Check",
+    "CurveBand",
     "Diagnosis",
     "ErrorBound",
     "Estimate",
+    "Evaluation",
     "EvaluationRows",
     "Finding",
     "GainByScore",
@@ -73,6 +78,7 @@ __all__ = [
     "Ratio",
     "RatioTerms",
     "Region",
+    "ScoreBin",
     "Sharing",
     "Totals",
     "UpliftCurve",
@@ -84,8 +90,10 @@ __all__ = [
     "causalml_auuc",
     "causalml_qini",
     "critical_value",
+    "cross_evaluate",
     "diagnose",
     "error_bound",
+    "evaluate_uplift",
     "evaluation_of",
     "evaluation_rows",
     "fill_from_top",
