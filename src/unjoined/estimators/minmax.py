@@ -26,7 +26,9 @@ from unjoined.estimators.base import (
 from unjoined.estimators.minmax_problem import (
     SummedRows,
     check_bounds,
+    check_center_of_sums,
     check_loss,
+    check_range,
     check_sums_suffice,
     find_loss,
     solve_in_bounds,
@@ -370,11 +372,8 @@ class MinMaxUplift(RowEstimator):
         """
         self._check_parameters()
         check_sums_suffice(self.loss, self.bounds, self.shift)
-        if not isinstance(self.center, bool) and not sums.plan.centring:
-            raise InputError(
-                "a regressor as center needs rows, and sums are not enough. Pass center=True, "
-                "which uses the functions of the sums, or center=False."
-            )
+        if not sums.plan.centring:
+            check_center_of_sums(self.center)
         strength = self._fit_sums(sums, None)
         self.average_effect_ = average_effect_of_sums(sums)
         self._conclude(sums.plan.populations, strength, stacklevel=3)
@@ -567,10 +566,4 @@ class MinMaxUplift(RowEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.bounds is not None and not self._is_squared:
-            raise InputError(
-                "bounds are enforced with the squared loss only; leave bounds out, or use "
-                "loss='squared'."
-            )
-        if self.clip and self.bounds is None:
-            raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
+        check_range(self.bounds, clip=self.clip, is_squared=self._is_squared)
