@@ -376,10 +376,12 @@ class RowEstimator(UpliftEstimator):
         # Target rows have no labels, so that they are among those that are left out.
         weight = given.sample_weight
         target = None if rows.X is matrix else target_rows(matrix, given.kind, weight)
-        fitted, several = rows, len(rows.names) > 2
+        fitted, contrast, several = rows, None, len(rows.names) > 2
         if several and self._as_two_groups:
-            fitted, self.contrast_ = in_two_groups(rows)
+            fitted, contrast = in_two_groups(rows)
         strength = self._fit_rows(fitted, target)
+        if contrast is not None:
+            self.contrast_ = contrast
         if strength is None or several:
             strength = strength_of(rows, n_jobs=n_jobs)
         if not hasattr(self, "average_effect_"):

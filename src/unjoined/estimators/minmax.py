@@ -14,7 +14,6 @@ from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import LabelledRows, as_dask_source, as_source
-from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
@@ -28,6 +27,7 @@ from unjoined.estimators.minmax_problem import (
     check_bounds,
     check_center_of_sums,
     check_loss,
+    check_no_checkpoint,
     check_range,
     check_sums_suffice,
     find_loss,
@@ -313,10 +313,7 @@ class MinMaxUplift(RowEstimator):
         rounding, and not at all on threads. It is not that of ``fit`` to the last digit: centres
         are drawn from the sample, and groups go by the rows' content.
         """
-        sums, search = self._collect(source, sample_rows, checkpoint)
-        strength = self._fit_sums(sums, search)
-        self.average_effect_ = average_effect_of_sums(sums)
-        self._conclude(sums.plan.populations, strength, stacklevel=3)
+        self._conclude_sums(*self._collect(source, sample_rows, checkpoint))
         if checkpoint is not None:
             Path(checkpoint).unlink(missing_ok=True)
         return self
@@ -374,9 +371,7 @@ class MinMaxUplift(RowEstimator):
         check_sums_suffice(self.loss, self.bounds, self.shift)
         if not sums.plan.centring:
             check_center_of_sums(self.center)
-        strength = self._fit_sums(sums, None)
-        self.average_effect_ = average_effect_of_sums(sums)
-        self._conclude(sums.plan.populations, strength, stacklevel=3)
+        self._conclude_sums(sums, None)
         return self
 
     def _fit_rows(
@@ -385,8 +380,8 @@ class MinMaxUplift(RowEstimator):
         rng, shift = check_random_state(self.random_state), None
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
-            options = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
-            rows, shift = weigh_shift(rows, X, self.shift, **options, stacklevel=4)
+            how = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
+            rows, shift = weigh_shift(rows, X, self.shift, **how, stacklevel=4)
         if len(rows.X) <= CROSS_FIT_ROWS or not (self._is_squared and self.bounds is None):
             self._fit_few(rows, shift, rng)
             return None
@@ -462,11 +457,7 @@ class MinMaxUplift(RowEstimator):
         check_sums_suffice(self.loss, self.bounds, self.shift)
         size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
         if partitions is not None:
-            if checkpoint is not None:
-                raise InputError(
-                    "a checkpoint is for rows that are read in order; Dask computes lost "
-                    "partitions again by itself. Leave checkpoint out."
-                )
+            check_no_checkpoint(checkpoint)
             census = dask_census(partitions, sample_rows=size)
             plan, search = self._plan_census(census)
             return dask_sums(partitions, plan, census), search
@@ -474,6 +465,12 @@ class MinMaxUplift(RowEstimator):
         census = take_census(rows, sample_rows=size)
         plan, search = self._plan_census(census)
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
+
+    def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
+        """Solve by sums alone, and become fitted."""
+        strength = self._fit_sums(sums, search)
+        self.average_effect_ = average_effect_of_sums(sums)
+        self._conclude(sums.plan.populations, strength, stacklevel=4)
 
     def _fit_sums(
         self, planned: PlannedSums, search: MinMaxSearch | None, shift: ShiftReport | None = None
@@ -520,12 +517,11 @@ class MinMaxUplift(RowEstimator):
 
     def _keep_groups(self, plan: SumsPlan, alphas: Array | None) -> None:
         """Keep the coefficients without each group of rows, if they are of the same problem."""
-        same = alphas is not None and self._is_squared and self.bounds is None
-        self.group_coef_ = plan.coding.scale * alphas if same and alphas is not None else None
+        same = self._is_squared and self.bounds is None
+        self.group_coef_ = None if alphas is None or not same else plan.coding.scale * alphas
 
     def _row_errors(self, matrix: Array) -> Array:
-        groups = getattr(self, "group_coef_", None)
-        if groups is None:
+        if (groups := getattr(self, "group_coef_", None)) is None:
             return super()._row_errors(matrix)
         each = np.array([self._combine(matrix, self.basis_, coef) for coef in groups])
         G = len(groups)

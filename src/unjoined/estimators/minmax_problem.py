@@ -83,6 +83,15 @@ def check_center_of_sums(center: Any) -> None:
         )
 
 
+def check_no_checkpoint(checkpoint: Any) -> None:
+    """Refuse a checkpoint of partitions, which come in no order."""
+    if checkpoint is not None:
+        raise InputError(
+            "a checkpoint is for rows that are read in order; Dask computes lost "
+            "partitions again by itself. Leave checkpoint out."
+        )
+
+
 def check_loss(name: str, loss: Any) -> None:
     """Refuse what is neither the name of a loss nor a loss."""
     if isinstance(loss, str):
