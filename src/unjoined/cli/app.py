@@ -160,12 +160,14 @@ def fit(
                 f"--moments holds sums of all tables, so {extra[0]} cannot be given beside it. "
                 "Leave out one of the two."
             )
-        fitted, result = _fit_sums(out, read_finished_sums(moments), seed)
+        sums = read_finished_sums(moments)
+        fitted, result = _fit_sums(out, MinMaxUplift(random_state=seed), sums)
     else:
         _check_given(tables, "fit needs {}, or --moments with a file of sums.")
         if chunks and estimator == "minmax":
-            start = MinMaxUplift(random_state=seed).collect_sums
-            fitted, result = _fit_sums(out, start(tables.stream(), checkpoint=checkpoint), seed)
+            start = MinMaxUplift(random_state=seed)
+            sums = start.collect_sums(tables.stream(), checkpoint=checkpoint)
+            fitted, result = _fit_sums(out, start, sums)
         elif chunks:
             fitted, result = _fit_chunks(out, tables, estimator, checkpoint, seed)
         else:
@@ -226,9 +228,11 @@ def _fit_chunks(
     return fitted, _facts(fitted, estimator) | {"reason": fitted.reason_}
 
 
-def _fit_sums(out: Console, sums: PlannedSums, seed: int) -> tuple[UpliftEstimator, dict[str, Any]]:
+def _fit_sums(
+    out: Console, model: MinMaxUplift, sums: PlannedSums
+) -> tuple[UpliftEstimator, dict[str, Any]]:
     """Fit `MinMaxUplift` to sums of all tables."""
-    fitted = MinMaxUplift(random_state=seed).fit_moments(sums)
+    fitted = model.fit_moments(sums)
     show_cell_sizes(out, sums)
     show_strength(out, fitted.identification_)
     return fitted, _facts(fitted, "minmax") | {

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined.data.chunks import Columns, Place, Table, chunk_of_arrays
+from unjoined.data.encode import TableEncoder
+from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_looks, merge_profiles
 from unjoined.data.rows import Chunk
 from unjoined.data.sources import TableSource
+from unjoined.data.survey import Survey
 from unjoined.errors import ClusterError, InputError, TableError
 
 
@@ -71,12 +76,15 @@ class DaskSource:
         the current client if there is one.
     progress : bool
         Whether each pass shows Dask's progress bar.
+    given : TableSource or None
+        The tables that the parts come from, None for arrays.
     """
 
     parts: tuple[Any, ...]
     names: tuple[str, ...] | None
     client: Any = None
     progress: bool = False
+    given: TableSource | None = None
 
     @classmethod
     def from_tables(
@@ -86,8 +94,10 @@ class DaskSource:
         *,
         outcome: str,
         treatment: str,
+        treated: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
         client: Any = None,
         progress: bool = False,
     ) -> DaskSource:
@@ -97,8 +107,9 @@ class DaskSource:
         ----------
         outcomes, treatments : mapping of population name to Dask DataFrame
             Divisions may be unknown and partitions empty.
-        outcome, treatment, sample_weight, features
-            As in `TableSource.from_tables`.
+        outcome, treatment, treated, sample_weight, features, ignore
+            As in `TableSource.from_tables`. Columns that are no features are left out when a fit
+            begins.
         client : distributed.Client or str, optional
             A client, or the address of a scheduler.
         progress : bool, default=False
@@ -114,8 +125,10 @@ class DaskSource:
             treatments,
             outcome=outcome,
             treatment=treatment,
+            treated=treated,
             sample_weight=sample_weight,
             features=features,
+            ignore=ignore,
         )
         return _of_tables(given, client, progress)
 
@@ -128,8 +141,10 @@ class DaskSource:
         outcome: str,
         treatment: str,
         population: str,
+        treated: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
         client: Any = None,
         progress: bool = False,
     ) -> DaskSource:
@@ -141,7 +156,7 @@ class DaskSource:
             The two tables.
         outcome, treatment, population : str
             Columns with the outcome, the treatment and the population's name.
-        sample_weight, features, client, progress
+        treated, sample_weight, features, ignore, client, progress
             As in `from_tables`.
         """
         given = TableSource.from_frames(
@@ -150,8 +165,10 @@ class DaskSource:
             outcome=outcome,
             treatment=treatment,
             population=population,
+            treated=treated,
             sample_weight=sample_weight,
             features=features,
+            ignore=ignore,
         )
         return _of_tables(given, client, progress)
 
@@ -213,16 +230,64 @@ class DaskSource:
 
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, one partition in memory at a time."""
+        yield from self._results(self.parts)
+
+    def _results(self, tasks: Iterable[Any]) -> Iterator[Any]:
         with connected(self.client) as client:
-            for part in self.parts:
-                yield part.compute() if client is None else client.compute(part).result()
+            for task in tasks:
+                yield task.compute() if client is None else client.compute(task).result()
+
+    def settled(self) -> DaskSource:
+        """Return the source with columns that are no features left out; looks at some rows."""
+        if self.given is None or self.given.features is not None:
+            return self
+        given = self.given
+        columns = Columns(given.population, given.sample_weight)
+
+        def leading() -> Iterator[Piece]:
+            for table in given.tables:
+                part, *_ = table.table.to_delayed()
+                frame = next(iter(self._results([part])))
+                yield replace(table, table=None), frame.head(LEADING), Place(table.title)
+
+        survey = Survey(given.tables, columns, leading, lambda names: self._looks(columns, names))
+        choice = survey.choose(given.ignore)
+        choice.warn(stacklevel=4)
+        return _of_tables(replace(given, features=choice.features), self.client, self.progress)
+
+    def encoded(self, encoder: TableEncoder) -> DaskSource:
+        """Return the rows with features as numbers, by an encoder that is fitted in one pass."""
+        if self.given is None:
+            return self
+        columns = self.given.columns
+        looks = self._looks(columns, columns.features)
+        encoder.fit_profiles(merge_profiles(looks, columns.features))
+        given = replace(self.given, encoder=encoder)
+        return _of_tables(given, self.client, self.progress)
+
+    def _looks(self, columns: Columns, names: Sequence[str]) -> Looks:
+        """Return what columns hold in all rows, found where the partitions are."""
+        look = import_extra("dask", extra="dask").delayed(_look_at_part, pure=False)
+        tables = () if self.given is None else self.given.tables
+        tasks = [
+            look(part, replace(table, table=None), columns, tuple(names), f"partition {i}")
+            for table in tables
+            for i, part in enumerate(table.table.to_delayed())
+        ]
+        return reduce(merge_looks, self._results(tasks))
+
+
+def _look_at_part(
+    frame: Any, table: Table, columns: Columns, names: Sequence[str], origin: str
+) -> Looks:
+    return look_at([(table, frame, Place(f"{origin} of {table.title}"))], columns, names)
 
 
 def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
     delayed = import_extra("dask", extra="dask").delayed
     if not given.tables:
         raise TableError("no table was given. Pass a Dask DataFrame for each kind and population.")
-    asked = given.features is not None
+    asked, tables = given.features is not None, given
     if not asked:
         first, *rest = ([*table.table.columns] for table in given.tables)
         special = {table.label for table in given.tables} | {given.population, given.sample_weight}
@@ -240,14 +305,17 @@ def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
             )
         # What Dask knows of the columns is an empty frame: checked before anything is computed.
         about, known = replace(table, table=None), frame._meta
-        columns.chunk(about, known, Place(title))
+        columns.check(about, nw.from_native(known, eager_only=True), title)
         if asked:  # then files are not read beyond these columns
             frame = frame[list(dict.fromkeys([*columns.features, *columns.special(table)]))]
         parts += [
             make(part, about, columns, f"partition {i} of {title}")
             for i, part in enumerate(frame.to_delayed())
         ]
-    return DaskSource(tuple(parts), columns.features, client, progress)
+    features = columns.features
+    if columns.encoder is not None:
+        features = tuple(columns.encoder.get_feature_names_out().tolist())
+    return DaskSource(tuple(parts), features, client, progress, tables)
 
 
 def _table_chunk(frame: Any, table: Table, columns: Columns, origin: str) -> Chunk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import narwhals as nw
@@ -130,6 +131,15 @@ def look_at(pieces: Iterable[Piece], columns: Columns, names: Iterable[str] | No
                 known = looks.setdefault(name, {})
                 known[cell] = known[cell].merge(look) if cell in known else look
     return looks
+
+
+def merge_profiles(looks: Looks, names: Iterable[str]) -> dict[str, ColumnProfile]:
+    """Return what columns hold in all tables together."""
+    profiles = {}
+    for name in names:
+        first, *rest = (look.profile for look in looks[name].values())
+        profiles[str(name)] = reduce(ColumnProfile.merge, rest, first)
+    return profiles
 
 
 def merge_looks(first: Looks, second: Looks) -> Looks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import getattr_static
 from typing import Any, Protocol, cast, runtime_checkable
@@ -22,8 +22,9 @@ from unjoined.data.chunks import (
     number_matrix,
     refuse_unseen_treated,
 )
-from unjoined.data.columns import column_names
-from unjoined.data.looks import LEADING, Looks, Piece, look_at
+from unjoined.data.columns import ColumnProfile, column_names
+from unjoined.data.encode import TableEncoder, profile_frame
+from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_profiles
 from unjoined.data.rows import Chunk
 from unjoined.data.survey import Choice, LeftOut, Survey
 from unjoined.data.tables import Reading, SqlQuery, scan_table
@@ -74,11 +75,16 @@ class ArraySource:
     population: ArrayLike
     sample_weight: ArrayLike | None = None
     chunk_rows: int = CHUNK_ROWS
+    encoder: TableEncoder | None = None  # of features that are not all numbers
 
     @property
     def feature_names(self) -> list[str] | None:
         """Column names of ``X`` if it is a data frame."""
         return column_names(self.X)
+
+    def encoded(self, encoder: TableEncoder) -> ArraySource:
+        """Return the rows with features as numbers, by an encoder that is fitted to them."""
+        return replace(self, encoder=encoder.fit(self.X))
 
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once."""
@@ -103,7 +109,7 @@ class ArraySource:
                 "population": population[at],
                 "sample_weight": None if weight is None else weight[at],
             }
-            yield chunk_of_arrays(parts, names, Place("the arrays", start))
+            yield chunk_of_arrays(parts, names, Place("the arrays", start), self.encoder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +135,15 @@ class IterableSource:
     """
 
     factory: Callable[[], Iterable[Mapping[str, Any]]]
+    encoder: TableEncoder | None = None  # of features that are not all numbers
+
+    def encoded(self, encoder: TableEncoder) -> IterableSource:
+        """Return the chunks with features as numbers, by an encoder that is fitted in one pass."""
+        profiles: dict[str, ColumnProfile] = {}
+        for i, parts in enumerate(self._mappings()):
+            for name, found in profile_frame(parts["X"], table=f"chunk {i}").items():
+                profiles[name] = profiles[name].merge(found) if name in profiles else found
+        return replace(self, encoder=encoder.fit_profiles(profiles))
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -144,7 +159,7 @@ class IterableSource:
         for i, parts in enumerate(self._mappings()):
             origin = f"chunk {i}"
             names = column_names(parts["X"]) if width is None else names
-            chunk = chunk_of_arrays(parts, names, Place(origin))
+            chunk = chunk_of_arrays(parts, names, Place(origin), self.encoder)
             width = chunk.X.shape[1] if width is None else width
             if chunk.X.shape[1] != width:
                 raise TableError(
@@ -188,6 +203,7 @@ class TableSource:
     chunk_rows: int = CHUNK_ROWS
     threads: int | None = None
     memory_limit: str | None = None
+    encoder: TableEncoder | None = None  # of features that are not all numbers
 
     @classmethod
     def from_tables(
@@ -314,6 +330,18 @@ class TableSource:
         choice.warn(stacklevel=6)
         return choice
 
+    def encoded(self, encoder: TableEncoder) -> TableSource:
+        """Return the rows with features as numbers, by an encoder that is fitted in one pass."""
+        columns = self.columns
+        looks = look_at(self._pieces(), columns, columns.features)
+        for name in columns.features:
+            if name not in looks:  # which says so with the table and its columns
+                return self
+        encoder.fit_profiles(merge_profiles(looks, columns.features))
+        source = replace(self, encoder=encoder)
+        source.__dict__["choice"] = self.choice
+        return source
+
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """Columns that are no features, each with the reason."""
@@ -322,7 +350,7 @@ class TableSource:
     @property
     def columns(self) -> Columns:
         """Which columns the tables have beside labels."""
-        return Columns(self.population, self.sample_weight, self.choice.features)
+        return Columns(self.population, self.sample_weight, self.choice.features, self.encoder)
 
     @property
     def feature_names(self) -> list[str]:

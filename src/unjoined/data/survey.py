@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -63,10 +64,7 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
 
 
 def _whole(looks: Sequence[Look]) -> ColumnProfile:
-    profile = looks[0].profile
-    for look in looks[1:]:
-        profile = profile.merge(look.profile)
-    return profile
+    return reduce(ColumnProfile.merge, (look.profile for look in looks))
 
 
 def _disjoint(_: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:

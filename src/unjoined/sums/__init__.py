@@ -23,6 +23,7 @@ from unjoined.sums.passes import (
     dask_sums,
     in_cells,
     inner_outcomes,
+    look_through,
     over_partitions,
 )
 from unjoined.sums.plan import (
@@ -73,6 +74,7 @@ __all__ = [
     "hash_with",
     "in_cells",
     "inner_outcomes",
+    "look_through",
     "means_basis",
     "merge_sums",
     "over_partitions",
