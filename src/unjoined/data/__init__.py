@@ -14,6 +14,7 @@ from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns,
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
+from unjoined.data.sizes import estimate_bytes, fits_in_memory
 from unjoined.data.sources import (
     ArraySource,
     ChunkSource,
@@ -22,7 +23,7 @@ from unjoined.data.sources import (
     as_source,
 )
 from unjoined.data.survey import LeftOut
-from unjoined.data.tables import ENDINGS, SqlQuery, read_table, table_ending
+from unjoined.data.tables import ENDINGS, SqlQuery, as_query, read_table, table_ending
 from unjoined.data.trials import UnjoinedTrial, unjoin
 from unjoined.data.write import replace_file, write_table
 
@@ -49,12 +50,15 @@ __all__ = [
     "TableSource",
     "UnjoinedTrial",
     "as_dask_source",
+    "as_query",
     "as_source",
     "campaign_problem",
     "column_names",
     "column_ranges",
     "connected",
+    "estimate_bytes",
     "feature_matrix",
+    "fits_in_memory",
     "has_numbers_only",
     "in_memory",
     "is_dask",

@@ -246,9 +246,11 @@ class DaskSource:
 
         def leading() -> Iterator[Piece]:
             for table in given.tables:
-                part, *_ = table.table.to_delayed()
-                frame = next(iter(self._results([part])))
-                yield replace(table, table=None), frame.head(LEADING), Place(table.title)
+                about, parts = replace(table, table=None), table.table.to_delayed()
+                for frame in self._results(parts):
+                    if len(frame):  # partitions may be empty
+                        yield about, frame.head(LEADING), Place(table.title)
+                        break
 
         survey = Survey(given.tables, columns, leading, lambda names: self._looks(columns, names))
         choice = survey.choose(given.ignore)

@@ -323,7 +323,7 @@ class TableSource:
         )
 
         def whole(names: Sequence[str]) -> Looks:
-            return look_at(self._pieces(), columns, names)
+            return look_at(self._pieces(least=CHUNK_ROWS), columns, names)
 
         survey = Survey(self.tables, columns, self._leading, None if known else whole)
         choice = survey.choose(self.ignore)
@@ -333,7 +333,7 @@ class TableSource:
     def encoded(self, encoder: TableEncoder) -> TableSource:
         """Return the rows with features as numbers, by an encoder that is fitted in one pass."""
         columns = self.columns
-        looks = look_at(self._pieces(), columns, columns.features)
+        looks = look_at(self._pieces(least=CHUNK_ROWS), columns, columns.features)
         for name in columns.features:
             if name not in looks:  # which says so with the table and its columns
                 return self
@@ -369,13 +369,13 @@ class TableSource:
         if asked and not seen:
             refuse_unseen_treated((table, frame) for table, frame, _ in self._pieces())
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self, *, least: int = 1) -> Iterator[Piece]:
         for table in self.tables:
-            yield from self._pieces_of(table)
+            yield from self._pieces_of(table, least)
 
-    def _pieces_of(self, table: Table) -> Iterator[Piece]:
+    def _pieces_of(self, table: Table, least: int) -> Iterator[Piece]:
         size = check_count("chunk_rows", self.chunk_rows)
-        reading = Reading(size, self.threads, self.memory_limit)
+        reading = Reading(max(size, least), self.threads, self.memory_limit)
         text = () if self.population is None else (self.population,)
         for frame, place in scan_table(table.table, table.title, reading, text):
             yield table, frame, place
@@ -384,7 +384,7 @@ class TableSource:
         """Yield the first rows of each table."""
         for table in self.tables:
             left = LEADING
-            for _, frame, place in self._pieces_of(table):
+            for _, frame, place in self._pieces_of(table, CHUNK_ROWS):
                 some = nw.from_native(frame, eager_only=True).head(left)
                 left -= len(some)
                 yield table, some.to_native(), place
