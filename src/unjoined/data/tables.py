@@ -260,8 +260,8 @@ def _first_lines(message: str, reader: FileReader | None = None, limit: int = 6)
     if reader is not None and reader.form is not None and (ragged := RAGGED.search(message)):
         line, wanted, found = map(int, ragged.groups())
         return (
-            f"line {line:,} has {found} cells, the header has {wanted}. Correct the line, or put "
-            "quotes around cells that hold a separator."
+            f"line {line:,} has {found} cell{'s' * (found != 1)}, the header has {wanted}. Correct "
+            "the line, or put quotes around cells that hold a separator."
         )
     lines = [line for line in message.partition("Possible ")[0].splitlines() if line.strip()]
     return " ".join(line.strip() for line in lines[:limit])
