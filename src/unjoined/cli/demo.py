@@ -18,10 +18,10 @@ import unjoined
 from unjoined._optional import import_extra
 from unjoined._typing import Array
 from unjoined._validation import check_option
-from unjoined.cli.app import targeting_list
 from unjoined.cli.inputs import Tables, check_distinct
 from unjoined.cli.options import AsJson, Seed
 from unjoined.cli.program import app
+from unjoined.cli.score import targeting_list
 from unjoined.cli.show import (
     console,
     print_json,
@@ -122,7 +122,7 @@ def _compare(out: Console, data: SeparateLabels, seed: int) -> tuple[list[Result
     )
     table, truth = draw_customers(N_TRUTH, seed=seed + 2)
     results = []
-    with progress(out) as draw:
+    with progress() as draw:
         for i, method in enumerate(methods):
             draw("fitting", i, len(methods))
             start = time.perf_counter()
@@ -249,7 +249,7 @@ def reproduce(
     for name in study:
         check_option("study", name, (*STUDIES, "all"))
     out = console(quiet=as_json)
-    with progress(out) as draw:
+    with progress() as draw:
         try:
             files = reproduce_paper(
                 [name for name in STUDIES if name in study or "all" in study],

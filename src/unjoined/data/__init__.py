@@ -21,7 +21,14 @@ from unjoined.data.sources import (
     TableSource,
     as_source,
 )
-from unjoined.data.tables import ENDINGS, SqlQuery, read_table, table_ending
+from unjoined.data.tables import (
+    ENDINGS,
+    Reading,
+    SqlQuery,
+    read_table,
+    scan_table,
+    table_ending,
+)
 from unjoined.data.trials import UnjoinedTrial, unjoin
 from unjoined.data.write import replace_file, write_table
 
@@ -39,6 +46,7 @@ __all__ = [
     "JointLabels",
     "LabelledRows",
     "NotNumbersError",
+    "Reading",
     "Rows",
     "SeparateLabels",
     "SimulatedProblem",
@@ -62,6 +70,7 @@ __all__ = [
     "predict_lazily",
     "read_table",
     "replace_file",
+    "scan_table",
     "table_ending",
     "target_rows",
     "unjoin",
