@@ -5,8 +5,8 @@ by different policies. The package estimates each individual's uplift from them,
 the data can identify it, evaluates the estimate and turns it into a targeting list.
 
 The estimators and what the first steps need are here. The rest is in public submodules:
-``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors`` and
-``plot``.
+``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors``,
+``export`` and ``plot``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unjoined import basis, data, datasets, errors, losses, metrics, plot, sums, targeting
+    from unjoined import (
+        basis,
+        data,
+        datasets,
+        errors,
+        export,
+        losses,
+        metrics,
+        plot,
+        sums,
+        targeting,
+    )
     from unjoined.data import SeparateLabels, TableSource, read_table
     from unjoined.estimators import (
         DensityUplift,
@@ -61,6 +72,7 @@ __all__ = [
     "data",
     "datasets",
     "errors",
+    "export",
     "identification_strength",
     "load_model",
     "losses",
@@ -75,7 +87,8 @@ __all__ = [
 # Names are imported when they are first used, so that the command line answers at once. A name
 # is a submodule, or is found in one: in ``estimators``, unless it is said here.
 _SUBMODULES = {
-    *("basis", "data", "datasets", "errors", "losses", "metrics", "plot", "sums", "targeting")
+    *("basis", "data", "datasets", "errors", "export"),
+    *("losses", "metrics", "plot", "sums", "targeting"),
 }
 _HOMES = {
     "SeparateLabels": "data",

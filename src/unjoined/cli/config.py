@@ -12,7 +12,7 @@ from unjoined.errors import TableError
 TABLES = ("outcomes", "treatments")
 COLUMNS = ("outcome", "treatment", "population", "features", "ignore", "weight", "treated")
 FILES = {*TABLES, "model", "table", "out", "moments", "checkpoint", "plan", "people", "list_out"}
-SHARED = (*TABLES, *COLUMNS, "model", "table", "keep", "seed", "share", "budget", "cost", "value")
+SHARED = (*TABLES, *COLUMNS, "model", "keep", "seed", "share", "budget", "cost", "value")
 
 
 def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, Any]:
@@ -37,7 +37,8 @@ def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, An
         name = key.replace("-", "_")
         if name not in known:
             raise TableError(_unknown(path, key, known, f"in the section [{command}]"))
-        values[known[name]] = _value(path, name, value)
+        is_table = name == "table" and command == "export"  # of a database
+        values[known[name]] = value if is_table else _value(path, name, value)
     return values
 
 

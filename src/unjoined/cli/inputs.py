@@ -16,7 +16,9 @@ from unjoined.errors import TableError
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
 MODEL, SUMS, TABLE, SETTINGS = b"PK", b"unjoined-sums", b"", b"# Written by `unjoined init`"
-NAMES = {MODEL: "model", SUMS: "file of sums", SETTINGS: "file of settings that init wrote"}
+GRAPH, QUERY = b"\x08\x08\x12\x08unjoined", b"-- Uplift by "
+NAMES = {MODEL: "model", SUMS: "file of sums", GRAPH: "model in ONNX", QUERY: "query of ours"}
+NAMES[SETTINGS] = "file of settings that init wrote"
 # Bytes of memory for each byte of a file; text has about three times what it says.
 GROWS, PACKED = 20.0, (".parquet", ".pq", ".csv.gz", ".tsv.gz")
 Input = tuple[str, Path]  # the option, and the file or folder it names
