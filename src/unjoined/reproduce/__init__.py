@@ -2,7 +2,12 @@
 
 from unjoined.reproduce.claims import check_claims
 from unjoined.reproduce.page import paper_page
-from unjoined.reproduce.raw import raw_customers, write_email_files, write_raw_files
+from unjoined.reproduce.raw import (
+    REGIONS,
+    raw_customers,
+    write_email_files,
+    write_raw_files,
+)
 from unjoined.reproduce.results import (
     PaperFiles,
     reproduce_paper,
@@ -22,6 +27,7 @@ from unjoined.reproduce.studies import (
 
 __all__ = [
     "OURS",
+    "REGIONS",
     "STUDIES",
     "PaperFiles",
     "Task",
