@@ -1,23 +1,9 @@
-"""The commands check, fit and score."""
+"""The command check."""
 
 from __future__ import annotations
 
-from unjoined.cli.inputs import (
-    Tables,
-    check_paths,
-)
-from unjoined.cli.options import (
-    AsJson,
-    Features,
-    Ignore,
-    Outcome,
-    Paths,
-    Population,
-    Treated,
-    Treatment,
-    Weight,
-)
-from unjoined.cli.program import app
+from unjoined.cli.inputs import Tables, check_paths
+from unjoined.cli.options import AsJson, TableOptions, command
 from unjoined.cli.show import (
     console,
     print_json,
@@ -27,23 +13,15 @@ from unjoined.cli.show import (
 from unjoined.metrics import identification_strength
 
 
-@app.command()
-def check(
-    outcomes: Paths = None,
-    treatments: Paths = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    weight: Weight = None,
-    treated: Treated = None,
-    as_json: AsJson = False,
-) -> None:
+@command(
+    "unjoined check --outcomes north=sales_n.csv --outcomes south=sales_s.csv \\\n"
+    "    --treatments north=mail_n.csv --treatments south=mail_s.csv \\\n"
+    "    --outcome bought --treatment mailed",
+    "unjoined check --config unjoined.toml",
+)
+def check(options: TableOptions, as_json: AsJson = False) -> None:
     """Check the tables, and say whether they can identify uplift."""
-    tables = Tables.of(
-        outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
-    )
+    tables = Tables.of_options(options)
     tables.require("check needs {}.")
     check_paths(tables.paths, [])
     data = tables.read()

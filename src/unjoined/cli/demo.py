@@ -23,7 +23,7 @@ from unjoined._optional import import_extra
 from unjoined._typing import Array
 from unjoined._validation import check_option
 from unjoined.cli.inputs import Tables, check_distinct
-from unjoined.cli.options import AsJson, Force, Seed, command
+from unjoined.cli.options import AsJson, Force, Seed, TableOptions, command
 from unjoined.cli.score import Scored, Target, show_list
 from unjoined.cli.show import (
     console,
@@ -90,9 +90,14 @@ def demo(
         f"different files, about different people. They are in {folder}, as a company has them: "
         "text, dates, ids, empty cells, columns in any order."
     )
-    named = ([f"{name}={path}" for name, path in files.items()] for files in (outcomes, treatments))
     # The id is left out by name; in the tables of a company the program notices it by itself.
-    data = Tables.of(*named, "visit", "mailed", None, None, None, "customer_id").read()
+    options = TableOptions(
+        *([f"{name}={path}" for name, path in kind.items()] for kind in (outcomes, treatments)),
+        outcome="visit",
+        treatment="mailed",
+        ignore="customer_id",
+    )
+    data = Tables.of_options(options).read()
     show_labels(out, data)
     _title(out, "2. Can these tables identify uplift?")
     strength = identification_strength(**data)
@@ -244,7 +249,9 @@ def _next_steps(out: Console, folder: Path) -> None:
         ["score", "--config", settings, *money, "--force"],
     ):
         line = [*place, *words]
-        out.print(f"  {list2cmdline(line) if os.name == 'nt' else shlex.join(line)}")
+        out.print(
+            f"  {list2cmdline(line) if os.name == 'nt' else shlex.join(line)}", soft_wrap=True
+        )
 
 
 def program() -> list[str]:

@@ -113,7 +113,9 @@ def fit(
         checkpoint.unlink(missing_ok=True)
     facts |= show_fit(out, fitted) | {"warnings": notes}
     out.print(f"Wrote {written}.")
-    out.print(f"Next: unjoined score --model {written} --table PEOPLE.csv --out LIST.csv")
+    out.print(
+        f"Next: unjoined score --model {written} --table PEOPLE.csv --out LIST.csv", soft_wrap=True
+    )
     if as_json:
         print_json({"model": str(written), "estimator": estimator} | facts)
 

@@ -115,7 +115,7 @@ def init(
     for line in guess.sentences():
         screen.print(line)
     screen.print(f"Wrote {out}; correct it if a guess is wrong.")
-    screen.print(f"Next: unjoined check --config {out}")
+    screen.print(f"Next: unjoined check --config {out}", soft_wrap=True)
     if as_json:
         print_json({"out": str(out), "guessed": guess.sentences(), "settings": text})
 

@@ -40,7 +40,8 @@ Out = Annotated[Path, typer.Option(metavar="FILE", help="File to write.")]
 
 
 @command(
-    "unjoined plan --feature age=45:15 --feature orders=3:2 --populations north,south --out plan.sums"
+    "unjoined plan --feature age=45:15 --feature orders=3:2 \\\n"
+    "    --populations north,south --out plan.sums"
 )
 def plan(
     feature: Annotated[list[str], typer.Option(help="NAME=TYPICAL:SPREAD, once for each feature.")],
@@ -79,8 +80,8 @@ def plan(
 
 
 @command(
-    "unjoined aggregate --plan plan.sums --outcomes north=sales_n.csv --outcomes south=sales_s.csv \\\n"
-    "    --outcome bought --out outcomes.sums"
+    "unjoined aggregate --plan plan.sums --outcomes north=sales_n.csv \\\n"
+    "    --outcomes south=sales_s.csv --outcome bought --out outcomes.sums"
 )
 def aggregate(
     plan: Annotated[Path, typer.Option(help="The agreed plan.")],
