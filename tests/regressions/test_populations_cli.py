@@ -109,7 +109,7 @@ def test_an_estimator_of_two_populations_names_the_options_that_take_three(
 
 def test_chunks_of_three_populations_are_fitted_or_refused_with_a_way_out(capsys, folder, tmp_path):
     model = tmp_path / "m.skops"
-    line = ["fit", *two_tables(folder), "--chunks", "--model", model]
+    line = ["fit", *two_tables(folder), "--chunks", "--model", model, "--force"]
     assert run(capsys, *line)[0] == 0
     code, _, err = run(capsys, *line, "--estimator", "minmax")
     assert code == 2

@@ -92,7 +92,8 @@ def demo(
     )
     # The id is left out by name; in the tables of a company the program notices it by itself.
     options = TableOptions(
-        *([f"{name}={path}" for name, path in kind.items()] for kind in (outcomes, treatments)),
+        outcomes=[f"{name}={path}" for name, path in outcomes.items()],
+        treatments=[f"{name}={path}" for name, path in treatments.items()],
         outcome="visit",
         treatment="mailed",
         ignore="customer_id",
