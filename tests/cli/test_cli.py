@@ -149,7 +149,7 @@ def test_demo_writes_everything_it_names(capsys, tmp_path):
     names = {path.name for path in (tmp_path / "d").iterdir()}
     assert names == {
         *(f"{kind}_{n}.csv" for kind in ("visits", "mailings") for n in ("east", "west")),
-        *("customers.csv", "list.csv", "model.skops", "uplift_curve.png"),
+        *("customers.csv", "list.csv", "model.skops", "uplift_curve.png", "report.html"),
     }
     assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(

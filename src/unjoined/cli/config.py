@@ -12,7 +12,7 @@ from unjoined.errors import TableError
 TABLES = ("outcomes", "treatments")
 COLUMNS = ("outcome", "treatment", "population", "features", "ignore", "weight", "treated")
 FILES = {*TABLES, "model", "table", "out", "moments", "checkpoint", "plan", "people", "list_out"}
-SHARED = (*TABLES, *COLUMNS, "model", "keep", "seed", "share", "budget", "cost", "value")
+SHARED = (*TABLES, *COLUMNS, "model", "table", "seed", "share", "budget", "cost", "value")
 
 
 def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, An
             continue
         if name not in SHARED:
             raise TableError(_unknown(path, key, SHARED, "above all sections"))
-        if name in known:
+        if name in known and not (name == "table" and command == "export"):  # of a database
             values[known[name]] = _value(path, name, value)
     for key, value in settings.get(command, {}).items():
         name = key.replace("-", "_")

@@ -34,11 +34,12 @@ from unjoined.cli.show import (
     show_strength,
     show_table,
 )
-from unjoined.data import SeparateLabels, replace_file, write_table
+from unjoined.data import SeparateLabels, read_table, replace_file, write_table
 from unjoined.errors import TableError
 from unjoined.estimators import UpliftEstimator, save_model
 from unjoined.metrics import UpliftCurve, identification_strength, perfect_curve, qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
+from unjoined.report import Origin, Terms, report
 from unjoined.reproduce import (
     REGIONS,
     STUDIES,
@@ -109,6 +110,7 @@ def demo(
     _title(out, f"4. Whom to mail, with {BUDGET:,.0f} to spend")
     gain = _choose(out, results[0].model, folder, seed)
     written = _write_results(folder, results, truth)
+    written["report"] = _write_report(out, folder, results[0].model, data, seed)
     _next_steps(out, folder)
     if as_json:
         measures = ("oracle_share", "squared_error", "seconds")
@@ -237,6 +239,25 @@ def _write_results(folder: Path, results: list[Result], truth: Array) -> dict[st
     }
 
 
+def _write_report(
+    out: Console, folder: Path, model: UpliftEstimator, data: SeparateLabels, seed: int
+) -> Path:
+    """Write the report on the model, for the customers who are to be mailed."""
+    _title(out, "5. A report to act on")
+    written = report(
+        model,
+        data,
+        folder / "report.html",
+        people=read_table(folder / "customers.csv").drop(["customer_id"]),
+        terms=Terms(unit="visits", value=VALUE, cost=COST, currency="EUR", budget=BUDGET),
+        origin=Origin(title="Simulated campaign: whom to mail", command="unjoined demo"),
+        overwrite=True,
+        random_state=seed,
+    )
+    out.print(f"{written}: open it in a browser. It needs no network.")
+    return written
+
+
 def _next_steps(out: Console, folder: Path) -> None:
     """Print the commands that do the same, as this shell takes them."""
     settings, place = str(folder / "unjoined.toml"), program()
@@ -248,6 +269,7 @@ def _next_steps(out: Console, folder: Path) -> None:
         ["check", "--config", settings],
         ["fit", "--config", settings, "--force"],
         ["score", "--config", settings, *money, "--force"],
+        ["report", "--config", settings, *money, "--out", str(folder / "report.html"), "--force"],
     ):
         line = [*place, *words]
         out.print(

@@ -77,7 +77,7 @@ class Guess:
             'model = "model.skops"',
         ]
         if self.people is not None:
-            lines += ["", "[score]", f"table = {of(self.people)}", 'out = "list.csv"']
+            lines += [f"table = {of(self.people)}", "", "[score]", 'out = "list.csv"']
             lines += [] if self.keep is None else [f"keep = {_quoted(self.keep)}"]
             lines.append('# share = "30%"')
         return "\n".join(lines) + "\n"

@@ -29,6 +29,13 @@ COMMANDS = {
     "check": Entry("app", "Check the tables, and say whether they can identify uplift."),
     "fit": Entry("fit", "Estimate uplift from tables or sums, and write the model to a file."),
     "score": Entry("score", "Write whom to treat: uplift, rank and decision for each person."),
+    "evaluate": Entry(
+        "evaluate",
+        "Say what a model is worth on held-out tables, with intervals.",
+    ),
+    "report": Entry(
+        "report", "Write a report: whom to treat, what it brings, how far to trust it."
+    ),
     "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),

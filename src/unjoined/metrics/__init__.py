@@ -29,6 +29,13 @@ from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.metrics.evaluate_compare import Comparison, Difference, compare_uplift
+from unjoined.metrics.evaluate_effects import (
+    Coefficient,
+    EffectSummary,
+    GroupEffect,
+    effect_summary,
+)
 from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
 from unjoined.metrics.gain import GainByScore
 from unjoined.metrics.identification import (
@@ -62,14 +69,19 @@ __all__ = [
     "Balance",
     "Calibration",
     "Check",
+    "Coefficient",
+    "Comparison",
     "CurveBand",
     "Diagnosis",
+    "Difference",
+    "EffectSummary",
     "ErrorBound",
     "Estimate",
     "Evaluation",
     "EvaluationRows",
     "Finding",
     "GainByScore",
+    "GroupEffect",
     "HeldOutRows",
     "IdentificationStrength",
     "PolicyGap",
@@ -85,8 +97,10 @@ __all__ = [
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "compare_uplift",
     "cross_evaluate",
     "diagnose",
+    "effect_summary",
     "error_bound",
     "evaluate_uplift",
     "evaluation_of",
