@@ -91,13 +91,11 @@ def demo(
         f"different files, about different people. They are in {folder}, as a company has them: "
         "text, dates, ids, empty cells, columns in any order."
     )
-    # The id is left out by name; in the tables of a company the program notices it by itself.
     options = TableOptions(
         outcomes=[f"{name}={path}" for name, path in outcomes.items()],
         treatments=[f"{name}={path}" for name, path in treatments.items()],
         outcome="visit",
         treatment="mailed",
-        ignore="customer_id",
     )
     data = Tables.of_options(options).read()
     show_labels(out, data)

@@ -21,6 +21,7 @@ from unjoined.data.sources import (
     TableSource,
     as_source,
 )
+from unjoined.data.survey import LeftOut
 from unjoined.data.tables import (
     ENDINGS,
     Reading,
@@ -45,6 +46,7 @@ __all__ = [
     "IterableSource",
     "JointLabels",
     "LabelledRows",
+    "LeftOut",
     "NotNumbersError",
     "Reading",
     "Rows",
