@@ -6,6 +6,7 @@ from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import AsJson, TableOptions, command
 from unjoined.cli.show import (
     console,
+    noted,
     print_json,
     show_labels,
     show_strength,
@@ -24,11 +25,14 @@ def check(options: TableOptions, as_json: AsJson = False) -> None:
     tables = Tables.of_options(options)
     tables.require("check needs {}.")
     check_paths(tables.paths, [])
-    data = tables.read()
+    with noted():
+        data = tables.read()
     strength = identification_strength(**data)
     out = console(quiet=as_json)
     show_labels(out, data)
     out.print(f"Features: {', '.join(data.feature_names or [])}.")
+    for column in data.left_out:
+        out.print(f"Left out: {column}.")
     show_strength(out, strength)
     if as_json:
         pairs = strength.to_dict()

@@ -25,7 +25,6 @@ from unjoined.cli.show import (
     progress,
     show_cell_sizes,
     show_labels,
-    show_strength,
     show_uplift,
     uplift_summary,
     verdict_facts,
@@ -50,6 +49,7 @@ ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "FourNNR": unjoined.FourNNR,
 }
 IN_PIECES = ("auto", "mixture", "minmax")
+FOLDS = 5  # that the record of gains is made with
 Facts = dict[str, Any]
 
 
@@ -171,6 +171,8 @@ def _fit_rows(
         )
     show_labels(out, data)
     fitted = make(random_state=seed).fit(**data)
+    if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:
+        unjoined.record_gain(fitted, data, n_folds=FOLDS, random_state=seed)
     uplift = fitted.predict(data.X)
     left_out = {c.name: c.reason for c in getattr(data, "left_out", ())}
     left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
@@ -239,7 +241,8 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["average_effect"] = estimate_facts(average)
     if hasattr(fitted, "summary"):
         for line in fitted.summary().splitlines():
-            out.print(line)
+            if not line.startswith("It uses "):  # all features have been named
+                out.print(line)
     elif average is not None:
         out.print(f"Average effect: {interval_words(average)}, in units of the outcome.")
     if (spread := getattr(fitted, "effect_features_", None)) is not None and np.any(spread):
@@ -249,7 +252,6 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["effect_varies_with"] = dict(zip(map(str, labels), shares, strict=True))
     if (ends := getattr(fitted, "effect_range_", None)) is not None:
         facts["nine_in_ten"] = [float(end) for end in ends]
-    show_strength(out, strength)
     verdict = verdict_facts(fitted)
     out.print(f"Verdict: {verdict['words']}")
     return facts | {"verdict": verdict}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -229,7 +230,7 @@ def _score_pieces(model: UpliftEstimator, path: Path, keep: list[str]) -> Iterat
         people = frame.select([name for name in frame.column_names if name in names])
         uplift = model.predict(people)
         low = high = None
-        if hasattr(model, "predict_interval"):
+        with suppress(InputError):  # some estimators do not know
             low, high = model.predict_interval(people)
         missing = np.zeros(len(frame), dtype=np.bool_)
         for column in people.columns:

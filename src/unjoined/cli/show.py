@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,7 @@ from unjoined.estimators import Uplift, UpliftEstimator
 from unjoined.metrics import Estimate, IdentificationStrength
 from unjoined.sums import PlannedSums
 
+LEFT_OUT = re.compile(r"(a column is|\d+ columns are) left out")
 PATIENCE = 2.0  # seconds before a bar is drawn
 PLENTY = 17.0  # F from which an average is known well enough (see `diagnose`)
 
@@ -116,7 +118,8 @@ def noted() -> Iterator[list[str]]:
     for warning in caught:
         if issubclass(warning.category, UnjoinedWarning) and str(warning.message) not in notes:
             notes.append(str(warning.message))
-            warnings.warn(warning.message, warning.category, stacklevel=2)
+            if not LEFT_OUT.match(notes[-1]):  # which is told among the results
+                warnings.warn(warning.message, warning.category, stacklevel=2)
 
 
 def print_json(result: dict[str, Any]) -> None:
