@@ -46,7 +46,8 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
         return None
     at = np.linspace(0.0, 1.0, 101)
     low, high = float(gap.quantiles.min()), float(gap.quantiles.max())
-    edges = np.linspace(min(low, -FULL_GAP), max(high, FULL_GAP), BINS + 1)
+    least = -FULL_GAP if gap.is_signed else 0.0
+    edges = np.linspace(min(low, least), max(high, FULL_GAP), BINS + 1)
     rising = gap.quantiles + 1e-9 * np.arange(101)  # so that each quantile is met once
     share = np.diff(np.interp(edges, rising, at, left=0.0, right=1.0))
     share[share * n_rows < FEWEST] = 0.0
@@ -55,13 +56,13 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
     chart = Chart(
         "How differently people were treated",
         f"Bars show the share of people at each difference in the chance of treatment. "
-        f"{below:.0%} of people lie between -{FULL_GAP:g} and {FULL_GAP:g}.",
+        f"For {below:.0%} of people it is below {FULL_GAP:g}.",
         (float(edges[0]), float(edges[-1])),
         (0.0, 1.1 * float(share.max())),
         "difference in the chance of treatment",
         "share of people",
     )
-    box = [chart.to_x(-FULL_GAP), chart.to_x(FULL_GAP)]
+    box = [chart.to_x(least), chart.to_x(FULL_GAP)]
     chart.add("rect", "shade", x=box[0], width=box[1] - box[0], y=TOP,
               height=chart.height - BOTTOM - TOP)  # fmt: skip
     chart.axes()
@@ -76,7 +77,7 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
         if s
     )
     says = (
-        f"Difference in the chance of treatment{whose}, over people. In the shaded middle, below "
+        f"Difference in the chance of treatment{whose}, over people. Where it is shaded, below "
         f"{FULL_GAP:g}, policies are nearly alike: {below:.0%} of people are there, and they count "
         "only in part."
     )
@@ -200,7 +201,11 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
     )
     said = [column.said(float(v)) for v in driver.values]
     if driver.is_curve:
-        at = np.linspace(ends[0], ends[1], 4) if column.holds == "times" else ()
+        at = (
+            ends[0] + np.array([0.1, 0.5, 0.9]) * (ends[1] - ends[0])
+            if column.holds == "times"
+            else ()
+        )
         chart.axes(names=[(float(v), column.said(float(v))) for v in at])
         if driver.has_band:
             chart.band(positions, low, high)

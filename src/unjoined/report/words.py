@@ -52,11 +52,11 @@ class Verdict:
 
 
 def number(value: float) -> str:
-    """Return a number with three digits or so, commas between thousands, no exponent."""
+    """Return a number with three or four digits, commas between thousands, no exponent."""
     if not math.isfinite(value):
         return "not known" if math.isnan(value) else "unbounded"
     size = abs(value)
-    said = f"{value:,.{digits(size)}f}"
+    said = rounded(value, digits(size))
     if size and not any(digit in "123456789" for digit in said):
         return f"{value:.1e}"
     return "0" if not size else said
@@ -77,8 +77,16 @@ def interval(low: float, high: float, *, sign: bool = False) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return UNBOUNDED
     places = digits(max(abs(low), abs(high)))
-    ends = [f"{end:{'+' if sign and end else ''},.{places}f}" for end in (low, high)]
-    return f"{ends[0]} to {ends[1]}"
+    ends = [rounded(end, places) for end in (low, high)]
+    first, last = (
+        f"+{e}" if sign and v > 0.0 else e for e, v in zip(ends, (low, high), strict=True)
+    )
+    return f"{first} to {last}"
+
+
+def rounded(value: float, places: int) -> str:
+    """Return a number with some places; of large ones four digits count."""
+    return f"{float(f'{value:.4g}') if abs(value) >= 1e4 else value:,.{places}f}"
 
 
 def digits(size: float) -> int:
