@@ -72,6 +72,10 @@ Value = Annotated[
     float | None, typer.Option(metavar="MONEY", help="What one unit of the outcome is worth.")
 ]
 
+Folder = Annotated[
+    Path, typer.Option("--out", metavar="FOLDER", help="Folder for the files it writes.")
+]
+
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
