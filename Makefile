@@ -96,8 +96,9 @@ workflows: $(BIN)/python
 	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml .github/workflows
 
 docs: $(VENV)/.docs
-	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide src
+	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide docs/notebooks/*.py src
 	$(BIN)/python tools/prose.py
+	$(BIN)/python tools/notebooks.py
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "open build/docs/index.html"
 
