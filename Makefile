@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Python compiles what is imported, which is a small part of what is installed.
+INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
+PIP := $(BIN)/python $(INSTALL)
 # The oldest versions have ready-made packages for Python 3.11 only.
 OLDEST_PYTHON ?= $(or $(shell command -v python3.11),$(PYTHON))
 OLDEST_VENV ?= .venv-oldest
@@ -14,15 +16,17 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures docs files walk wheel workflows clean
+.PHONY: help demo test test-slow test-oldest test-browser lint format benchmark accuracy coverage-study figures docs files walk wheel workflows clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
 	@echo "make test        lint, types, import contract, tests and doctests"
 	@echo "make test-slow   the tests marked slow as well"
 	@echo "make test-oldest some of the tests with the oldest supported versions"
+	@echo "make test-browser the report in a real browser; needs chromium and chromedriver"
 	@echo "make benchmark   every script in benchmarks/ that takes minutes"
 	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
+	@echo "make coverage-study  how often intervals of evaluations cover the truth, hours"
 	@echo "make figures     draw the pictures of the documentation again"
 	@echo "make docs        build the documentation in build/docs; a warning is an error"
 	@echo "make files       what each file is for"
@@ -66,8 +70,7 @@ $(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt
 	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 		|| { echo "Python 3.11 is needed; set OLDEST_PYTHON=/path/to/it"; exit 1; }
 	$(OLDEST_PYTHON) -m venv $(OLDEST_VENV)
-	$(OLDEST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
-		--constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
+	$(OLDEST_VENV)/bin/python $(INSTALL) --constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
 	@touch $@
 
 # Old versions warn about each other, which does not count as a failure. Torch is not installed
@@ -79,9 +82,17 @@ test-oldest: $(OLDEST_VENV)/.test
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
 
+# A session of its own, so that `make test` needs no browser.
+test-browser: $(VENV)/.test
+	$(BIN)/python -m pytest -m browser tests/report
+
 benchmark: $(VENV)/.test
-	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py paper_default.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py coverage.py paper_default.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# Resumes from the draws in the file; hours on one core.
+coverage-study: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py --out benchmarks/results/coverage.json
 
 accuracy: $(VENV)/.test
 	$(BIN)/python benchmarks/accuracy.py
@@ -113,8 +124,8 @@ wheel: $(BIN)/python $(SOURCES)
 	rm -rf build dist/unjoined-*.whl
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv --clear build/wheel
-	build/wheel/bin/python -m pip --disable-pip-version-check install --quiet \
-		--constraint constraints.txt "$$(ls $(CURDIR)/dist/unjoined-*-cp311-abi3-*.whl)[cli,plot]"
+	build/wheel/bin/python $(INSTALL) --constraint constraints.txt \
+		"$$(ls $(CURDIR)/dist/unjoined-*-cp311-abi3-*.whl)[cli,plot]"
 	cd build && wheel/bin/python -c "from unjoined._compiled import arithmetic as a; \
 		assert a() == 'compiled', a(); import unjoined; print(unjoined.__file__, a())"
 	cd build && wheel/bin/unjoined demo --rows 500 --out wheel-demo

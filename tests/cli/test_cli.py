@@ -148,7 +148,7 @@ def test_demo_writes_everything_it_names(capsys, tmp_path):
     names = {path.name for path in (tmp_path / "d").iterdir()}
     assert names == {
         *(f"{kind}s_{n}.parquet" for kind in ("outcome", "treatment") for n in ("north", "south")),
-        *("customers.parquet", "scores.parquet", "model.skops", "uplift_curve.png"),
+        *("customers.parquet", "scores.parquet", "model.skops", "uplift_curve.png", "report.html"),
     }
     assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300", "--json")
@@ -178,7 +178,7 @@ def swap(words, old, new):
         (lambda w, f: swap(w, w[1], f"north={f / 'none.csv'}"), "there is no file"),
         (lambda w, f: swap(w, w[1], f"south={f / 'none.csv'}"), "given twice for population"),
         (lambda w, f: swap(w, w[1], f"north={f / 'customers.parquet'}"), "has no column 'bought'"),
-        (lambda w, f: [*w, "--features", "age,agee"], "lacks the column 'agee'"),
+        (lambda w, f: [*w, "--features", "age,agee"], "has no column 'agee'"),
         (lambda w, f: [*w, "--ignore", "nothing"], "--ignore names 'nothing', a column that no"),
         (lambda w, f: [*w, "--weight", "w"], "has no column 'w'"),
         (lambda w, f: [*w, "--estimator", "magic"], "--estimator must be one of 'auto'"),
@@ -191,7 +191,7 @@ def swap(words, old, new):
         (lambda w, f: [*w, "--chunks", "--estimator", "plugin"], "which --estimator plugin cannot"),
         (
             lambda w, f: [*w, "--chunks", "--ignore", "nothing"],
-            "--ignore names 'nothing', a col",
+            "ignore names 'nothing', a col",
         ),
         (lambda w, f: [*w, "--chunks", "--features", "agee"], "has no column 'agee'"),
     ],

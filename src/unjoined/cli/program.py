@@ -31,6 +31,13 @@ COMMANDS = {
     "score": Entry(
         "app", "Write uplift, rank and whom to treat for each row of a table, best first."
     ),
+    "evaluate": Entry(
+        "evaluate",
+        "Say what a model is worth on held-out tables, with intervals.",
+    ),
+    "report": Entry(
+        "report", "Write a report: whom to treat, what it brings, how far to trust it."
+    ),
     "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),

@@ -27,10 +27,17 @@ from unjoined.metrics.curves import (
 )
 from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
-from unjoined.metrics.estimate import Estimate, Ratio, Totals
+from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.metrics.evaluate_compare import Comparison, Difference, compare_uplift
+from unjoined.metrics.evaluate_effects import (
+    Coefficient,
+    EffectSummary,
+    GroupEffect,
+    effect_summary,
+)
 from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
-from unjoined.metrics.gain import GainByScore
+from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
     IdentificationStrength,
     identification_strength,
@@ -41,8 +48,10 @@ from unjoined.metrics.identification import (
 from unjoined.metrics.ratio import (
     EvaluationRows,
     RatioTerms,
+    average_effect,
     evaluation_of,
     evaluation_rows,
+    some_rows,
 )
 from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
@@ -62,14 +71,19 @@ __all__ = [
     "Balance",
     "Calibration",
     "Check",
+    "Coefficient",
+    "Comparison",
     "CurveBand",
     "Diagnosis",
+    "Difference",
+    "EffectSummary",
     "ErrorBound",
     "Estimate",
     "Evaluation",
     "EvaluationRows",
     "Finding",
     "GainByScore",
+    "GroupEffect",
     "HeldOutRows",
     "IdentificationStrength",
     "PolicyGap",
@@ -82,11 +96,16 @@ __all__ = [
     "UpliftCurve",
     "UpliftScorer",
     "auuc",
+    "average_effect",
+    "average_effect_of_sums",
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "compare_uplift",
+    "critical_value",
     "cross_evaluate",
     "diagnose",
+    "effect_summary",
     "error_bound",
     "evaluate_uplift",
     "evaluation_of",
@@ -107,6 +126,7 @@ __all__ = [
     "sklift_qini_auc",
     "sklift_uplift_at_k",
     "sklift_uplift_auc",
+    "some_rows",
     "strength_of",
     "strength_of_sums",
     "treat_all",
@@ -115,4 +135,5 @@ __all__ = [
     "uplift_scorer",
     "warn_if_weak",
     "weighted_risk",
+    "widening",
 ]

@@ -218,17 +218,44 @@ class AdditiveAverage:
         treated, untreated = self.best.law.arms(base, effect, chance[:, None])
         return treated @ self.weight, untreated @ self.weight
 
-    def average_effect(self, rows: ModelRows, uplift: Array) -> tuple[float, float]:
-        """Return the mean uplift of rows, and its error by the likeliest form's covariance."""
-        values, weight = self.basis(rows.X), rows.weight / rows.weight.sum()
-        parts, mean = self.best.parts, float(weight @ uplift)
+    def uplift_errors(self, X: Array) -> Array:
+        """Return how far the uplift may move at each row, as a standard deviation.
+
+        By the covariance of the likeliest form's coefficients, and by how far the members are
+        from each other. Costs O(n p^2).
+        """
+        values, parts = self.basis(X), self.best.parts
         by_base, by_effect = self.best.law.slopes(*self.best(values))
-        of_base = (weight * by_base) @ values[:, parts.base]
-        of_effect = (weight * by_effect) @ values[:, parts.effect]
-        gradient = np.concatenate([of_base, of_effect])
-        variance = gradient @ self.best.covariance @ gradient
-        variance += weight @ (uplift - mean) ** 2 / rows.weight.sum()
-        return mean, float(np.sqrt(variance))
+        gradient = np.hstack(
+            [by_base[:, None] * values[:, parts.base], by_effect[:, None] * values[:, parts.effect]]
+        )
+        variance = np.einsum("ij,ij->i", gradient @ self.best.covariance, gradient)
+        base, effect = self(X)
+        treated, untreated = self.best.law.arms(base, effect, np.zeros((len(X), 1)))
+        uplift = treated - untreated
+        between = (uplift - (uplift @ self.weight)[:, None]) ** 2 @ self.weight
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + between))
+
+    def mean_change(self, before: Array, after: Array) -> tuple[float, float]:
+        """Return by how much the mean uplift changes if rows change, and its error.
+
+        The error is that of the likeliest form's coefficients and of the members' disagreement.
+        """
+        weight = self.weight
+        change, gradient = (b - a for a, b in zip(*map(self._mean, (before, after)), strict=True))
+        value = float(weight @ change)
+        variance = gradient @ self.best.covariance @ gradient + weight @ (change - value) ** 2
+        return value, float(np.sqrt(variance))
+
+    def _mean(self, X: Array) -> tuple[Array, Array]:
+        """Return each member's mean uplift of rows, and how the likeliest form's one slopes."""
+        values, parts = self.basis(X), self.best.parts
+        base = values @ np.column_stack([member.base for member in self.members])
+        effect = values @ np.column_stack([member.effect for member in self.members])
+        treated, untreated = self.best.law.arms(base, effect, np.zeros((len(X), 1)))
+        by_base, by_effect = self.best.law.slopes(*self.best(values))
+        of_base, of_effect = by_base @ values[:, parts.base], by_effect @ values[:, parts.effect]
+        return (treated - untreated).mean(axis=0), np.concatenate([of_base, of_effect]) / len(X)
 
     def effect_features(self, rows: ModelRows) -> Array:
         """Return how far the effect varies with each feature, pairs counting for both, (d,)."""
