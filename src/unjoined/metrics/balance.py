@@ -186,7 +186,7 @@ def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> tuple[C
     if min(len(s.X) for s in halves[1]) < ROWS_PER_FUNCTION:
         return Check(what, where, float("nan"), float("nan")), float("nan")
     trees = HistGradientBoostingClassifier(
-        max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
+        max_iter=40, max_leaf_nodes=8, max_bins=32, early_stopping=False, random_state=0
     )
     learnt = halves[0]
     side = np.repeat([1, 0], [len(s.X) for s in learnt])

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
 from unjoined._typing import Array, BoolArray, IntArray
+from unjoined.metrics.named import Conditions, NamedFeatures
 from unjoined.metrics.ratio import EvaluationRows, RatioTerms
 
 # F = D^2 / V_D of the mean gap. Below the first, the interval of a ratio is unbounded. Above the
@@ -23,9 +24,6 @@ LEAST_SPREAD = 0.01  # of the gap, that a split must explain
 TREE_ROWS = 100_000
 
 IDENTIFIED, WEAK, UNKNOWN = "identified", "weakly identified", "not identified"
-
-
-Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
 
 
 def verdict_of(strength: float) -> str:
@@ -72,8 +70,7 @@ class Regions:
     leaf_of: IntArray  # (n,) node of each row
     children: IntArray  # (nodes, 2) -1 for leaves
     conditions: tuple[Conditions, ...]  # that lead to each node
-    names: tuple[str, ...]  # of the features
-    kinds: tuple[Array, ...]  # the first three values of each feature
+    features: NamedFeatures
 
     def name(self, verdicts: Sequence[str]) -> tuple[str, float]:
         """Return the regions of some verdicts in as few words as the tree has, and their share."""
@@ -83,7 +80,7 @@ class Regions:
             if region.verdict in verdicts
         }
         parts = _joined(self._largest(0, chosen)) if chosen else []
-        words = (in_words(part, self.names, self.kinds) for part in parts)
+        words = map(self.features.in_words, parts)
         return "; or where ".join(words), sum(chosen.values())
 
     def _largest(self, node: int, chosen: dict[int, float]) -> list[Conditions]:
@@ -101,7 +98,7 @@ class Regions:
                 yield from self._leaves(int(child))
 
 
-def find_regions(rows: EvaluationRows, terms: RatioTerms, names: Sequence[str]) -> Regions:
+def find_regions(rows: EvaluationRows, terms: RatioTerms, features: NamedFeatures) -> Regions:
     """Split people by a tree of depth 3 on the cross-fitted policies, and measure each leaf.
 
     The gap of a leaf is measured by D with g = 1 inside the leaf: the difference of the shares
@@ -111,18 +108,17 @@ def find_regions(rows: EvaluationRows, terms: RatioTerms, names: Sequence[str]) 
     people = rows.share * rows.aim  # adds up to 1 over the target
     tree = _grow(rows, people)
     leaf_of = tree.apply(rows.X)
-    kinds = tuple(np.unique(column)[:3] for column in rows.X.T)
     conditions = tuple(_conditions(tree.tree_))
     leaves = np.unique(leaf_of[people > 0.0])
     regions = []
     for leaf in leaves:
         inside = leaf_of == leaf
         gap, strength = _measure(rows, terms, inside, people)
-        words = in_words(conditions[leaf], names, kinds)
+        words = features.in_words(conditions[leaf])
         regions.append(Region(words, float(people[inside].sum()), gap, strength))
     nodes = tree.tree_
     children = np.column_stack([nodes.children_left, nodes.children_right])
-    return Regions(tuple(regions), leaves, leaf_of, children, conditions, tuple(names), kinds)
+    return Regions(tuple(regions), leaves, leaf_of, children, conditions, features)
 
 
 def _grow(rows: EvaluationRows, people: Array) -> Any:
@@ -181,23 +177,3 @@ def _joined(parts: list[Conditions]) -> list[Conditions]:
                 rest = [part for part in parts if part not in (one, two)]
                 return _joined([*rest, one | {differ[0]: (low, high)}])
     return parts
-
-
-def in_words(conditions: Conditions, names: Sequence[str], kinds: Sequence[Array]) -> str:
-    """Say conditions in words, features in the order of the table."""
-    return " and ".join(_words(conditions, names, kinds)) or "everyone"
-
-
-def _words(conditions: Conditions, names: Sequence[str], kinds: Sequence[Array]) -> Iterator[str]:
-    """Say each condition in words."""
-    for j, (low, high) in sorted(conditions.items()):
-        if len(kinds[j]) == 2:
-            yield f"{names[j]} = {kinds[j][int(kinds[j][0] <= low)]:.5g}"
-        elif not np.isfinite(low) and not np.isfinite(high):
-            continue
-        elif not np.isfinite(low):
-            yield f"{names[j]} <= {high:.4g}"
-        elif not np.isfinite(high):
-            yield f"{names[j]} > {low:.4g}"
-        else:
-            yield f"{low:.4g} < {names[j]} <= {high:.4g}"

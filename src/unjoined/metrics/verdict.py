@@ -33,6 +33,7 @@ class Evidence:
     between: tuple[Balance, ...]
     shared: tuple[Sharing, ...]
     rarest: int | None
+    strange: tuple[str, ...] = ()  # values of the target such as no table has
     gap: PolicyGap | None = None
     z: float = float("nan")  # of the policy gap over all people
     regions: Regions | None = None
@@ -185,6 +186,12 @@ def _overlap(e: Evidence) -> Iterator[Finding]:
     """Ask that the tables hold people like those of the target."""
     if e.apart:
         yield Finding(UNKNOWN, e.apart, "As they are, the tables say nothing about the target.")
+    if e.strange:
+        yield Finding(
+            IDENTIFIED,
+            f"the target has values that no table has: {'; '.join(e.strange)}.",
+            "Uplift of such people is a guess; check how these columns were written.",
+        )
     for cell in e.overlap:
         if cell.effective_size < THIN * cell.n_rows or cell.coverage < UNCOVERED:
             yield Finding(
