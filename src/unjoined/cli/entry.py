@@ -45,7 +45,8 @@ def _run(arguments: list[str] | None) -> int:
     """Run one command and return its exit code; typing errors are reported here."""
     typer = import_extra("typer", extra="cli")
     import_extra("rich", extra="cli")
-    import unjoined.cli.app  # these three add their commands
+    import unjoined.cli.app  # these add their commands
+    import unjoined.cli.check
     import unjoined.cli.demo
     import unjoined.cli.sums  # noqa: F401
     from unjoined.cli.options import app
