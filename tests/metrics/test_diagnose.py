@@ -179,8 +179,13 @@ def test_a_target_is_found_by_name_and_judged():
         diagnose(data, people[:0])
 
 
+def test_a_small_target_does_not_make_the_gap_less_known(strong, found):
+    result = diagnose(strong, np.random.default_rng(0).standard_normal((10, 2)))
+    assert result.strength == pytest.approx(found.strength, rel=0.2)
+
+
 def test_three_populations_with_one_law_pass_and_another_law_is_found():
-    data = trial({"A": 0.9, "B": 0.1, "C": 0.5}, n=300)
+    data = trial({"A": 0.9, "B": 0.1, "C": 0.5}, seed=1)
     result = diagnose(data)
     laws = [check for check in result.checks if check.what.startswith("one law")]
     assert laws

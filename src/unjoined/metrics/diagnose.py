@@ -40,7 +40,7 @@ from unjoined.metrics.ratio import (
     labelled_part,
     with_target,
 )
-from unjoined.metrics.regions import find_regions
+from unjoined.metrics.regions import find_regions, total_given_target
 from unjoined.metrics.verdict import FEWEST_ROWS, Evidence, judge
 from unjoined.nuisance import (
     CellShift,
@@ -217,8 +217,7 @@ def _measured(
         aimed = with_target(own, *target, dealt, models(target[0], dealt), rows)
         aimed = replace(aimed, aim=np.where(aimed.is_labelled, 0.0, 1.0))
         terms = aimed.terms(aimed.omega(GAP))
-    total = terms.totals(terms.denominator)
-    D, V = float(total.value[0]), float(total.covariance[0, 0])
+    D, V = total_given_target(terms, terms.denominator, aimed.n_populations)
     overlap, apart = _overlap(rows, target, rng)
     regions = find_regions(aimed, terms, features)
     return replace(

@@ -155,7 +155,7 @@ class Diagnosis:
             whom = "all" if self._strong > 0.995 else f"{self._strong:.0%} of"
             return f"Identified. The policies differ enough for {whom} people."
         worst = self.findings[0]
-        if worst.topic == "regions":
+        if worst.topic == "regions" and self._strong > 0.0:
             return f"Identified for {self._strong:.0%} of people, weakly for the others. {worst}"
         return f"{self.verdict.capitalize()}. {worst}"
 

@@ -146,12 +146,23 @@ def _measure(
     contrast = np.array([1.0, -1.0]) if K == 2 else p * (mean - p @ mean)
     own = np.where((rows.cell >= K) & rows.is_labelled, contrast[rows.cell % K], 0.0)
     column = inside * (own * rows.ratio * rows.residual + rows.aim * (rows.policies @ contrast))
-    total = terms.totals(column)
-    D, V = float(total.value[0]), float(total.covariance[0, 0])
+    D, V = total_given_target(terms, column, K)
     gap = D / share
     if K > 2:
         gap = float(np.sqrt(max(gap, 0.0) / (0.5 * (1.0 - p @ p))))
     return gap, D**2 / V if V > 0.0 else float("nan")
+
+
+def total_given_target(terms: RatioTerms, column: Array, K: int) -> tuple[float, float]:
+    """Return the total of a column (n,) and its variance, with target rows taken as given.
+
+    What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
+    says nothing about how well the gap is known.
+    """
+    at = terms.cell == 2 * K
+    held = np.where(at, terms.share[at] @ column[at], column)
+    total = terms.totals(held)
+    return float(total.value[0]), float(total.covariance[0, 0])
 
 
 def _conditions(tree: Any) -> list[Conditions]:
