@@ -14,7 +14,7 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures docs walk wheel clean
+.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures docs files walk wheel clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -25,6 +25,7 @@ help:
 	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
 	@echo "make figures     draw the pictures of the documentation again"
 	@echo "make docs        build the documentation in build/docs; a warning is an error"
+	@echo "make files       what each file is for"
 	@echo "make walk        which files and functions the main commands enter"
 	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried out"
 	@echo "make format      format the code"
@@ -56,8 +57,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal \
-		-m "not slow and not network" --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
 	$(BIN)/coverage report --include='src/unjoined/sums/*,src/unjoined/solve/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95 > /dev/null
 
@@ -93,6 +93,9 @@ docs: $(VENV)/.docs
 	$(BIN)/python tools/prose.py
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "open build/docs/index.html"
+
+files: $(BIN)/python
+	@$(BIN)/python tools/files.py
 
 walk: $(VENV)/.test
 	$(BIN)/python tools/walk.py

@@ -1,6 +1,7 @@
 """How Sphinx builds the documentation: ``make docs``. Nothing is fetched, a warning is an error."""
 
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from sphinx.application import Sphinx
 import unjoined
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "tools"))
+import files  # noqa: E402 - tools are no package
+
 # Methods that scikit-learn adds to every estimator.
 ROUTING = "get_metadata_routing, set_fit_request, set_score_request, set_split_request"
 
@@ -74,11 +78,16 @@ def _mathml(self: Any, node: nodes.Element, display: str) -> None:
     raise nodes.SkipNode
 
 
+def _list_files(app: Sphinx, page: str, source: list[str]) -> None:
+    source[0] = source[0].replace("<!-- files -->", files.page())
+
+
 write_reference()
 
 
 def setup(app: Sphinx) -> None:
-    """Show formulas as MathML, which browsers draw by themselves, offline too."""
+    """List the files where a page asks for it, and show formulas as MathML, as browsers do."""
+    app.connect("source-read", _list_files)
     app.add_html_math_renderer(
         "mathml",
         inline_renderers=(lambda self, node: _mathml(self, node, "inline"), None),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -288,3 +289,14 @@ def test_chunks_fit_the_same_from_two_tables_and_from_four(capsys, folder, two_t
         expected = uplift if expected is None else expected
         np.testing.assert_allclose(uplift, expected, rtol=1e-6)
     assert not (tmp_path / "c").exists()
+
+
+def test_the_list_of_commands_says_what_each_one_says_of_itself(capsys):
+    """The list is written down, so that help imports nothing."""
+    _, listed, _ = run(capsys, "--help")
+    found = dict(re.findall(r"^  ([a-z][a-z-]+)  +(.*)$", listed.partition("Commands:")[2], re.M))
+    assert {"check", "fit", "score", "demo"} <= set(found)
+    for name, does in found.items():
+        code, out, _ = run(capsys, name, "-h")
+        assert code == 0
+        assert " ".join(out.split("\n\n")[1].split()).startswith(does.removesuffix("..."))

@@ -39,7 +39,8 @@ def draw(first, second, n, seed=0, weight=None):
 
 
 def fit(rows, model=None, seed=0, n_jobs=1):
-    return fit_policies(rows.X, rows, model, rng=np.random.RandomState(seed), n_jobs=n_jobs)
+    fits = fit_policies(rows.X, rows, model, rng=np.random.RandomState(seed), n_jobs=n_jobs)
+    return [fit.policy for fit in fits]
 
 
 def grid(n=2000):

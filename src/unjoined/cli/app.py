@@ -35,8 +35,8 @@ from unjoined.cli.options import (
     Treated,
     Treatment,
     Weight,
-    app,
 )
+from unjoined.cli.program import app
 from unjoined.cli.show import (
     cell_sizes,
     console,

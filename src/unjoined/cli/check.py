@@ -20,8 +20,8 @@ from unjoined.cli.options import (
     Treated,
     Treatment,
     Weight,
-    app,
 )
+from unjoined.cli.program import command
 from unjoined.cli.show import console, print_json, show_labels, show_table
 from unjoined.data import SeparateLabels, read_table
 from unjoined.metrics import Diagnosis, diagnose
@@ -29,7 +29,10 @@ from unjoined.metrics import Diagnosis, diagnose
 STYLES = {"green": "bold green", "amber": "bold yellow", "red": "bold red"}
 
 
-@app.command()
+@command(
+    "unjoined check --outcomes north=a.csv --outcomes south=b.csv --treatments north=c.csv "
+    "--treatments south=d.csv --outcome bought --treatment mailed"
+)
 def check(
     outcomes: Paths = None,
     treatments: Paths = None,
@@ -46,11 +49,7 @@ def check(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether the tables can tell uplift, for whom, and what to do if not.
-
-    Example: unjoined check --outcomes north=a.csv --outcomes south=b.csv --treatments north=c.csv
-    --treatments south=d.csv --outcome bought --treatment mailed
-    """
+    """Say whether the tables can tell uplift, for whom, and what to do if not."""
     tables = Tables.of(
         outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
     )

@@ -20,7 +20,8 @@ from unjoined._typing import Array
 from unjoined._validation import check_option
 from unjoined.cli.app import targeting_list
 from unjoined.cli.inputs import Tables, check_distinct
-from unjoined.cli.options import AsJson, Seed, app
+from unjoined.cli.options import AsJson, Seed
+from unjoined.cli.program import app
 from unjoined.cli.show import (
     console,
     print_json,
@@ -238,7 +239,7 @@ def reproduce(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Run the experiments of the paper and write figures, results and a page."""
+    """Run the experiments of the paper and write figures and a page."""
     if folder.exists() and not folder.is_dir():
         raise TableError(f"{str(folder)!r} is a file; name a folder with --out.")
     if data is not None and not data.is_dir():

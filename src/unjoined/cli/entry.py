@@ -8,7 +8,6 @@ import warnings
 from typing import Any, TextIO
 
 from unjoined._optional import import_extra
-from unjoined._validation import printable
 from unjoined.errors import UnjoinedError, UnjoinedWarning
 
 UNREAD, MISTAKE, INTERRUPTED = 1, 2, 130  # the last is what shells report for Ctrl-C
@@ -45,11 +44,7 @@ def _run(arguments: list[str] | None) -> int:
     """Run one command and return its exit code; typing errors are reported here."""
     typer = import_extra("typer", extra="cli")
     import_extra("rich", extra="cli")
-    import unjoined.cli.app  # these add their commands
-    import unjoined.cli.check
-    import unjoined.cli.demo
-    import unjoined.cli.sums  # noqa: F401
-    from unjoined.cli.options import app
+    from unjoined.cli.program import app
 
     # Newer versions of typer carry a click of their own, whose errors are not those of click.
     usage_error, click_error = typer.BadParameter.__mro__[1:3]
@@ -76,6 +71,8 @@ def _run(arguments: list[str] | None) -> int:
 
 def _tell(message: str) -> None:
     """Print one line on stderr, with what a terminal would obey escaped."""
+    from unjoined._validation import printable  # brings numpy, which help does without
+
     print(f"unjoined: {printable(message)}", file=sys.stderr)
 
 

@@ -15,7 +15,8 @@ from unjoined.errors import TableError
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
 MODEL, SUMS, TABLE = b"PK", b"unjoined-sums", b""
-NAMES = {MODEL: "model", SUMS: "file of sums"}
+GRAPH, QUERY = b"\x08\x08\x12\x08unjoined", b"-- Uplift by "
+NAMES = {MODEL: "model", SUMS: "file of sums", GRAPH: "model in ONNX", QUERY: "query of ours"}
 Input = tuple[str, Path]  # the option, and the file or folder it names
 Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kind begins
 

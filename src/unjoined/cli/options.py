@@ -1,4 +1,4 @@
-"""The program itself, and the options that commands share."""
+"""Options that commands share."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-import unjoined
-from unjoined._compiled import arithmetic
-
-app = typer.Typer(
-    help="Whom to treat, when treatment and outcome labels can never be joined.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+from unjoined.cli.program import app as app  # commands register with it
 
 Paths = Annotated[
     list[str] | None,
@@ -40,18 +31,3 @@ Seed = Annotated[
     int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
-
-
-def _version(value: bool) -> None:
-    if value:
-        print(f"{unjoined.__version__} ({arithmetic()})")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Whom to treat, when treatment and outcome labels can never be joined."""

@@ -18,8 +18,8 @@ from unjoined.cli.options import (
     Treated,
     Treatment,
     Weight,
-    app,
 )
+from unjoined.cli.program import app
 from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
 from unjoined.sums import (
@@ -54,7 +54,7 @@ def plan(
     groups: Annotated[int, typer.Option(min=2, help="Groups ridges are chosen by.")] = 5,
     seed: Seed = 0,
 ) -> None:
-    """Write the plan that all parties then use: features, scales and functions, no rows."""
+    """Write the plan that all parties then use: features, scales, functions."""
     check_paths([], [("--out", out, SUMS)])
     values = None if outcome_values is None else _numbers("--outcome-values", outcome_values, ",")
     agreed = fourier_plan(

@@ -29,7 +29,13 @@ from unjoined.data import (
 )
 from unjoined.errors import InputError, RatioGuardWarning
 from unjoined.estimators.features import FeatureEstimator
-from unjoined.metrics import IdentificationStrength, strength_of, warn_if_weak, weighted_risk
+from unjoined.metrics import (
+    Estimate,
+    IdentificationStrength,
+    strength_of,
+    warn_if_weak,
+    weighted_risk,
+)
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
@@ -113,6 +119,7 @@ class UpliftEstimator(FeatureEstimator, ABC):
 
     identification_: IdentificationStrength
     populations_: list[Any]
+    average_effect_: Estimate
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
 

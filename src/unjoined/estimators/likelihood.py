@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.random import RandomState as Rng
 
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
@@ -18,12 +20,23 @@ from unjoined._validation import (
     check_weight,
 )
 from unjoined.basis import Scaling
+from unjoined.data import LabelledRows
 from unjoined.errors import LabelError
 from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.em import EMFit
 from unjoined.estimators.mixture_rows import BERNOULLI, MEAN, Likelihood
-from unjoined.nuisance import AdditiveAverage, ConditionalMean, ModelRows
+from unjoined.metrics import GainByScore, evaluation_of
+from unjoined.nuisance import (
+    AdditiveAverage,
+    ConditionalMean,
+    FoldedFits,
+    FoldedPolicy,
+    HeldOutForms,
+    ModelRows,
+)
+from unjoined.sums import sample_cells
 
+MEASURED_ROWS = 50_000  # of each table, for the average effect and the gain by score
 T = TypeVar("T")
 PREDICT_ROWS = 16_384
 
@@ -40,6 +53,7 @@ class LikelihoodEstimator(RowEstimator):
     fit_: AdditiveAverage | EMFit
     scaling_: Scaling
     outcome_scaling_: Scaling
+    gain_: GainByScore
     _coding: OutcomeCoding
 
     @property
@@ -48,6 +62,29 @@ class LikelihoodEstimator(RowEstimator):
         return Likelihood(
             self.family_, self._coding, self.outcome_scaling_, self.policies_, scaling
         )
+
+    def _folded(
+        self, policies: tuple[FoldedPolicy, ...], held: HeldOutForms, fold: IntArray
+    ) -> FoldedFits:
+        """Return the fits without each fold, in the inner coding."""
+        offset = (float(self.outcome_scaling_.mean[0]) - self._coding.offset) / self._coding.scale
+        scale = float(self.outcome_scaling_.scale[0]) / self._coding.scale
+        return FoldedFits(policies, held, fold, offset, scale)
+
+    def _measure(self, rows: LabelledRows, folded: FoldedFits, rng: Rng) -> None:
+        """Set the average effect and the gain by score, from fits that have not seen the rows."""
+        cells = rows.all_cells()
+        chosen = sample_cells(cells, MEASURED_ROWS, rng)
+        at = np.concatenate(chosen)
+        nuisances, fold = folded.nuisances(rows, at, n_jobs=self.n_jobs, rng=rng)
+        worth = [np.full(len(a), len(c) / len(a)) for a, c in zip(chosen, cells, strict=True)]
+        part = rows.take(at)
+        part = replace(part, weight=part.weight * np.concatenate(worth))
+        evaluation = evaluation_of(part, fold, nuisances)
+        self.average_effect_ = evaluation.terms(evaluation.omega()).average()
+        few = np.sort(rng.permutation(len(at))[:MEASURED_ROWS])
+        predicted = self._predict_rows(part.X[few])
+        self.gain_ = GainByScore.of_rows(evaluation, evaluation.effect, predicted, part.weight[few])
 
     def _predict_rows(self, matrix: Array) -> Array:
         if isinstance(self.fit_, EMFit) or self.family_ == BERNOULLI:

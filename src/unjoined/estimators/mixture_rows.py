@@ -22,8 +22,8 @@ from unjoined.errors import TableError
 from unjoined.nuisance import (
     EFFECT_FORMS,
     AdditiveAverage,
-    AdditiveMean,
     ConditionalMean,
+    FoldedPolicy,
     HeldOutForms,
     ModelRows,
     hold_out_forms,
@@ -339,33 +339,36 @@ class Sampled:
         cells = self.passes.census.cells
         return sum(cells[kind, self.rows.names[k]].n_rows for k in populations) / n
 
-    def policies(self, rng: Rng, *, categorical: tuple[int, ...]) -> tuple[ConditionalMean, ...]:
+    def policies(self, rng: Rng, *, categorical: tuple[int, ...]) -> tuple[FoldedPolicy, ...]:
         """Fit every population's policy to all of its treatment rows, in the same passes."""
-        models, rows, m = {}, self.rows, len(self.rows.names)
+        models, folds, rows, m = {}, {}, self.rows, len(self.rows.names)
         for k in range(m):
             at = rows.at(TREATMENT, k)
             chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
             if chance.min() < chance.max():
                 n_jobs = self.passes.n_jobs
-                held = hold_out_mean(
+                held, folds[k] = hold_out_mean(
                     rows.X[at], chance, weight, n_jobs=n_jobs, rng=rng, categorical=categorical
                 )
                 low = float(self.passes.census.codes.min())
                 select = TreatmentRows(m + k, low, self._factor(TREATMENT, k, weight))
                 models[k] = Model(held.for_more(self._more(TREATMENT, [k], len(at))), select)
         fits = dict(zip(models, fit_over(self.passes, list(models.values())), strict=True))
-        known = [0.5 + 0.5 * float(rows.label[rows.at(TREATMENT, k)[0]]) for k in range(m)]
+        known = [0.5 + 0.5 * rows.label[rows.at(TREATMENT, k)] for k in range(m)]
         return tuple(
-            ConditionalMean(AdditiveMean(fits[k], 0.0, 1.0, is_binary=True), 0.0, 1.0)
+            FoldedPolicy.of_forms(fits[k], models[k].held, folds[k])
             if k in fits
-            else ConditionalMean(None, known[k], known[k])
+            else FoldedPolicy.constant(float(known[k][0]), len(known[k]))
             for k in range(m)
         )
 
     def outcomes(
         self, likelihood: Likelihood, *, categorical: tuple[int, ...], average: bool
-    ) -> tuple[AdditiveAverage, ModelRows, Array]:
-        """Fit base and effect to all outcome rows; also return the sample and its mean policy."""
+    ) -> tuple[AdditiveAverage, ModelRows, Array, HeldOutForms]:
+        """Fit base and effect to all outcome rows.
+
+        Also return the sample, its mean policy, and the sample's fits without each fold.
+        """
         rows, at = self.rows, self.rows.of_kind(OUTCOME)
         weight, populations = rows.weight[at], range(len(rows.names))
         y, exposure, chance = likelihood.rows(rows.X[at], rows.label[at], rows.population[at])
@@ -381,4 +384,4 @@ class Sampled:
         ).for_more(self._more(OUTCOME, populations, len(at)))
         factors = np.array([self._factor(OUTCOME, k, weight) for k in populations])
         (fit,) = fit_over(self.passes, [Model(held, OutcomeRows(likelihood, factors))])
-        return fit, few, chance
+        return fit, few, chance, held

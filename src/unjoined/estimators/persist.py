@@ -62,7 +62,9 @@ STORED: dict[str, tuple[type, ...]] = {
         *(losses.AbsoluteLoss, losses.HuberLoss, losses.LogCoshLoss, losses.PinballLoss),
         losses.SquaredLoss,
     ),
-    "unjoined.metrics": (metrics.Estimate, metrics.IdentificationStrength, metrics.Ratio),
+    "unjoined.metrics": (
+        *(metrics.Estimate, metrics.GainByScore, metrics.IdentificationStrength, metrics.Ratio),
+    ),
     "unjoined.nuisance": (
         *(nuisance.AdditiveAverage, nuisance.AdditiveMean, nuisance.CellShift),
         *(nuisance.ConditionalMean, nuisance.FormTable, nuisance.Member, nuisance.ShiftReport),

@@ -28,6 +28,7 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals
+from unjoined.metrics.gain import GainByScore
 from unjoined.metrics.identification import (
     IdentificationStrength,
     identification_strength,
@@ -35,7 +36,12 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
-from unjoined.metrics.ratio import EvaluationRows, RatioTerms, evaluation_rows
+from unjoined.metrics.ratio import (
+    EvaluationRows,
+    RatioTerms,
+    evaluation_of,
+    evaluation_rows,
+)
 from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
     SCORES,
@@ -58,6 +64,7 @@ __all__ = [
     "Estimate",
     "EvaluationRows",
     "Finding",
+    "GainByScore",
     "HeldOutRows",
     "IdentificationStrength",
     "PolicyGap",
@@ -74,6 +81,7 @@ __all__ = [
     "causalml_qini",
     "diagnose",
     "error_bound",
+    "evaluation_of",
     "evaluation_rows",
     "fill_from_top",
     "fixed_critic_score",

@@ -216,13 +216,27 @@ def evaluation_rows(
     if shift is not None:
         X, weight = (None, None) if target is None else target
         ratio, report = _density_ratios(rows, X, weight, shift, shift_clip, rng, stacklevel + 1)
-    labelled = labelled_part(rows, fold, models(rows.X, fold, n_jobs=n_jobs), ratio, report)
+    nuisances = models(rows.X, fold, n_jobs=n_jobs)
     if target is None:
-        total = float(rows.weight.sum())
-        return replace(labelled, aim=rows.weight / (total * labelled.share))
+        return evaluation_of(rows, fold, nuisances, ratio, report)
+    labelled = labelled_part(rows, fold, nuisances, ratio, report)
     X, weight = target
     dealt = rng.permutation(np.resize(np.arange(models.n_folds), len(X)))
     return with_target(labelled, X, weight, dealt, models(X, dealt, n_jobs=n_jobs), rows)
+
+
+def evaluation_of(
+    rows: LabelledRows,
+    fold: IntArray,
+    nuisances: EffectNuisances,
+    ratio: Array | None = None,
+    report: ShiftReport | None = None,
+) -> EvaluationRows:
+    """Return labelled rows whose nuisances are known, all of them being the target."""
+    ratio = np.ones(len(rows.label)) if ratio is None else ratio
+    labelled = labelled_part(rows, fold, nuisances, ratio, report)
+    total = float(rows.weight.sum())
+    return replace(labelled, aim=rows.weight / (total * labelled.share))
 
 
 def labelled_part(

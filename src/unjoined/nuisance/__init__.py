@@ -13,7 +13,12 @@ from unjoined.nuisance.centring import (
     fit_centring,
     subtract_means,
 )
-from unjoined.nuisance.effects import EffectModels, EffectNuisances, cross_fit_effects
+from unjoined.nuisance.effects import (
+    EffectModels,
+    EffectNuisances,
+    FoldedFits,
+    cross_fit_effects,
+)
 from unjoined.nuisance.forms import (
     ALONE,
     EFFECT_FORMS,
@@ -25,6 +30,7 @@ from unjoined.nuisance.forms import (
 from unjoined.nuisance.models import (
     AdditiveMean,
     ConditionalMean,
+    FoldedPolicy,
     Nuisances,
     check_folds,
     cross_fit,
@@ -53,6 +59,8 @@ __all__ = [
     "ConditionalMean",
     "EffectModels",
     "EffectNuisances",
+    "FoldedFits",
+    "FoldedPolicy",
     "FormTable",
     "HeldOutForms",
     "Member",

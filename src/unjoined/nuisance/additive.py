@@ -153,6 +153,11 @@ class HeldOutForms:
     fits: dict[str, list[AdditiveFit]]  # of each form, without each fold
     table: FormTable
 
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return len(self.fits[self.table.name[0]])
+
     def without(self, j: int) -> AdditiveAverage:
         """Return the average of the fits that have not seen fold ``j``."""
         basis, fits = self.chooser.basis, self.fits
@@ -162,7 +167,7 @@ class HeldOutForms:
 
     def average(self) -> AdditiveAverage:
         """Return the average of all fits without one fold."""
-        each = [self.without(j) for j in range(len(self.fits[self.table.name[0]]))]
+        each = [self.without(j) for j in range(self.n_folds)]
         members = [replace(m, weight=m.weight / len(each)) for one in each for m in one.members]
         return replace(each[0], members=tuple(members))
 
@@ -233,11 +238,12 @@ def average_forms(
     average: bool = True,
     n_jobs: int | None,
     rng: Rng,
-) -> AdditiveAverage:
+) -> tuple[AdditiveAverage, HeldOutForms]:
     """Weigh forms by held-out likelihood on a sample, then let all rows have their say.
 
     Up to 20,000 rows the average is over the fits without each fold, which do better together
-    than one fit to all.
+    than one fit to all. Also return the fits without each fold: of rows beyond the sample, none
+    of these has seen any.
     """
     n = len(rows.y)
     at = np.sort(rng.permutation(n)[:CHOICE_ROWS])
@@ -253,9 +259,9 @@ def average_forms(
     if n <= CHOICE_ROWS:
         together = held.average()
         if not any(form.effect for form in forms):
-            return together  # no one asks for the error of a mean
+            return together, held  # no one asks for the error of a mean
         best = held.everyone(held.table.name[0], FINAL_TOL, n_jobs, near=together.best)
-        return replace(together, best=best)
+        return replace(together, best=best), held
     held = held.for_more(n / len(at))
     data = AdditiveRows(rows.X.T, rows.y, rows.exposure, rows.weight)
     finals = {}
@@ -266,7 +272,7 @@ def average_forms(
             finals[name] = fit_additive(
                 over_all, fit.parts, fit.law, fit.coef, fit.scales, **OVER_ALL
             )
-    return held.finished(finals)
+    return held.finished(finals), held
 
 
 def more_steps(fit: AdditiveFit) -> Steps:

@@ -12,9 +12,9 @@ from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data import LabelledRows
-from unjoined.nuisance.additive import CHOICE_ROWS, hold_out_forms
+from unjoined.nuisance.additive import CHOICE_ROWS, HeldOutForms, hold_out_forms
 from unjoined.nuisance.forms import EFFECT_FORMS, AdditiveAverage, ModelRows
-from unjoined.nuisance.models import Nuisances, means_without_folds
+from unjoined.nuisance.models import FoldedPolicy, Nuisances, deal, means_without_folds
 from unjoined.solve import BernoulliLaw, Law, MeanLaw
 
 CLIP = 0.005  # policies are kept this far from 0 and 1
@@ -36,37 +36,89 @@ class EffectNuisances(Nuisances):
 
 
 @dataclass(frozen=True, slots=True)
+class FoldedFits:
+    """The fits of an additive model without each of its folds, and the folds of its rows.
+
+    The policies have folds of the treatment rows, base and effect folds of the outcome rows.
+    """
+
+    policies: tuple[FoldedPolicy, ...]  # of each population
+    outcomes: HeldOutForms
+    fold: IntArray  # of each outcome row
+    offset: float  # of the inner outcome that base and effect are fitted to
+    scale: float
+
+    def nuisances(
+        self, rows: LabelledRows, at: IntArray, *, n_jobs: int | None, rng: Rng
+    ) -> tuple[EffectNuisances, IntArray]:
+        """Return the nuisances at some rows, and the folds of the outcome's fits.
+
+        A treatment row has a fold of the policies, an outcome row one of the outcome. The other
+        fold is dealt: no fit of that kind has seen the row. So both terms of the ratio average
+        over the same estimates, and no model is fitted for it.
+        """
+        n, n_policies = len(rows.label), min(len(policy.without) for policy in self.policies)
+        fold, of_policy = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+        for k, policy in enumerate(self.policies):
+            treated, outcome = rows.at(TREATMENT, k), rows.at(OUTCOME, k)
+            of_policy[treated] = policy.fold % n_policies
+            of_policy[outcome] = deal(np.zeros_like(outcome), n_policies, rng)
+            fold[treated] = deal(np.zeros_like(treated), self.outcomes.n_folds, rng)
+        fold[rows.of_kind(OUTCOME)] = self.fold
+        models = EffectModels(
+            tuple(zip(*(policy.without[:n_policies] for policy in self.policies), strict=True)),
+            tuple(self.outcomes.without(j) for j in range(self.outcomes.n_folds)),
+            self.offset,
+            self.scale,
+        )
+        return models(rows.X[at], fold[at], of_policy[at], n_jobs=n_jobs), fold[at]
+
+
+@dataclass(frozen=True, slots=True)
 class EffectModels:
     """Policies, base and effect, each fitted without each fold; they give values at any rows."""
 
-    policies: tuple[tuple[Callable[[Array], Array], ...], ...]  # of each fold: of each population
-    outcomes: tuple[AdditiveAverage, ...]  # of each fold
+    # Treatments being -1/+1, of each fold of the treatment rows: of each population.
+    policies: tuple[tuple[Callable[[Array], Array], ...], ...]
+    outcomes: tuple[AdditiveAverage, ...]  # of each fold of the outcome rows
     offset: float  # of the inner outcome that base and effect are fitted to
     scale: float
 
     @property
     def n_folds(self) -> int:
-        """Number of folds."""
-        return len(self.policies)
+        """Number of folds of the outcome rows."""
+        return len(self.outcomes)
 
     def chances(self, X: Array, j: int) -> Array:
         """Return every population's policy by the fits without fold ``j``, shape (n, K)."""
         chances = [0.5 + 0.5 * policy(X) for policy in self.policies[j]]
         return np.clip(np.column_stack(chances), CLIP, 1.0 - CLIP)
 
-    def __call__(self, X: Array, fold: IntArray, *, n_jobs: int | None = None) -> EffectNuisances:
-        """Return the nuisances of rows, each by the fits without the row's fold."""
+    def __call__(
+        self,
+        X: Array,
+        fold: IntArray,
+        policy_fold: IntArray | None = None,
+        *,
+        n_jobs: int | None = None,
+    ) -> EffectNuisances:
+        """Return the nuisances of rows, each by the fits without the row's fold.
+
+        Policies may have folds of their own: the fits of either kind have not seen the row then.
+        """
         n, K = len(X), len(self.policies[0])
         policies, mean, effect = np.empty((n, K)), np.empty(n), np.empty(n)
+        policy_fold = fold if policy_fold is None else policy_fold
 
         def fill(start: int) -> None:
             piece = slice(start, start + PIECE_ROWS)
-            for j in range(self.n_folds):
-                at: BoolArray = fold[piece] == j
-                chances = self.chances(X[piece][at], j)
-                center = chances.mean(axis=1)
-                treated, untreated = self.outcomes[j].means(X[piece][at], center)
-                policies[piece][at] = chances
+            for j in range(len(self.policies)):
+                at: BoolArray = policy_fold[piece] == j
+                policies[piece][at] = self.chances(X[piece][at], j)
+            for j, outcome in enumerate(self.outcomes):
+                at = fold[piece] == j
+                center = policies[piece][at].mean(axis=1)
+                treated, untreated = outcome.means(X[piece][at], center)
                 mixed = center * treated + (1.0 - center) * untreated
                 mean[piece][at] = self.offset + self.scale * mixed
                 effect[piece][at] = self.scale * (treated - untreated)

@@ -106,29 +106,12 @@ def hold_out_mean(
     n_jobs: int | None,
     rng: Rng,
     categorical: tuple[int, ...] = (),
-) -> HeldOutForms:
-    """Weigh the forms of the mean of one label, which must vary."""
+) -> tuple[HeldOutForms, IntArray]:
+    """Weigh the forms of the mean of one label, which must vary; also return the folds."""
     rows, law, _, _ = _coded(X, label, weight)
     fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
-    return hold_out_forms(rows, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs)
-
-
-def fit_additive_mean(
-    X: Array,
-    label: Array,
-    weight: Array,
-    *,
-    n_jobs: int | None,
-    rng: Rng,
-    categorical: tuple[int, ...] = (),
-) -> AdditiveMean:
-    """Fit the mean of one label, which must vary."""
-    rows, law, offset, scale = _coded(X, label, weight)
-    fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
-    model = average_forms(
-        rows, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs, rng=rng
-    )
-    return AdditiveMean(model, offset, scale, isinstance(law, BernoulliLaw))
+    held = hold_out_forms(rows, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs)
+    return held, fold
 
 
 def cross_fit_additive_means(
@@ -196,6 +179,30 @@ def fit_conditional_mean(model: Any, X: Array, label: Array, weight: Array) -> C
     return ConditionalMean(model, low, high)
 
 
+@dataclass(frozen=True, slots=True)
+class FoldedPolicy:
+    """One population's policy, and the fits to all but each fold of its treatment rows."""
+
+    policy: ConditionalMean
+    without: tuple[Callable[[Array], Array], ...]  # treatment being -1/+1; () if not known
+    fold: IntArray  # of each treatment row of the population
+
+    @classmethod
+    def constant(cls, chance: float, n: int) -> FoldedPolicy:
+        """Return the policy of a population in which all or none of ``n`` rows were treated."""
+        known, label = ConditionalMean(None, chance, chance), 2.0 * chance - 1.0
+        fold = np.arange(n) % MEAN_FOLDS
+        return cls(known, (ConditionalMean(None, label, label),) * MEAN_FOLDS, fold)
+
+    @classmethod
+    def of_forms(cls, model: AdditiveAverage, held: HeldOutForms, fold: IntArray) -> FoldedPolicy:
+        """Return the policy that additive models of treatments 0 and 1 give."""
+        mean = AdditiveMean(model, 0.0, 1.0, is_binary=True)
+        each = range(held.n_folds)
+        without = tuple(AdditiveMean(held.without(j), -1.0, 2.0, is_binary=True) for j in each)
+        return cls(ConditionalMean(mean, 0.0, 1.0), without, fold)
+
+
 def fit_policies(
     X: Array,
     rows: LabelledRows,
@@ -204,23 +211,28 @@ def fit_policies(
     rng: Rng,
     n_jobs: int | None = None,
     categorical: tuple[int, ...] = (),
-) -> tuple[ConditionalMean, ...]:
+) -> tuple[FoldedPolicy, ...]:
     """Fit each population's probability of treatment to its treatment rows, ``X`` at ``rows``.
 
-    By additive models, in which some columns are codes of categories, or by clones of ``model``.
+    By additive models, in which some columns are codes of categories, or by clones of ``model``,
+    which come without fits to folds.
     """
     policies = []
     for k in range(len(rows.names)):
         at = rows.at(TREATMENT, k)
         chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
-        if model is None and chance.min() < chance.max():
-            mean = fit_additive_mean(
-                X[at], chance, weight, n_jobs=n_jobs, rng=rng, categorical=categorical
+        if chance.min() == chance.max():
+            policies.append(FoldedPolicy.constant(float(chance[0]), len(at)))
+        elif model is None:
+            one, law, _, _ = _coded(X[at], chance, weight)
+            fold = deal(np.zeros(len(at), dtype=np.int64), MEAN_FOLDS, rng)
+            mean, held = average_forms(
+                one, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs, rng=rng
             )
-            policies.append(ConditionalMean(mean, 0.0, 1.0))
+            policies.append(FoldedPolicy.of_forms(mean, held, fold))
         else:
-            copy = None if model is None else seeded_clone(model, rng)
-            policies.append(fit_conditional_mean(copy, X[at], chance, weight))
+            policy = fit_conditional_mean(seeded_clone(model, rng), X[at], chance, weight)
+            policies.append(FoldedPolicy(policy, (), np.zeros(len(at), dtype=np.int64)))
     return tuple(policies)
 
 

@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.linalg import eigh
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import GaussianBasis, Scaling, median_width
-from unjoined.nuisance.models import fit_weighted, seeded_clone
+from unjoined.nuisance.models import cross_fit_additive_means, fit_weighted, seeded_clone
 
 N_FOLDS = 5
-
-
-CUT = 2.5  # standard deviations, of the default classifier's features
+# Standard deviations at which the default classifier cuts features: a curve goes on rising where
+# there are hardly any rows, and with skewed features a few of them would get all of the weight.
+CUT = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +31,6 @@ class RatioEstimate:
 
     ratio: Array  # (n,) not negative, not normalised; inf where a classifier was sure and wrong
     apart: tuple[int, ...]  # which parts of the target (0 if there is one) lie apart from the cell
-
-
-def ratio_classifier() -> Pipeline:
-    """Return the default classifier: logistic regression on the features and their squares.
-
-    Exact for Gaussians with uncorrelated features or equal covariances, whose log ratio is such a
-    function. Standardised features are cut at +-2.5 first: a square goes on rising where there
-    are hardly any rows, and with skewed features a few of them would get all of the weight.
-
-    Its odds are used as they are. Platt's sigmoid on top shrinks them, and so leaves part of the
-    shift where it was; an isotonic fit can make them infinite.
-    """
-    return make_pipeline(
-        FunctionTransformer(_with_squares), StandardScaler(), LogisticRegression(max_iter=1000)
-    )
-
-
-def _with_squares(Z: Array) -> Array:
-    bounded = np.clip(Z, -CUT, CUT)
-    return np.hstack([bounded, bounded**2])
 
 
 def classifier_ratio(
@@ -78,7 +55,7 @@ def classifier_ratio(
     target, cell : arrays of shape (n, d) and (n_k, d)
         Rows of the two samples; trusted. At least ``n_folds`` each.
     model : scikit-learn classifier with ``predict_proba``, optional
-        Cloned; gets standardised features. `ratio_classifier` by default.
+        Cloned; gets standardised features. By default additive models, as for policies.
     n_folds : int, default=5
         Folds of the cross-fitting: no row is weighted by a model that saw it.
     rng : RandomState
@@ -139,7 +116,8 @@ def pooled_classifier_ratios(
     cells : sequence of arrays of shape (n_k, d)
         Rows of each cell; trusted. At least ``n_folds`` each.
     model, n_folds, rng
-        As in `classifier_ratio`; the classifier tells as many classes as there are cells.
+        As in `classifier_ratio`; the classifier tells as many classes as there are cells. The
+        default tells each cell from all others, and their chances are brought to the sum 1.
     weights : sequence of arrays of shape (n_k,) or None, optional
         Positive row weights of each cell.
 
@@ -194,15 +172,36 @@ def _held_out_chances(
     fold = np.empty(len(X), dtype=np.int64)
     for k, n in enumerate(sizes):
         fold[part == k] = deal_folds(n, n_folds, rng)
-    chance = np.empty((len(X), len(parts)))
-    for j in range(n_folds):
-        held = fold == j
-        fitted = seeded_clone(ratio_classifier() if model is None else model, rng)
-        fit_weighted(fitted, Z[~held], part[~held], weight[~held])
-        chance[held] = fitted.predict_proba(Z[held])
+    if model is None:
+        chance = _additive_chances(np.clip(Z, -CUT, CUT), part, weight, fold, rng)
+    else:
+        chance = np.empty((len(X), len(parts)))
+        for j in range(n_folds):
+            held = fold == j
+            fitted = seeded_clone(model, rng)
+            fit_weighted(fitted, Z[~held], part[~held], weight[~held])
+            chance[held] = fitted.predict_proba(Z[held])
     unsorted = np.empty_like(chance)
     unsorted[order] = chance
     return np.split(unsorted, np.cumsum(sizes)[:-1]), clean
+
+
+def _additive_chances(Z: Array, part: IntArray, weight: Array, fold: IntArray, rng: Rng) -> Array:
+    """Return P(part | x) by additive models of each part against the others, not seen by them.
+
+    Odds are used as they are. Platt's sigmoid on top shrinks them, and so leaves part of the shift
+    where it was; an isotonic fit can make them infinite.
+    """
+    n_parts = int(part.max()) + 1
+    chance = np.empty((len(Z), n_parts))
+    for k in range(n_parts if n_parts > 2 else 1):
+        label = (part == k).astype(np.float64)
+        models = cross_fit_additive_means(Z, label, weight, fold, n_jobs=None, rng=rng)
+        for j, model in enumerate(models):
+            chance[fold == j, k] = model(Z[fold == j])
+    if n_parts == 2:
+        chance[:, 1] = 1.0 - chance[:, 0]
+    return np.asarray(chance / chance.sum(axis=1, keepdims=True))
 
 
 def deal_folds(n: int, n_folds: int, rng: Rng) -> IntArray:

@@ -124,9 +124,9 @@ def weigh_shift(
     target : array of shape (n_target, d) or None
         Features of the people the estimate is for. None: of all labelled rows, pooled.
     shift : {"classifier", "rulsif"} or scikit-learn classifier
-        How ratios are estimated: by logistic regression on the features and their squares, by
-        least squares on Gaussian kernels, or by the odds of the given classifier, which must
-        have ``predict_proba``. Classifiers are cross-fitted on standardised features.
+        How ratios are estimated: by additive models, by least squares on Gaussian kernels, or by
+        the odds of the given classifier, which must have ``predict_proba``. Classifiers are
+        cross-fitted on standardised features.
     clip : float or None, default=None
         Cap on the ratios, at least 1. None leaves them alone, as unbiasedness asks for; a cap
         trades bias for variance.

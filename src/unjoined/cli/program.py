@@ -1,0 +1,151 @@
+"""The program: its commands, each loaded when it is asked for, and how a function becomes one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from importlib import import_module
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
+
+
+class Entry(NamedTuple):
+    """A command: the module of this package that holds it, and what it does."""
+
+    module: str
+    does: str
+
+
+# In the order of ``unjoined --help``. What a command does is the first line of its docstring.
+COMMANDS = {
+    "demo": Entry("demo", "Run the whole job on a simulated campaign whose answer is known."),
+    "check": Entry(
+        "check", "Say whether the tables can tell uplift, for whom, and what to do if not."
+    ),
+    "fit": Entry(
+        "app", "Estimate uplift from tables, or from sums, and write the model to a file."
+    ),
+    "score": Entry(
+        "app", "Write uplift, rank and whom to treat for each row of a table, best first."
+    ),
+    "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
+    "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
+    "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),
+    "merge": Entry("sums", "Add up files of sums that were made with one plan."),
+    "reproduce": Entry("demo", "Run the experiments of the paper and write figures and a page."),
+}
+
+
+class Commands(TyperGroup):
+    """Commands that are imported when they run, so that help and completion come at once."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return what help and completion need of a command."""
+        self.commands.update(
+            {name: TyperCommand(name, help=e.does) for name, e in COMMANDS.items()}
+        )
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command itself, imported."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if command is None else load(str(name)), rest
+
+
+def load(name: str) -> Any:
+    """Import a command."""
+    import_module(f"unjoined.cli.{COMMANDS[name].module}")
+    # As typer names them: a function plan_study is the command plan-study.
+    known = {
+        info.name or info.callback.__name__.replace("_", "-"): info
+        for info in app.registered_commands
+        if info.callback is not None
+    }
+    return get_command_from_info(known[name], pretty_exceptions_short=False, rich_markup_mode=None)
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Whom to treat, when treatment and outcome labels can never be joined.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def command(*examples: str) -> Callable[[Function], Function]:
+    """Make a function a command of the program, with examples below its help.
+
+    A parameter whose type is a dataclass stands for the options that are its fields, so that
+    commands share them.
+    """
+
+    def register(function: Function) -> Function:
+        lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
+        epilog = f"\b\nExample{'s' * (len(examples) > 1)}:\n{lines}"
+        app.command(epilog=epilog if examples else None)(_with_options(function))
+        return function
+
+    return register
+
+
+def _with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the function with the fields of dataclasses in place of the dataclasses."""
+    hints = get_type_hints(function, include_extras=True)
+    given = inspect.signature(function).parameters
+    groups = {name: hints[name] for name in given if is_dataclass(hints[name])}
+    parameters = []
+    for name, parameter in given.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=KEYWORD))
+            continue
+        types = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                field.name, KEYWORD, default=field.default, annotation=types[field.name]
+            )
+            for field in fields(groups[name])
+        ]
+
+    @wraps(function)
+    def run(**options: Any) -> None:
+        for name, group in groups.items():
+            options[name] = group(**{f.name: options.pop(f.name) for f in fields(group)})
+        function(**options)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def _version(value: bool) -> None:
+    if value:
+        from unjoined import __version__
+        from unjoined._compiled import arithmetic
+
+        print(f"{__version__} ({arithmetic()})")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """Whom to treat, when treatment and outcome labels can never be joined."""

@@ -1,0 +1,339 @@
+"""Models as one SQL query, for DuckDB and for warehouses that keep to the standard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from unjoined._typing import Array, Basis
+from unjoined.basis import (
+    AdditiveBasis,
+    FourierBasis,
+    GaussianBasis,
+    LinearBasis,
+    PrincipalBasis,
+    StackedBasis,
+)
+from unjoined.data import ColumnCode, replace_file
+from unjoined.errors import InputError
+from unjoined.export.formula import Formula, RankTable, formula_of
+
+MOST_CHARACTERS = 2_000_000  # of a query; warehouses take less rather than more
+MOST_TERMS = 40  # of a sum in a row: databases limit how deep expressions are
+FARTHEST, FARTHEST_LINE = 1e30, 5.0  # standard deviations, of all functions and of lines
+LARGEST_EXPONENT = 700.0
+OUTPUT = "uplift"
+HEADING = "-- Uplift by {} of unjoined, in units of the outcome.\n"
+
+
+def export_sql(
+    model: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    table: str | Sequence[str] = "people",
+    keep: Sequence[str] = (),
+) -> str:
+    """Return a fitted model as a SQL query that scores each row of a table.
+
+    Parameters
+    ----------
+    model : Uplift, MixtureUplift, MinMaxUplift or WeightedUplift
+        Fitted to a data frame or to tables. Of `MixtureUplift` the likelihood engine; bases of
+        this package.
+    path : path, optional
+        A file to write the query to.
+    table : str or sequence of str, default="people"
+        Table, view or, in DuckDB, file to score. A sequence for a name in parts, as in
+        ``("crm", "people")``. Quoted, so that any name will do.
+    keep : sequence of str, optional
+        Columns to copy, such as an id; by default the columns of the model.
+
+    Returns
+    -------
+    str
+        A query without a semicolon, which may stand in brackets within another one. Its columns
+        are those of ``keep`` and ``uplift``, in units of the outcome.
+
+    Raises
+    ------
+    InputError
+        The model cannot be exported, knows no names of columns, or would take more than two
+        million characters; a name is empty or holds a NUL.
+
+    Notes
+    -----
+    Standard SQL: subqueries, CASE, CAST, COALESCE, GREATEST, LEAST, COS and EXP. It is tested in
+    DuckDB, where it equals ``predict`` to 1e-9. Missing values are NULL or NaN, or blank text.
+    Numbers must be of a number type, and dates and times dates or timestamps in UTC.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from unjoined import MinMaxUplift
+    >>> from unjoined.data import campaign_problem
+    >>> from unjoined.export import export_sql
+    >>> problem = campaign_problem()
+    >>> data = problem.draw(300, random_state=0)
+    >>> people = pd.DataFrame(data.X, columns=problem.feature_names)
+    >>> linear = MinMaxUplift(basis="linear", random_state=0)
+    >>> model = linear.fit(**dict(data) | {"X": people})
+    >>> print(export_sql(model, table="customers", keep=["age"]))
+    -- Uplift by MinMaxUplift of unjoined, in units of the outcome.
+    SELECT "_0" AS "age", ... AS "uplift"
+    FROM ...
+    """
+    formula = formula_of(model)
+    if not formula.columns:
+        raise InputError(
+            "the model was fitted to plain arrays, so it does not know the names of its columns. "
+            "Fit it to a data frame or to tables to export it as SQL."
+        )
+    columns = [column.name for column in formula.columns]
+    parts = [table] if isinstance(table, str) else list(table)
+    name = ".".join(map(identifier, parts))
+    query = _Query(name, list(keep) or columns)
+    numbers = query.layer(_numbers(formula))
+    if formula.scaling is not None:
+        scaled = [
+            _within(f"({x} - {_number(m)}) / {_number(s)}", FARTHEST)
+            for x, m, s in zip(numbers, *_lists(formula.scaling), strict=True)
+        ]
+        numbers = query.layer(scaled)
+    functions = query.layer(_functions(query, formula.basis, numbers))
+    text = query.finished(_uplift(formula, functions))
+    _check_length(text := HEADING.format(type(model).__name__) + text)
+    if path is not None:
+        replace_file(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
+    return text
+
+
+def identifier(name: str) -> str:
+    """Return a name of a column or table in quotes."""
+    if not name or "\x00" in name:
+        raise InputError(f"SQL has no form for the name {name!r}. Rename it.")
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return text in quotes."""
+    if "\x00" in text:
+        raise InputError(f"SQL has no form for the category {text!r}. Rename it in the table.")
+    return "'" + text.replace("'", "''") + "'"
+
+
+class _Query:
+    """Subqueries within each other; each adds columns of its own names to what is kept."""
+
+    def __init__(self, table: str, keep: list[str]) -> None:
+        if OUTPUT in keep:
+            raise InputError(
+                f"the query cannot copy the column {OUTPUT!r}, because it has its own of that "
+                "name. Rename yours, or name other columns to keep."
+            )
+        self.kept = {name: f"_{j}" for j, name in enumerate(dict.fromkeys(keep))}
+        self.n_names = len(self.kept)
+        kept = [f"{identifier(n)} AS {identifier(alias)}" for n, alias in self.kept.items()]
+        self.source = f"{table} AS {identifier('_rows')}"
+        self.select = kept
+
+    def layer(self, expressions: Iterable[str]) -> list[str]:
+        """Compute expressions of the last layer, and return the names they go by in the next."""
+        made: dict[str, str] = {}
+        for expression in expressions:
+            made[f'"_{self.n_names}"'] = expression
+            self.n_names += 1
+        columns = [*self.select, *(f"{e} AS {name}" for name, e in made.items())]
+        self.source = f"(SELECT {', '.join(columns)}\nFROM {self.source}) AS {identifier('_rows')}"
+        self.select = [identifier(alias) for alias in self.kept.values()]
+        return list(made)
+
+    def finished(self, uplift: str) -> str:
+        """Return the whole query."""
+        kept = [f"{identifier(alias)} AS {identifier(name)}" for name, alias in self.kept.items()]
+        columns = ", ".join([*kept, f"{uplift} AS {identifier(OUTPUT)}"])
+        return f"SELECT {columns}\nFROM {self.source}"
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(
+            f"the query would have {len(text):,} characters, more than most databases take. Export "
+            "the model as ONNX, or fit one with fewer functions: MixtureUplift(average=False), "
+            "or MinMaxUplift with fewer n_centers."
+        )
+
+
+def _number(value: float) -> str:
+    """Return a double, with an exponent, lest a database take it for a decimal of few digits."""
+    text = repr(float(value))
+    text = text if "e" in text else f"{text}e0"
+    return f"({text})" if text.startswith("-") else text
+
+
+def _lists(scaling: Any) -> tuple[list[float], list[float]]:
+    return scaling.mean.tolist(), scaling.scale.tolist()
+
+
+def _within(expression: str, reach: float) -> str:
+    return f"LEAST(GREATEST({expression}, {_number(-reach)}), {_number(reach)})"
+
+
+def _sum(terms: list[str]) -> str:
+    """Return a sum in brackets, of sums if there are many terms."""
+    if not terms:
+        return _number(0.0)
+    while len(terms) > 1:
+        groups = [terms[i : i + MOST_TERMS] for i in range(0, len(terms), MOST_TERMS)]
+        terms = ["(" + " + ".join(group) + ")" for group in groups]
+    return terms[0]
+
+
+def _combination(names: list[str], coef: Array) -> str:
+    """Return a sum of columns times coefficients, without those of coefficient 0."""
+    pairs = zip(names, coef.tolist(), strict=True)
+    return _sum([f"{_number(c)} * {name}" for name, c in pairs if c != 0.0])
+
+
+def _uplift(formula: Formula, functions: list[str]) -> str:
+    """Return the uplift as an expression of the functions."""
+    arms = [_combination(functions, column) for column in formula.coef.T]
+    if formula.weight is None:
+        (uplift,) = arms
+    else:
+        waves = [f"1e0 / (1e0 + EXP(-{_within(arm, LARGEST_EXPONENT)}))" for arm in arms]
+        weights = formula.weight.tolist()
+        terms = [f"{_number(w)} * ({s})" for w, s in zip(weights, waves, strict=True)]
+        uplift = _sum(terms)
+    if formula.bounds is not None:
+        low, high = map(_number, formula.bounds)
+        uplift = f"LEAST(GREATEST({uplift}, {low}), {high})"
+    return uplift
+
+
+def _numbers(formula: Formula) -> list[str]:
+    """Return expressions of the user's columns that are the numbers of the model."""
+    found: list[str] = []
+    for column in formula.columns:
+        name = identifier(column.name)
+        if column.holds == "categories":
+            found += _category(name, column, one_hot=formula.one_hot)
+            continue
+        if column.holds == "times":
+            value = f"EXTRACT(EPOCH FROM CAST({name} AS TIMESTAMP)) / 86400e0"
+        else:
+            given = f"CAST({name} AS DOUBLE PRECISION)"
+            value = f"NULLIF({given}, CAST('NaN' AS DOUBLE PRECISION))"
+        found.append(f"COALESCE({value}, {_number(column.fill)})" if formula.fills else value)
+        if column.indicator:
+            found.append(f"CASE WHEN {value} IS NULL THEN 1e0 ELSE 0e0 END")
+    return found
+
+
+def _category(name: str, column: ColumnCode, *, one_hot: bool) -> list[str]:
+    """Return the code of a category, or its indicators, as expressions."""
+    words = list(column.levels), list(column.rare)
+    places = [*([w] for w in words[0]), *([words[1]] if words[1] else [])]
+    text = f"CAST({name} AS VARCHAR)"
+    blank = f"{text} IS NULL OR TRIM({text}) = ''"
+
+    def case(values: list[float], unseen: float) -> str:
+        missing = values[-1] if column.has_missing else unseen
+        parts = [f"WHEN {blank} THEN {_number(missing)}"]
+        for levels, value in zip(places, values, strict=False):
+            listed = ", ".join(map(literal, levels))
+            parts.append(f"WHEN {text} IN ({listed}) THEN {_number(value)}")
+        return f"CASE {' '.join(parts)} ELSE {_number(unseen)} END"
+
+    n = len(column.places)
+    if not one_hot:
+        return [case([float(j) for j in range(n)], -1.0)]
+    others = [j for j in range(n) if j != column.base]
+    return [case([float(i == j) for i in range(n)], float(column.shares[j])) for j in others]
+
+
+def _functions(query: _Query, basis: Basis, numbers: list[str]) -> list[str]:
+    """Return expressions of the values of the functions, in the order of the basis."""
+    if isinstance(basis, AdditiveBasis):
+        return _additive(query, basis, numbers)
+    if isinstance(basis, StackedBasis):
+        parts = (basis.first, basis.second)
+        return [value for part in parts for value in _functions(query, part, numbers)]
+    if isinstance(basis, FourierBasis):
+        height = _number(np.sqrt(2.0 / basis.size))
+        angles = zip(basis.frequencies.T, basis.phases.tolist(), strict=True)
+        return [
+            f"{height} * COS({_combination(numbers, f)} + {_number(phase)})" for f, phase in angles
+        ]
+    if isinstance(basis, GaussianBasis):
+        return [_gaussian(center, basis.width, numbers) for center in basis.centers.tolist()]
+    if isinstance(basis, PrincipalBasis):
+        return ["1e0", *(_combination(numbers, column) for column in basis.directions.T)]
+    assert isinstance(basis, LinearBasis)  # noqa: S101 - the formula holds known bases only
+    return ["1e0", *numbers]
+
+
+def _gaussian(center: list[float], width: float, numbers: list[str]) -> str:
+    """Return exp(-|z - c|^2 / width^2) as an expression."""
+    apart = [f"({z} - {_number(c)})" for z, c in zip(numbers, center, strict=True)]
+    square = _sum([f"{a} * {a}" for a in apart])
+    exponent = f"{square} / {_number(width * width)}"
+    return f"EXP(-LEAST({exponent}, {_number(LARGEST_EXPONENT)}))"
+
+
+def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[str]:
+    """Return expressions of lines, squares, cosines, indicators and pairs."""
+    mean, scale = _lists(basis.scaling)
+    lines, angles = [], []
+    for c, curve in zip(basis.features, basis.curves, strict=True):
+        apart = f"({numbers[c]} - {_number(mean[c])}) / {_number(scale[c])}"
+        lines.append(_within(apart, FARTHEST_LINE))
+        used = basis.pairs or curve.n_cosines > 1
+        angles.append(_angle(RankTable.of_curve(curve), numbers[c]) if used else "0e0")
+    codes = [numbers[c] for c, _, _ in basis.categories]
+    named = query.layer([*lines, *angles, *codes])
+    k = len(lines)
+    lines, angles, codes = named[:k], named[k : 2 * k], named[2 * k :]
+    root = _number(np.sqrt(2.0))
+    values = ["1e0", *lines]
+    values += [f"({lines[j]} * {lines[j]} - 1e0) / {root}" for j in basis.bent]
+    for j in basis.bent:
+        for n in range(1, 1 + basis.curves[j].n_cosines):
+            height = _number(np.sqrt(2.0) / n)
+            values.append(f"{height} * COS({_number(n)} * {angles[j]})")
+    for code, (_, levels, share) in zip(codes, basis.categories, strict=True):
+        values += [
+            f"CASE WHEN {code} = {_number(level)} THEN 1e0 ELSE 0e0 END - {_number(s)}"
+            for level, s in zip(levels.tolist(), share.tolist(), strict=True)
+        ]
+    values += [f"2e0 * COS({angles[a]}) * COS({angles[b]})" for a, b in basis.pairs]
+    return values
+
+
+def _angle(table: RankTable, x: str) -> str:
+    """Return pi times the rank of a feature, by halving the knots again and again."""
+    knots, start = table.knots.tolist(), table.start.tolist()
+    if table.slope is not None:
+        slope, end = table.slope.tolist(), start[-1] + table.slope[-1] * (knots[-1] - knots[-2])
+        pieces = [
+            f"{_number(a)} + {_number(b)} * ({x} - {_number(knot)})"
+            for a, b, knot in zip(start, slope, knots[:-1], strict=True)
+        ]
+        return _halved([_number(start[0]), *pieces, _number(end)], knots, x, "<")
+    hits = [] if table.hit is None else table.hit.tolist()
+    cases = " ".join(
+        f"WHEN {x} = {_number(k)} THEN {_number(h)}" for k, h in zip(knots, hits, strict=True)
+    )
+    return f"CASE {cases} ELSE {_halved(list(map(_number, start)), knots, x, '<=')} END"
+
+
+def _halved(pieces: list[str], edges: list[float], x: str, sign: str) -> str:
+    """Return the piece that x falls into, by a CASE within a CASE."""
+    if len(pieces) == 1:
+        return pieces[0]
+    middle = len(pieces) // 2
+    left = _halved(pieces[:middle], edges[: middle - 1], x, sign)
+    right = _halved(pieces[middle:], edges[middle:], x, sign)
+    return f"CASE WHEN {x} {sign} {_number(edges[middle - 1])} THEN {left} ELSE {right} END"

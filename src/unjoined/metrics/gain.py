@@ -1,0 +1,211 @@
+"""What a model keeps of its own evaluation: the gain of any list, without the training rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unjoined._typing import Array, ArrayLike, IntArray
+from unjoined._validation import check_probability, check_same_length, check_vector
+from unjoined.errors import InputError
+from unjoined.metrics.estimate import Estimate, Totals
+from unjoined.metrics.ratio import EvaluationRows, cell_positions
+
+FEW_BINS, MANY_BINS = 10, 20
+MANY_ROWS = 20_000  # of the smallest table: from here on there are many bins
+BIN_ROWS = 50  # of the smallest table that a bin should have
+SAME = 1e-9  # of the largest score: scores that differ by less are tied
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GainByScore:
+    r"""How much people gain by treatment, by where a model ranks them.
+
+    Made of rows that the scores have not seen: people were ranked within their fold, and each
+    range of ranks has its own totals :math:`N_j` and :math:`D_j`, whose ratio is the average
+    uplift there. The gain of any list of people follows from their predictions alone, with
+    Fieller's interval. No training row is kept.
+
+    Attributes
+    ----------
+    edges : array of shape (J - 1,)
+        Predictions, in outcome units, between one bin and the next.
+    numerator, denominator : array of shape (J,)
+        :math:`N_j`, outcome units, and :math:`D_j`.
+    covariance : array of shape (2 J, 2 J)
+        Of all numerators, then all denominators.
+    share : array of shape (J,)
+        Of the training rows in each bin.
+    speaks_for : float
+        Share of people for whom the policies differ enough to tell, from 0 to 1.
+
+    Examples
+    --------
+    >>> from unjoined import Uplift
+    >>> from unjoined.data import campaign_problem
+    >>> problem = campaign_problem()
+    >>> model = Uplift(random_state=0).fit(**problem.draw(2000, random_state=0))
+    >>> uplift = model.predict(problem.draw_joint(1000, random_state=1).X)
+    >>> gain = model.gain_.gain(uplift, uplift > np.quantile(uplift, 0.7))
+    >>> low, high = gain.interval(0.95)
+    >>> bool(low < gain.value < high)
+    True
+    """
+
+    edges: Array
+    numerator: Array
+    denominator: Array
+    covariance: Array
+    share: Array
+    speaks_for: float
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not belong together, as a file may hold them."""
+        J = len(self.share)
+        shapes = (self.edges, self.numerator, self.denominator, self.covariance)
+        if [part.shape for part in shapes] != [(J - 1,), (J,), (J,), (2 * J, 2 * J)]:
+            raise InputError("the record of gains has parts that do not fit each other")
+        rising = J < 2 or bool((np.diff(self.edges) > 0.0).all())
+        known = all(np.isfinite(part).all() for part in (*shapes[:3], self.share))
+        if not (rising and known and self.share.min() > 0.0):
+            raise InputError("the record of gains has bins without rows or in no order")
+
+    def __repr__(self) -> str:
+        """Return what is kept, without its numbers."""
+        return f"GainByScore({len(self.share)} bins, speaks for {self.speaks_for:.0%} of people)"
+
+    @classmethod
+    def of_rows(
+        cls, evaluation: EvaluationRows, score: Array, predicted: Array, weight: Array
+    ) -> GainByScore:
+        """Make the record from out-of-fold scores of all rows, ranked within the rows' folds.
+
+        ``predicted`` (m,) are predictions of the model itself at training rows that count by
+        ``weight``: they say where bins end. Scores are in the units of the predictions.
+        """
+        terms = evaluation.terms(evaluation.omega())
+        fewest = min(len(at) for at in cell_positions(evaluation.cell))
+        edges, below = _edges(predicted, weight, _number_of_bins(fewest))
+        J = len(edges) + 1
+        rank = np.empty(len(score))
+        for at in cell_positions(evaluation.fold):
+            rank[at] = mid_ranks(score[at], (terms.share * evaluation.aim)[at])
+        inside = np.zeros((len(score), J))
+        inside[np.arange(len(score)), np.searchsorted(below, rank, side="right")] = 1.0
+        totals = terms.totals(
+            terms.numerator[:, None] * inside, terms.denominator[:, None] * inside
+        )
+        share = np.diff(np.concatenate([[0.0], below, [1.0]]))
+        return cls(
+            edges, totals.value[:J], totals.value[J:], totals.covariance, share, terms.speaks_for
+        )
+
+    def bins(self, uplift: ArrayLike) -> IntArray:
+        """Return the bin of each person, from 0 for the lowest predictions.
+
+        Parameters
+        ----------
+        uplift : array-like of shape (n,)
+            Predictions of the model, outcome units.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        scores = check_vector("uplift", uplift)
+        return np.searchsorted(self.edges, scores, side="right")
+
+    def gain(self, uplift: ArrayLike, rule: ArrayLike) -> Estimate:
+        """Return the total gain of treating people by a rule, over treating nobody.
+
+        Parameters
+        ----------
+        uplift : array-like of shape (n,)
+            Predictions of the model for the people of the list, outcome units.
+        rule : array-like of shape (n,)
+            Probability that each of them is treated, or whether.
+
+        Returns
+        -------
+        Estimate
+            In units of the outcome, summed over people. Its interval is Fieller's; it is infinite
+            where the tables cannot bound it. Costs O(n), and no row of the fit.
+
+        Raises
+        ------
+        InputError
+            Lengths differ, a number is not finite, or a rule lies outside of 0 to 1.
+        """
+        return self._estimate(uplift, rule, total=True)
+
+    def average(self, uplift: ArrayLike, rule: ArrayLike) -> Estimate:
+        """Return the gain for each person treated by a rule, over treating nobody.
+
+        Parameters
+        ----------
+        uplift, rule
+            As in `gain`.
+
+        Returns
+        -------
+        Estimate
+            In units of the outcome; nan if nobody is treated.
+        """
+        return self._estimate(uplift, rule, total=False)
+
+    def _estimate(self, uplift: ArrayLike, rule: ArrayLike, *, total: bool) -> Estimate:
+        treated = check_probability("rule", rule)
+        check_same_length(uplift=check_vector("uplift", uplift), rule=treated)
+        at = self.bins(uplift)
+        count = float(treated.sum())
+        if count == 0.0:
+            return Estimate(0.0 if total else np.nan, 0.0 if total else np.nan)
+        J, times = len(self.share), count if total else 1.0
+        # Those treated in each bin, over what the record has there.
+        h = np.bincount(at, treated, minlength=J) / (count * self.share)
+        zero = np.zeros(J)
+        weights = np.array([np.concatenate([times * h, zero]), np.concatenate([zero, h])])
+        value = np.concatenate([self.numerator, self.denominator])
+        return Totals(value, self.covariance).combined(weights).ratio(0, 1)
+
+
+def _number_of_bins(rows: int) -> int:
+    """Return how many bins a smallest table of some rows can fill."""
+    if rows >= MANY_ROWS:
+        return MANY_BINS
+    return int(np.clip(rows // BIN_ROWS, 1, FEW_BINS))
+
+
+def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
+    """Return where bins of equal shares end, and the share of people below each end.
+
+    Predictions that are tied share a bin, so that there may be fewer bins than asked for.
+    """
+    order = np.argsort(predicted, kind="stable")
+    values, mass = predicted[order], np.cumsum(weight[order])
+    mass = mass / mass[-1]
+    tied = SAME * float(np.abs(values).max(initial=0.0))
+    starts = 1 + np.flatnonzero(np.diff(values) > tied)  # of each run of values but the first
+    if not len(starts):
+        return np.empty(0), np.empty(0)
+    below = mass[starts - 1]
+    wanted = np.arange(1, n_bins) / n_bins
+    nearest = np.unique([int(np.argmin(np.abs(below - share))) for share in wanted])
+    chosen = nearest.astype(np.int64)
+    at = starts[chosen]
+    return 0.5 * (values[at - 1] + values[at]), below[chosen]
+
+
+def mid_ranks(score: Array, weight: Array) -> Array:
+    """Return the share of weight below each score plus half of the tied, from 0 to 1."""
+    order = np.argsort(score, kind="stable")
+    values, mass = score[order], np.cumsum(weight[order])
+    tied = SAME * float(np.abs(values).max(initial=0.0))
+    run = np.concatenate([[0], np.cumsum(np.diff(values) > tied)]).astype(np.int64)
+    last = np.flatnonzero(np.append(np.diff(run) > 0, True))
+    upper = mass[last]
+    lower = np.concatenate([[0.0], upper[:-1]])
+    rank = np.empty(len(score))
+    rank[order] = (0.5 * (lower + upper) / mass[-1])[run]
+    return rank

@@ -1,0 +1,202 @@
+"""Exported models give what predict gives, without the package."""
+
+import json
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.linear_model import LogisticRegression
+
+from unjoined import MinMaxUplift, MixtureUplift, PlugInUplift, Uplift, WeightedUplift
+from unjoined.basis import PrincipalBasis
+from unjoined.cli import main
+from unjoined.data import campaign_problem
+from unjoined.errors import InputError
+from unjoined.estimators import save_model
+from unjoined.export import export_onnx, export_sql
+
+# Few rows, and new people unlike them.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::unjoined.errors.UnjoinedWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+REGION = "re'gion\"; DROP TABLE people; --"
+NAMES = ["age", "days", "uplift", "/0", "_1"]  # the last three are names that exports use
+
+
+def tables(*, real=False):
+    """Return rows with text, dates, hostile names and missing values, and new people."""
+    rng = np.random.default_rng(0)
+    data = dict(campaign_problem().draw(400, random_state=0))
+    X = pd.DataFrame(np.asarray(data["X"]), columns=NAMES)
+    n = len(X)
+    words = np.array(["No'rth", 'So"uth', "W\\est -- ", "rare", "", None], dtype=object)
+    X[REGION] = words[rng.choice(6, n, p=[0.4, 0.3, 0.2, 0.002, 0.05, 0.048])]
+    X["joined"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D")
+    X.loc[rng.random(n) < 0.1, "age"] = np.nan
+    if real:
+        outcome = np.asarray(data["kind"]) == "outcome"
+        data["y"] = np.where(outcome, 3.0 * data["y"] + rng.normal(size=n), data["y"])
+    new = X.sample(200, random_state=1).reset_index(drop=True)
+    new.loc[:4, REGION] = "unseen"
+    new.loc[5:8, "days"] = 1e4
+    new.loc[9:12, "days"] = np.nan  # which no row of the fit lacks
+    return data | {"X": X}, new
+
+
+def campaign(n=300):
+    """Return rows with names, as tables would give them."""
+    data = dict(campaign_problem().draw(n, random_state=0))
+    return data | {
+        "X": pd.DataFrame(data["X"], columns=["age", "days", "orders", "spend", "member"])
+    }
+
+
+def feed(session, people):
+    """Return the columns as the graph wants them."""
+    given = {}
+    for wanted in session.get_inputs():
+        column = people[wanted.name]
+        if wanted.type == "tensor(string)":
+            given[wanted.name] = np.array([[v if isinstance(v, str) else ""] for v in column])
+            given[wanted.name] = given[wanted.name].astype(object)
+        elif column.dtype.kind == "M":
+            days = column.to_numpy().astype("datetime64[us]").astype(np.int64) / 86_400e6
+            given[wanted.name] = days[:, None]
+        else:
+            given[wanted.name] = column.to_numpy(float)[:, None]
+    return given
+
+
+def by_onnx(model, people, folder):
+    session = onnxruntime.InferenceSession(export_onnx(model, folder / "model.onnx"))
+    return session.run(None, feed(session, people))[0][:, 0]
+
+
+def by_sql(model, people):
+    connection = duckdb.connect()
+    connection.register('a "table"', people.assign(id=np.arange(len(people))))
+    scores = connection.execute(export_sql(model, table='a "table"', keep=["id"])).fetchall()
+    return np.array([uplift for _, uplift in sorted(scores)])
+
+
+MODELS = {
+    "additive": (Uplift(random_state=0), False),
+    "mean": (MixtureUplift(n_folds=2, random_state=0), True),
+    "one-hot": (
+        MixtureUplift(n_folds=2, average=False, policy_model=LogisticRegression(), random_state=0),
+        False,
+    ),
+    "smooth": (MinMaxUplift(random_state=0), False),
+    "fourier": (MinMaxUplift(basis="fourier", random_state=0), False),
+    "clipped": (
+        MinMaxUplift(basis="gaussian", n_centers=20, bounds=(-0.1, 0.1), clip=True, random_state=0),
+        False,
+    ),
+    "weighted": (WeightedUplift(basis="linear", random_state=0), False),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_exports_equal_predict_with_text_dates_gaps_and_hostile_names(name, tmp_path):
+    model, real = MODELS[name]
+    data, new = tables(real=real)
+    expected = model.fit(**data).predict(new)
+    assert np.ptp(expected) > 0.01
+    assert_allclose(by_onnx(model, new, tmp_path), expected, atol=1e-9, rtol=0)
+    assert_allclose(by_sql(model, new), expected, atol=1e-9, rtol=0)
+
+
+def test_components_of_features_are_exported(tmp_path):
+    directions = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 2)))[0]
+    data = campaign()
+    model = MinMaxUplift(basis=PrincipalBasis(directions), random_state=0).fit(**data)
+    expected = model.predict(data["X"])
+    assert_allclose(by_onnx(model, data["X"], tmp_path), expected, atol=1e-9, rtol=0)
+    assert_allclose(by_sql(model, data["X"]), expected, atol=1e-9, rtol=0)
+
+
+def test_onnx_scores_in_a_process_that_cannot_import_the_package(tmp_path):
+    data = campaign()
+    X = data["X"].to_numpy()
+    model = MinMaxUplift(random_state=0).fit(**data | {"X": X})
+    export_onnx(model, tmp_path / "model.onnx")
+    np.save(tmp_path / "X.npy", X)
+    code = """
+import sys
+sys.modules["unjoined"] = sys.modules["onnx"] = None
+import numpy as np, onnxruntime
+session = onnxruntime.InferenceSession("model.onnx")
+np.save("uplift.npy", session.run(["uplift"], {"X": np.load("X.npy")})[0])
+assert not any(name.startswith("unjoined.") for name in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    uplift = np.load(tmp_path / "uplift.npy")[:, 0]
+    assert_allclose(uplift, model.predict(X), atol=1e-9)
+
+
+def test_models_that_cannot_be_exported_say_which_can():
+    data = campaign()
+    em = MixtureUplift(engine="em", outcome_model=LogisticRegression(), random_state=0)
+    for model in (PlugInUplift(random_state=0), em):
+        model.fit(**data)
+        for export in (lambda m: export_onnx(m, "x.onnx"), export_sql):
+            with pytest.raises(InputError, match=r"cannot be exported.*Uplift, MixtureUplift with"):
+                export(model)
+
+    class Own:
+        size, n_features = 1, 5
+
+        def __call__(self, X):
+            return np.ones((len(X), 1))
+
+    own = MinMaxUplift(basis=Own(), random_state=0).fit(**data)
+    with pytest.raises(InputError, match="a model on Own cannot be exported"):
+        export_sql(own)
+
+
+def test_sql_says_what_is_wrong_with_names():
+    data = campaign()
+    plain = data | {"X": np.asarray(data["X"])}
+    linear = MinMaxUplift(basis="linear", random_state=0)
+    with pytest.raises(InputError, match="plain arrays"):
+        export_sql(linear.fit(**plain))
+    model = linear.fit(**data)
+    with pytest.raises(InputError, match="cannot copy the column 'uplift'"):
+        export_sql(model, keep=["uplift"])
+    with pytest.raises(InputError, match=r"no form for the name 'a\\x00'"):
+        export_sql(model, table="a\x00")
+    assert 'FROM "crm"."people" AS' in export_sql(model, table=("crm", "people"))
+
+
+def test_a_query_too_long_for_databases_is_refused():
+    data = campaign()
+    wide = data["X"].join([data["X"].add_suffix(f" {j}") for j in range(12)])
+    ridges = {"ridge_f": 1.0, "ridge_g": 1.0, "center": False}
+    model = MinMaxUplift(basis="gaussian", n_centers=500, width=5.0, **ridges)
+    with pytest.raises(InputError, match="characters, more than most databases take"):
+        export_sql(model.fit(**data | {"X": wide}))
+
+
+def test_the_command_writes_both_and_replaces_only_its_own(here, capsys):
+    save_model(MinMaxUplift(basis="linear", random_state=0).fit(**campaign()), "m.skops")
+    command = ["export", "--model", "m.skops", "--onnx", "m.onnx", "--sql", "m.sql", "--json"]
+    for _ in range(2):  # the second time over its own files
+        with pytest.raises(SystemExit) as stop:
+            main(command)
+        assert stop.value.code == 0
+        assert json.loads(capsys.readouterr().out) == {"onnx": "m.onnx", "sql": "m.sql"}
+    assert 'FROM "people" AS' in (here / "m.sql").read_text()
+    (here / "mine.sql").write_text("SELECT 1")
+    for arguments, message in (
+        (["--sql", "mine.sql"], "is not a query of ours, so it is not replaced"),
+        ([], "export needs --onnx FILE, --sql FILE, or both"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main([*command[:3], *arguments])
+        assert stop.value.code == 2
+        assert message in capsys.readouterr().err
