@@ -124,7 +124,7 @@ def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng
     checks = (
         _hotelling(where, first, second),
         Check(
-            "largest difference of means",
+            "means of features, one by one",
             where,
             float(np.abs(z).max()),
             min(tail * max(int(varies.sum()), 1), 1.0),
@@ -177,7 +177,7 @@ def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> tuple[C
     One split, not folds: the scores of folds depend on each other, which makes a test of them
     reject too often.
     """
-    what = "boosted trees tell them apart"
+    what = "boosted trees cannot tell them apart"
     halves: tuple[list[Sample], list[Sample]] = ([], [])
     for sample in (one, two):
         at = rng.permutation(len(sample.X))[:SPLIT_ROWS]

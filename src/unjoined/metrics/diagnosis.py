@@ -324,6 +324,18 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
 def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
     """Return the tables that are shown, as text."""
     tables: list[ResultTable] = []
+    if pairs := diagnosis.identification.pairs:
+        of_two: list[tuple[str, ...]] = [
+            (
+                ", ".join(map(str, pair.populations)),
+                f"{pair.mean_gap:+.2f}",
+                f"{pair.rms_gap:.2f}",
+                _number(pair.f_statistic) + (" (weak)" if pair.is_weak else ""),
+            )
+            for pair in pairs
+        ]
+        names = ("populations", "gap on average", "root mean square", "F of a plain fit")
+        tables.append(("Which policies differ", names, of_two))
     if diagnosis.regions:
         rows: list[tuple[str, ...]] = [
             (r.where, f"{r.share:.0%}", f"{r.gap:+.2f}", _number(r.strength), r.verdict)
