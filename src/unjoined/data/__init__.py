@@ -1,7 +1,7 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
 from unjoined.data.chunks import NotNumbersError, feature_matrix
-from unjoined.data.columns import column_names, column_ranges, has_numbers_only
+from unjoined.data.columns import column_names, column_ranges, has_numbers_only, take_rows
 from unjoined.data.dask import (
     DaskSource,
     as_dask_source,
@@ -63,6 +63,7 @@ __all__ = [
     "read_table",
     "replace_file",
     "table_ending",
+    "take_rows",
     "target_rows",
     "unjoin",
     "warn_of_notes",

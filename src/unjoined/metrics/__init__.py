@@ -28,6 +28,8 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals
+from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
 from unjoined.metrics.gain import GainByScore
 from unjoined.metrics.identification import (
     IdentificationStrength,
@@ -58,10 +60,13 @@ from unjoined.metrics.scores import (
 __all__ = [
     "SCORES",
     "Balance",
+    "Calibration",
     "Check",
+    "CurveBand",
     "Diagnosis",
     "ErrorBound",
     "Estimate",
+    "Evaluation",
     "EvaluationRows",
     "Finding",
     "GainByScore",
@@ -71,6 +76,7 @@ __all__ = [
     "Ratio",
     "RatioTerms",
     "Region",
+    "ScoreBin",
     "Sharing",
     "Totals",
     "UpliftCurve",
@@ -79,8 +85,10 @@ __all__ = [
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "cross_evaluate",
     "diagnose",
     "error_bound",
+    "evaluate_uplift",
     "evaluation_of",
     "evaluation_rows",
     "fill_from_top",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -256,24 +257,18 @@ class Diagnosis:
 
     def __str__(self) -> str:
         """Return the verdict and what it rests on, as text."""
-        return "\n".join(text_lines(self))
+        lines = [self.headline, *self.remarks(), *self.measurements()]
+        return f"{as_text(lines, result_tables(self))}\n\nWhat to do next: {self.next_step}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Return the same as HTML, for notebooks."""
         colour = PAINT[self.colour]
-        parts = [f'<p style="color:{colour}"><b>{escape(self.headline)}</b></p>']
-        parts += [f"<p>{escape(line)}</p>" for line in self.remarks() + self.measurements()]
-        for title, columns, rows in result_tables(self):
-            head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-            body = "".join(
-                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-                for row in rows
-            )
-            parts.append(f"<p><b>{escape(title)}</b></p><table><tr>{head}</tr>{body}</table>")
-        parts.append(f"<p>What to do next: {escape(self.next_step)}</p>")
-        return "".join(parts)
+        head = f'<p style="color:{colour}"><b>{escape(self.headline)}</b></p>'
+        lines = self.remarks() + self.measurements()
+        end = as_html([f"What to do next: {self.next_step}"], ())
+        return head + as_html(lines, result_tables(self)) + end
 
 
 CHECK_COLUMNS = ("what", "where", "statistic", "p_value", "corrected")
@@ -371,16 +366,28 @@ def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
     return tables
 
 
-def text_lines(diagnosis: Diagnosis) -> list[str]:
-    """Return the verdict, sentences and tables as lines of text."""
-    lines = [diagnosis.headline, *diagnosis.remarks(), *diagnosis.measurements()]
-    for title, columns, rows in result_tables(diagnosis):
+def as_text(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
+    """Return sentences and tables as text."""
+    text = list(lines)
+    for title, columns, rows in tables:
         width = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-        lines += ["", title]
+        text += ["", title]
         for row in (columns, *rows):
             cells = [cell.ljust(w) for cell, w in zip(row, width, strict=True)]
-            lines.append("  ".join(cells).rstrip())
-    return [*lines, "", f"What to do next: {diagnosis.next_step}"]
+            text.append("  ".join(cells).rstrip())
+    return "\n".join(text)
+
+
+def as_html(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
+    """Return sentences and tables as HTML."""
+    parts = [f"<p>{escape(line)}</p>" for line in lines]
+    for title, columns, rows in tables:
+        head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        parts.append(f"<p><b>{escape(title)}</b></p><table><tr>{head}</tr>{body}</table>")
+    return "".join(parts)
 
 
 def _number(value: float) -> str:

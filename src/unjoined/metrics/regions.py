@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
@@ -22,6 +22,7 @@ DEPTH = 3
 SMALLEST_SHARE = 0.05  # of the people, in a region
 LEAST_SPREAD = 0.01  # of the gap, that a split must explain
 TREE_ROWS = 100_000
+NOBODY = 0.995  # mean count above which nobody is called left out
 
 IDENTIFIED, WEAK, UNKNOWN = "identified", "weakly identified", "not identified"
 
@@ -79,11 +80,14 @@ class Regions:
             for node, region in zip(self.leaf, self.each, strict=True)
             if region.verdict in verdicts
         }
-        parts = _joined(self._largest(0, chosen)) if chosen else []
-        words = map(self.features.in_words, parts)
-        return "; or where ".join(words), sum(chosen.values())
+        return self.words(chosen), sum(chosen.values())
 
-    def _largest(self, node: int, chosen: dict[int, float]) -> list[Conditions]:
+    def words(self, chosen: Collection[int]) -> str:
+        """Return some leaves in as few words as the tree has."""
+        parts = _joined(self._largest(0, chosen)) if chosen else []
+        return "; or where ".join(map(self.features.in_words, parts))
+
+    def _largest(self, node: int, chosen: Collection[int]) -> list[Conditions]:
         """Return the conditions of the topmost nodes all of whose leaves are chosen."""
         if all(leaf in chosen for leaf in self._leaves(node)):
             return [self.conditions[node]]
@@ -106,33 +110,63 @@ def find_regions(rows: EvaluationRows, terms: RatioTerms, features: NamedFeature
     counts by how far its policy is from the mean policy in the leaf.
     """
     people = rows.share * rows.aim  # adds up to 1 over the target
-    tree = _grow(rows, people)
-    leaf_of = tree.apply(rows.X)
-    conditions = tuple(_conditions(tree.tree_))
-    leaves = np.unique(leaf_of[people > 0.0])
+    apart = rows.policies - rows.policies.mean(axis=1, keepdims=True)
+    # Two outputs, half of the gap each.
+    found = _split(rows.X, apart, people, LEAST_SPREAD**2 / 4.0, features)
     regions = []
-    for leaf in leaves:
-        inside = leaf_of == leaf
+    for leaf in found.leaf:
+        inside = found.leaf_of == leaf
         gap, strength = _measure(rows, terms, inside, people)
-        words = features.in_words(conditions[leaf])
+        words = features.in_words(found.conditions[leaf])
         regions.append(Region(words, float(people[inside].sum()), gap, strength))
-    nodes = tree.tree_
-    children = np.column_stack([nodes.children_left, nodes.children_right])
-    return Regions(tuple(regions), leaves, leaf_of, children, conditions, features)
+    return replace(found, each=tuple(regions))
 
 
-def _grow(rows: EvaluationRows, people: Array) -> Any:
+def say_left_out(rows: EvaluationRows, omega: Array, features: NamedFeatures) -> str:
+    """Say who counts less than half as much as others, by features."""
+    people = rows.share * rows.aim
+    if float(people @ omega) > NOBODY:
+        return "Nobody is left out."
+    found = _split(rows.X, omega, people, LEAST_SPREAD**2, features)
+    size, count = (
+        np.bincount(found.leaf_of, weights=w, minlength=len(found.children))[found.leaf]
+        for w in (people, people * omega)
+    )
+    each = count / size
+    few = each < 0.5 * each.max()
+    if not few.any():
+        return (
+            "People whom the populations treat alike count less. No simple condition on the "
+            "features tells who they are."
+        )
+    words = found.words(found.leaf[few].tolist())
+    return (
+        f"People where {words} count for {count[few].sum() / size[few].sum():.0%} each, because "
+        f"the populations treat them alike; they are {size[few].sum():.0%} of all."
+    )
+
+
+def _split(
+    X: Array, outputs: Array, people: Array, least: float, features: NamedFeatures
+) -> Regions:
     """Grow the tree on the rows that stand for the people the answer is for."""
     at = np.flatnonzero(people > 0.0)
     at = at[:: max(len(at) // TREE_ROWS, 1)]
-    apart = rows.policies[at] - rows.policies[at].mean(axis=1, keepdims=True)
     tree = DecisionTreeRegressor(
         max_depth=DEPTH,
         min_weight_fraction_leaf=SMALLEST_SHARE,
-        min_impurity_decrease=LEAST_SPREAD**2 / 4.0,  # two outputs, half of the gap each
+        min_impurity_decrease=least,
         random_state=0,
+    ).fit(X[at], outputs[at], sample_weight=people[at])
+    leaf_of, nodes = tree.apply(X), tree.tree_
+    return Regions(
+        each=(),
+        leaf=np.unique(leaf_of[people > 0.0]),
+        leaf_of=leaf_of,
+        children=np.column_stack([nodes.children_left, nodes.children_right]),
+        conditions=tuple(_conditions(nodes)),
+        features=features,
     )
-    return tree.fit(rows.X[at], apart, sample_weight=people[at])
 
 
 def _measure(

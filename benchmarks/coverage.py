@@ -1,0 +1,247 @@
+"""How often the intervals of an evaluation cover the truth, over many draws with known uplift.
+
+Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/coverage.json]
+
+Five designs and two sizes. In each draw a fixed score, wrong in places as models are, is evaluated
+on fresh tables by `evaluate_uplift`. The truth is that of the same score over 400,000 people, who
+count by the true policies. Finished draws are kept in the file of results, so that a run resumes
+where it stopped. A share s over n draws has a standard error of sqrt(s (1 - s) / n).
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.special import expit
+
+from unjoined._typing import Array
+from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.metrics import Estimate, Evaluation, evaluate_uplift
+
+SIZES = (600, 2000)
+PEOPLE = 400_000
+SAVE_EVERY = 20
+
+
+def normal(d: int, mean: float = 0.0) -> Callable[[int, Rng], Array]:
+    """Return a law of independent normal features."""
+    return lambda n, rng: mean + rng.standard_normal((n, d))
+
+
+def binary(
+    features: Any, policies: Any, log_odds: Callable[[Array, Array], Array], target: Any = None
+) -> SimulatedProblem:
+    """Return a problem with a 0/1 outcome."""
+
+    def chance(X: Array, treated: Array) -> Array:
+        return np.asarray(expit(log_odds(X, treated)))
+
+    return SimulatedProblem(
+        features,
+        policies,
+        lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)) * 1.0,
+        chance,
+        target,
+    )
+
+
+def weak() -> SimulatedProblem:
+    """Return policies that differ by less than 0.1 on average."""
+    return binary(
+        normal(3),
+        {
+            "A": lambda X: expit(0.18 + 0.5 * X[:, 0] + 0.1 * X[:, 1]),
+            "B": lambda X: expit(-0.18 + 0.5 * X[:, 0] - 0.1 * X[:, 1]),
+        },
+        lambda X, t: -0.5 + 0.6 * X[:, 0] + t * (0.8 + 0.5 * X[:, 1]),
+    )
+
+
+def many() -> SimulatedProblem:
+    """Return ten features and weak effects."""
+    return binary(
+        normal(10),
+        {
+            "A": lambda X: expit(0.8 + 0.6 * X[:, 0] - 0.4 * X[:, 3]),
+            "B": lambda X: expit(-0.8 + 0.4 * X[:, 0] + 0.4 * X[:, 2]),
+        },
+        lambda X, t: (
+            -0.6 + 0.5 * X[:, 0] + 0.3 * X[:, 4] + t * (0.4 + 0.3 * X[:, 1] - 0.2 * X[:, 2])
+        ),
+    )
+
+
+def real() -> SimulatedProblem:
+    """Return a real outcome with a strong main effect, and noise with heavy tails."""
+
+    def mean(X: Array, treated: Array) -> Array:
+        return np.asarray(2.0 * X[:, 0] + X[:, 1] ** 2 + treated * (0.5 + X[:, 1] - 0.5 * X[:, 2]))
+
+    return SimulatedProblem(
+        normal(4),
+        {"A": lambda X: expit(0.9 + 0.5 * X[:, 0]), "B": lambda X: expit(-0.9 + 0.5 * X[:, 1])},
+        lambda X, treated, rng: mean(X, treated) + rng.standard_t(5, len(X)),
+        mean,
+    )
+
+
+def shifted() -> SimulatedProblem:
+    """Return two populations of different people."""
+
+    def both(n: int, rng: Rng) -> Array:
+        side = np.where(rng.random_sample(n) < 0.5, 0.25, -0.25)
+        return np.asarray(side[:, None] + rng.standard_normal((n, 3)))
+
+    return binary(
+        {"A": normal(3, 0.25), "B": normal(3, -0.25)},
+        {
+            "A": lambda X: expit(0.8 + 0.5 * X[:, 0]),
+            "B": lambda X: expit(-0.8 + 0.5 * X[:, 1]),
+        },
+        lambda X, t: -0.5 + 0.6 * X[:, 0] + t * (0.6 + 0.5 * X[:, 1] - 0.3 * X[:, 2]),
+        both,
+    )
+
+
+@dataclass(frozen=True)
+class Design:
+    """A problem, and the score that is evaluated."""
+
+    make: Callable[[], SimulatedProblem]
+    score: Callable[[Array], Array]
+
+
+DESIGNS = {
+    "strong": Design(lambda: paper_problem(b=2.0), lambda X: -0.3 * X[:, 1] + 0.1 * X[:, 0]),
+    "weak gap": Design(weak, lambda X: 0.15 + 0.08 * X[:, 1] + 0.05 * X[:, 2]),
+    "many features": Design(many, lambda X: 0.08 + 0.05 * X[:, 1] - 0.03 * X[:, 2]),
+    "real outcome": Design(real, lambda X: 0.4 + 0.8 * X[:, 1] + 0.2 * X[:, 3]),
+    "covariate shift": Design(shifted, lambda X: 0.1 + 0.1 * X[:, 1] + 0.02 * X[:, 0]),
+}
+
+
+class Truth:
+    """What evaluations should find: sums over many people who count by the true policies."""
+
+    def __init__(self, design: Design) -> None:
+        problem = design.make()
+        X = problem.draw_joint(PEOPLE, random_state=12345).X
+        omega = np.minimum(1.0, (problem.policy_gap(X) / 0.2) ** 2)
+        score = design.score(X)
+        order = np.argsort(-score)
+        people = omega[order] / omega.sum()
+        self.score, self.people, self.uplift = score[order], people, problem.uplift(X)[order]
+        self.share = np.cumsum(people)
+        self.gain = np.cumsum(people * self.uplift)
+        self.average = float(self.gain[-1])
+        rank = 1.0 - self.share + people / 2.0
+        self.auuc = float((people * self.uplift) @ rank)
+        self.qini = self.auuc - self.average / 2.0
+
+    def at(self, share: Array | float) -> Array:
+        """Return the gain of treating the best share."""
+        return np.interp(share, self.share, self.gain)
+
+    def between(self, low: float, high: float) -> float:
+        """Return the average uplift of people with scores in (low, high]."""
+        inside = (self.score > low) & (self.score <= high)
+        return float(np.average(self.uplift[inside], weights=self.people[inside]))
+
+
+def record(found: Evaluation, truth: Truth) -> dict[str, Any]:
+    """Return what one draw says of coverage: 1 or 0, or a share of the bins."""
+    last = len(found.bins) - 1
+    ends = [
+        (-np.inf if b == 0 else each.low, np.inf if b == last else each.high)
+        for b, each in enumerate(found.bins)
+    ]
+    bins = [b.uplift.covers(truth.between(*end)) for b, end in zip(found.bins, ends, strict=True)]
+    curve = found.curve
+    gain = truth.at(curve.share)
+    inside = (curve.low - 1e-12 <= gain) & (gain <= curve.high + 1e-12)
+    top = float(truth.at(0.3))
+
+    def one(estimate: Estimate, value: float) -> float:
+        return float(estimate.covers(value))
+
+    plain = {name: one(found.plain[name], getattr(truth, name)) for name in ("average", "auuc")}
+    return {
+        "average": one(found.average, truth.average),
+        "top share": one(found.rules["best 30%"], top),
+        "auuc": one(found.auuc, truth.auuc),
+        "qini": one(found.qini, truth.qini),
+        "deciles": float(np.mean(bins)),
+        "uniform band": float(inside[1:].all()),
+        "bounded": float(np.isfinite(found.average.interval()).all()),
+        "error of the average": float(found.average.value - truth.average),
+        "standard error": found.average.standard_error,
+        "plain average": plain["average"],
+        "plain auuc": plain["auuc"],
+    }
+
+
+def summary(entries: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each column, and bias and width in useful form."""
+    columns = {name: np.array([entry[name] for entry in entries]) for name in entries[0]}
+    found = {name: float(column.mean()) for name, column in columns.items()}
+    found["error of the average"] = float(np.median(columns["error of the average"]))
+    found["standard error"] = float(np.median(columns["standard error"]))
+    return {"draws": len(entries)} | found
+
+
+def study(draws: int, out: Path | None, sizes: tuple[int, ...], only: list[str]) -> dict[str, Any]:
+    """Run what is missing, draw by draw through all designs, and return the coverage."""
+    known = json.loads(out.read_text())["draws"] if out and out.exists() else {}
+    keys = [(name, n) for n in sizes for name in DESIGNS if not only or name in only]
+    truths = {name: Truth(DESIGNS[name]) for name in DESIGNS}
+    start = time.perf_counter()
+    for seed in range(draws):
+        for name, n in keys:
+            entries = known.setdefault(f"{name}, 4 x {n}", [])
+            if len(entries) > seed:
+                continue
+            design = DESIGNS[name]
+            data = design.make().draw(n, random_state=seed)
+            found = evaluate_uplift(design.score, data, n_jobs=1, random_state=seed)
+            entries.append(record(found, truths[name]))
+        if seed % SAVE_EVERY == SAVE_EVERY - 1 or seed == draws - 1:
+            done = {"draws": known, "coverage": {k: summary(v) for k, v in known.items() if v}}
+            print(f"draw {seed + 1}, {time.perf_counter() - start:.0f} s", flush=True)
+            if out:
+                out.write_text(json.dumps(rounded(done)) + "\n")
+    return {key: summary(entries) for key, entries in known.items() if entries}
+
+
+def rounded(value: Any) -> Any:
+    """Return nested numbers with five digits."""
+    if isinstance(value, dict):
+        return {key: rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [rounded(entry) for entry in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def main() -> None:
+    """Run the study, print the table and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--draws", type=int, default=500)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--designs", nargs="*", default=[])
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    found = study(args.draws, args.out, tuple(args.sizes), args.designs)
+    columns = ("draws", "average", "top share", "auuc", "qini", "deciles", "uniform band")
+    columns += ("bounded", "plain average")
+    print(f"{'':26}", *(f"{name:>13}" for name in columns))
+    for key, row in found.items():
+        print(f"{key:26}", *(f"{row[name]:13.3f}" for name in columns))
+
+
+if __name__ == "__main__":
+    main()

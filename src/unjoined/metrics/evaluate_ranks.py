@@ -1,0 +1,306 @@
+"""From two numbers per row to what a score is worth: ranks, curve, areas, bins, calibration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from scipy.stats import chi2
+
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined.metrics.curves import group_ties
+from unjoined.metrics.estimate import Estimate, Totals
+from unjoined.metrics.evaluation import Calibration, CurveBand, ScoreBin
+from unjoined.metrics.ratio import RatioTerms, cell_positions
+
+WINDOW = 0.05  # on either side of a cut-off, in shares of people: whose uplift counts as there
+SHARES = np.arange(1, 21) / 20.0  # of the curve
+N_DRAWS = 20_000  # of the largest deviation of the curve
+FEWEST = 2  # rows of each table in a bin that has an interval
+
+
+class Functional(NamedTuple):
+    """A function h of the rows, and how its own estimate adds to the influence of a row."""
+
+    weight: Array  # (n,) h
+    rank: Array  # (n,) extra influence per share of people, which averages to 0; or a plain 0
+
+
+class Place(NamedTuple):
+    """Where rows stand when the best come first: what is used up above, and by their ties."""
+
+    above: Array  # (n,)
+    size: Array  # (n,)
+
+    def filled(self, capacity: float) -> Array:
+        """Return which share of each row is taken until the capacity is used up."""
+        some = np.where(self.size > 0.0, self.size, 1.0)
+        share = np.clip((capacity - self.above) / some, 0.0, 1.0)
+        return np.where(self.size > 0.0, share, (self.above < capacity) * 1.0)
+
+    def near(self, at: float, width: float) -> Array:
+        """Return how much of each row lies within ``width`` of a point, from 0 to 1."""
+        low = np.maximum(self.above, at - width)
+        inside = np.maximum(np.minimum(self.above + self.size, at + width) - low, 0.0)
+        return np.asarray(inside / np.where(self.size > 0.0, self.size, 1.0))
+
+
+def place(key: Array, demand: Array, fold: IntArray | None) -> Place:
+    """Return where rows stand by a key, the largest first, each fold by itself.
+
+    The demand of a fold is scaled to the total of all, as if it stood for everybody.
+    """
+    above, size = np.empty(len(key)), np.empty(len(key))
+    total = float(demand.sum())
+    for at in [np.arange(len(key))] if fold is None else cell_positions(fold):
+        ties = group_ties(key[at], demand[at])
+        own = max(float(ties.size.sum()), 1e-300)
+        from_top = np.cumsum(ties.size[::-1])[::-1] - ties.size
+        above[at] = (from_top * (total / own))[ties.group]
+        size[at] = (ties.size * (total / own))[ties.group]
+    return Place(above, size)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRows:
+    """Row terms, a score of each row, and where each row stands by it."""
+
+    terms: RatioTerms
+    score: Array  # (n,)
+    fold: IntArray | None = None  # (n,) to be ranked within; None ranks all rows together
+    people: Array = field(init=False)  # (n,) share of the people spoken for, adds up to 1
+    order: Place = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Rank the rows among those the answer speaks for."""
+        people = self.terms.share * self.terms.aim / self.terms.speaks_for
+        object.__setattr__(self, "people", people)
+        object.__setattr__(self, "order", place(self.score, people, self.fold))
+
+    @property
+    def rank(self) -> Array:
+        """Share of people with a lower score, ties counted half, shape (n,)."""
+        # Rounded, so that a score that is the same for everyone has rank 1/2 exactly.
+        return np.round(1.0 - self.order.above - 0.5 * self.order.size, 14)
+
+    def everyone(self) -> Functional:
+        """Return the rule that treats all."""
+        return Functional(np.ones(len(self.score)), np.zeros(1))
+
+    def top(self, share: float) -> Functional:
+        r"""Treat the best share; a row adds :math:`-\bar u(c) (h - c)` through the cut-off."""
+        h = self.order.filled(share)
+        return Functional(h, -self._uplift_near(self.order, share, WINDOW) * (h - share))
+
+    def area(self) -> Functional:
+        """Weigh by rank, which makes the AUUC; a row adds the curve at its own rank."""
+        F = self.rank
+        ties = group_ties(F)
+        total = ties.sums(self.people * self.terms.effect)
+        above = np.cumsum(total[::-1])[::-1] - 0.5 * total
+        curve = above[ties.group]
+        return Functional(F, curve - self.people @ curve)
+
+    def budget(self, budget: float, cost: Array) -> Functional:
+        """Spend a budget per person on the best uplift per cost, as long as it is above 0."""
+        helped = self.score > 0.0
+        spend = np.where(helped, self.people * cost, 0.0)
+        key = np.where(helped, self.score / cost, -np.inf)
+        order = place(key, spend, self.fold)
+        h = np.where(helped, order.filled(budget), 0.0)
+        if float(spend.sum()) <= budget:  # money is left over, so that no cut-off is estimated
+            return Functional(h, np.zeros(1))
+        per_cost = self._uplift_near(order, budget, WINDOW * float(spend.sum()), cost)
+        return Functional(h, -per_cost * (cost * h - budget))
+
+    def _uplift_near(
+        self, order: Place, at: float, width: float, cost: Array | float = 1.0
+    ) -> float:
+        """Return the average nuisance uplift per cost of those around a cut-off."""
+        near = self.people * order.near(at, width)
+        total = float(np.sum(near * cost))
+        return float(near @ self.terms.effect) / total if total > 0.0 else 0.0
+
+    def totals(self, functionals: Sequence[Functional], *others: Array) -> Totals:
+        """Return N of each functional with its rank term, then D, then other columns."""
+        terms = self.terms
+        scale = float(terms.share @ terms.denominator) / terms.speaks_for
+        values = np.empty((len(self.score), len(functionals) + 1 + len(others)))
+        for j, (weight, rank) in enumerate(functionals):
+            values[:, j] = terms.numerator * weight + scale * terms.aim * rank
+        values[:, len(functionals)] = terms.denominator
+        for j, column in enumerate(others, len(functionals) + 1):
+            values[:, j] = column
+        return terms.totals(values)
+
+    def estimates(self, functionals: Mapping[str, Functional]) -> dict[str, Estimate]:
+        """Return the gain per person of each functional."""
+        totals, last = self.totals(list(functionals.values())), len(functionals)
+        return {name: totals.ratio(j, last) for j, name in enumerate(functionals)}
+
+    def curve(self, level: float, rng: Rng) -> tuple[CurveBand, dict[float, Estimate]]:
+        """Return the uplift curve with its uniform band, and each point as an estimate."""
+        m = len(SHARES)
+        totals = self.totals([self.top(share) for share in SHARES.tolist()])
+        points = {share: totals.ratio(j, m) for j, share in enumerate(SHARES.tolist())}
+        theta = np.array([point.value for point in points.values()])
+        away = totals.combined(np.column_stack([np.eye(m), -theta]))
+        z = largest_deviation(away.covariance, level, rng)
+        ends = [_hull(point, z) for point in points.values()]
+        low, high = (np.array(end) for end in zip(*ends, strict=True))
+        zero = np.zeros(1)
+        band = CurveBand(*(np.concatenate([zero, a]) for a in (SHARES, theta, low, high)))
+        return band, points
+
+
+def _hull(estimate: Estimate, z: float) -> tuple[float, float]:
+    """Return the ends of Fieller's set at a given number of standard errors."""
+    if estimate.ratio is None:
+        return estimate.value - z * estimate.standard_error, estimate.value
+    pieces = estimate.ratio.fieller(z)
+    return pieces[0][0], pieces[-1][1]
+
+
+def largest_deviation(covariance: Array, level: float, rng: Rng) -> float:
+    """Return the quantile of the largest of correlated normal deviations, in standard errors."""
+    error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    moves = error > 0.0
+    if not moves.any() or not np.isfinite(covariance).all():
+        return math.inf if not np.isfinite(covariance).all() else 0.0
+    correlation = covariance[np.ix_(moves, moves)] / np.outer(error[moves], error[moves])
+    size, directions = np.linalg.eigh(correlation)
+    root = directions * np.sqrt(np.maximum(size, 0.0))
+    draws = rng.standard_normal((N_DRAWS, len(size))) @ root.T
+    return float(np.quantile(np.abs(draws).max(axis=1), level))
+
+
+def at_share(point: Estimate, share: float) -> Estimate:
+    """Return the gain per person of treating a share as the mean uplift of those treated."""
+    ratio = point.ratio
+    if ratio is None:
+        return Estimate(point.value / share, point.standard_error / share)
+    return Estimate.of_ratio(
+        replace(
+            ratio,
+            numerator=ratio.numerator / share,
+            numerator_variance=ratio.numerator_variance / share**2,
+            covariance=ratio.covariance / share,
+        )
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """People in groups by their score, with the edges taken as given."""
+
+    edges: Array  # (b - 1,) greatest score of all bins but the last
+    of_row: IntArray  # (n,)
+
+    @classmethod
+    def cut(cls, rows: ScoredRows, n_bins: int) -> Bins:
+        """Cut the scores so that each bin has about as many people; ties stay together."""
+        order = np.argsort(rows.score, kind="stable")
+        held = order[rows.people[order] > 0.0]
+        mass, score = np.cumsum(rows.people[held]), rows.score[held]
+        wanted = np.arange(1, n_bins) / n_bins
+        at = np.searchsorted(mass, wanted * mass[-1] - 1e-12)
+        edges = np.unique(score[np.minimum(at, len(score) - 1)])
+        edges = edges[edges < score[-1]]
+        return cls(edges, np.searchsorted(edges, rows.score, side="left"))
+
+
+def score_bins(rows: ScoredRows, floor: Array, n_bins: int) -> tuple[tuple[ScoreBin, ...], float]:
+    """Return the uplift in bins of the score, and the p-value that all predictions are right.
+
+    ``floor`` (n,) is how far an unseen residual of a row's size would move the numerator: no bin
+    is surer of its numerator than one such row in each outcome table allows.
+    """
+    terms, bins, found = rows.terms, Bins.cut(rows, n_bins), []
+    n = len(bins.edges) + 1
+    inside = bins.of_row[:, None] == np.arange(n)
+    off = terms.numerator - terms.denominator * rows.score
+    columns = [column[:, None] * inside for column in (terms.numerator, terms.denominator, off)]
+    totals = terms.totals(*columns)
+    variance = totals.covariance.copy()
+    least = np.array([_least_variance(terms, floor, inside[:, b]) for b in range(n)])
+    for j in (*range(n), *range(2 * n, 3 * n)):
+        variance[j, j] = np.maximum(variance[j, j], least[j % n])  # nan stays nan
+    totals = Totals(totals.value, variance)
+    for b in range(n):
+        people = rows.people * inside[:, b]
+        scores = rows.score[people > 0.0]
+        found.append(
+            ScoreBin(
+                low=float(scores.min()) if b == 0 else float(bins.edges[b - 1]),
+                high=float(scores.max()) if b == n - 1 else float(bins.edges[b]),
+                share=float(people.sum()),
+                predicted=float(people @ rows.score / people.sum()),
+                uplift=totals.ratio(b, n + b),
+            )
+        )
+    return tuple(found), _joint_p(totals, 2 * n + np.flatnonzero(np.isfinite(least)))
+
+
+def _least_variance(terms: RatioTerms, floor: Array, inside: BoolArray) -> float:
+    """Return the least variance of a bin's numerator; nan if a table has too few rows in it."""
+    least = 0.0
+    for at in cell_positions(terms.cell):
+        own = at[inside[at]]
+        if len(own) < FEWEST:
+            return math.nan
+        least += float(np.mean((terms.share[own] * floor[own]) ** 2))
+    return least
+
+
+def _joint_p(totals: Totals, at: IntArray) -> float:
+    """Return the p-value that some totals are all 0."""
+    if not len(at):
+        return math.nan
+    some = Totals(totals.value[at], totals.covariance[np.ix_(at, at)])
+    statistic, degrees = some.chi_square(slice(0, len(at)))
+    return float(chi2.sf(statistic, degrees)) if degrees else math.nan
+
+
+def calibration_line(rows: ScoredRows, average: Estimate, p_value: float) -> Calibration:
+    r"""Return the line of uplift on the score, :math:`u \approx a + b s`, and the joint test.
+
+    With :math:`c = D(s) / D(1)` the slope is :math:`N(s - c) / D((s - c)^2)`, a ratio whose
+    interval is Fieller's. A constant score has no slope, and its intercept is the average.
+    """
+    terms, s = rows.terms, rows.score
+    held = rows.people > 0.0
+    if float(np.ptp(s[held])) <= 1e-12 * max(1.0, float(np.abs(s[held]).max())):
+        return Calibration(None, average, p_value)
+    D = float(terms.share @ terms.denominator)
+    c = float(terms.share @ (terms.denominator * s)) / D
+    theta = float(terms.share @ terms.numerator) / D
+    off = s - c
+    left = terms.numerator - theta * terms.denominator
+    slope = terms.totals(off * left, off**2 * terms.denominator).ratio(0, 1)
+    left = left - slope.value * off * terms.denominator
+    spread = float(terms.share @ (off**2 * terms.denominator))
+    intercept = terms.totals((1.0 / D - c * off / spread) * left)
+    error = math.sqrt(max(float(intercept.covariance[0, 0]), 0.0))
+    return Calibration(slope, Estimate(theta - slope.value * c, error), p_value)
+
+
+def residual_size(residual: Array, share: Array) -> float:
+    """Return the size of the residuals that make up the variance, in outcome units."""
+    square = float(share @ residual**2)
+    return math.sqrt(float(share @ residual**4) / square) if square > 0.0 else 0.0
+
+
+def rule_of(rows: ScoredRows, rule: tuple[Any, ...]) -> Functional:
+    """Return the functional of a checked rule."""
+    kind, *numbers = rule
+    if kind == "share":
+        return rows.top(numbers[0])
+    if kind == "threshold":
+        return Functional((rows.score >= numbers[0]) * 1.0, np.zeros(1))
+    if kind == "budget":
+        return rows.budget(*numbers)
+    return Functional(numbers[0], np.zeros(1))
