@@ -25,11 +25,11 @@ from unjoined.metrics.curves import (
     uplift_at_k,
     uplift_curve,
 )
-from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
 from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
+from unjoined.metrics.evidence import diagnose
 from unjoined.metrics.gain import GainByScore
 from unjoined.metrics.identification import (
     IdentificationStrength,
