@@ -14,13 +14,14 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest lint format benchmark accuracy figures docs files walk wheel clean
+.PHONY: help demo test test-slow test-oldest test-browser lint format benchmark accuracy figures docs files walk wheel clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
 	@echo "make test        lint, types, import contract, tests and doctests"
 	@echo "make test-slow   the tests marked slow as well"
 	@echo "make test-oldest some of the tests with the oldest supported versions"
+	@echo "make test-browser the report in a real browser; needs chromium and chromedriver"
 	@echo "make benchmark   every script in benchmarks/ that takes minutes"
 	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
 	@echo "make figures     draw the pictures of the documentation again"
@@ -77,6 +78,10 @@ test-oldest: $(OLDEST_VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
+
+# A session of its own, so that `make test` needs no browser.
+test-browser: $(VENV)/.test
+	$(BIN)/python -m pytest -m browser tests/report
 
 benchmark: $(VENV)/.test
 	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py paper_default.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \

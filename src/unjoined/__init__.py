@@ -6,7 +6,7 @@ the data can identify it, evaluates the estimate and turns it into a targeting l
 
 The estimators and what the first steps need are here. The rest is in public submodules:
 ``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors``,
-``export`` and ``plot``.
+``export``, ``plot`` and ``report``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         losses,
         metrics,
         plot,
+        report,
         sums,
         targeting,
     )
@@ -79,6 +80,7 @@ __all__ = [
     "metrics",
     "plot",
     "read_table",
+    "report",
     "save_model",
     "sums",
     "targeting",
@@ -88,7 +90,7 @@ __all__ = [
 # is a submodule, or is found in one: in ``estimators``, unless it is said here.
 _SUBMODULES = {
     *("basis", "data", "datasets", "errors", "export"),
-    *("losses", "metrics", "plot", "sums", "targeting"),
+    *("losses", "metrics", "plot", "report", "sums", "targeting"),
 }
 _HOMES = {
     "SeparateLabels": "data",

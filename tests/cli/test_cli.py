@@ -165,7 +165,7 @@ def test_demo_writes_everything_it_names(capsys, tmp_path):
     names = {path.name for path in (tmp_path / "d").iterdir()}
     assert names == {
         *(f"{kind}s_{n}.parquet" for kind in ("outcome", "treatment") for n in ("north", "south")),
-        *("customers.parquet", "scores.parquet", "model.skops", "uplift_curve.png"),
+        *("customers.parquet", "scores.parquet", "model.skops", "uplift_curve.png", "report.html"),
     }
     assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300", "--json")

@@ -36,9 +36,11 @@ from unjoined.errors import TableError
 from unjoined.estimators import UpliftEstimator, save_model
 from unjoined.metrics import UpliftCurve, identification_strength, perfect_curve, qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
+from unjoined.report import Origin, Terms, report
 from unjoined.reproduce import STUDIES, draw_customers, reproduce_paper, write_campaign
 
 SHARE = 0.3  # of customers on the list
+VALUE, COST = 30.0, 1.0  # what a purchase is worth and what a mail costs, made up
 N_TRUTH = 20_000  # fresh customers the methods are compared on
 N_CUSTOMERS = 2_000  # to be scored
 
@@ -94,6 +96,7 @@ def demo(
         f"the fitted {results[0].name}, for `unjoined score`",
     )
     show_pairs(out, zip(map(str, written.values()), meanings, strict=True))
+    written["report"] = _write_report(out, folder, results[0].model, data, seed)
     _next_steps(out, folder, outcomes, treatments)
     if as_json:
         measures = ("oracle_share", "squared_error", "seconds")
@@ -198,6 +201,25 @@ def _write_results(folder: Path, results: list[Result], truth: Array) -> dict[st
         ),
         "model": save_model(chosen, folder / "model.skops"),
     }
+
+
+def _write_report(
+    out: Console, folder: Path, model: UpliftEstimator, data: SeparateLabels, seed: int
+) -> Path:
+    """Write the report on the model, for the customers who are to be mailed."""
+    _title(out, "5. A report to act on")
+    written = report(
+        model,
+        data,
+        folder / "report.html",
+        people=read_table(folder / "customers.parquet"),
+        terms=Terms(unit="purchases", value=VALUE, cost=COST, currency="EUR", share=SHARE),
+        origin=Origin(title="Simulated campaign: whom to mail", command="unjoined demo"),
+        overwrite=True,
+        random_state=seed,
+    )
+    out.print(f"{written}: open it in a browser. It needs no network.")
+    return written
 
 
 def _next_steps(out: Console, folder: Path, outcomes: list[str], treatments: list[str]) -> None:

@@ -33,6 +33,9 @@ COMMANDS = {
     "score": Entry(
         "app", "Write uplift, rank and whom to treat for each row of a table, best first."
     ),
+    "report": Entry(
+        "report", "Write a report: whom to treat, what it brings, how far to trust it."
+    ),
     "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),

@@ -25,7 +25,7 @@ from unjoined.errors import LabelError
 from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.em import EMFit
 from unjoined.estimators.mixture_rows import BERNOULLI, MEAN, Likelihood
-from unjoined.metrics import GainByScore, evaluation_of
+from unjoined.metrics import Estimate, GainByScore, evaluation_of
 from unjoined.nuisance import (
     AdditiveAverage,
     ConditionalMean,
@@ -125,6 +125,33 @@ class LikelihoodEstimator(RowEstimator):
             In the order of ``populations_``.
         """
         return self._likelihood.chances(self._check_features(X, reset=False))
+
+    def mean_change(self, X: MatrixLike, changed: MatrixLike) -> Estimate:
+        """Return by how much the mean uplift of people differs if their features do.
+
+        With one column of ``changed`` set to a value it is a partial dependence: what that value
+        adds to uplift, all other features as they are. Without pairs of features, and for real
+        outcomes, it is the same for everyone.
+
+        Parameters
+        ----------
+        X, changed : array or data frame of shape (n, d)
+            People as they are and as they would be, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        Estimate
+            Mean uplift at ``changed`` less that at ``X``, outcome units. The standard error is
+            model uncertainty: that of the coefficients, and of the forms that are averaged. It
+            takes the policies as given, and is nan for EM. Costs two predictions.
+        """
+        before, after = (self._check_features(each, reset=False) for each in (X, changed))
+        scale = float(self.outcome_scaling_.scale[0])
+        if isinstance(self.fit_, EMFit):
+            change = self._predict_rows(after).mean() - self._predict_rows(before).mean()
+            return Estimate(float(change), float("nan"))
+        value, error = self.fit_.mean_change(before, after)
+        return Estimate(scale * value, scale * error)
 
     def _means(self, matrix: Array) -> tuple[Array, Array]:
         """Return both means at checked rows, less the outcome's offset."""

@@ -230,6 +230,27 @@ class AdditiveAverage:
         variance += weight @ (uplift - mean) ** 2 / rows.weight.sum()
         return mean, float(np.sqrt(variance))
 
+    def mean_change(self, before: Array, after: Array) -> tuple[float, float]:
+        """Return by how much the mean uplift changes if rows change, and its error.
+
+        The error is that of the likeliest form's coefficients and of the members' disagreement.
+        """
+        weight = self.weight
+        change, gradient = (b - a for a, b in zip(*map(self._mean, (before, after)), strict=True))
+        value = float(weight @ change)
+        variance = gradient @ self.best.covariance @ gradient + weight @ (change - value) ** 2
+        return value, float(np.sqrt(variance))
+
+    def _mean(self, X: Array) -> tuple[Array, Array]:
+        """Return each member's mean uplift of rows, and how the likeliest form's one slopes."""
+        values, parts = self.basis(X), self.best.parts
+        base = values @ np.column_stack([member.base for member in self.members])
+        effect = values @ np.column_stack([member.effect for member in self.members])
+        treated, untreated = self.best.law.arms(base, effect, np.zeros((len(X), 1)))
+        by_base, by_effect = self.best.law.slopes(*self.best(values))
+        of_base, of_effect = by_base @ values[:, parts.base], by_effect @ values[:, parts.effect]
+        return (treated - untreated).mean(axis=0), np.concatenate([of_base, of_effect]) / len(X)
+
     def effect_features(self, rows: ModelRows) -> Array:
         """Return how far the effect varies with each feature, pairs counting for both, (d,)."""
         values, weight = self.basis(rows.X), rows.weight / rows.weight.sum()

@@ -1,0 +1,185 @@
+"""The command report: one HTML file on a model, its tables and the people to choose from."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unjoined._typing import Frame
+from unjoined._validation import shown
+from unjoined.cli.app import targeting_list
+from unjoined.cli.inputs import TABLE, Tables, check_paths, select_columns, split_names
+from unjoined.cli.options import (
+    AsJson,
+    Features,
+    Ignore,
+    Outcome,
+    Paths,
+    Population,
+    Seed,
+    Treated,
+    Treatment,
+    Weight,
+)
+from unjoined.cli.program import command
+from unjoined.cli.show import console, print_json
+from unjoined.data import read_table, write_table
+from unjoined.errors import InputError, TableError
+from unjoined.estimators import UpliftEstimator, load_model
+from unjoined.report import Origin, Terms
+from unjoined.report import report as write_report
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an outcome is worth, what treating costs, and how many may be treated."""
+
+    unit: Annotated[
+        str | None, typer.Option(help="What outcomes are called, such as purchases.")
+    ] = None
+    value: Annotated[
+        float | None, typer.Option(help="What one unit of the outcome is worth, money.")
+    ] = None
+    cost: Annotated[float, typer.Option(help="What treating one person costs, money.")] = 0.0
+    currency: Annotated[str, typer.Option(help="Written after amounts of money.")] = ""
+    share: Annotated[
+        float | None, typer.Option(help="Treat this share, 0 to 1; default: all it pays for.")
+    ] = None
+    budget: Annotated[float | None, typer.Option(help="Most that may be spent, money.")] = None
+
+    def terms(self, outcome: str) -> Terms:
+        """Return them checked, with a name for the outcome."""
+        unit = self.unit or f"units of {outcome}"
+        return Terms(unit, self.value, self.cost, self.currency, self.share, self.budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What is written, and whom about."""
+
+    people: Annotated[
+        Path | None, typer.Option(help="People to choose from; default: those of the tables.")
+    ] = None
+    out: Annotated[Path, typer.Option(help="Where to write, .html.")] = Path("report.html")
+    list_out: Annotated[
+        Path | None, typer.Option("--list", help="Also write the list of people, .csv or .parquet.")
+    ] = None
+    keep: Annotated[
+        str | None, typer.Option(help="Columns of people to copy to the list, such as an id.")
+    ] = None
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False
+
+    def check(self, inputs: list[tuple[str, Path]]) -> None:
+        """Refuse files that would be overwritten, and options that are of no use."""
+        if self.people is None and self.list_out is not None:
+            raise InputError("--list writes a list of the people in --people: give that table too.")
+        if self.list_out is None and self.keep is not None:
+            raise InputError("--keep copies columns to the list: give --list too.")
+        inputs = [*inputs, *([("--people", self.people)] if self.people else [])]
+        outputs = [("--out", self.out, TABLE)]
+        outputs += [("--list", self.list_out, TABLE)] if self.list_out else []
+        check_paths(inputs, outputs)
+        taken = [str(path) for _, path, _ in outputs if path.exists()]
+        if taken and not self.force:
+            raise TableError(f"{shown(taken)} exists. Name another file, or add --force.")
+
+    def read(self, model: UpliftEstimator) -> Frame | None:
+        """Return the people; columns to keep that are no features stay as they are written."""
+        if self.people is None:
+            return None
+        known = getattr(model, "feature_names_in_", ())
+        return read_table(self.people, text=[c for c in self._kept if c not in known])
+
+    def write_list(self, model: UpliftEstimator, people: Frame, terms: Terms) -> None:
+        """Write the list of people, the best first, if it is asked for."""
+        if self.list_out is None:
+            return
+        names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+        title = str(self.people)
+        uplift = model.predict(select_columns(people, names, title=title))
+        share = float(terms.rule(uplift).mean())
+        write_table(
+            targeting_list(model, people, title=title, keep=self._kept, share=share), self.list_out
+        )
+
+    @property
+    def link(self) -> str | None:
+        """The list as the report links to it, if it lies beside it."""
+        if self.list_out is None or self.list_out.parent.resolve() != self.out.parent.resolve():
+            return None
+        return self.list_out.name
+
+    @property
+    def _kept(self) -> list[str]:
+        return split_names("--keep", self.keep)
+
+
+@command(
+    "unjoined report --model model.skops --outcomes sales.csv --treatments mailings.csv \\\n"
+    "    --population region --outcome bought --treatment mailed \\\n"
+    "    --people customers.csv --value 30 --cost 0.8 --currency EUR --out report.html"
+)
+def report(
+    ctx: typer.Context,
+    model: Annotated[Path, typer.Option(help="A model written by `unjoined fit`.")],
+    decision: Decision,
+    files: Files,
+    outcomes: Paths = None,
+    treatments: Paths = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    weight: Weight = None,
+    treated: Treated = None,
+    title: Annotated[str, typer.Option(help="Heading of the report.")] = "Whom to treat",
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="The model was fitted to other rows than these.")
+    ] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write a report: whom to treat, what it brings, how far to trust it."""
+    tables = Tables.of(
+        outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
+    )
+    needed = list(tables.given)[:4]
+    if missing := [option for option in needed if not tables.given[option]]:
+        raise TableError(f"report needs {', '.join(needed)}. Missing: {', '.join(missing)}.")
+    files.check([*tables.paths, ("--model", model)])
+    terms, fitted, data = decision.terms(outcome), load_model(model), tables.read()
+    people = files.read(fitted)
+    written = write_report(
+        fitted,
+        data,
+        files.out,
+        people=people,
+        terms=terms,
+        origin=Origin(title, command_line(ctx), files.link, tuple(tables.ignored)),
+        held_out=held_out,
+        overwrite=files.force,
+        random_state=seed,
+    )
+    if people is not None:
+        files.write_list(fitted, people, terms)
+    console(quiet=as_json).print(f"Wrote {written}. Open it in a browser; it needs no network.")
+    if as_json:
+        listed = None if files.list_out is None else str(files.list_out)
+        print_json({"report": str(written), "list": listed})
+
+
+def command_line(ctx: typer.Context) -> str:
+    """Return the command as it would be typed, without what is left at its default."""
+    words = ["unjoined", str(ctx.info_name)]
+    for parameter in ctx.command.params:
+        value = ctx.params.get(str(parameter.name))
+        if value in (None, False, (), []) or value == parameter.default:
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [parameter.opts[0], *([] if each is True else [str(each)])]
+    return shlex.join(words)

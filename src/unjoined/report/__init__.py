@@ -1,0 +1,6 @@
+"""A report that a manager acts on, as one HTML file."""
+
+from unjoined.report.facts import Origin, Terms
+from unjoined.report.page import report
+
+__all__ = ["Origin", "Terms", "report"]

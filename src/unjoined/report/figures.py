@@ -1,0 +1,257 @@
+"""The charts of a report, each with its numbers as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unjoined._typing import Array
+from unjoined.report.charts import BOTTOM, RIGHT, TOP, Chart, Scale, spread
+from unjoined.report.people import FEWEST, Driver
+from unjoined.report.words import Speech, interval, number, signed
+
+if TYPE_CHECKING:
+    from unjoined.metrics import Diagnosis
+    from unjoined.report.facts import Facts
+
+FULL_GAP = 0.2  # policy gap from which people count in full
+BINS = 24
+LONGEST = 18  # letters of a name under a chart
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of words and numbers under a caption."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart, what it shows, and its numbers."""
+
+    chart: Chart
+    says: str
+    table: Table
+
+
+def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
+    """Draw how the difference in the chance of treatment is spread over people."""
+    gap = diagnosis.gap
+    if gap is None:
+        return None
+    at = np.linspace(0.0, 1.0, 101)
+    low, high = float(gap.quantiles.min()), float(gap.quantiles.max())
+    edges = np.linspace(min(low, -FULL_GAP), max(high, FULL_GAP), BINS + 1)
+    rising = gap.quantiles + 1e-9 * np.arange(101)  # so that each quantile is met once
+    share = np.diff(np.interp(edges, rising, at, left=0.0, right=1.0))
+    share[share * n_rows < FEWEST] = 0.0
+    inside = np.interp([-FULL_GAP, FULL_GAP], rising, at, left=0.0, right=1.0)
+    below = float(inside[1] - inside[0])
+    chart = Chart(
+        "How differently people were treated",
+        f"Bars show the share of people at each difference in the chance of treatment. "
+        f"{below:.0%} of people lie between -{FULL_GAP:g} and {FULL_GAP:g}.",
+        (float(edges[0]), float(edges[-1])),
+        (0.0, 1.1 * float(share.max())),
+        "difference in the chance of treatment",
+        "share of people",
+    )
+    box = [chart.to_x(-FULL_GAP), chart.to_x(FULL_GAP)]
+    chart.add("rect", "shade", x=box[0], width=box[1] - box[0], y=TOP,
+              height=chart.height - BOTTOM - TOP)  # fmt: skip
+    chart.axes()
+    for a, b, s in zip(edges, edges[1:], share, strict=False):
+        if s:
+            chart.bar(a, b, s)
+    names = [str(name) for name in diagnosis.identification.populations]
+    whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+    rows = tuple(
+        (f"{a:+.2f} to {b:+.2f}", f"{s:.1%}")
+        for a, b, s in zip(edges, edges[1:], share, strict=False)
+        if s
+    )
+    says = (
+        f"Difference in the chance of treatment{whose}, over people. In the shaded middle, below "
+        f"{FULL_GAP:g}, policies are nearly alike: {below:.0%} of people are there, and they count "
+        "only in part."
+    )
+    return Figure(chart, says, Table("People by difference", ("difference", "people"), rows))
+
+
+def curve_figure(facts: Facts, speech: Speech) -> Figure:
+    """Draw the uplift curve with its uniform band, and the line of a random order."""
+    curve, factor = facts.evaluation.curve, speech.factor
+    share = curve.share
+    value, low, high = (factor * part for part in (curve.value, curve.low, curve.high))
+    chart = Chart(
+        "Uplift curve",
+        f"Gain {speech.per} over treating nobody, against the share treated, the best first, with "
+        "a band that holds the whole curve.",
+        (0.0, 1.0),
+        spread(np.concatenate([value, _most(low), _most(high)])),
+        "share of people treated, best first",
+        f"gain {speech.per}",
+    )
+    chart.axes(percent=True)
+    chart.band(share, low, high)
+    chart.line([0.0, 1.0], [0.0, value[-1]], "random")
+    chart.line(share, value, "curve")
+    rows = tuple(
+        (f"{s:.0%}", signed(v), interval(a, b, sign=True))
+        for s, v, a, b in zip(share, value, low, high, strict=True)
+    )
+    columns = ("share treated", f"gain {speech.per}", f"{speech.percent} band")
+    says = (
+        f"Solid: the gain {speech.per} of all when the best are treated first. Shaded: a band that "
+        f"holds the whole curve with {speech.percent} confidence. Dashed: a random order."
+    )
+    return Figure(chart, says, Table("Uplift curve", columns, rows))
+
+
+def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
+    """Draw measured against predicted uplift, by ranges of the score."""
+    n = facts.data.n_rows
+    bins = [each for each in facts.evaluation.bins if each.share * n >= FEWEST]
+    if not bins:
+        return None
+    factor, level = speech.factor, facts.level
+    predicted = factor * np.array([each.predicted for each in bins])
+    value = factor * np.array([each.uplift.value for each in bins])
+    ends = factor * np.array([each.uplift.interval(level) for each in bins])
+    tall = spread(np.concatenate([value, _most(ends.ravel()), predicted]))
+    wide = spread(predicted)
+    chart = Chart(
+        "Predicted and measured uplift",
+        "One point for each tenth of the people: measured against predicted uplift, with intervals "
+        "and the line of perfect agreement.",
+        wide,
+        tall,
+        f"predicted uplift, {speech.per}",
+        f"measured uplift, {speech.per}",
+    )
+    chart.axes()
+    line = [max(wide[0], tall[0]), min(wide[1], tall[1])]
+    chart.line(line, line, "random")
+    for x, y, (low, high) in zip(predicted, value, ends, strict=True):
+        chart.whisker(x, low, high)
+        chart.add("circle", "point", cx=chart.to_x(x), cy=chart.to_y(y), r="4.5")
+    rows = tuple(
+        (f"{each.share:.0%}", signed(x), signed(y), interval(*end, sign=True))
+        for each, x, y, end in zip(bins, predicted, value, ends, strict=True)
+    )
+    columns = ("people", "predicted", "measured", f"{speech.percent} interval")
+    says = (
+        "Each point is a group of people with similar scores. On the dashed line, predictions are "
+        "right; points that rise from left to right mean that the order is right."
+    )
+    return Figure(chart, says, Table(f"Uplift by score, {speech.per}", columns, rows))
+
+
+def gain_chart(facts: Facts) -> Chart:
+    """Draw the expected gain of all shares, with a mark that the slider moves."""
+    stages = facts.stages
+    share = np.array([stage.share for stage in stages])
+    value, low, high = (
+        np.array([getattr(stage, name) for stage in stages]) for name in ("gain", "low", "high")
+    )
+    chart = Chart(
+        "Expected gain by share treated",
+        "The line is the expected gain in total, the band its interval at each share.",
+        (0.0, 1.0),
+        spread(np.concatenate([value, _most(low), _most(high)])),
+        "share of people treated, best first",
+        facts.terms.unit,
+        height=240.0,
+    )
+    chart.axes(percent=True)
+    chart.band(share, low, high)
+    chart.line(share, value, "curve")
+    x = chart.to_x(facts.chosen.share)
+    chart.add("line", "now", x1=x, x2=x, y1=TOP, y2=chart.height - BOTTOM, id="now-line")
+    y = chart.to_y(facts.chosen.gain)
+    chart.add("circle", "now", cx=x, cy=y, r="6", id="now-point")
+    return chart
+
+
+def driver_figure(driver: Driver, speech: Speech) -> Figure:
+    """Draw what one feature adds to uplift."""
+    factor, column = speech.factor, driver.column
+    change, error = factor * driver.change, factor * driver.error
+    z = 1.96 if driver.has_band else 0.0
+    low, high = change - z * np.nan_to_num(error), change + z * np.nan_to_num(error)
+    positions = driver.values if driver.is_curve else np.arange(len(driver.values), dtype=float)
+    ends = (-0.6, len(positions) - 0.4)
+    if driver.is_curve:
+        ends = (float(positions[0]), float(positions[-1]))
+    chart = Chart(
+        f"Uplift by {column.name}",
+        f"What each value of {column.name} adds to the average uplift, {speech.per}.",
+        ends,
+        spread(np.concatenate([low, high])),
+        _short(column.name, 48),
+        f"change, {speech.per}",
+        height=210.0,
+        width=360.0,
+    )
+    said = [column.said(float(v)) for v in driver.values]
+    if driver.is_curve:
+        at = np.linspace(ends[0], ends[1], 4) if column.holds == "times" else ()
+        chart.axes(names=[(float(v), column.said(float(v))) for v in at])
+        if driver.has_band:
+            chart.band(positions, low, high)
+        chart.line(positions, change, "curve")
+    else:
+        every = max(1, round(len(said) / 5))
+        shown = [(float(p), _short(s)) for p, s in zip(positions, said, strict=True)][::every]
+        chart.axes(names=shown)
+        for p, c, a, b in zip(positions, change, low, high, strict=True):
+            chart.bar(p - 0.32, p + 0.32, c)
+            if driver.has_band:
+                chart.whisker(p, a, b)
+    rows = tuple(
+        (s, signed(c), interval(a, b, sign=True) if driver.has_band else "not offered")
+        for s, c, a, b in zip(said, change, low, high, strict=True)
+    )
+    columns = (column.name, f"change, {speech.per}", "model uncertainty (95%)")
+    return Figure(chart, "", Table(f"Uplift by {column.name}", columns, rows))
+
+
+def importance_chart(drivers: tuple[Driver, ...], speech: Speech) -> Chart:
+    """Draw how much uplift varies with each feature."""
+    drivers = drivers[:12]
+    height = 26.0 * len(drivers) + BOTTOM + TOP
+    most = max([driver.spread for driver in drivers], default=0.0) * speech.factor or 1.0
+    chart = Chart(
+        "How much uplift varies with each feature",
+        "Bars show the standard deviation over people of what the feature adds.",
+        (0.0, 1.25 * most),
+        (0.0, 1.0),
+        height=height,
+        left=140.0,
+        width=360.0,
+    )
+    across = Scale(0.0, 1.25 * most, chart.left, chart.width - RIGHT)
+    for i, driver in enumerate(drivers):
+        y = TOP + 26.0 * i
+        size = speech.factor * driver.spread
+        chart.add("rect", "bar", x=chart.left, y=y, height=18.0, width=across(size) - chart.left)
+        chart.write(chart.left - 8, y + 13, _short(driver.column.name), text_anchor="end")
+        chart.write(across(size) + 5, y + 13, number(size))
+    chart.write((chart.left + chart.width) / 2, height - 14, f"standard deviation, {speech.per}",
+                "label axis", text_anchor="middle")  # fmt: skip
+    return chart
+
+
+def _most(values: Array) -> Array:
+    """Return what is finite: ends that are unbounded do not set the scale."""
+    return values[np.isfinite(values)]
+
+
+def _short(text: str, longest: int = LONGEST) -> str:
+    """Return text that fits, its end cut off if it is long."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"

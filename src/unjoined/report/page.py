@@ -1,0 +1,298 @@
+"""One self-contained HTML file: facts, words and charts put into a template, written whole."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+
+from unjoined._optional import import_extra
+from unjoined._typing import MatrixLike, RandomState
+from unjoined._validation import KINDS
+from unjoined.data import SeparateLabels, feature_matrix, replace_file
+from unjoined.errors import InputError, TableError
+from unjoined.report.facts import Facts, Origin, Terms, collect
+from unjoined.report.figures import (
+    Table,
+    bins_figure,
+    curve_figure,
+    driver_figure,
+    gain_chart,
+    gap_figure,
+    importance_chart,
+)
+from unjoined.report.people import FEWEST
+from unjoined.report.words import ASSUMPTIONS, TELL, Speech, firmer, interval, judge, number, signed
+from unjoined.sums import hash_features, hash_with
+
+if TYPE_CHECKING:
+    from unjoined.metrics import Diagnosis, Evaluation
+
+MOST_DRIVERS = 8  # features with a chart of their own
+MOST_BYTES = 3_000_000
+SHOWN_SHARES = (0.05, *(k / 10 for k in range(1, 11)))  # of the printed table
+
+
+def report(
+    model: Any,
+    data: SeparateLabels | Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    people: MatrixLike | None = None,
+    terms: Terms | None = None,
+    origin: Origin | None = None,
+    diagnosis: Diagnosis | None = None,
+    evaluation: Evaluation | None = None,
+    held_out: bool = False,
+    overwrite: bool = False,
+    random_state: RandomState = 0,
+) -> Path:
+    """Write a report on a fitted model: whom to treat, what it brings, how far to trust it.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any of this package.
+    data : SeparateLabels
+        The tables it was fitted to, or others with ``held_out``; 20 rows or more each.
+    path : path
+        The HTML file to write. It opens from disk, fetches nothing, and holds averages of 20
+        people or more, never a row.
+    people : array or data frame of shape (n, d), optional
+        The people to choose from. Default: those of the tables.
+    terms : Terms, optional
+        Words for the outcome, its worth, the cost of treating, a share or a budget.
+    origin : Origin, optional
+        Title, the command that makes the report again, columns left out.
+    diagnosis : Diagnosis, optional
+        Of these tables and people, if there is one already. Default: `diagnose`.
+    evaluation : Evaluation, optional
+        Of this model, if there is one already. Default: `cross_evaluate` on ``data``, which fits
+        the model anew for each of five folds; with ``held_out``, `evaluate_uplift`.
+    held_out : bool, default=False
+        Whether the model was fitted to other rows than ``data``.
+    overwrite : bool, default=False
+        Whether a file at ``path`` may be replaced.
+    random_state : int, RandomState or None, default=0
+        Seed for folds and samples.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    TableError
+        The file exists, or its folder does not.
+    InputError
+        There are too few rows for averages of 20.
+    MissingExtraError
+        Jinja2 is not installed.
+
+    Notes
+    -----
+    Costs a diagnosis, five fits of the model unless an evaluation is given, and some hundred
+    predictions for 1,000 people for the curves.
+
+    Examples
+    --------
+    >>> from unjoined import Uplift
+    >>> from unjoined.data import campaign_problem
+    >>> data = campaign_problem().draw(1000, random_state=0)
+    >>> model = Uplift(random_state=0).fit(**data)
+    >>> report(model, data, "report.html").name  # doctest: +SKIP
+    'report.html'
+    """
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise TableError(
+            f"{str(target)!r} exists, so it is not replaced. Name another file, or allow it with "
+            "overwrite=True (--force)."
+        )
+    environment = _environment()
+    tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
+    facts = collect(
+        model,
+        tables,
+        people=people,
+        terms=terms,
+        origin=origin,
+        diagnosis=diagnosis,
+        evaluation=evaluation,
+        held_out=held_out,
+        random_state=random_state,
+    )
+    text = render(facts, environment, random_state)
+    return replace_file(target, lambda file: file.write_text(text, "utf-8"))
+
+
+def _environment() -> Any:
+    """Return Jinja's environment: everything that is put in is escaped."""
+    jinja = import_extra("jinja2", extra="report")
+    environment = jinja.Environment(
+        loader=jinja.PackageLoader("unjoined.report", "."),
+        autoescape=True,
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "signed": signed}
+    return environment
+
+
+def render(facts: Facts, environment: Any, seed: Any) -> str:
+    """Return the page."""
+    speech = Speech(facts)
+    folder = files("unjoined.report")
+    style, script = ((folder / name).read_text("utf-8") for name in ("report.css", "report.js"))
+    evaluation = facts.evaluation
+    text: str = environment.get_template("report.html").render(
+        facts=facts,
+        terms=facts.terms,
+        origin=facts.origin,
+        speech=speech,
+        verdict=judge(facts, speech),
+        evaluation=evaluation,
+        diagnosis=facts.diagnosis,
+        gap=gap_figure(facts.diagnosis, facts.data.n_rows),
+        regions=[r for r in facts.diagnosis.regions if r.share * facts.data.n_rows >= FEWEST],
+        curve=curve_figure(facts, speech),
+        bins=bins_figure(facts, speech),
+        gains=gain_chart(facts),
+        shares=_share_table(facts, speech),
+        slider=_slider(facts),
+        drivers=[driver_figure(driver, speech) for driver in facts.drivers[:MOST_DRIVERS]],
+        importance=importance_chart(facts.drivers, speech),
+        mean_uplift=float(facts.uplift.mean()),
+        tell=TELL[facts.diagnosis.colour],
+        has_band=any(driver.has_band for driver in facts.drivers),
+        assumptions=ASSUMPTIONS,
+        missing=_missing(facts),
+        about=_about(facts, seed),
+        how=getattr(facts.model, "reason_", ""),
+        left_out=facts.origin.left_out,
+        firmer=firmer(facts, speech),
+        interval=interval,
+        style=style,
+        script=script,
+        script_hash=_hash(script),
+        style_hash=_hash(style),
+    )
+    if len(text.encode()) > MOST_BYTES:
+        raise InputError("the report is larger than 3 MB; shorten the names of columns.")
+    return text
+
+
+def _hash(text: str) -> str:
+    """Return what a security policy knows a text by, so that the browser runs nothing else."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _share_table(facts: Facts, speech: Speech) -> dict[str, Any]:
+    """Return what shares bring, for paper and as a file to download."""
+    terms = facts.terms
+    columns = ["share", "people", f"gain in {terms.unit}", f"{speech.percent} interval"]
+    money = [f"cost {terms.currency}".strip()] if terms.cost else []
+    money += [f"net gain {terms.currency}".strip()] if terms.has_money else []
+    rows, lines = [], []
+    wanted = {min(facts.stages, key=lambda s: abs(s.share - share)) for share in SHOWN_SHARES}
+    for stage in facts.stages:
+        spent, net = terms.cost * stage.people, stage.net(terms)[0]
+        row = [f"{stage.share:.1%}", f"{stage.people:,.0f}", number(stage.gain)]
+        row.append(interval(stage.low, stage.high))
+        row += [number(spent)] if terms.cost else []
+        row += [number(net)] if terms.has_money else []
+        if stage in wanted or stage == facts.chosen:
+            rows.append((tuple(row), stage.share == facts.chosen.share))
+        ends = [f"{end:.6g}" if np.isfinite(end) else "" for end in (stage.low, stage.high)]
+        cells = [f"{stage.share:.4f}", f"{stage.people:.0f}", f"{stage.gain:.6g}", *ends]
+        lines.append(",".join([*cells, f"{spent:.6g}", f"{net:.6g}" if terms.has_money else ""]))
+    head = "share,people,gain,low,high,cost,net"
+    return {
+        "columns": columns + money,
+        "rows": rows,
+        "href": "data:text/csv;charset=utf-8," + quote("\n".join([head, *lines]) + "\n"),
+    }
+
+
+def _slider(facts: Facts) -> dict[str, Any]:
+    """Return what the script needs to follow the slider; unbounded ends are null."""
+    terms, chart = facts.terms, gain_chart(facts)
+    to_x, to_y = chart.to_x, chart.to_y
+    return {
+        "n": len(facts.people),
+        "cost": terms.cost,
+        "value": terms.value,
+        "unit": terms.unit,
+        "currency": terms.currency,
+        "chosen": facts.chosen.share,
+        "x": [to_x.low, to_x.high, to_x.start, to_x.end],
+        "y": [to_y.low, to_y.high, to_y.start, to_y.end],
+        "stages": [
+            [
+                s.share,
+                *(float(f"{v:.7g}") if np.isfinite(v) else None for v in (s.gain, s.low, s.high)),
+            ]
+            for s in facts.stages
+        ],
+    }
+
+
+def _missing(facts: Facts) -> Table:
+    """Return how many people lack each feature."""
+    rows = []
+    n = len(facts.people)
+    for column in facts.people.columns:
+        count = int(np.isnan(column.values).sum())
+        if count:
+            said = f"{count / n:.1%}" if count >= FEWEST else f"fewer than {FEWEST} people"
+            rows.append((column.name, said))
+    return Table("Missing values", ("feature", "missing"), tuple(rows))
+
+
+def fingerprint(data: SeparateLabels) -> str:
+    """Return 16 hexadecimal digits that change with any cell, but not with the order of rows."""
+    X = np.ascontiguousarray(feature_matrix(data.X))
+    kind = np.array([KINDS.index(each) for each in np.asarray(data.kind)], dtype=np.float64)
+    _, place = np.unique(np.asarray(data.population).astype(str), return_inverse=True)
+    label = np.nan_to_num(np.asarray(data.y, dtype=np.float64), nan=-1.0)
+    rows = hash_with(hash_features(np.nan_to_num(X)), label, kind, place.astype(np.float64))
+    with np.errstate(over="ignore"):
+        return f"{int(rows.sum(dtype=np.uint64)):016x}"
+
+
+def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
+    """Return what made the report."""
+    when = os.environ.get("SOURCE_DATE_EPOCH")
+    day = datetime.fromtimestamp(int(when), UTC) if when else datetime.now(UTC)
+    packages = ("unjoined", "numpy", "scipy", "scikit-learn")
+    given = {k: v for k, v in facts.model.get_params(deep=False).items() if k != "random_state"}
+    settings = ", ".join(f"{k}={v!r}" for k, v in given.items() if k != "n_jobs")
+    return [
+        ("Made on", f"{day:%Y-%m-%d}"),
+        ("Model", type(facts.model).__name__ + (f" ({settings})" if settings else "")),
+        ("Seeds", f"model {facts.model.get_params()['random_state']}, report {seed}"
+         if "random_state" in facts.model.get_params() else f"report {seed}"),
+        ("Fingerprint of the tables", fingerprint(facts.data)),
+        (
+            "Versions",
+            ", ".join(
+                [
+                    *(f"{name} {version(name)}" for name in packages),
+                    f"Python {platform.python_version()}",
+                ]
+            ),
+        ),
+        ("Command that makes it again", facts.origin.command or "not known; made from Python"),
+    ]  # fmt: skip

@@ -1,0 +1,244 @@
+"""People to be scored: their features in words, segments of them, and what uplift varies with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+
+from unjoined._typing import Array, BoolArray, MatrixLike
+from unjoined.data import TableEncoder, column_names, feature_matrix, own_columns
+from unjoined.errors import UnjoinedWarning
+
+FEWEST = 20  # people behind any number in a report
+FEW_VALUES = 8  # a column of numbers with at most so many is shown as bars
+GRID = 21  # values at which a curve is computed
+CURVE_ROWS = 1000  # people over whom partial dependences are averaged, at most
+MOST_LEVELS = 12  # bars of one category
+DEPTH = 3  # of the tree that describes segments
+SMALLEST_SEGMENT = 0.05  # of the people
+NUMBERS, TIMES, CATEGORIES = "numbers", "times", "categories"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """One feature as the user knows it, for the people at hand."""
+
+    name: str
+    holds: str
+    values: Array  # (n,) numbers, days since 1970, or places among the levels; nan if missing
+    levels: tuple[str, ...] = ()
+
+    def said(self, value: float) -> str:
+        """Return a value in words: a number, a date or a category."""
+        if self.holds == CATEGORIES:
+            return self.levels[int(value)] if value < len(self.levels) else "another value"
+        if self.holds == TIMES:
+            return str((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=value)).date())
+        if float(value).is_integer() or abs(value) >= 1e4:
+            return f"{value:,.0f}"
+        return f"{value:,.3g}" if abs(value) < 100.0 else f"{value:,.4g}"
+
+    @property
+    def steps(self) -> Array | None:
+        """Values that are drawn as bars, each of 20 people at least; None for a curve."""
+        kinds, count = np.unique(self.values[~np.isnan(self.values)], return_counts=True)
+        if self.holds != CATEGORIES and len(kinds) > FEW_VALUES:
+            return None
+        if self.holds == CATEGORIES:  # rare and missing ones are not set on purpose
+            kinds, count = kinds[kinds < len(self.levels)], count[kinds < len(self.levels)]
+        order = np.argsort(-count, kind="stable")[:MOST_LEVELS]
+        return np.sort(kinds[order[count[order] >= FEWEST]])
+
+    @property
+    def grid(self) -> Array:
+        """Values between which nearly all people lie, 20 of them at least beyond each end."""
+        known = self.values[~np.isnan(self.values)]
+        edge = max(0.02, min(FEWEST / max(len(known), 1), 0.5))
+        low, high = np.quantile(known, [edge, 1.0 - edge])
+        return np.linspace(low, high, GRID) if high > low else np.array([low])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class People:
+    """The people a report is about, as the model takes them and in words."""
+
+    X: MatrixLike
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, X: MatrixLike, names: list[str] | None) -> People:
+        """Return people with the columns that the model knows, whatever these hold."""
+        if column_names(X) is None:
+            matrix = feature_matrix(X)
+            names = names or [f"x{j + 1}" for j in range(matrix.shape[1])]
+            columns = (Column(n, NUMBERS, matrix[:, j]) for j, n in enumerate(names))
+            return cls(matrix, tuple(columns))
+        if names is not None:
+            X = own_columns(X, names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnjoinedWarning)  # the fit has warned of them
+            encoder = TableEncoder("codes").fit(X)
+            matrix = encoder.encode(X).matrix
+        columns_found = []
+        at = 0
+        for code in encoder.columns_:
+            width = len(code.names("codes"))
+            values = matrix[:, at].copy()
+            if width > 1:
+                values[matrix[:, at + 1] == 1.0] = np.nan
+            columns_found.append(Column(code.name, code.holds, values, code.levels))
+            at += width
+        return cls(X, tuple(columns_found))
+
+    def __len__(self) -> int:
+        """Return how many people there are."""
+        return len(self.columns[0].values)
+
+    def some(self, most: int, rng: np.random.RandomState) -> People:
+        """Return a sample of the people."""
+        if len(self) <= most:
+            return self
+        at = np.sort(rng.permutation(len(self))[:most])
+        columns = (Column(c.name, c.holds, c.values[at], c.levels) for c in self.columns)
+        if isinstance(self.X, np.ndarray):
+            return People(self.X[at], tuple(columns))
+        return People(nw.from_native(self.X, eager_only=True)[at].to_native(), tuple(columns))
+
+    def with_value(self, j: int, value: float) -> MatrixLike:
+        """Return the features with everyone given one value of one column."""
+        column = self.columns[j]
+        if isinstance(self.X, np.ndarray):
+            changed = self.X.copy()
+            changed[:, j] = value
+            return changed
+        frame: Any = nw.from_native(self.X, eager_only=True)
+        said: Any = column.said(value) if column.holds != NUMBERS else value
+        name = frame.columns[j]
+        cells = [said] * len(self)
+        series = nw.new_series(name, cells, backend=frame.implementation)
+        return frame.with_columns(series).to_native()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """People whom a few conditions describe, and what the model predicts for them."""
+
+    where: str
+    inside: BoolArray  # (n,)
+    predicted: float
+
+
+def find_segments(people: People, uplift: Array) -> list[Segment]:
+    """Return groups of people from the largest to the smallest predicted uplift.
+
+    A tree of depth 3 on the features explains the predictions; each group has 5 % of the people
+    and 20 of them at least.
+    """
+    parts = list(_parts(people))
+    design = np.column_stack([values for _, _, values in parts])
+    least = max(FEWEST, int(np.ceil(SMALLEST_SEGMENT * len(people))))
+    tree = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=least, random_state=0)
+    leaf = tree.fit(design, uplift).apply(design)
+    nodes = tree.tree_
+    where: list[dict[int, tuple[float, float]]] = [{} for _ in range(nodes.node_count)]
+    for node in range(nodes.node_count):  # parents come before their children
+        j, cut = int(nodes.feature[node]), float(nodes.threshold[node])
+        if nodes.children_left[node] < 0:
+            continue
+        low, high = where[node].get(j, (-np.inf, np.inf))
+        where[nodes.children_left[node]] = where[node] | {j: (low, cut)}
+        where[nodes.children_right[node]] = where[node] | {j: (cut, high)}
+    found = []
+    for each in np.unique(leaf):
+        inside = leaf == each
+        words = [_condition(*parts[j][:2], *ends) for j, ends in sorted(where[each].items())]
+        found.append(Segment(" and ".join(words) or "everyone", inside, uplift[inside].mean()))
+    return sorted(found, key=lambda segment: -segment.predicted)
+
+
+def _parts(people: People) -> Iterator[tuple[Column, float, Array]]:
+    """Yield columns of numbers that a tree splits: a column, a level or nan, and its values."""
+    for column in people.columns:
+        if column.holds == CATEGORIES:
+            for level in range(len(column.levels)):
+                yield column, float(level), (column.values == level).astype(float)
+        else:
+            middle = np.nanmedian(column.values) if not np.isnan(column.values).all() else 0.0
+            yield column, np.nan, np.where(np.isnan(column.values), middle, column.values)
+
+
+def _condition(column: Column, level: float, low: float, high: float) -> str:
+    """Say one condition in words."""
+    if not np.isnan(level):
+        return f"{column.name} is {'not ' if high < 1.0 else ''}{column.said(level)}"
+    kinds = np.unique(column.values[~np.isnan(column.values)])
+    if len(kinds) == 2:
+        return f"{column.name} is {column.said(kinds[0] if high < kinds[1] else kinds[1])}"
+    if not np.isfinite(low):
+        return f"{column.name} at most {column.said(high)}"
+    if not np.isfinite(high):
+        return f"{column.name} above {column.said(low)}"
+    return f"{column.name} above {column.said(low)}, at most {column.said(high)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Driver:
+    """How uplift varies with one feature, all others as they are."""
+
+    column: Column
+    values: Array  # (m,) where it was computed
+    change: Array  # (m,) mean uplift if all had the value, less mean uplift, outcome units
+    error: Array  # (m,) model uncertainty; nan if the estimator offers none
+    is_curve: bool
+    spread: float  # standard deviation over people of the change at their own value
+
+    @property
+    def has_band(self) -> bool:
+        """Whether the model says how uncertain the changes are."""
+        return bool(np.isfinite(self.error).all())
+
+    def at(self, values: Array) -> Array:
+        """Return the change at people's own values; 0 where it is not known."""
+        known = np.interp(values, self.values, self.change)
+        if not self.is_curve:
+            there = np.isin(values, self.values)
+            return np.where(there, known, 0.0)
+        return np.where(np.isnan(values), 0.0, known)
+
+
+def find_drivers(model: Any, people: People, rng: np.random.RandomState) -> list[Driver]:
+    """Return how uplift varies with each feature, those it varies with most first.
+
+    The additive models say it with an error (`mean_change`); of others it is the partial
+    dependence of their predictions.
+    """
+    some = people.some(CURVE_ROWS, rng)
+    changes = getattr(model, "mean_change", None)
+    drivers = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnjoinedWarning)  # no one has such values on purpose
+        before = 0.0 if changes else float(model.predict(some.X).mean())
+        for j, column in enumerate(people.columns):
+            steps = column.steps
+            values = column.grid if steps is None else steps
+            if len(values) < 2:
+                continue
+            change, error = np.zeros(len(values)), np.full(len(values), np.nan)
+            for i, value in enumerate(values):
+                changed = some.with_value(j, float(value))
+                if changes:
+                    estimate = changes(some.X, changed)
+                    change[i], error[i] = estimate.value, estimate.standard_error
+                else:
+                    change[i] = float(model.predict(changed).mean()) - before
+            driver = Driver(column, values, change, error, steps is None, 0.0)
+            spread = float(np.std(driver.at(column.values)))
+            drivers.append(Driver(column, values, change, error, steps is None, spread))
+    return sorted(drivers, key=lambda driver: -driver.spread)

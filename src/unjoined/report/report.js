@@ -1,0 +1,85 @@
+"use strict";
+(function () {
+  const data = JSON.parse(document.getElementById("stages").textContent);
+  const field = (id) => document.getElementById(id);
+  const show = (id, text) => { if (field(id)) field(id).textContent = text; };
+
+  // The same digits as in the tables: three or so, commas between thousands.
+  function digits(size) {
+    return size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
+  }
+  function rounded(value, places) {
+    return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+  }
+  function number(value) {
+    if (value === null) return "unbounded";
+    if (value === 0) return "0";
+    const said = rounded(value, digits(Math.abs(value)));
+    return /[1-9]/.test(said) ? said : value.toExponential(1);
+  }
+  function interval(low, high) {
+    if (low === null || high === null) return "the tables cannot bound it";
+    const places = digits(Math.max(Math.abs(low), Math.abs(high)));
+    return rounded(low, places) + " to " + rounded(high, places);
+  }
+  function between(a, b, weight) {
+    return a === null || b === null ? null : a + (b - a) * weight;
+  }
+  function stageAt(share) {
+    const s = data.stages;
+    let i = 1;
+    while (i < s.length - 1 && s[i][0] < share) i += 1;
+    const weight = Math.min(Math.max((share - s[i - 1][0]) / (s[i][0] - s[i - 1][0]), 0), 1);
+    return [1, 2, 3].map((k) => between(s[i - 1][k], s[i][k], weight));
+  }
+  function place(value, ends) {
+    return ends[2] + (value - ends[0]) / (ends[1] - ends[0]) * (ends[3] - ends[2]);
+  }
+  function money(value) {
+    return (number(value) + " " + data.currency).trim();
+  }
+  const range = field("share");
+  const inputs = { percent: 100, count: data.n, budget: data.n * data.cost };
+
+  function update(share, from) {
+    const people = share * data.n;
+    const [gain, low, high] = stageAt(share);
+    range.value = 100 * share;
+    range.setAttribute("aria-valuetext", (100 * share).toFixed(1) + " percent, gain " + number(gain));
+    for (const id in inputs) {
+      if (id !== from && field(id)) field(id).value = +(share * inputs[id]).toFixed(id === "count" ? 0 : 2);
+    }
+    show("out-people", Math.round(people).toLocaleString("en-US"));
+    show("out-cost", money(data.cost * people));
+    show("out-gain", number(gain));
+    show("out-interval", interval(low, high));
+    show("out-share", String(+share.toFixed(4)));
+    if (data.value !== null) {
+      const net = (each) => each === null ? null : data.value * each - data.cost * people;
+      const ends = data.value < 0 ? [net(high), net(low)] : [net(low), net(high)];
+      show("out-net", money(net(gain)));
+      show("out-net-interval", interval(ends[0], ends[1]));
+    }
+    const x = place(share, data.x), line = field("now-line"), point = field("now-point");
+    line.setAttribute("x1", x);
+    line.setAttribute("x2", x);
+    point.setAttribute("cx", x);
+    if (gain !== null) point.setAttribute("cy", place(gain, data.y));
+  }
+  range.addEventListener("input", () => update(range.value / 100, "share"));
+  for (const id in inputs) {
+    if (field(id)) field(id).addEventListener("input", () => {
+      const share = parseFloat(field(id).value) / inputs[id];
+      if (isFinite(share)) update(Math.min(Math.max(share, 0), 1), id);
+    });
+  }
+  field("choose").addEventListener("submit", (event) => event.preventDefault());
+  update(data.chosen, "");
+  // Paper has no folds: open the tests while printing. Charts stand for their numbers there.
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = Array.from(document.querySelectorAll("section > details:not([open])"));
+    opened.forEach((each) => { each.open = true; });
+  });
+  window.addEventListener("afterprint", () => opened.forEach((each) => { each.open = false; }));
+})();

@@ -1,0 +1,204 @@
+"""The page says what the objects it was made of say, shows no single person, and runs nothing."""
+
+import json
+import re
+import warnings
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from unjoined import TwoStageUplift
+from unjoined.data import paper_problem
+from unjoined.errors import InputError, TableError, UnjoinedWarning
+from unjoined.metrics import cross_evaluate
+from unjoined.report import Terms, report
+from unjoined.targeting import profit_rule, top_share_rule
+
+
+class Page(HTMLParser):
+    """Elements, attributes and texts of a page, as a browser would find them."""
+
+    VOID = ("meta", "input", "br", "link", "img")
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.open, self.texts, self.problems = [], [], [], []
+        self.feed(html)
+        self.problems += self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append((tuple(self.open), data))
+
+    def tags(self, name):
+        return [attrs for tag, attrs in self.elements if tag == name]
+
+    def text(self):
+        return " ".join(
+            data for where, data in self.texts if where[-1:] not in (("script",), ("style",))
+        )
+
+
+@pytest.fixture(scope="session")
+def page(written):
+    return Page(written.html)
+
+
+def stages(written):
+    found = re.search(r'<script type="application/json" id="stages">(.*?)</script>', written.html)
+    return json.loads(found[1])
+
+
+def test_the_page_is_well_formed_small_and_in_the_promised_order(written, page):
+    assert page.problems == []
+    assert written.path.stat().st_size < 3_000_000
+    sections = [attrs["id"] for attrs in page.tags("section")]
+    assert sections == ["verdict", "tables", "ranking", "whom", "drivers", "method"]
+    assert [tag for tag, _ in page.elements if tag in ("h1", "h2")][:2] == ["h1", "h2"]
+
+
+def test_nothing_is_fetched_and_only_our_own_script_may_run(written, page):
+    for _, attrs in page.elements:
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            if name in attrs:
+                assert attrs[name].startswith(("#", "data:text/csv")), attrs
+        assert not any(name.startswith("on") or name == "style" for name in attrs)
+    style = re.search(r"<style>(.*?)</style>", written.html, re.DOTALL)[1]
+    assert "url(" not in style
+    assert "@import" not in style
+    policy = next(a["content"] for a in page.tags("meta") if "http-equiv" in a)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_hostile_names_are_text(written, page):
+    assert len(page.tags("script")) == 2
+    assert page.tags("img") == []
+    charts = [attrs for attrs in page.tags("svg") if attrs.get("aria-hidden") != "true"]
+    assert len(page.tags("title")) == 1 + len(charts)
+    text = page.text()
+    assert written.COLUMN in text
+    assert written.LEVEL in text
+    assert "<b>north</b>" in text
+    assert "Spring <mailing>" in text
+
+
+def test_every_chart_has_a_title_and_its_numbers_and_every_input_a_label(page):
+    ids = [attrs["id"] for _, attrs in page.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    for attrs in page.tags("svg"):
+        if attrs.get("aria-hidden") != "true":
+            assert attrs["role"] == "img"
+            assert set(attrs["aria-labelledby"].split()) <= set(ids)
+    for table in page.tags("th"):
+        assert table["scope"] in ("row", "col")
+
+
+def test_gains_are_those_of_the_models_record(written):
+    found = stages(written)
+    uplift = written.model.predict(written.people)
+    assert found["n"] == len(uplift)
+    for share, gain, low, high in found["stages"][1::9]:
+        rule = top_share_rule(uplift, share)
+        expected = written.model.gain_.gain(uplift, rule)
+        assert gain == pytest.approx(expected.value, rel=1e-5, abs=1e-6)
+        assert (low, high) == pytest.approx(expected.interval(0.95), rel=1e-5)
+    rule = profit_rule(uplift, value=written.TERMS.value, cost=written.TERMS.cost)
+    assert found["chosen"] == pytest.approx(rule.mean())
+    assert all(share == 0 or share * len(uplift) >= 20 for share, *_ in found["stages"])
+
+
+def test_areas_and_curve_are_those_of_the_evaluation(written, page):
+    text = page.text()
+    for estimate in (written.evaluation.average, written.evaluation.auuc, written.evaluation.qini):
+        low, high = estimate.interval(0.95)
+        size = 100 * max(abs(low), abs(high))
+        places = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+        assert f"{100 * low:+.{places}f} to {100 * high:+.{places}f}" in text
+
+
+def test_the_verdict_is_no_better_than_that_of_the_tables(written, page):
+    order = ("red", "amber", "green")
+    found = page.tags("section")[0]["class"].split()[1]
+    assert order.index(found) <= order.index(written.diagnosis.colour)
+    assert f"({found})" in page.text()
+
+
+def test_no_value_of_a_person_and_no_rare_category_is_in_the_page(written, page):
+    assert written.RARE not in written.html
+    told = set(re.findall(r"\d+\.\d+", page.text()))
+    for X in (written.data.X, written.people):
+        rows = {f"{value:.6g}" for value in X["age"]} | {f"{value:.2f}" for value in X["spend"]}
+        assert not {number for number in rows & told if len(number) > 6}
+
+
+def test_curves_are_partial_dependences_with_the_models_own_error(written):
+    model, X = written.model, written.people
+    changed = X.assign(age=30.0)
+    found = model.mean_change(X, changed)
+    assert found.value == pytest.approx(np.mean(model.predict(changed) - model.predict(X)))
+    assert model.mean_change(X, X).value == 0.0
+    assert model.mean_change(X, X).standard_error == 0.0
+    assert found.standard_error > 0.0
+
+
+def test_equal_policies_give_a_red_report_that_advises_nothing(tmp_path):
+    data = paper_problem(b=0.0).draw(100, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnjoinedWarning)  # of weak identification, rightly
+        model = TwoStageUplift().fit(**data)
+        evaluation = cross_evaluate(TwoStageUplift(), data, n_folds=2, random_state=0)
+        path = report(model, data, tmp_path / "red.html", evaluation=evaluation)
+    page = Page(path.read_text("utf-8"))
+    assert page.tags("section")[0]["class"] == "verdict red"
+    assert "Do not choose people by these scores yet." in page.text()
+    assert "Treat the" not in page.text()
+
+
+def test_a_file_is_replaced_only_if_that_is_allowed(written, tmp_path):
+    path = tmp_path / "mine.html"
+    path.write_text("precious")
+    with pytest.raises(TableError, match="exists"):
+        report(written.model, written.data, path)
+    assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_tables_of_few_rows_are_refused(written, tmp_path):
+    at = np.concatenate([written.data.rows(k, p)[:15] for k in ("outcome", "treatment")
+                         for p in written.data.populations])  # fmt: skip
+    with pytest.raises(InputError, match="averages of 20 people"):
+        report(written.model, written.data.take(at), tmp_path / "few.html")
+    with pytest.raises(InputError, match="19 people to score"):
+        report(written.model, written.data, tmp_path / "few.html", people=written.people[:19])
+
+
+@pytest.mark.parametrize(
+    ("terms", "match"),
+    [
+        ({"budget": 10.0}, "cost per person above 0"),
+        ({"budget": 10.0, "cost": 1.0, "share": 0.2}, "give one"),
+        ({"cost": -1.0}, "cost"),
+        ({"share": 1.2}, "share"),
+    ],
+)
+def test_terms_that_make_no_sense_are_refused(terms, match):
+    with pytest.raises(InputError, match=match):
+        Terms(**terms)
+
+
+def test_rules_follow_the_terms():
+    uplift = np.array([0.3, 0.1, 0.02, -0.2])
+    assert Terms().rule(uplift).tolist() == [1, 1, 1, 0]
+    assert Terms(value=10.0, cost=0.5).rule(uplift).tolist() == [1, 1, 0, 0]
+    assert Terms(share=0.25).rule(uplift).tolist() == [1, 0, 0, 0]
+    assert Terms(cost=2.0, budget=4.0).rule(uplift).tolist() == [1, 1, 0, 0]
