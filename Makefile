@@ -14,7 +14,7 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest test-browser lint format benchmark accuracy figures docs files walk wheel clean
+.PHONY: help demo test test-slow test-oldest test-browser lint format benchmark accuracy coverage-study figures docs files walk wheel clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-browser the report in a real browser; needs chromium and chromedriver"
 	@echo "make benchmark   every script in benchmarks/ that takes minutes"
 	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
+	@echo "make coverage-study  how often intervals of evaluations cover the truth, hours"
 	@echo "make figures     draw the pictures of the documentation again"
 	@echo "make docs        build the documentation in build/docs; a warning is an error"
 	@echo "make files       what each file is for"
@@ -84,8 +85,12 @@ test-browser: $(VENV)/.test
 	$(BIN)/python -m pytest -m browser tests/report
 
 benchmark: $(VENV)/.test
-	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py paper_default.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py coverage.py paper_default.py problems.py trials.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# Resumes from the draws in the file; hours on one core.
+coverage-study: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py --out benchmarks/results/coverage.json
 
 accuracy: $(VENV)/.test
 	$(BIN)/python benchmarks/accuracy.py

@@ -33,6 +33,10 @@ COMMANDS = {
     "score": Entry(
         "app", "Write uplift, rank and whom to treat for each row of a table, best first."
     ),
+    "evaluate": Entry(
+        "evaluate",
+        "Say what a model is worth on held-out tables, with intervals.",
+    ),
     "report": Entry(
         "report", "Write a report: whom to treat, what it brings, how far to trust it."
     ),

@@ -28,6 +28,13 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.metrics.evaluate_compare import Comparison, Difference, compare_uplift
+from unjoined.metrics.evaluate_effects import (
+    Coefficient,
+    EffectSummary,
+    GroupEffect,
+    effect_summary,
+)
 from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
 from unjoined.metrics.evidence import diagnose
 from unjoined.metrics.gain import GainByScore
@@ -38,6 +45,7 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
+from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.ratio import (
     EvaluationRows,
     RatioTerms,
@@ -56,28 +64,37 @@ from unjoined.metrics.scores import (
     uplift_scorer,
     weighted_risk,
 )
+from unjoined.metrics.study_plan import PlanPoint, StudyPlan
 
 __all__ = [
     "SCORES",
     "Balance",
     "Calibration",
     "Check",
+    "Coefficient",
+    "Comparison",
     "CurveBand",
     "Diagnosis",
+    "Difference",
+    "EffectSummary",
     "ErrorBound",
     "Estimate",
     "Evaluation",
     "EvaluationRows",
     "Finding",
     "GainByScore",
+    "GroupEffect",
     "HeldOutRows",
     "IdentificationStrength",
+    "PlanPoint",
     "PolicyGap",
     "Ratio",
     "RatioTerms",
     "Region",
     "ScoreBin",
     "Sharing",
+    "StudyGuess",
+    "StudyPlan",
     "Totals",
     "UpliftCurve",
     "UpliftScorer",
@@ -85,8 +102,10 @@ __all__ = [
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "compare_uplift",
     "cross_evaluate",
     "diagnose",
+    "effect_summary",
     "error_bound",
     "evaluate_uplift",
     "evaluation_of",
@@ -100,6 +119,7 @@ __all__ = [
     "minmax_objective",
     "outcome_risk",
     "perfect_curve",
+    "plan_study",
     "pylift_q",
     "qini",
     "random_curve",

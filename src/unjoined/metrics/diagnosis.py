@@ -273,6 +273,22 @@ class Diagnosis:
 
 CHECK_COLUMNS = ("what", "where", "statistic", "p_value", "corrected")
 REGION_COLUMNS = ("where", "share", "gap", "strength", "verdict")
+HEADS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "Which policies differ",
+        ("populations", "gap on average", "root mean square", "F of a plain fit"),
+    ),
+    ("Where policies differ", ("where", "people", "gap", "F", "verdict")),
+    ("Balance of features", ("largest difference of means", "feature", "standard deviations")),
+    (
+        "What could be refuted (corrected by Holm's method)",
+        ("what must hold", "where", "statistic", "p", "corrected p"),
+    ),
+    (
+        "Overlap with the target",
+        ("weighted to the target", "rows", "worth", "of the target covered"),
+    ),
+)
 ResultTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]  # title, columns, rows
 
 
@@ -317,53 +333,38 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
 
 
 def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
-    """Return the tables that are shown, as text."""
-    tables: list[ResultTable] = []
-    if pairs := diagnosis.identification.pairs:
-        of_two: list[tuple[str, ...]] = [
-            (
-                ", ".join(map(str, pair.populations)),
-                f"{pair.mean_gap:+.2f}",
-                f"{pair.rms_gap:.2f}",
-                _number(pair.f_statistic) + (" (weak)" if pair.is_weak else ""),
-            )
-            for pair in pairs
-        ]
-        names = ("populations", "gap on average", "root mean square", "F of a plain fit")
-        tables.append(("Which policies differ", names, of_two))
-    if diagnosis.regions:
-        rows: list[tuple[str, ...]] = [
-            (r.where, f"{r.share:.0%}", f"{r.gap:+.2f}", _number(r.strength), r.verdict)
-            for r in diagnosis.regions
-        ]
-        tables.append(("Where policies differ", ("where", "people", "gap", "F", "verdict"), rows))
-    if diagnosis.checks:
-        tests: list[tuple[str, ...]] = [
-            (c.what, c.where, f"{c.statistic:.2f}", _p(c.p_value), _p(c.corrected))
-            for c in diagnosis.checks
-        ]
-        title = "What could be refuted (corrected by Holm's method)"
-        columns: tuple[str, ...] = ("what must hold", "where", "statistic", "p", "corrected p")
-        tables.append((title, columns, tests))
-    apart: list[tuple[str, ...]] = [
-        (b.where, b.feature, f"{b.difference:+.3f}") for b in diagnosis.balance + diagnosis.between
+    """Return the tables that are shown, as text, those without rows left out."""
+    d = diagnosis
+    of_two: list[tuple[str, ...]] = [
+        (
+            ", ".join(map(str, pair.populations)),
+            f"{pair.mean_gap:+.2f}",
+            f"{pair.rms_gap:.2f}",
+            _number(pair.f_statistic) + (" (weak)" if pair.is_weak else ""),
+        )
+        for pair in d.identification.pairs
     ]
-    if apart:
-        columns = ("largest difference of means", "feature", "standard deviations")
-        tables.append(("Balance of features", columns, apart))
-    if diagnosis.overlap:
-        covered: list[tuple[str, ...]] = [
-            (
-                f"{cell.kind} table of {cell.population}",
-                f"{cell.n_rows:,}",
-                f"{cell.effective_size:,.0f}",
-                f"{min(cell.coverage, 1.0):.0%}",
-            )
-            for cell in diagnosis.overlap
-        ]
-        columns = ("weighted to the target", "rows", "worth", "of the target covered")
-        tables.append(("Overlap with the target", columns, covered))
-    return tables
+    regions: list[tuple[str, ...]] = [
+        (r.where, f"{r.share:.0%}", f"{r.gap:+.2f}", _number(r.strength), r.verdict)
+        for r in d.regions
+    ]
+    apart: list[tuple[str, ...]] = [
+        (b.where, b.feature, f"{b.difference:+.3f}") for b in d.balance + d.between
+    ]
+    tests: list[tuple[str, ...]] = [
+        (c.what, c.where, f"{c.statistic:.2f}", _p(c.p_value), _p(c.corrected)) for c in d.checks
+    ]
+    covered: list[tuple[str, ...]] = [
+        (
+            f"{cell.kind} table of {cell.population}",
+            f"{cell.n_rows:,}",
+            f"{cell.effective_size:,.0f}",
+            f"{min(cell.coverage, 1.0):.0%}",
+        )
+        for cell in d.overlap
+    ]
+    found = zip(HEADS, (of_two, regions, apart, tests, covered), strict=True)
+    return [(*head, rows) for head, rows in found if rows]
 
 
 def as_text(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:

@@ -394,11 +394,15 @@ class Scores:
             bins=bins,
             calibration=calibration_line(rows, average, p_value),
             speaks_for=self.terms.speaks_for,
-            left_out=say_left_out(self.rows, self.omega, self.tables.features),
+            left_out=self.left_out(),
             plain={n: Estimate(e.value, e.standard_error) for n, e in plain.items()},
             level=level,
             how=self.how,
         )
+
+    def left_out(self) -> str:
+        """Say who counts less, in words."""
+        return say_left_out(self.rows, self.omega, self.tables.features)
 
     def _floor(self) -> Array:
         """Return how far an unseen residual would move a row's numerator, shape (n,)."""

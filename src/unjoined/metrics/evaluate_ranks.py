@@ -102,6 +102,8 @@ class ScoredRows:
         ties = group_ties(F)
         total = ties.sums(self.people * self.terms.effect)
         above = np.cumsum(total[::-1])[::-1] - 0.5 * total
+        if len(total) == 1:  # nobody is ranked, so that there is no rank to estimate
+            return Functional(F, np.zeros(1))
         curve = above[ties.group]
         return Functional(F, curve - self.people @ curve)
 
@@ -114,7 +116,8 @@ class ScoredRows:
         h = np.where(helped, order.filled(budget), 0.0)
         if float(spend.sum()) <= budget:  # money is left over, so that no cut-off is estimated
             return Functional(h, np.zeros(1))
-        per_cost = self._uplift_near(order, budget, WINDOW * float(spend.sum()), cost)
+        width = WINDOW * float(self.people @ cost)
+        per_cost = self._uplift_near(order, budget, width, cost)
         return Functional(h, -per_cost * (cost * h - budget))
 
     def _uplift_near(
@@ -202,7 +205,13 @@ class Bins:
 
     @classmethod
     def cut(cls, rows: ScoredRows, n_bins: int) -> Bins:
-        """Cut the scores so that each bin has about as many people; ties stay together."""
+        """Cut the scores so that each bin has about as many people; ties stay together.
+
+        Rows ranked within folds are cut within folds, and edges are means over the folds: fits
+        that left out a fold of high uplift predict too little for it, and the other way round.
+        """
+        if rows.fold is not None:
+            return cls._within_folds(rows, cell_positions(rows.fold), n_bins)
         order = np.argsort(rows.score, kind="stable")
         held = order[rows.people[order] > 0.0]
         mass, score = np.cumsum(rows.people[held]), rows.score[held]
@@ -211,6 +220,18 @@ class Bins:
         edges = np.unique(score[np.minimum(at, len(score) - 1)])
         edges = edges[edges < score[-1]]
         return cls(edges, np.searchsorted(edges, rows.score, side="left"))
+
+    @classmethod
+    def _within_folds(cls, rows: ScoredRows, folds: list[IntArray], n_bins: int) -> Bins:
+        """Cut the ranks, which are those within the folds."""
+        held = rows.people > 0.0
+        bins = np.searchsorted(np.arange(1, n_bins) / n_bins, rows.rank, side="left")
+        kept = np.unique(bins[held])
+        tops = []
+        for b in kept[:-1]:
+            below = [rows.score[at[held[at] & (bins[at] <= b)]] for at in folds]
+            tops.append(float(np.mean([scores.max() for scores in below if len(scores)])))
+        return cls(np.array(tops), np.searchsorted(kept, np.minimum(bins, kept[-1])))
 
 
 def score_bins(rows: ScoredRows, floor: Array, n_bins: int) -> tuple[tuple[ScoreBin, ...], float]:
@@ -270,6 +291,7 @@ def calibration_line(rows: ScoredRows, average: Estimate, p_value: float) -> Cal
 
     With :math:`c = D(s) / D(1)` the slope is :math:`N(s - c) / D((s - c)^2)`, a ratio whose
     interval is Fieller's. A constant score has no slope, and its intercept is the average.
+    Scores of several fits are centred at the mean of each.
     """
     terms, s = rows.terms, rows.score
     held = rows.people > 0.0
@@ -278,7 +300,7 @@ def calibration_line(rows: ScoredRows, average: Estimate, p_value: float) -> Cal
     D = float(terms.share @ terms.denominator)
     c = float(terms.share @ (terms.denominator * s)) / D
     theta = float(terms.share @ terms.numerator) / D
-    off = s - c
+    off = s - (c if rows.fold is None else _fold_means(rows))
     left = terms.numerator - theta * terms.denominator
     slope = terms.totals(off * left, off**2 * terms.denominator).ratio(0, 1)
     left = left - slope.value * off * terms.denominator
@@ -286,6 +308,13 @@ def calibration_line(rows: ScoredRows, average: Estimate, p_value: float) -> Cal
     intercept = terms.totals((1.0 / D - c * off / spread) * left)
     error = math.sqrt(max(float(intercept.covariance[0, 0]), 0.0))
     return Calibration(slope, Estimate(theta - slope.value * c, error), p_value)
+
+
+def _fold_means(rows: ScoredRows) -> Array:
+    """Return the mean score of each row's fold, shape (n,)."""
+    fold = np.zeros(len(rows.score), dtype=np.int64) if rows.fold is None else rows.fold
+    total, mass = (np.bincount(fold, weights=w) for w in (rows.people * rows.score, rows.people))
+    return np.asarray((total / mass)[fold])
 
 
 def residual_size(residual: Array, share: Array) -> float:

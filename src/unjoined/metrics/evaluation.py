@@ -223,7 +223,7 @@ class Evaluation:
             f"Average uplift {with_interval(self.average, self.level)}, from {self.how}; "
             f"{self.level:.0%} intervals.",
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
-            _ranking(self),
+            *([] if self.calibration.slope is None else [_ranking(self)]),
             *_calibration(self),
         ]
 
@@ -382,7 +382,9 @@ def draw_bins(evaluation: Evaluation, ax: Axes) -> Axes:
     if not bounded.all():
         rest = value[~bounded]
         ax.plot(predicted[~bounded], rest, "o", mfc="none", color="C0", label="unbounded interval")
-    ax.axline((predicted[0], predicted[0]), slope=1.0, color="0.55", ls="--", lw=1.2, label="equal")
+    ax.axline(
+        (predicted[0], predicted[0]), slope=1.0, color="0.55", ls="--", lw=1.2, label="as predicted"
+    )
     line = evaluation.calibration
     if line.slope is not None and line.intercept is not None:
         fitted = line.intercept.value + line.slope.value * predicted

@@ -100,6 +100,11 @@ class NamedFeatures:
         return " and ".join(words) or "everyone"
 
 
+def range_in_words(name: str, low: float, high: float) -> str:
+    """Say that a column of numbers lies above one value and is at most another."""
+    return _between(Feature(name, name, NUMBER), low, high)
+
+
 def _plain_names(d: int) -> list[str]:
     return [f"x{j + 1}" for j in range(d)]
 

@@ -1,0 +1,114 @@
+"""The command evaluate: what a model is worth, on tables that it has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unjoined._validation import check_option
+from unjoined.cli.app import ESTIMATORS
+from unjoined.cli.inputs import Tables, check_paths
+from unjoined.cli.options import (
+    AsJson,
+    Features,
+    Ignore,
+    Outcome,
+    Paths,
+    Population,
+    Seed,
+    Treated,
+    Treatment,
+    Weight,
+)
+from unjoined.cli.program import command
+from unjoined.cli.show import console, print_json
+from unjoined.errors import InputError, TableError
+from unjoined.estimators import load_model
+from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
+
+
+@command(
+    "unjoined evaluate --model model.skops --outcomes north=o_n.parquet "
+    "--outcomes south=o_s.parquet \\\n  --treatments north=t_n.parquet "
+    "--treatments south=t_s.parquet --outcome bought --treatment mailed",
+    "unjoined evaluate --cross --outcomes outcomes.csv --treatments treatments.csv "
+    "--population region \\\n  --outcome bought --treatment mailed --share 0.2 --json",
+)
+def evaluate(
+    outcomes: Paths = None,
+    treatments: Paths = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    weight: Weight = None,
+    treated: Treated = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A model that was fitted to other rows than these.")
+    ] = None,
+    cross: Annotated[
+        bool, typer.Option("--cross", help="Fit --estimator without each fold of these rows.")
+    ] = False,
+    estimator: Annotated[str, typer.Option(help="With --cross: as in `unjoined fit`.")] = "auto",
+    folds: Annotated[int, typer.Option(help="With --cross: how many folds.")] = 5,
+    share: Annotated[
+        list[float] | None, typer.Option(help="Value of treating this share, 0 to 1; repeatable.")
+    ] = None,
+    threshold: Annotated[
+        list[float] | None, typer.Option(help="Value of treating from this uplift on; repeatable.")
+    ] = None,
+    people: Annotated[
+        str, typer.Option(help="Whom the answer speaks for: overlap, or gap for fewer of them.")
+    ] = "overlap",
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a model is worth on held-out tables, with intervals."""
+    tables = Tables.of(
+        outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
+    )
+    needed = list(tables.given)[:4]
+    if missing := [option for option in needed if not tables.given[option]]:
+        raise TableError(f"evaluate needs {', '.join(needed)}. Missing: {', '.join(missing)}.")
+    if (model is None) != cross:
+        raise InputError(
+            "evaluate needs either --model with a model that was fitted to other rows, or --cross "
+            "to fit --estimator without each fold of these rows."
+        )
+    check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
+    options: dict[str, Any] = {"weight": people, "level": level, "random_state": seed}
+    options["rules"] = _rules(share, threshold)
+    if model is None:
+        make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
+        data = tables.read()
+        found = cross_evaluate(make(random_state=seed), data, folds, **options)
+    else:
+        fitted = load_model(model)
+        names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
+        if names and features is None:  # an identifier is no feature of the model's
+            tables = replace(tables, features=[n for n in names if n not in tables.ignored])
+        data = tables.read()
+        found = evaluate_uplift(fitted, data, **options)
+    if as_json:
+        print_json(found.to_dict() | {"rows": data.n_rows})
+    else:
+        _show(found)
+
+
+def _rules(shares: list[float] | None, thresholds: list[float] | None) -> dict[str, Any] | None:
+    """Return the rules that were asked for, None for the usual ones."""
+    rules: dict[str, Any] = {f"best {100 * s:g}%": ("share", s) for s in shares or ()}
+    rules |= {f"from {t:g} on": ("threshold", t) for t in thresholds or ()}
+    return rules or None
+
+
+def _show(found: Evaluation) -> None:
+    """Print an evaluation, one line at a time: the console shows line ends as such."""
+    out = console()
+    for line in str(found).splitlines():
+        out.print(line, soft_wrap=True)

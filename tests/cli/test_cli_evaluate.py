@@ -1,0 +1,67 @@
+"""The command evaluate, as a user types it."""
+
+import json
+
+import pytest
+
+from unjoined import SeparateLabels, load_model, read_table
+from unjoined.cli import main
+from unjoined.metrics import evaluate_uplift
+from unjoined.reproduce import write_campaign
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return stop.value.code or 0, printed.out, printed.err
+
+
+def tables(folder):
+    return [
+        word
+        for kind in ("outcome", "treatment")
+        for name in ("north", "south")
+        for word in (f"--{kind}s", f"{name}={folder / f'{kind}s_{name}.parquet'}")
+    ] + ["--outcome", "bought", "--treatment", "mailed"]
+
+
+def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder, seed in ((old, 0), (new, 1)):
+        folder.mkdir()
+        write_campaign(folder, n_per_table=300, n_customers=5, seed=seed)
+    model = tmp_path / "m.skops"
+    code, _, _ = run(
+        capsys, "fit", *tables(old), "--model", model, "--estimator", "weighted", "--json"
+    )
+    assert code == 0
+    arguments = ("evaluate", *tables(new), "--model", model, "--share", 0.2, "--threshold", 0.1)
+    code, out, err = run(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    parts = {
+        f"{kind}s": {
+            name: read_table(new / f"{kind}s_{name}.parquet") for name in ("north", "south")
+        }
+        for kind in ("outcome", "treatment")
+    }
+    data = SeparateLabels.from_tables(**parts, outcome="bought", treatment="mailed")
+    rules = {"best 20%": ("share", 0.2), "from 0.1 on": ("threshold", 0.1)}
+    same = evaluate_uplift(load_model(model), data, rules=rules, random_state=0)
+    assert found["average"]["value"] == pytest.approx(same.average.value)
+    assert found["rules"]["best 20%"]["low"] == pytest.approx(same.rules["best 20%"].interval()[0])
+    assert set(found["rules"]) == set(rules)
+
+
+def test_mistakes_are_said_in_one_line(capsys, tmp_path):
+    write_campaign(tmp_path, n_per_table=50, n_customers=5, seed=0)
+    code, out, err = run(capsys, "evaluate", *tables(tmp_path))
+    assert (code, out) == (2, "")
+    assert "either --model" in err
+    code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path)[:-2])
+    assert code == 2
+    assert "Missing: --treatment" in err
+    code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path), "--estimator", "magic")
+    assert code == 2
+    assert "--estimator" in err
