@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         UpliftSearchCV,
         WeightedUplift,
         load_model,
+        record_gain,
         save_model,
     )
     from unjoined.metrics import identification_strength
@@ -80,6 +81,7 @@ __all__ = [
     "metrics",
     "plot",
     "read_table",
+    "record_gain",
     "report",
     "save_model",
     "sums",

@@ -195,7 +195,7 @@ def swap(words, old, new):
         (lambda w, f: swap(w, w[1], f"north={f / 'none.csv'}"), "there is no file"),
         (lambda w, f: swap(w, w[1], f"south={f / 'none.csv'}"), "given twice for population"),
         (lambda w, f: swap(w, w[1], f"north={f / 'customers.parquet'}"), "has no column 'bought'"),
-        (lambda w, f: [*w, "--features", "age,agee"], "lacks the column 'agee'"),
+        (lambda w, f: [*w, "--features", "age,agee"], "has no column 'agee'"),
         (lambda w, f: [*w, "--ignore", "nothing"], "--ignore names 'nothing', a column that no"),
         (lambda w, f: [*w, "--weight", "w"], "has no column 'w'"),
         (lambda w, f: [*w, "--estimator", "magic"], "--estimator must be one of 'auto'"),
@@ -208,7 +208,7 @@ def swap(words, old, new):
         (lambda w, f: [*w, "--chunks", "--estimator", "plugin"], "which --estimator plugin cannot"),
         (
             lambda w, f: [*w, "--chunks", "--ignore", "nothing"],
-            "--ignore names 'nothing', a col",
+            "ignore names 'nothing', a col",
         ),
         (lambda w, f: [*w, "--chunks", "--features", "agee"], "has no column 'agee'"),
     ],

@@ -149,7 +149,6 @@ def partitions(*frames):
             "partition 1 of the outcome table of population 'N'.*age",
         ),
         (lambda f: f.drop(columns="bought"), "partition 1 of .* has no column 'bought'"),
-        (lambda f: f.assign(extra=1.0), "partition 1 of the outcome table of population 'N'"),
         (
             lambda f: f.assign(age="old"),
             "column 'age' of partition 1 of the outcome table of population 'N'",

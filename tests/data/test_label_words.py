@@ -103,4 +103,4 @@ def test_a_missing_word_is_refused_by_its_row():
         SeparateLabels.from_frames(o, t, **NAMES)
     o["bought"] = "gold"
     with pytest.raises(TableError, match=r"outcomes must be numbers, or words .*got 'gold'"):
-        SeparateLabels.from_frames(o, o, **NAMES)
+        SeparateLabels.from_frames(o, t.assign(mailed=1), **NAMES)

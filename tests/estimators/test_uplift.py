@@ -12,7 +12,6 @@ from problems import PROBLEMS
 from trials import oracle_share
 
 from unjoined import (
-    MinMaxUplift,
     MixtureUplift,
     SeparateLabels,
     Uplift,
@@ -21,7 +20,6 @@ from unjoined import (
     save_model,
 )
 from unjoined.data import SimulatedProblem, paper_problem
-from unjoined.errors import LabelError
 from unjoined.metrics import Estimate
 
 CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
@@ -64,11 +62,13 @@ def test_it_is_the_mixture_with_its_defaults(data, model):
 
 
 def test_the_summary_says_what_was_found(clear):
-    average, differ, features, fitted = clear.summary().splitlines()
+    average, differ, features, policies, used, fitted = clear.summary().splitlines()
     low, high = clear.average_effect_.interval(0.95)
     value = clear.average_effect_.value
     expected = f"Average effect: {value:+.4g} (95 % interval {low:+.4g} to {high:+.4g})"
-    assert average == f"{expected}, in units of the outcome."
+    assert average.startswith(f"{expected}, in units of the outcome. It speaks for ")
+    assert policies.startswith("The policies differ by about ")
+    assert used == "It uses 3 features: age, income, visits."
     assert low < 1.0 < high
     low, high = clear.effect_range_
     assert differ.startswith("People clearly respond differently. For nine people in ten")
@@ -196,8 +196,6 @@ def test_any_number_of_populations_is_taken():
     model = Uplift(random_state=0).fit(**data)
     assert model.populations_ == ["a", "b", "c"]
     assert oracle_share(model.predict(X), X[:, 1]) > 0.8
-    with pytest.raises(LabelError, match="Uplift or MixtureUplift, which take any number"):
-        MinMaxUplift().fit(**data)
 
 
 def test_categories_are_taken():

@@ -1,28 +1,12 @@
-"""Estimators of two populations say what takes more, wherever the rows come from."""
+"""Sums are of two populations, and say what takes more, wherever the rows come from."""
 
 import numpy as np
 import pytest
 
-from unjoined import (
-    DensityUplift,
-    MinMaxUplift,
-    NeuralMinMaxUplift,
-    PlugInUplift,
-    TwoStageUplift,
-    WeightedUplift,
-)
+from unjoined import MinMaxUplift
 from unjoined.data import ArraySource, DaskSource, SimulatedProblem
 from unjoined.errors import LabelError
 from unjoined.sums import aggregate_rows, fourier_plan
-
-TWO_ONLY = [
-    DensityUplift,
-    MinMaxUplift,
-    NeuralMinMaxUplift,
-    PlugInUplift,
-    TwoStageUplift,
-    WeightedUplift,
-]
 
 
 def three(n=20):
@@ -36,12 +20,6 @@ def three(n=20):
 
 
 WAY_OUT = r"3: 'A', 'B', 'C'.* Choose two of them, or (use|fit) Uplift or MixtureUplift"
-
-
-@pytest.mark.parametrize("estimator", TWO_ONLY)
-def test_three_populations_in_memory(estimator):
-    with pytest.raises(LabelError, match=WAY_OUT):
-        estimator().fit(**three())
 
 
 def test_three_populations_in_chunks():
@@ -59,8 +37,6 @@ def test_three_populations_in_dask():
     X = da.from_array(data.X, chunks=(13, 2))
     with pytest.raises(LabelError, match=WAY_OUT + ", which take any number"):
         MinMaxUplift().fit_chunks(DaskSource.from_arrays(X, **columns))
-    with pytest.raises(LabelError, match=WAY_OUT):
-        MinMaxUplift().fit(X, **columns)
 
 
 def test_rows_of_a_third_population_are_named_where_a_plan_is_for_two():

@@ -4,18 +4,13 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from unjoined import (
-    MinMaxUplift,
     MixtureUplift,
-    PlugInUplift,
     UpliftSearchCV,
     identification_strength,
 )
 from unjoined.data import SimulatedProblem
-from unjoined.errors import InputError
 
 QUICK = {"cv": 2, "policy_model": LogisticRegression(), "outcome_model": LinearRegression()}
 SCORES = ["weighted_risk", "outcome_risk", "fixed_critic"]
@@ -70,21 +65,6 @@ def test_a_search_without_candidates_takes_those_for_three_populations():
     assert all(isinstance(model, MixtureUplift) for model in found.estimators_)
     truth = 1.0 + 2.0 * data.X[:, 0]
     assert np.corrcoef(found.predict(data.X), truth)[0, 1] > 0.9
-
-
-def test_candidates_of_two_populations_are_named():
-    given = [
-        ("mixture", MixtureUplift()),
-        ("min-max", MinMaxUplift()),
-        ("ratio", PlugInUplift(), {"min_gap": [0.1, 0.2]}),
-        ("scaled", make_pipeline(StandardScaler(), MinMaxUplift())),
-    ]
-    message = (
-        r"'min-max', 'ratio', 'scaled' take two populations only, but there are 3: 'A', 'B', 'C'"
-        r".*Uplift and MixtureUplift take any number"
-    )
-    with pytest.raises(InputError, match=message):
-        UpliftSearchCV(given, **QUICK).fit(**three(30))
 
 
 def test_a_search_inside_a_search_takes_three_populations():

@@ -30,6 +30,7 @@ from unjoined._validation.names import (
     check_population,
     is_kind,
     is_missing,
+    plain_name,
     population_name,
 )
 from unjoined._validation.values import (
@@ -114,6 +115,7 @@ __all__ = [
     "label_codes",
     "nearest",
     "numbers_for_words",
+    "plain_name",
     "population_name",
     "printable",
     "shown",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -99,25 +99,22 @@ class Tables:
         # An identifier may be in some tables only; a name that is in none is a typing error.
         if unknown := [name for name in self.ignored if name not in columns]:
             raise TableError(f"--ignore names {unknown[0]!r}, a column that no table has.")
+        features = self.features or None
         data: SeparateLabels = self._combine(
-            SeparateLabels, lambda path: self._choose(path, tables[path])
+            SeparateLabels, tables.__getitem__, features=features, ignore=self.ignored
         )
         return data
 
     def stream(self) -> TableSource:
         """Return the rows as a source that reads them in pieces, however many there are."""
         self._check_layout()
-        source = self.source(self.features or None)
-        if not self.ignored:
-            return source
-        names = source.feature_names
-        if unknown := [name for name in self.ignored if name not in {*names, *self._special}]:
-            raise TableError(f"--ignore names {unknown[0]!r}, a column not in the first table.")
-        return replace(source, features=tuple(self._not_ignored(names)))
+        return self.source(self.features or None)
 
     def source(self, features: Iterable[str] | None) -> TableSource:
         """Return the rows of whatever tables there are, as a source."""
-        source: TableSource = self._combine(TableSource, lambda path: path, features=features)
+        source: TableSource = self._combine(
+            TableSource, lambda path: path, features=features, ignore=self.ignored
+        )
         return source
 
     def check_party(self) -> None:
@@ -148,18 +145,6 @@ class Tables:
             return whole.from_tables(*parts, **options)
         two = (next(iter(part.values()), None) for part in parts)
         return whole.from_frames(*two, population=self.population, **options)
-
-    def _choose(self, path: Path, table: Frame) -> Frame:
-        """Keep the labels and the features asked for."""
-        labels = [name for name in table.column_names if name in self._special]
-        features = self.features or [c for c in table.column_names if c not in labels]
-        return select_columns(table, self._not_ignored(features) + labels, title=str(path))
-
-    def _not_ignored(self, features: Iterable[str]) -> list[str]:
-        kept = [name for name in features if name not in self.ignored]
-        if self.ignored and not kept:
-            raise TableError("--ignore leaves no feature. Keep one column or more.")
-        return kept
 
     @property
     def _special(self) -> tuple[str | None, ...]:

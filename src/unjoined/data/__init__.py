@@ -21,6 +21,7 @@ from unjoined.data.sources import (
     TableSource,
     as_source,
 )
+from unjoined.data.survey import LeftOut
 from unjoined.data.tables import ENDINGS, SqlQuery, read_table, table_ending
 from unjoined.data.trials import UnjoinedTrial, unjoin
 from unjoined.data.write import replace_file, write_table
@@ -38,6 +39,7 @@ __all__ = [
     "IterableSource",
     "JointLabels",
     "LabelledRows",
+    "LeftOut",
     "NotNumbersError",
     "Rows",
     "SeparateLabels",

@@ -254,8 +254,7 @@ class Columns(NamedTuple):
 
     population: str | None  # column of names, None if every table is of one population
     weight: str | None
-    features: tuple[str, ...] | None  # None for all that are left
-    ignored: tuple[str, ...] = ()  # columns that are no features
+    features: tuple[str, ...] = ()
     encoder: TableEncoder | None = None  # None if all features are numbers
 
     def special(self, table: Table) -> list[str]:
@@ -264,34 +263,20 @@ class Columns(NamedTuple):
         columns = (table.label, population, self.weight)
         return [column for column in columns if column is not None]
 
-    def features_of(self, table: Table, frame: Frame, origin: str) -> list[str]:
-        """Return the features that a table has."""
-        if self.features is not None:
-            return [name for name in self.features if name not in self.ignored]
-        special = self.special(table)
-        columns = list(nw.from_native(frame, eager_only=True).columns)
-        out = {*special, *self.ignored}
-        if not (names := [name for name in columns if name not in out]):
-            raise TableError(
-                f"{origin} has no feature columns besides {', '.join([*special, *self.ignored])}."
-            )
-        return names
-
-    def check(self, table: Table, frame: nw.DataFrame[Any], names: list[str], origin: str) -> None:
+    def check(self, table: Table, frame: nw.DataFrame[Any], origin: str) -> None:
         """Refuse a table that lacks a column."""
-        needed = self.special(table) + ([] if self.features is None else names)
+        needed = [*self.special(table), *self.features]
         if missing := [name for name in needed if name not in frame.columns]:
             raise TableError(
                 f"{origin} has no column {missing[0]!r}; its columns are "
                 f"{', '.join(map(str, frame.columns))}{did_you_mean(missing[0], frame.columns)}"
             )
 
-    def chunk(self, table: Table, frame: Frame, names: list[str], place: Place) -> Chunk:
-        """Check some rows of a table; their features come in the order of ``names``."""
-        native = nw.from_native(frame, eager_only=True)
-        self.check(table, native, names, place.origin)
-        features = self.features_of(table, frame, place.origin)
-        matrix = chunk_features(native.select(features).to_native(), names, place, self.encoder)
+    def chunk(self, table: Table, frame: Frame, place: Place) -> Chunk:
+        """Check some rows of a table."""
+        native, names = nw.from_native(frame, eager_only=True), list(self.features)
+        self.check(table, native, place.origin)
+        matrix = chunk_features(native.select(names).to_native(), names, place, self.encoder)
         return self.labelled(table, native, matrix, _encoded_names(names, self.encoder), place)
 
     def labelled(
@@ -324,7 +309,8 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
     try:
         codes = label_codes(values, table.kind, treated)
     except LabelError as error:
-        raise TableError(f"column {column.name!r} of {place.origin}: {error}") from None
+        where = _first_odd(column, values, table.kind, place)
+        raise TableError(f"column {column.name!r} of {place.origin}{where}: {error}") from None
     if treated is not None and len(codes) > 2:
         warnings.warn(
             f"column {column.name!r} of {place.origin} holds more than two values; all but "
@@ -337,6 +323,23 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
         numbers[(column == value).fill_null(False).to_numpy()] = code
     place.refuse(~(np.abs(numbers) <= LARGEST), f"column {column.name!r}", LabelError)
     return numbers
+
+
+def _first_odd(column: nw.Series[Any], values: list[Any], kind: str, place: Place) -> str:
+    """Say in how many rows a label is none, if most labels are such."""
+
+    def is_odd(value: Any) -> bool:
+        try:
+            return not label_codes([value], kind)
+        except LabelError:
+            return True
+
+    odd = [value for value in values if is_odd(value)]
+    if len(odd) == len(values):
+        return ""
+    at = np.flatnonzero(column.is_in(odd).fill_null(False).to_numpy())
+    first = place.first_row + int(at[0])
+    return f" in {len(at):,} of {len(column):,} rows (first at row {first:,}, counting from 0)"
 
 
 def refuse_unseen_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from importlib.util import find_spec
 from numbers import Real
 from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 
+from unjoined._optional import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import NUMBER, is_missing, shown
 from unjoined.errors import InputError, TableError
@@ -24,6 +26,8 @@ ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?
 IS_NUMBER = re.compile(NUMBER)
 MOSTLY = 0.9  # of the cells of a text column: then it holds numbers, and some stray words
 FEW_LEVELS = 20  # of numbers written as text beside words: then they are categories
+SOME_CELLS = 1000  # that show whether a column of numbers has many
+NUMBER_STARTS = frozenset("0123456789+-.nNiI")  # of numbers in text
 DAY = 86_400.0  # seconds
 
 
@@ -40,33 +44,113 @@ def has_numbers_only(X: MatrixLike) -> bool:
     return all(dtype.is_numeric() or dtype == nw.Boolean for dtype in schema.values())
 
 
-class Values(NamedTuple):
-    """One column: floats with NaN where there is none, or a list of text and None."""
+@dataclass(frozen=True, slots=True)
+class Values:
+    """One column: floats with NaN where there is none, or places of text in a list of it."""
 
     holds: str
-    values: Any
+    values: Any  # (n,) floats, or whole numbers: -1 where there is no text
+    levels: tuple[str, ...] = ()  # different texts, in the order in which they come
+    is_flag: bool = False  # whether the numbers stand for true and false
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.values)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds text."""
+        return self.holds in (WORDS, CATEGORIES)
 
-def column_values(column: nw.Series[Any], table: str = "X") -> Values:
-    """Return what a column holds; nested values and infinite numbers are refused."""
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row has a value."""
+        return bool((self.values < 0).all() if self.is_text else np.isnan(self.values).all())
+
+    def take(self, at: Any) -> Values:
+        """Return some of the rows."""
+        return replace(self, values=self.values[at])
+
+    def as_text(self) -> Values:
+        """Return the same column as text, numbers as people would write them."""
+        if self.is_text:
+            return self
+        there = ~np.isnan(self.values)
+        numbers, places = np.unique(self.values[there], return_inverse=True)
+        codes = np.full(len(self), -1, dtype=np.int64)
+        codes[there] = places
+        levels = [plain_text(bool(v) if self.is_flag else v) or "" for v in numbers.tolist()]
+        return Values(WORDS, codes, tuple(levels))
+
+    def read(self, holds: str) -> Array:
+        """Return text as numbers or as dates in days, NaN for what does not read as such."""
+        known: Array = np.array([*(read_text(level, holds) for level in self.levels), np.nan])
+        numbers: Array = known[self.values]
+        return numbers
+
+    def counts(self) -> Counter[str]:
+        """Return how often each text occurs."""
+        sizes = np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
+        pairs = zip(self.levels, sizes.tolist(), strict=True)
+        return Counter({level: n for level, n in pairs if n})
+
+
+def column_values(column: nw.Series[Any], table: str = "X", *, strict: bool = True) -> Values:
+    """Return what a column holds; nested values, and if strict infinite numbers, are refused."""
     dtype = column.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
-        return Values(NUMBERS, _finite(as_floats(column), column.name, table))
+        numbers = np.asarray(as_floats(column), dtype=np.float64)
+        if strict:
+            _check_finite(numbers, column.name, table)
+        return Values(NUMBERS, numbers, is_flag=dtype == nw.Boolean)
     if dtype == nw.Object or dtype == nw.Unknown:
         return _of_objects(column.to_list(), column.name, table)
     if dtype in (nw.Categorical, nw.Enum):
-        return Values(CATEGORIES, _texts(column.to_list()))
+        return _text_values(CATEGORIES, *_dictionary(column))
     if dtype == nw.String:
-        return Values(WORDS, _texts(column.to_list()))
+        return _text_values(WORDS, *_dictionary(column))
     if dtype.is_temporal():
         return Values(TIMES, _days(column))
     if dtype.is_nested() or dtype == nw.Binary:
         _refuse_type(column.name, table, str(dtype).lower(), column.head(1).to_list())
     return _of_objects(column.to_list(), column.name, table)
+
+
+def _dictionary(column: nw.Series[Any]) -> tuple[Any, list[Any]]:
+    """Return the place of each cell in a list of the different ones, -1 where there is none."""
+    native = column.to_native()
+    if column.implementation.is_pandas_like():
+        codes, levels = native.factorize()
+        return codes, levels.tolist()
+    if find_spec("pyarrow") is not None:
+        cells = column.to_arrow()
+        arrow = import_extra("pyarrow", extra="cli")
+        cells = arrow.chunked_array([cells]) if isinstance(cells, arrow.Array) else cells
+        if arrow.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        found = cells.dictionary_encode().combine_chunks()
+        if isinstance(found, arrow.ChunkedArray):  # of no rows
+            return np.empty(0, dtype=np.int64), []
+        codes = found.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return codes, found.dictionary.to_pylist()
+    return _listed(column.to_list())
+
+
+def _listed(cells: list[Any]) -> tuple[Any, list[Any]]:
+    """Return the place of each cell in a list of the different ones, as text and None."""
+    levels: dict[Any, int] = {}
+    texts = [cell if isinstance(cell, str) else plain_text(cell) for cell in cells]
+    return np.array([levels.setdefault(t, len(levels)) for t in texts], dtype=np.int64), [*levels]
+
+
+def _text_values(holds: str, codes: Any, levels: list[Any]) -> Values:
+    """Return a column of text without blanks, numbers in it written in one way."""
+    clean: dict[str, int] = {}
+    place = []
+    for level in levels:
+        text = plain_text(level)
+        place.append(-1 if text is None else clean.setdefault(text, len(clean)))
+    return Values(holds, np.array([*place, -1], dtype=np.int64)[codes], tuple(clean))
 
 
 def as_floats(column: nw.Series[Any]) -> Any:
@@ -76,28 +160,29 @@ def as_floats(column: nw.Series[Any]) -> Any:
     return column.to_numpy() if column.dtype == nw.Object else column.cast(nw.Float64).to_numpy()
 
 
-def _finite(numbers: Any, name: str, table: str) -> Array:
-    values: Array = np.asarray(numbers, dtype=np.float64)
+def _check_finite(values: Array, name: str, table: str) -> None:
     if n := int(np.isinf(values).sum()):
         raise InputError(
             f"features of {table} contain inf in {n} of {len(values)} rows, in {name!r}. Replace "
             "infinite numbers by real ones, or leave them empty if they stand for missing values."
         )
-    return values
 
 
-def _texts(values: Iterable[Any]) -> list[str | None]:
-    """Return cells as text, None for those that are missing or blank."""
-    return [v if isinstance(v, str) and v and not v.isspace() else _plain_text(v) for v in values]
-
-
-def _plain_text(value: Any) -> str | None:
-    """Return a cell that is no text as text: 5 for the number 5.0, None for what is missing."""
-    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+def plain_text(value: Any) -> str | None:
+    """Return a cell as text, None for what is missing or blank: 5 for 5.0, true for True."""
+    if isinstance(value, str):
+        if not value or value.isspace():
+            return None
+        if value[0] not in NUMBER_STARTS or not IS_NUMBER.match(value):
+            return value
+        value = int(value) if value.lstrip("+-").isdigit() else float(value)
+    if is_missing(value):
         return None
-    if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    if isinstance(value, Real | Decimal):
         number = float(value)
-        return str(int(number)) if number.is_integer() else repr(number)
+        return str(int(value)) if number.is_integer() else repr(number)  # type: ignore[arg-type]
     return str(value)
 
 
@@ -105,8 +190,9 @@ def _of_objects(values: list[Any], name: str, table: str) -> Values:
     """Return what a column of Python objects holds."""
     there = [v for v in values if not is_missing(v)]
     if all(isinstance(v, Real | Decimal) for v in there):
-        numbers = [np.nan if is_missing(v) else float(v) for v in values]
-        return Values(NUMBERS, _finite(numbers, name, table))
+        numbers = np.array([np.nan if is_missing(v) else float(v) for v in values])
+        _check_finite(numbers, name, table)
+        return Values(NUMBERS, numbers)
     if all(isinstance(v, date | datetime | np.datetime64) for v in there):
         return Values(TIMES, _day_numbers([None if is_missing(v) else v for v in values]))
     if all(isinstance(v, time | timedelta) for v in there):
@@ -114,7 +200,7 @@ def _of_objects(values: list[Any], name: str, table: str) -> Values:
     odd = [v for v in there if not isinstance(v, str | Real | Decimal)]
     if odd:
         _refuse_type(name, table, type(odd[0]).__name__, odd[:1])
-    return Values(WORDS, _texts(values))
+    return _text_values(WORDS, *_listed(values))
 
 
 def _refuse_type(name: str, table: str, kind: str, values: Sequence[Any]) -> None:
@@ -161,16 +247,9 @@ def _without_zone(value: Any) -> Any:
     return value if offset is None else (value - offset).replace(tzinfo=None)
 
 
-def read_texts(values: Sequence[str | None], holds: str) -> Array:
-    """Return text as numbers or as dates in days, NaN for what does not read as such."""
-    known: dict[str | None, float] = {None: np.nan}
-    for text in dict.fromkeys(values):
-        if text is not None:
-            known[text] = _read(text.strip(), holds)
-    return np.array([known[v] for v in values], dtype=np.float64)
-
-
-def _read(text: str, holds: str) -> float:
+def read_text(text: str, holds: str) -> float:
+    """Return text as a number or as a date in days, NaN if it does not read as such."""
+    text = text.strip()
     if holds == NUMBERS:
         number = float(text) if IS_NUMBER.match(text) else np.nan
         return number if np.isfinite(number) else np.nan
@@ -180,6 +259,17 @@ def _read(text: str, holds: str) -> float:
         return np.nan
 
 
+class Share(NamedTuple):
+    """How many cells read as something, and their sum."""
+
+    n: int = 0
+    total: float = 0.0
+
+    def plus(self, other: Share) -> Share:
+        """Return the share of the cells of both."""
+        return Share(self.n + other.n, self.total + other.total)
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnProfile:
     """What the rows of one column hold, as counts and sums that merge."""
@@ -187,23 +277,29 @@ class ColumnProfile:
     n: int
     missing: int
     holds: frozenset[str]
-    total: float  # of numbers and times
-    levels: Counter[str] | None  # of text; None if there are too many
+    numbers: Share  # of all cells, text that reads as a number among them
+    times: Share
+    levels: Counter[str] | None  # all cells as text; None if there are too many
 
     @classmethod
-    def of_values(cls, column: Values, *, may_be_words: bool = False) -> ColumnProfile:
-        """Look at one piece of a column; numbers are counted as levels if other pieces are text."""
-        n, levels = len(column), Counter[str]()
-        if column.holds in (NUMBERS, TIMES):
-            there = column.values[~np.isnan(column.values)]
-            total, missing = float(there.sum()), n - len(there)
-            if may_be_words:
-                levels.update(text for text in _texts(there.tolist()) if text is not None)
+    def of_values(cls, column: Values) -> ColumnProfile:
+        """Look at one piece of a column."""
+        n, shares = len(column), {NUMBERS: Share(), TIMES: Share()}
+        if column.is_text:
+            missing = int((column.values < 0).sum())
+            for kind in shares:
+                reads = column.read(kind)
+                there = reads[~np.isnan(reads)]
+                shares[kind] = Share(len(there), float(there.sum()))
+            levels = column.counts() if len(column.levels) <= MOST_LEVELS else None
         else:
-            levels.update(column.values)
-            total, missing = 0.0, levels.pop(None, 0)  # type: ignore[call-overload]
+            there = column.values[~np.isnan(column.values)]
+            missing, shares[column.holds] = n - len(there), Share(len(there), float(there.sum()))
+            # Numbers are counted as text only as long as they may be categories in other pieces.
+            few = len(np.unique(there[:SOME_CELLS])) <= FEW_LEVELS
+            levels = column.as_text().counts() if few else None
         holds = frozenset() if missing == n else frozenset([column.holds])
-        return cls(n, missing, holds, total, levels if len(levels) <= MOST_LEVELS else None)
+        return cls(n, missing, holds, shares[NUMBERS], shares[TIMES], levels)
 
     def merge(self, other: ColumnProfile) -> ColumnProfile:
         """Return the profile of the rows of both."""
@@ -215,25 +311,34 @@ class ColumnProfile:
             self.n + other.n,
             self.missing + other.missing,
             self.holds | other.holds,
-            self.total + other.total,
+            self.numbers.plus(other.numbers),
+            self.times.plus(other.times),
             levels,
         )
 
-    def settle(self) -> tuple[str, list[str]]:
-        """Return what the column is taken for, and words that are taken for missing values."""
+    def share(self, holds: str) -> Share:
+        """Return how many cells read as numbers or as times."""
+        return self.numbers if holds == NUMBERS else self.times
+
+    def settle(self) -> str:
+        """Return what the column is taken for."""
         if CATEGORIES in self.holds:
-            return CATEGORIES, []
+            return CATEGORIES
         if WORDS not in self.holds:
-            return (TIMES if TIMES in self.holds else NUMBERS), []
-        levels = Counter[str]() if self.levels is None else self.levels
+            return TIMES if TIMES in self.holds else NUMBERS
+        rows = self.n - self.missing
         for holds in (NUMBERS, TIMES):
-            words = [v for v in levels if np.isnan(_read(v.strip(), holds))]
-            rows = sum(levels.values())
-            strays = sum(levels[v] for v in words)
-            several = len(levels) - len(words) > FEW_LEVELS
-            if levels and (not words or (several and strays <= (1.0 - MOSTLY) * rows)):
-                return holds, sorted(words)
-        return CATEGORIES, []
+            strays = rows - self.share(holds).n
+            several = len(self.levels or ()) > FEW_LEVELS or self.levels is None
+            if not strays or (several and strays <= (1.0 - MOSTLY) * rows):
+                return holds
+        return CATEGORIES
+
+    @property
+    def n_strays(self) -> int:
+        """Number of words among numbers or times, which are taken for missing values."""
+        holds = self.settle()
+        return 0 if holds == CATEGORIES else self.n - self.missing - self.share(holds).n
 
 
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
@@ -282,4 +387,4 @@ def _joined(parts: Sequence[nw.Series[Any]]) -> Any:
     cells = [cell for part in parts for cell in part.to_list()]
     if all(part.dtype in (nw.Date, nw.Datetime) for part in parts):
         return [None if is_missing(cell) else cell for cell in cells]
-    return _texts(cells)
+    return [plain_text(cell) for cell in cells]

@@ -222,7 +222,13 @@ def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
     delayed = import_extra("dask", extra="dask").delayed
     if not given.tables:
         raise TableError("no table was given. Pass a Dask DataFrame for each kind and population.")
-    columns, names = given.columns, None if given.features is None else list(given.features)
+    asked = given.features is not None
+    if not asked:
+        first, *rest = ([*table.table.columns] for table in given.tables)
+        special = {table.label for table in given.tables} | {given.population, given.sample_weight}
+        names = [n for n in first if n not in special and all(n in other for other in rest)]
+        given = replace(given, features=tuple(names))
+    columns = given.columns
     make = delayed(_table_chunk, pure=False)
     parts: list[Any] = []
     for table in given.tables:
@@ -234,21 +240,18 @@ def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
             )
         # What Dask knows of the columns is an empty frame: checked before anything is computed.
         about, known = replace(table, table=None), frame._meta
-        names = columns.features_of(about, known, title) if names is None else names
-        columns.chunk(about, known, names, Place(title))
-        if columns.features is not None:  # then files are not read beyond these columns
-            frame = frame[list(dict.fromkeys([*names, *columns.special(table)]))]
+        columns.chunk(about, known, Place(title))
+        if asked:  # then files are not read beyond these columns
+            frame = frame[list(dict.fromkeys([*columns.features, *columns.special(table)]))]
         parts += [
-            make(part, about, columns, names, f"partition {i} of {title}")
+            make(part, about, columns, f"partition {i} of {title}")
             for i, part in enumerate(frame.to_delayed())
         ]
-    return DaskSource(tuple(parts), None if names is None else tuple(names), client, progress)
+    return DaskSource(tuple(parts), columns.features, client, progress)
 
 
-def _table_chunk(
-    frame: Any, table: Table, columns: Columns, names: list[str], origin: str
-) -> Chunk:
-    return columns.chunk(table, frame, names, Place(origin))
+def _table_chunk(frame: Any, table: Table, columns: Columns, origin: str) -> Chunk:
+    return columns.chunk(table, frame, Place(origin))
 
 
 def _array_chunk(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
@@ -35,6 +35,7 @@ from unjoined.data.columns import (
 )
 from unjoined.data.sources import TableSource
 from unjoined.data.stack import check_frame, own_features, stack_columns, stack_numbers
+from unjoined.data.survey import LeftOut
 from unjoined.errors import InputError, LabelError, TableError
 
 
@@ -114,6 +115,7 @@ class SeparateLabels(Mapping[str, Any]):
     kind: ArrayLike
     population: ArrayLike
     sample_weight: ArrayLike | None = None
+    left_out: ClassVar[tuple[LeftOut, ...]] = ()  # columns of tables that are no features
 
     def __post_init__(self) -> None:
         """Check every field and freeze the arrays."""
@@ -154,6 +156,8 @@ class SeparateLabels(Mapping[str, Any]):
         treated: Any = None,
         target: Frame | None = None,
         sample_weight: str | None = None,
+        features: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
     ) -> SeparateLabels:
         """Combine data frames, one per kind and population.
 
@@ -161,7 +165,7 @@ class SeparateLabels(Mapping[str, Any]):
         ----------
         outcomes, treatments : mapping of population name to data frame
             Two tables each, or more, under the same names. Columns are matched by name, so their
-            order may differ; apart from the labels they must be the same in all tables.
+            order may differ.
         outcome, treatment : str
             The label's column in the outcome and in the treatment tables.
         treated : value, optional
@@ -171,6 +175,12 @@ class SeparateLabels(Mapping[str, Any]):
             Rows without labels, from the people to be scored.
         sample_weight : str, optional
             Column of row weights, in every table.
+        features : iterable of str, optional
+            Columns to use as features, whatever they hold. By default all columns that all tables
+            have, but for labels, weights, populations and columns that are no features, such as
+            ids and constants: ``left_out`` lists these with the reason.
+        ignore : iterable of str, optional
+            Columns to leave out.
 
         Returns
         -------
@@ -202,6 +212,8 @@ class SeparateLabels(Mapping[str, Any]):
             treatment=treatment,
             treated=treated,
             sample_weight=sample_weight,
+            features=features,
+            ignore=ignore,
         )
         return cls._of_tables(source, target)
 
@@ -217,6 +229,8 @@ class SeparateLabels(Mapping[str, Any]):
         treated: Any = None,
         target: Frame | None = None,
         sample_weight: str | None = None,
+        features: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
     ) -> SeparateLabels:
         """Combine two data frames that name each row's population in a column.
 
@@ -233,6 +247,8 @@ class SeparateLabels(Mapping[str, Any]):
             Rows without labels (and without a population), from the people to be scored.
         sample_weight : str, optional
             Column of row weights, in every table.
+        features, ignore : iterable of str, optional
+            Columns to use, and columns to leave out, as in `from_tables`.
 
         Returns
         -------
@@ -257,13 +273,15 @@ class SeparateLabels(Mapping[str, Any]):
             population=population,
             treated=treated,
             sample_weight=sample_weight,
+            features=features,
+            ignore=ignore,
         )
         return cls._of_tables(source, target)
 
     @classmethod
     def _of_tables(cls, source: TableSource, target: Frame | None) -> SeparateLabels:
         """Join data frames, checked one by one, population after population."""
-        tables, columns = list(source.tables), source.columns
+        tables = list(source.tables)
         if target is not None:
             tables.append(Table(target, TARGET, None, ""))
         if not tables:
@@ -272,13 +290,13 @@ class SeparateLabels(Mapping[str, Any]):
             )
         for table in tables:
             check_frame(table)
+        left_out = source.left_out
         frames = [nw.from_native(table.table, eager_only=True) for table in tables]
-        names = columns.features_of(tables[0], tables[0].table, tables[0].title)
         try:
-            X, chunks = stack_numbers(source, tables, frames, names)
-            own = rebuild_frame(X, names, like=tables[0].table)
+            X, chunks = stack_numbers(source, tables, frames)
+            own = rebuild_frame(X, source.feature_names, like=tables[0].table)
         except NotNumbersError:
-            own, chunks = stack_columns(source, tables, frames, names)
+            own, chunks = stack_columns(source, tables, frames)
         parts = [(chunk.label, chunk.kind, chunk.population, chunk.weight) for chunk in chunks]
         y, kind, population, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
         if any(table.treated is not None for table in tables) and not y[kind == TREATMENT].any():
@@ -286,6 +304,7 @@ class SeparateLabels(Mapping[str, Any]):
         data = object.__new__(cls)
         weights = None if source.sample_weight is None else weight
         data._freeze(own, len(y), y, kind, population, weights)
+        object.__setattr__(data, "left_out", left_out)
         return data
 
     def __getitem__(self, key: str) -> Any:
@@ -357,6 +376,7 @@ class SeparateLabels(Mapping[str, Any]):
             len(index),
             *(None if column is None else np.asarray(column)[index] for column in columns),
         )
+        object.__setattr__(data, "left_out", self.left_out)
         return data
 
     def summary(self) -> list[CellSummary]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import getattr_static
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -11,7 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from unjoined._threads import CHUNK_ROWS
-from unjoined._typing import ArrayLike, Frame, MatrixLike
+from unjoined._typing import ArrayLike, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT, check_count, check_names, population_name
 from unjoined.data.chunks import (
     Columns,
@@ -22,7 +23,9 @@ from unjoined.data.chunks import (
     refuse_unseen_treated,
 )
 from unjoined.data.columns import column_names
+from unjoined.data.looks import LEADING, Looks, Piece, look_at
 from unjoined.data.rows import Chunk
+from unjoined.data.survey import Choice, LeftOut, Survey
 from unjoined.data.tables import Reading, SqlQuery, scan_table
 from unjoined.errors import InputError, TableError
 
@@ -181,6 +184,7 @@ class TableSource:
     population: str | None
     sample_weight: str | None
     features: tuple[str, ...] | None
+    ignore: tuple[str, ...] = ()
     chunk_rows: int = CHUNK_ROWS
     threads: int | None = None
     memory_limit: str | None = None
@@ -196,6 +200,7 @@ class TableSource:
         treated: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
         chunk_rows: int = CHUNK_ROWS,
         threads: int | None = None,
         memory_limit: str | None = None,
@@ -214,7 +219,11 @@ class TableSource:
         sample_weight : str, optional
             Column of row weights, in every table.
         features : iterable of str, optional
-            Feature columns; by default all but labels and weights.
+            Columns to use as features, whatever they hold. By default all columns that all tables
+            have, but for labels, weights, populations and columns that are no features, such as
+            ids and constants: ``left_out`` lists these with the reason.
+        ignore : iterable of str, optional
+            Columns to leave out.
         chunk_rows : int, default=65536
             Rows to a piece, at most.
         threads, memory_limit : int and str, optional
@@ -243,7 +252,8 @@ class TableSource:
             for name, table in group.items()
         ]
         names = None if features is None else tuple(features)
-        return cls(tuple(tables), None, sample_weight, names, chunk_rows, threads, memory_limit)
+        reading = (chunk_rows, threads, memory_limit)
+        return cls(tuple(tables), None, sample_weight, names, tuple(ignore), *reading)
 
     @classmethod
     def from_frames(
@@ -257,6 +267,7 @@ class TableSource:
         treated: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
         chunk_rows: int = CHUNK_ROWS,
         threads: int | None = None,
         memory_limit: str | None = None,
@@ -281,45 +292,76 @@ class TableSource:
             if table is not None
         ]
         names = None if features is None else tuple(features)
-        return cls(
-            tuple(tables), population, sample_weight, names, chunk_rows, threads, memory_limit
+        reading = (chunk_rows, threads, memory_limit)
+        return cls(tuple(tables), population, sample_weight, names, tuple(ignore), *reading)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """Which columns are features and which are not, settled by a first look at the tables."""
+        if self.features is not None:
+            return Choice(tuple(name for name in self.features if name not in self.ignore))
+        columns = Columns(self.population, self.sample_weight)
+        frames = [table.table for table in self.tables]
+        known = all(map(nw.dependencies.is_into_dataframe, frames)) and all(
+            len(nw.from_native(frame, eager_only=True)) <= LEADING for frame in frames
         )
+
+        def whole(names: Sequence[str]) -> Looks:
+            return look_at(self._pieces(), columns, names)
+
+        survey = Survey(self.tables, columns, self._leading, None if known else whole)
+        choice = survey.choose(self.ignore)
+        choice.warn(stacklevel=6)
+        return choice
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Columns that are no features, each with the reason."""
+        return self.choice.left_out
 
     @property
     def columns(self) -> Columns:
         """Which columns the tables have beside labels."""
-        return Columns(self.population, self.sample_weight, self.features)
+        return Columns(self.population, self.sample_weight, self.choice.features)
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the features: those asked for, or those of the first table."""
-        if self.features is not None:
-            return list(self.features)
-        for table, frame, place in self._pieces():
-            return self.columns.features_of(table, frame, place.origin)
-        raise TableError("no table was given, or all of them are empty.")
+        """Names of the features: those asked for, or those that the tables have."""
+        return list(self.choice.features)
 
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, table by table, file by file."""
-        names = None if self.features is None else list(self.features)
+        columns = self.columns
         asked = seen = False  # a value that means treated
         for table, frame, place in self._pieces():
-            if names is None:
-                names = self.columns.features_of(table, frame, place.origin)
-            chunk = self.columns.chunk(table, frame, names, place)
+            chunk = columns.chunk(table, frame, place)
             if table.treated is not None and table.kind == TREATMENT:
                 asked, seen = True, seen or bool(chunk.label.any())
             yield chunk
         if asked and not seen:
             refuse_unseen_treated((table, frame) for table, frame, _ in self._pieces())
 
-    def _pieces(self) -> Iterator[tuple[Table, Frame, Place]]:
+    def _pieces(self) -> Iterator[Piece]:
+        for table in self.tables:
+            yield from self._pieces_of(table)
+
+    def _pieces_of(self, table: Table) -> Iterator[Piece]:
         size = check_count("chunk_rows", self.chunk_rows)
         reading = Reading(size, self.threads, self.memory_limit)
         text = () if self.population is None else (self.population,)
+        for frame, place in scan_table(table.table, table.title, reading, text):
+            yield table, frame, place
+
+    def _leading(self) -> Iterator[Piece]:
+        """Yield the first rows of each table."""
         for table in self.tables:
-            for frame, place in scan_table(table.table, table.title, reading, text):
-                yield table, frame, place
+            left = LEADING
+            for _, frame, place in self._pieces_of(table):
+                some = nw.from_native(frame, eager_only=True).head(left)
+                left -= len(some)
+                yield table, some.to_native(), place
+                if not left:
+                    break
 
 
 def as_source(source: Any) -> ChunkSource:

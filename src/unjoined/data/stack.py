@@ -9,7 +9,7 @@ import narwhals as nw
 import numpy as np
 
 from unjoined._typing import Array, Frame, MatrixLike
-from unjoined._validation import check_columns, check_finite_features, check_numeric_columns
+from unjoined._validation import check_finite_features, check_numeric_columns
 from unjoined.data.chunks import Place, Table, number_matrix, rebuild_frame
 from unjoined.data.columns import (
     column_names,
@@ -39,14 +39,14 @@ def own_features(X: MatrixLike) -> MatrixLike:
 
 
 def stack_numbers(
-    source: TableSource, tables: list[Table], frames: list[nw.DataFrame[Any]], names: list[str]
+    source: TableSource, tables: list[Table], frames: list[nw.DataFrame[Any]]
 ) -> tuple[Array, list[Chunk]]:
     """Return the features of tables of numbers in one matrix, and their other parts."""
-    sizes = [len(frame) for frame in frames]
-    X = np.empty((sum(sizes), len(names)), order="F")  # whose columns are those of a frame
+    sizes, columns = [len(frame) for frame in frames], source.columns
+    X = np.empty((sum(sizes), len(columns.features)), order="F")  # columns are those of a frame
     chunks = []
     for table, stop in zip(tables, np.cumsum(sizes).tolist(), strict=True):
-        chunk = source.columns.chunk(table, table.table, names, Place(table.title))
+        chunk = columns.chunk(table, table.table, Place(table.title))
         if source.population is not None:
             chunk = chunk.take(np.argsort(chunk.cell, kind="stable"))
         X[stop - len(chunk) : stop] = chunk.X
@@ -55,14 +55,13 @@ def stack_numbers(
 
 
 def stack_columns(
-    source: TableSource, tables: list[Table], frames: list[nw.DataFrame[Any]], names: list[str]
+    source: TableSource, tables: list[Table], frames: list[nw.DataFrame[Any]]
 ) -> tuple[Frame, list[Chunk]]:
     """Return the features of tables of any columns in one data frame, and their other parts."""
     chunks, parts, columns = [], [], source.columns
+    names = list(columns.features)
     for table, frame in zip(tables, frames, strict=True):
-        columns.check(table, frame, names, table.title)
-        found = columns.features_of(table, table.table, table.title)
-        check_columns(names, found, table=table.title)
+        columns.check(table, frame, table.title)
         for name in names:
             column_values(frame.get_column(name), table.title)
         nothing = np.empty((len(frame), 0))

@@ -3,6 +3,7 @@
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.candidates import CandidateScore, CandidateTable
 from unjoined.estimators.density import DensityUplift
+from unjoined.estimators.gains import record_gain
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
 from unjoined.estimators.minmax_search import MinMaxSearch
@@ -46,5 +47,6 @@ __all__ = [
     "UpliftSearchCV",
     "WeightedUplift",
     "load_model",
+    "record_gain",
     "save_model",
 ]

@@ -29,14 +29,28 @@ from unjoined.data import (
 )
 from unjoined.errors import InputError, RatioGuardWarning
 from unjoined.estimators.features import FeatureEstimator
+from unjoined.estimators.words import (
+    MOST_NAMED,
+    GivenRows,
+    effect_in_words,
+    policies_in_words,
+    refuse_unrouted,
+)
 from unjoined.metrics import (
     Estimate,
     IdentificationStrength,
+    average_effect,
+    critical_value,
     strength_of,
     warn_if_weak,
     weighted_risk,
 )
-from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.nuisance import (
+    ConditionalMean,
+    fit_conditional_mean,
+    in_two_groups,
+    seeded_clone,
+)
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
 # Those of `unjoined._validation` that take a name and a value are such checks too.
@@ -115,22 +129,24 @@ class UpliftEstimator(FeatureEstimator, ABC):
     __metadata_request__fit = {"kind": True, "population": True}  # noqa: RUF012
     __metadata_request__score = {"kind": True, "population": True}  # noqa: RUF012
 
-    _takes_several = False  # whether there may be more than two populations
+    _takes_several = True  # whether there may be more than two populations
+    _as_two_groups = True  # whether more than two populations are fitted as two groups of them
 
     identification_: IdentificationStrength
     populations_: list[Any]
     average_effect_: Estimate
+    contrast_: Array  # (number of populations,) if there are more than two, in two groups
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
 
     @abstractmethod
     def fit(
         self,
-        X: MatrixLike,
-        y: ArrayLike,
+        X: MatrixLike | Mapping[str, Any],
+        y: ArrayLike | None = None,
         *,
-        kind: ArrayLike,
-        population: ArrayLike,
+        kind: ArrayLike | None = None,
+        population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from rows that carry one label each."""
@@ -148,7 +164,8 @@ class UpliftEstimator(FeatureEstimator, ABC):
 
     def _forget(self) -> None:
         """Become unfitted, so that a fit that fails from here on leaves no parts of two fits."""
-        self.__dict__.pop("identification_", None)
+        for name in ("identification_", "average_effect_", "gain_", "contrast_"):
+            self.__dict__.pop(name, None)
 
     def _conclude(
         self, populations: Sequence[Any], strength: IdentificationStrength, *, stacklevel: int
@@ -160,6 +177,79 @@ class UpliftEstimator(FeatureEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""
         return hasattr(self, "identification_")
+
+    def summary(self) -> str:
+        """Return what was found, in a few lines of words.
+
+        Returns
+        -------
+        str
+            The average effect with its 95 % interval, in units of the outcome; how different the
+            policies are; the features that were used; and what was fitted.
+        """
+        check_is_fitted(self)
+        return "\n".join(
+            [
+                effect_in_words(getattr(self, "average_effect_", None)),
+                policies_in_words(self.identification_, getattr(self, "contrast_", None)),
+                self._features_in_words(),
+                f"Fitted by {type(self).__name__}{self._fitted_in_words()}.",
+            ]
+        )
+
+    def _features_in_words(self) -> str:
+        """Name the features that were used."""
+        names = getattr(self, "feature_names_in_", None)
+        n = self.n_features_in_
+        if names is None:
+            return f"It uses {n} feature{'s' * (n != 1)}."
+        more = f" and {n - MOST_NAMED} more" if n > MOST_NAMED else ""
+        some = ", ".join(names[:MOST_NAMED])
+        return f"It uses {n} feature{'s' * (n != 1)}: {some}{more}."
+
+    def _fitted_in_words(self) -> str:
+        """Say what was fitted, to go behind the name of the estimator."""
+        return ""
+
+    def predict_interval(self, X: MatrixLike, level: float = 0.95) -> tuple[Array, Array]:
+        """Return how far the model is unsure of the uplift at each row: model uncertainty.
+
+        It says how far the fit itself would move with other rows. That the true uplift of a
+        person lies within cannot be promised by any method; averages and lists of people have
+        intervals that can: ``average_effect_``, ``gain_`` and `evaluate_uplift`.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+        level : float, default=0.95
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        low, high : array of shape (n,)
+            In the units of the outcome, around ``predict(X)``.
+
+        Raises
+        ------
+        InputError
+            This estimator, as it was fitted, does not know its uncertainty.
+        """
+        check_is_fitted(self)
+        z = critical_value(level)
+        matrix = self._check_features(X, reset=False, fewest=0)
+        if not len(matrix):
+            return np.empty(0), np.empty(0)
+        uplift, error = self._predict_rows(matrix), self._row_errors(matrix)
+        return uplift - z * error, uplift + z * error
+
+    def _row_errors(self, matrix: Array) -> Array:
+        """Return the standard deviation of the uplift at checked rows, outcome units."""
+        raise InputError(
+            f"{type(self).__name__} does not know its uncertainty at single rows. Uplift, "
+            "MixtureUplift and MinMaxUplift with ridges chosen by the rows do; average_effect_ and "
+            "evaluate_uplift have intervals for any estimator."
+        )
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the estimated uplift at each row.
@@ -195,11 +285,11 @@ class UpliftEstimator(FeatureEstimator, ABC):
 
     def score(
         self,
-        X: MatrixLike,
-        y: ArrayLike,
+        X: MatrixLike | Mapping[str, Any],
+        y: ArrayLike | None = None,
         *,
-        kind: ArrayLike,
-        population: ArrayLike,
+        kind: ArrayLike | None = None,
+        population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return minus the weighted risk on held-out separate labels; higher is better.
@@ -210,7 +300,8 @@ class UpliftEstimator(FeatureEstimator, ABC):
         Parameters
         ----------
         X, y, kind, population, sample_weight
-            Held-out rows, as in ``fit``. Dask collections are computed to memory.
+            Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Dask collections
+            are computed to memory.
 
         Returns
         -------
@@ -221,7 +312,8 @@ class UpliftEstimator(FeatureEstimator, ABC):
         --------
         unjoined.metrics.weighted_risk : the definition.
         """
-        X, y, kind, population, sample_weight = in_memory(X, y, kind, population, sample_weight)
+        given = GivenRows.of_call(X, y, kind, population, sample_weight, method="score")
+        X, y, kind, population, sample_weight = in_memory(*given)
         return -weighted_risk(
             self.predict(X),
             X,
@@ -237,26 +329,27 @@ class RowEstimator(UpliftEstimator):
 
     def fit(
         self,
-        X: MatrixLike,
-        y: ArrayLike,
+        X: MatrixLike | Mapping[str, Any],
+        y: ArrayLike | None = None,
         *,
-        kind: ArrayLike,
-        population: ArrayLike,
+        kind: ArrayLike | None = None,
+        population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Estimate the uplift from rows that carry one label each.
 
         Parameters
         ----------
-        X : array or data frame of shape (n, d)
-            Features, finite numbers.
+        X : array or data frame of shape (n, d), or SeparateLabels
+            Features; or all of the columns in one, so that ``fit(data)`` is ``fit(**data)``.
         y : array-like of shape (n,)
             Whichever label the row has; NaN for target rows.
         kind : array-like of shape (n,)
             "outcome", "treatment" or "target".
         population : array-like of shape (n,)
-            Which of the populations the row comes from; there are two, unless the estimator
-            takes more.
+            Which of the populations the row comes from: two, or more. Of more than two,
+            estimators that are made for two fit the contrast between two groups of them that tells
+            the most, each population counting by its entry of ``contrast_``.
         sample_weight : array-like of shape (n,), optional
             Non-negative row weights. Only their ratios within a table count: the weights of
             each table are brought to mean 1, so that their units change nothing, be it in all
@@ -274,21 +367,25 @@ class RowEstimator(UpliftEstimator):
         WeakIdentificationWarning
             The policies can hardly be told apart.
         """
-        matrix, n_jobs = self._begin(X), getattr(self, "n_jobs", None)
-        rows = label_rows(
-            matrix,
-            y,
-            kind=kind,
-            population=population,
-            sample_weight=sample_weight,
-            several=self._takes_several,
-            n_jobs=n_jobs,
-        )
+        refuse_unrouted()
+        given = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
+        matrix, n_jobs = self._begin(given.X), getattr(self, "n_jobs", None)
+        labels = given._asdict()
+        del labels["X"]
+        rows = label_rows(matrix, **labels, several=True, n_jobs=n_jobs)
         # Target rows have no labels, so that they are among those that are left out.
-        target = None if rows.X is matrix else target_rows(matrix, kind, sample_weight)
-        strength = self._fit_rows(rows, target)
-        if strength is None:
+        weight = given.sample_weight
+        target = None if rows.X is matrix else target_rows(matrix, given.kind, weight)
+        fitted, contrast, several = rows, None, len(rows.names) > 2
+        if several and self._as_two_groups:
+            fitted, contrast = in_two_groups(rows)
+        strength = self._fit_rows(fitted, target)
+        if contrast is not None:
+            self.contrast_ = contrast
+        if strength is None or several:
             strength = strength_of(rows, n_jobs=n_jobs)
+        if not hasattr(self, "average_effect_"):
+            self.average_effect_ = average_effect(rows)
         self._conclude(rows.names, strength, stacklevel=3)
         return self
 

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
-from unjoined._validation import shown, unit_mean
+from unjoined._validation import unit_mean
 from unjoined.data import LabelledRows, column_names
 from unjoined.errors import InputError, WeakIdentificationWarning
-from unjoined.estimators.base import UpliftEstimator
 from unjoined.metrics import HeldOutRows
 from unjoined.nuisance import seeded_clone
 
@@ -107,24 +105,6 @@ def list_candidates(candidates: Sequence[Any], rng: Rng) -> list[Candidate]:
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"candidates need different names, but {twice[0]!r} occurs twice.")
     return listed
-
-
-def check_populations(candidates: Sequence[Any], names: Sequence[Any]) -> None:
-    """Refuse candidates that take two populations only if there are more."""
-    if len(names) <= 2:
-        return
-    two_only = []
-    for name, estimator, *_ in candidates:
-        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-        # Of estimators that are not ours nothing is known until they are fitted.
-        if isinstance(last, UpliftEstimator) and not last._takes_several:
-            two_only.append(name)
-    if two_only:
-        raise InputError(
-            f"the candidates {', '.join(map(repr, two_only))} take two populations only, but there "
-            f"are {len(names)}: {shown(names)}. Leave them out, or search on two of the "
-            "populations. Uplift and MixtureUplift take any number."
-        )
 
 
 def score_rows(held: HeldOutRows, uplift: Array, names: Sequence[str]) -> Scored:
@@ -216,7 +196,7 @@ def weigh(
     clean[target] = unit_mean(weight[target])
     counts = np.flatnonzero(weight > 0.0)
     data = {**data, "sample_weight": clean}
-    return (data, used) if len(counts) == len(used) else (_take(data, counts), used[counts])
+    return (data, used) if len(counts) == len(used) else (take_rows(data, counts), used[counts])
 
 
 class FoldJob(NamedTuple):
@@ -232,14 +212,14 @@ class FoldJob(NamedTuple):
 def fit_fold(job: FoldJob, data: dict[str, Any], scoring: Callable[..., float] | None) -> FoldFit:
     """Fit one candidate to one training set, and predict or score the rest."""
     c, candidate, repeat, fold, (train, test) = job
-    held = _take(data, test)
+    held = take_rows(data, test)
     estimator = clone(candidate.estimator)
     uplift, score = None, np.nan
     # Recorded, to be repeated once by the search and not once per fold.
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
         try:
-            estimator.fit(**_take(data, train))
+            estimator.fit(**take_rows(data, train))
             if scoring is None:
                 uplift = _finite(np.asarray(estimator.predict(held["X"]), dtype=np.float64))
             else:
@@ -252,7 +232,7 @@ def fit_fold(job: FoldJob, data: dict[str, Any], scoring: Callable[..., float] |
     return FoldFit(c, repeat, fold, test, uplift, score, warned=warned(record))
 
 
-def _take(data: dict[str, Any], index: IntArray) -> dict[str, Any]:
+def take_rows(data: dict[str, Any], index: IntArray) -> dict[str, Any]:
     """Return some rows; a held-out fold may lack what a whole data set needs."""
     X = data["X"]
     if column_names(X) is not None:

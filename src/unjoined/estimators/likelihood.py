@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +24,8 @@ from unjoined.errors import LabelError
 from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.em import EMFit
 from unjoined.estimators.mixture_rows import BERNOULLI, MEAN, Likelihood
-from unjoined.metrics import Estimate, GainByScore, evaluation_of
+from unjoined.estimators.words import GivenRows
+from unjoined.metrics import Estimate, GainByScore, evaluation_of, some_rows
 from unjoined.nuisance import (
     AdditiveAverage,
     ConditionalMean,
@@ -34,7 +34,6 @@ from unjoined.nuisance import (
     HeldOutForms,
     ModelRows,
 )
-from unjoined.sums import sample_cells
 
 MEASURED_ROWS = 50_000  # of each table, for the average effect and the gain by score
 T = TypeVar("T")
@@ -44,7 +43,7 @@ PREDICT_ROWS = 16_384
 class LikelihoodEstimator(RowEstimator):
     """Base of estimators that model the outcome with and without treatment."""
 
-    _takes_several = True
+    _as_two_groups = False
 
     policy_model: Any
     n_jobs: int | None
@@ -73,13 +72,8 @@ class LikelihoodEstimator(RowEstimator):
 
     def _measure(self, rows: LabelledRows, folded: FoldedFits, rng: Rng) -> None:
         """Set the average effect and the gain by score, from fits that have not seen the rows."""
-        cells = rows.all_cells()
-        chosen = sample_cells(cells, MEASURED_ROWS, rng)
-        at = np.concatenate(chosen)
+        part, at = some_rows(rows, MEASURED_ROWS, rng)
         nuisances, fold = folded.nuisances(rows, at, n_jobs=self.n_jobs, rng=rng)
-        worth = [np.full(len(a), len(c) / len(a)) for a, c in zip(chosen, cells, strict=True)]
-        part = rows.take(at)
-        part = replace(part, weight=part.weight * np.concatenate(worth))
         evaluation = evaluation_of(part, fold, nuisances)
         self.average_effect_ = evaluation.terms(evaluation.omega()).average()
         few = np.sort(rng.permutation(len(at))[:MEASURED_ROWS])
@@ -93,6 +87,12 @@ class LikelihoodEstimator(RowEstimator):
         # The difference of two means would round, and rank people whose effect is the same.
         effect = np.concatenate(self._by_chunks(self.fit_.mean_effect, matrix))
         return float(self.outcome_scaling_.scale[0]) * effect
+
+    def _row_errors(self, matrix: Array) -> Array:
+        if isinstance(self.fit_, EMFit):
+            return super()._row_errors(matrix)
+        errors = np.concatenate(self._by_chunks(self.fit_.uplift_errors, matrix))
+        return float(self.outcome_scaling_.scale[0]) * errors
 
     def predict_outcomes(self, X: MatrixLike) -> tuple[Array, Array]:
         """Return the estimated mean outcome with and without treatment at each row.
@@ -178,11 +178,11 @@ class LikelihoodEstimator(RowEstimator):
 
     def score(
         self,
-        X: MatrixLike,
-        y: ArrayLike,
+        X: MatrixLike | Mapping[str, Any],
+        y: ArrayLike | None = None,
         *,
-        kind: ArrayLike,
-        population: ArrayLike,
+        kind: ArrayLike | None = None,
+        population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return the mean log-likelihood of held-out outcome rows; higher is better.
@@ -193,8 +193,8 @@ class LikelihoodEstimator(RowEstimator):
         Parameters
         ----------
         X, y, kind, population, sample_weight
-            Held-out rows, as in ``fit``. Only outcome rows are used, of populations that ``fit``
-            has seen.
+            Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
+            are used, of populations that ``fit`` has seen.
 
         Returns
         -------
@@ -207,19 +207,20 @@ class LikelihoodEstimator(RowEstimator):
 
     def score_likelihood(
         self,
-        X: MatrixLike,
-        y: ArrayLike,
+        X: MatrixLike | Mapping[str, Any],
+        y: ArrayLike | None = None,
         *,
-        kind: ArrayLike,
-        population: ArrayLike,
+        kind: ArrayLike | None = None,
+        population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return the same as `score`, under the name that `UpliftSearchCV` looks for."""
-        matrix = self._check_features(X, reset=False)
-        kinds = check_kind(kind, len(matrix))
-        labels = check_labels(y, kinds)
-        names = check_population(population, kinds)
-        weight = check_weight(sample_weight, len(matrix))
+        given = GivenRows.of_call(X, y, kind, population, sample_weight, method="score")
+        matrix = self._check_features(given.X, reset=False)
+        kinds = check_kind(given.kind, len(matrix))
+        labels = check_labels(given.y, kinds)
+        names = check_population(given.population, kinds)
+        weight = check_weight(given.sample_weight, len(matrix))
         used = (kinds == OUTCOME) & (weight > 0.0)
         index = check_scored(self.populations_, self._coding, names[used], labels[used])
         X = matrix[used]

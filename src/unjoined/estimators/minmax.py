@@ -14,7 +14,6 @@ from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import LabelledRows, as_dask_source, as_source
-from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
@@ -26,7 +25,10 @@ from unjoined.estimators.base import (
 from unjoined.estimators.minmax_problem import (
     SummedRows,
     check_bounds,
+    check_center_of_sums,
     check_loss,
+    check_no_checkpoint,
+    check_range,
     check_sums_suffice,
     find_loss,
     solve_in_bounds,
@@ -43,7 +45,12 @@ from unjoined.estimators.minmax_search import (
     search_widths,
 )
 from unjoined.losses import SquaredLoss
-from unjoined.metrics import IdentificationStrength, strength_of_sums
+from unjoined.metrics import (
+    IdentificationStrength,
+    average_effect_of_sums,
+    strength_of_sums,
+    widening,
+)
 from unjoined.nuisance import (
     CROSS_FIT_ROWS,
     N_FOLDS,
@@ -142,6 +149,14 @@ class MinMaxUplift(RowEstimator):
         Coefficients of the uplift and of the critic on their bases, outcome units.
     basis_, critic_basis_, scaling_ : Basis, Basis and Scaling
         Functions of the uplift and of the critic, and what features are scaled by first.
+    group_coef_ : array of shape (groups, p) or None
+        Coefficients without each group of rows, behind `predict_interval`; None unless the rows
+        choose a ridge, and for bounds and other losses.
+    average_effect_ : Estimate
+        Average uplift of the people for whom policies differ enough to tell, in units of the
+        outcome, with Fieller's interval. From chunks and sums it comes from the sums.
+    contrast_ : array of shape (number of populations,)
+        If there are more than two: how each counts in the two groups that were compared.
     singular_values_ : array
         Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
         losses other than the squared one.
@@ -298,8 +313,7 @@ class MinMaxUplift(RowEstimator):
         rounding, and not at all on threads. It is not that of ``fit`` to the last digit: centres
         are drawn from the sample, and groups go by the rows' content.
         """
-        sums, search = self._collect(source, sample_rows, checkpoint)
-        self._conclude(sums.plan.populations, self._fit_sums(sums, search), stacklevel=3)
+        self._conclude_sums(*self._collect(source, sample_rows, checkpoint))
         if checkpoint is not None:
             Path(checkpoint).unlink(missing_ok=True)
         return self
@@ -355,12 +369,9 @@ class MinMaxUplift(RowEstimator):
         """
         self._check_parameters()
         check_sums_suffice(self.loss, self.bounds, self.shift)
-        if not isinstance(self.center, bool) and not sums.plan.centring:
-            raise InputError(
-                "a regressor as center needs rows, and sums are not enough. Pass center=True, "
-                "which uses the functions of the sums, or center=False."
-            )
-        self._conclude(sums.plan.populations, self._fit_sums(sums, None), stacklevel=3)
+        if not sums.plan.centring:
+            check_center_of_sums(self.center)
+        self._conclude_sums(sums, None)
         return self
 
     def _fit_rows(
@@ -369,8 +380,8 @@ class MinMaxUplift(RowEstimator):
         rng, shift = check_random_state(self.random_state), None
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
-            options = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
-            rows, shift = weigh_shift(rows, X, self.shift, **options, stacklevel=4)
+            how = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
+            rows, shift = weigh_shift(rows, X, self.shift, **how, stacklevel=4)
         if len(rows.X) <= CROSS_FIT_ROWS or not (self._is_squared and self.bounds is None):
             self._fit_few(rows, shift, rng)
             return None
@@ -387,19 +398,21 @@ class MinMaxUplift(RowEstimator):
         tried = planner.draw(rows, len(rows.X), rng, self._feature_names)
         if planner.is_centred or len(tried) > 1 or planner.chooses_ridges:
             fold = deal_folds(rows, rng)
-        used, plan, system, search = rows, tried[0], None, None
+        used, plan, system, search, alphas = rows, tried[0], None, None, None
         if planner.is_centred or len(tried) > 1:
             model, robust, n_jobs = planner.center_model, not self._is_squared, self.n_jobs
             centred = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=n_jobs)
             used = centred.rows if planner.is_centred else rows
             if len(tried) > 1:
-                plan, system, search = search_widths(
+                plan, system, search, alphas = search_widths(
                     tried, used, fold, centred.gap, planner.ridges, n_jobs
                 )
         if system is None:
             sums = add_up(plan, used, fold if planner.chooses_ridges else None, self.n_jobs)
-            system, search = average(plan, sums), planner.choose_ridges(plan, sums, search)
+            system = average(plan, sums)
+            search, alphas = planner.choose_ridges(plan, sums, search)
         self._solve(plan, system, search, shift, SummedRows(rows, used.label, self.n_jobs))
+        self._keep_groups(plan, alphas)
 
     def _plan_many(
         self, rows: LabelledRows, rng: np.random.RandomState
@@ -444,11 +457,7 @@ class MinMaxUplift(RowEstimator):
         check_sums_suffice(self.loss, self.bounds, self.shift)
         size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
         if partitions is not None:
-            if checkpoint is not None:
-                raise InputError(
-                    "a checkpoint is for rows that are read in order; Dask computes lost "
-                    "partitions again by itself. Leave checkpoint out."
-                )
+            check_no_checkpoint(checkpoint)
             census = dask_census(partitions, sample_rows=size)
             plan, search = self._plan_census(census)
             return dask_sums(partitions, plan, census), search
@@ -456,6 +465,12 @@ class MinMaxUplift(RowEstimator):
         census = take_census(rows, sample_rows=size)
         plan, search = self._plan_census(census)
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
+
+    def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
+        """Solve by sums alone, and become fitted."""
+        strength = self._fit_sums(sums, search)
+        self.average_effect_ = average_effect_of_sums(sums)
+        self._conclude(sums.plan.populations, strength, stacklevel=4)
 
     def _fit_sums(
         self, planned: PlannedSums, search: MinMaxSearch | None, shift: ShiftReport | None = None
@@ -466,8 +481,9 @@ class MinMaxUplift(RowEstimator):
         planned.check_complete(groups=planner.chooses_ridges)
         if planner.is_centred and not plan.centring and has_constant(plan.basis):
             sums = center_sums(sums, plan.basis)
-        search = planner.choose_ridges(plan, sums, search)
+        search, alphas = planner.choose_ridges(plan, sums, search)
         self._solve(plan, average(plan, sums), search, shift)
+        self._keep_groups(plan, alphas)
         return strength_of_sums(planned.policy, plan.populations)
 
     def _solve(
@@ -498,6 +514,18 @@ class MinMaxUplift(RowEstimator):
         self.critic_coef_ = plan.coding.scale * solution.beta
         self.singular_values_ = solution.singular_values
         self._set_features(plan.n_features, plan.feature_names, getattr(self, "encoder_", None))
+
+    def _keep_groups(self, plan: SumsPlan, alphas: Array | None) -> None:
+        """Keep the coefficients without each group of rows, if they are of the same problem."""
+        same = self._is_squared and self.bounds is None
+        self.group_coef_ = None if alphas is None or not same else plan.coding.scale * alphas
+
+    def _row_errors(self, matrix: Array) -> Array:
+        if (groups := getattr(self, "group_coef_", None)) is None:
+            return super()._row_errors(matrix)
+        each = np.array([self._combine(matrix, self.basis_, coef) for coef in groups])
+        G = len(groups)
+        return np.asarray(widening(G) * np.sqrt(G - 1) * each.std(axis=0))
 
     @property
     def _planner(self) -> MinMaxPlanner:
@@ -534,10 +562,4 @@ class MinMaxUplift(RowEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.bounds is not None and not self._is_squared:
-            raise InputError(
-                "bounds are enforced with the squared loss only; leave bounds out, or use "
-                "loss='squared'."
-            )
-        if self.clip and self.bounds is None:
-            raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
+        check_range(self.bounds, clip=self.clip, is_squared=self._is_squared)

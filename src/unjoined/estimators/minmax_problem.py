@@ -63,6 +63,35 @@ def check_bounds(name: str, bounds: Any) -> None:
         raise InputError(f"{name} must hold at least one finite number, got {bounds!r}.")
 
 
+def check_range(bounds: Any, *, clip: bool, is_squared: bool) -> None:
+    """Refuse bounds with another loss than the squared one, and clipping to no bounds."""
+    if bounds is not None and not is_squared:
+        raise InputError(
+            "bounds are enforced with the squared loss only; leave bounds out, or use "
+            "loss='squared'."
+        )
+    if clip and bounds is None:
+        raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
+
+
+def check_center_of_sums(center: Any) -> None:
+    """Refuse a regressor where there are no rows to fit it to."""
+    if not isinstance(center, bool):
+        raise InputError(
+            "a regressor as center needs rows, and sums are not enough. Pass center=True, "
+            "which uses the functions of the sums, or center=False."
+        )
+
+
+def check_no_checkpoint(checkpoint: Any) -> None:
+    """Refuse a checkpoint of partitions, which come in no order."""
+    if checkpoint is not None:
+        raise InputError(
+            "a checkpoint is for rows that are read in order; Dask computes lost "
+            "partitions again by itself. Leave checkpoint out."
+        )
+
+
 def check_loss(name: str, loss: Any) -> None:
     """Refuse what is neither the name of a loss nor a loss."""
     if isinstance(loss, str):

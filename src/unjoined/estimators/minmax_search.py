@@ -148,25 +148,27 @@ def search_widths(
     gap: Array,
     ridges: tuple[Array, Array],
     n_jobs: int | None,
-) -> tuple[SumsPlan, MinMaxSystem | None, MinMaxSearch]:
+) -> tuple[SumsPlan, MinMaxSystem | None, MinMaxSearch, Array]:
     """Choose among plans of different widths by the weighted risk of held-out predictions.
 
     ``rows`` have labels as they enter the sums; ``gap`` is the policy gap at every row from
     models that did not see it. One pass per width over the rows, and one for predictions. Above
     80,000 rows 10,000 of each cell settle the width, which is one number. Otherwise the chosen
-    plan's averages over all rows are returned as well.
+    plan's averages over all rows are returned as well. The last part are the coefficients
+    without each fold.
     """
     many = len(rows.label) > 8 * WIDTH_ROWS
     if many:
         rng = np.random.RandomState(0)  # which rows settle it is no matter of the user's seed
         at = np.sort(np.concatenate(sample_cells(cell_positions(rows), WIDTH_ROWS, rng)))
         rows, fold, gap = rows.take(at), fold[at], gap[at]
-    systems, searches, risks = [], [], []
+    systems, searches, risks, coefs = [], [], [], []
     for plan in tried:
         sums = add_up(plan, rows, fold, n_jobs)
         systems.append(average(plan, sums))
         one, alphas = search_ridges(plan, sums, ridges, n_jobs)
         searches.append(one)
+        coefs.append(alphas)
         risks.append(_risks(plan, rows, fold, gap, alphas, n_jobs))
     risk = tried[0].coding.scale ** 2 * np.array(risks)  # (n_w, n_folds)
     best = int(np.argmin(risk.mean(axis=1)))
@@ -179,7 +181,7 @@ def search_widths(
         risk_standard_error=(risk - risk[best]).std(axis=1, ddof=1) / np.sqrt(risk.shape[1]),
         chosen=(best, *searches[best].chosen[1:]),
     )
-    return tried[best], None if many else systems[best], report
+    return tried[best], None if many else systems[best], report, coefs[best]
 
 
 def _folds(plan: SumsPlan, sums: GroupedSums) -> list[tuple[MinMaxSystem, MinMaxSystem]]:
@@ -367,7 +369,7 @@ class MinMaxPlanner:
             first = plan
             label, gap = subtract_means(rows, parts, n_jobs=self.n_jobs)
             used = replace(rows, label=label) if self.is_centred else rows
-            plan, _, search = search_widths(tried, used, fold, gap, self.ridges, self.n_jobs)
+            plan, _, search, _ = search_widths(tried, used, fold, gap, self.ridges, self.n_jobs)
             if plan is not first and self.is_centred and self._means_basis(plan) is not None:
                 parts = centre(plan)
         centring = tuple(part for part, _ in parts) if self.is_centred else ()
@@ -389,9 +391,12 @@ class MinMaxPlanner:
 
     def choose_ridges(
         self, plan: SumsPlan, sums: GroupedSums, search: MinMaxSearch | None
-    ) -> MinMaxSearch | None:
-        """Choose ridges by the sums of all rows, if asked, in the place of a sample's choice."""
+    ) -> tuple[MinMaxSearch | None, Array | None]:
+        """Choose ridges by the sums of all rows, if asked, in the place of a sample's choice.
+
+        Also return the coefficients without each group of rows.
+        """
         if not self.chooses_ridges:
-            return search
-        final, _ = search_ridges(plan, sums, self.ridges, self.n_jobs)
-        return final if search is None else search.with_ridges_of(final)
+            return search, None
+        final, alphas = search_ridges(plan, sums, self.ridges, self.n_jobs)
+        return (final if search is None else search.with_ridges_of(final)), alphas

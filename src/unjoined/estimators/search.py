@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +23,6 @@ from unjoined.estimators.candidates import (
     FoldFit,
     FoldJob,
     Scored,
-    check_populations,
     choose,
     fit_all,
     fit_fold,
@@ -37,7 +36,8 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.plugin import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.metrics import SCORES, HeldOutRows, labelled_rows, strength_of
+from unjoined.estimators.words import GivenRows, refuse_unrouted
+from unjoined.metrics import SCORES, HeldOutRows, average_effect, labelled_rows, strength_of
 from unjoined.nuisance import cross_fit
 
 
@@ -101,8 +101,8 @@ class UpliftSearchCV(UpliftEstimator):
         In order of preference, say from simple to flexible: ties and the rule "one_se" go by it.
         A grid, as in `GridSearchCV`, makes one candidate of each setting. Estimators whose
         ``random_state`` is None get a seed. Default: `WeightedUplift` on a linear and on a
-        smooth basis, `MinMaxUplift`, `PlugInUplift`; for more than two populations, which these
-        do not take, `MixtureUplift` with its likeliest form alone and with all forms averaged.
+        smooth basis, `MinMaxUplift`, `PlugInUplift`; for more than two populations
+        `MixtureUplift`, with its likeliest form alone and with all forms averaged.
     scoring : str, callable or list of str, default="weighted_risk"
         "weighted_risk", "fixed_critic" or "outcome_risk"; a list of these is averaged, each
         divided by its typical standard error. "likelihood" is the candidates'
@@ -167,8 +167,6 @@ class UpliftSearchCV(UpliftEstimator):
       rough      ...
     """
 
-    _takes_several = True
-
     _parameters: ClassVar[dict[str, Check]] = {
         "candidates": optional(_check_candidates),
         "scoring": _check_scoring,
@@ -204,11 +202,11 @@ class UpliftSearchCV(UpliftEstimator):
 
     def fit(
         self,
-        X: MatrixLike,
-        y: ArrayLike,
+        X: MatrixLike | Mapping[str, Any],
+        y: ArrayLike | None = None,
         *,
-        kind: ArrayLike,
-        population: ArrayLike,
+        kind: ArrayLike | None = None,
+        population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Score the candidates, and fit the chosen one to all rows.
@@ -216,7 +214,7 @@ class UpliftSearchCV(UpliftEstimator):
         Parameters
         ----------
         X, y, kind, population, sample_weight
-            As in every estimator.
+            As in every estimator; ``fit(data)`` is ``fit(**data)``.
 
         Returns
         -------
@@ -228,10 +226,12 @@ class UpliftSearchCV(UpliftEstimator):
         WeakIdentificationWarning
             The policies can hardly be told apart.
         """
+        refuse_unrouted()
+        columns = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
+        X, y, kind, population, sample_weight = columns
         matrix = self._begin(X)
         rows, used = labelled_rows(matrix, y, kind, population, sample_weight)
         given = self.candidates or default_candidates(len(rows.names))
-        check_populations(given, rows.names)
         if self.scoring == LIKELIHOOD:
             _check_likelihood(given)
         # Candidates get a data frame as it is: they may select columns by name.
@@ -241,6 +241,7 @@ class UpliftSearchCV(UpliftEstimator):
         if sample_weight is not None:
             data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
         self._search(given, data, rows, used)
+        self.average_effect_ = average_effect(rows)
         self._conclude(rows.names, strength_of(rows), stacklevel=3)
         return self
 
@@ -325,6 +326,9 @@ class UpliftSearchCV(UpliftEstimator):
             return super().predict(X)
         matrix = self._check_features(X, reset=False)
         return self._predict_rows(matrix if column_names(X) is None else X)
+
+    def _fitted_in_words(self) -> str:
+        return f". {self.reason_}".removesuffix(".")
 
     def _predict_rows(self, matrix: MatrixLike) -> Array:
         return np.asarray(np.mean([model.predict(matrix) for model in self.estimators_], axis=0))

@@ -9,13 +9,13 @@ import numpy as np
 from unjoined._typing import RandomState
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.mixture_rows import BERNOULLI
+from unjoined.estimators.words import MOST_NAMED, effect_in_words, policies_in_words
 from unjoined.nuisance import ALONE
 
 # Weight of the forms in which people differ. Of fits to 60 simulated problems in which they do
 # not, three to five in a hundred say "probably" and none "clearly"
 # (`benchmarks/words.py --problems 60`).
 PROBABLY, CLEARLY = 0.8, 0.95
-MOST_NAMED = 5  # features
 SAME = "the effect is the same for all, so that people are ranked by their base alone"
 FORMS = {
     "lines": "the base and the effect are straight lines in the features",
@@ -47,7 +47,10 @@ class Uplift(MixtureUplift):
     reason_ : str
         What was fitted, and whether the rows show that people respond differently.
     average_effect_ : Estimate
-        Mean uplift of the outcome rows with its standard error, in units of the outcome.
+        Average uplift of the people for whom policies differ enough to tell, in units of the
+        outcome. A ratio whose interval is Fieller's: it holds whatever the fitted functions are.
+    gain_ : GainByScore
+        What treating any list of people gains, with an interval, from their predictions alone.
     heterogeneity_ : Estimate
         By how many nats of held-out likelihood the likeliest form beats one in which the effect is
         the same for all.
@@ -102,20 +105,22 @@ class Uplift(MixtureUplift):
         Returns
         -------
         str
-            The average effect with its 95 % interval, whether people differ and by how much, the
-            features that the effect varies with, and what was fitted. Units of the outcome.
+            The average effect with its 95 % interval, in units of the outcome; whether people
+            differ and by how much; the features that the effect varies with; how different the
+            policies are; the features used; and what was fitted.
         """
-        average, (low, high) = self.average_effect_, self.effect_range_
+        low, high = self.effect_range_
         # An outcome of two values changes by their distance at most.
         most = float(self.outcome_scaling_.scale[0]) if self.family_ == BERNOULLI else np.inf
-        interval = np.clip(average.interval(0.95), -most, most)
+        known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         return "\n".join(
             [
-                f"Average effect: {average.value:+.4g} (95 % interval {interval[0]:+.4g} to "
-                f"{interval[1]:+.4g}), in units of the outcome.",
+                effect_in_words(self.average_effect_, most) + known.replace("%", " %"),
                 f"{self._differ()} For nine people in ten the estimate lies between {low:+.4g} "
                 f"and {high:+.4g}.",
                 self._features(),
+                policies_in_words(self.identification_),
+                self._features_in_words(),
                 self._fitted(),
             ]
         )

@@ -26,7 +26,7 @@ from unjoined.metrics.curves import (
     uplift_curve,
 )
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
-from unjoined.metrics.estimate import Estimate, Ratio, Totals
+from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
 from unjoined.metrics.evaluate_compare import Comparison, Difference, compare_uplift
 from unjoined.metrics.evaluate_effects import (
@@ -37,7 +37,7 @@ from unjoined.metrics.evaluate_effects import (
 )
 from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
 from unjoined.metrics.evidence import diagnose
-from unjoined.metrics.gain import GainByScore
+from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
     IdentificationStrength,
     identification_strength,
@@ -49,8 +49,10 @@ from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.ratio import (
     EvaluationRows,
     RatioTerms,
+    average_effect,
     evaluation_of,
     evaluation_rows,
+    some_rows,
 )
 from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
@@ -99,10 +101,13 @@ __all__ = [
     "UpliftCurve",
     "UpliftScorer",
     "auuc",
+    "average_effect",
+    "average_effect_of_sums",
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
     "compare_uplift",
+    "critical_value",
     "cross_evaluate",
     "diagnose",
     "effect_summary",
@@ -127,6 +132,7 @@ __all__ = [
     "sklift_qini_auc",
     "sklift_uplift_at_k",
     "sklift_uplift_auc",
+    "some_rows",
     "strength_of",
     "strength_of_sums",
     "treat_all",
@@ -135,4 +141,5 @@ __all__ = [
     "uplift_scorer",
     "warn_if_weak",
     "weighted_risk",
+    "widening",
 ]

@@ -27,6 +27,7 @@ from unjoined.nuisance.forms import (
     Member,
     ModelRows,
 )
+from unjoined.nuisance.linear import best_contrast, cross_fit_linear, in_two_groups
 from unjoined.nuisance.models import (
     AdditiveMean,
     ConditionalMean,
@@ -69,12 +70,14 @@ __all__ = [
     "Nuisances",
     "ShiftReport",
     "average_forms",
+    "best_contrast",
     "center_rows",
     "check_center",
     "check_folds",
     "cross_fit",
     "cross_fit_centring",
     "cross_fit_effects",
+    "cross_fit_linear",
     "cross_fitted_gap",
     "cross_fitted_mean",
     "deal",
@@ -87,6 +90,7 @@ __all__ = [
     "fit_weighted",
     "hold_out_forms",
     "hold_out_mean",
+    "in_two_groups",
     "more_steps",
     "seeded_clone",
     "subtract_means",

@@ -218,17 +218,23 @@ class AdditiveAverage:
         treated, untreated = self.best.law.arms(base, effect, chance[:, None])
         return treated @ self.weight, untreated @ self.weight
 
-    def average_effect(self, rows: ModelRows, uplift: Array) -> tuple[float, float]:
-        """Return the mean uplift of rows, and its error by the likeliest form's covariance."""
-        values, weight = self.basis(rows.X), rows.weight / rows.weight.sum()
-        parts, mean = self.best.parts, float(weight @ uplift)
+    def uplift_errors(self, X: Array) -> Array:
+        """Return how far the uplift may move at each row, as a standard deviation.
+
+        By the covariance of the likeliest form's coefficients, and by how far the members are
+        from each other. Costs O(n p^2).
+        """
+        values, parts = self.basis(X), self.best.parts
         by_base, by_effect = self.best.law.slopes(*self.best(values))
-        of_base = (weight * by_base) @ values[:, parts.base]
-        of_effect = (weight * by_effect) @ values[:, parts.effect]
-        gradient = np.concatenate([of_base, of_effect])
-        variance = gradient @ self.best.covariance @ gradient
-        variance += weight @ (uplift - mean) ** 2 / rows.weight.sum()
-        return mean, float(np.sqrt(variance))
+        gradient = np.hstack(
+            [by_base[:, None] * values[:, parts.base], by_effect[:, None] * values[:, parts.effect]]
+        )
+        variance = np.einsum("ij,ij->i", gradient @ self.best.covariance, gradient)
+        base, effect = self(X)
+        treated, untreated = self.best.law.arms(base, effect, np.zeros((len(X), 1)))
+        uplift = treated - untreated
+        between = (uplift - (uplift @ self.weight)[:, None]) ** 2 @ self.weight
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + between))
 
     def mean_change(self, before: Array, after: Array) -> tuple[float, float]:
         """Return by how much the mean uplift changes if rows change, and its error.

@@ -1,0 +1,155 @@
+"""What columns hold in each table: counts, ranges and first rows, a piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from unjoined._typing import Array, Frame
+from unjoined._validation import shown
+from unjoined.data.chunks import Columns, Place, Table, population_codes
+from unjoined.data.columns import (
+    CATEGORIES,
+    DAY,
+    NUMBERS,
+    TIMES,
+    WORDS,
+    ColumnProfile,
+    Values,
+    column_values,
+)
+
+LEADING = 50_000  # rows of each table that are looked at first, and that show whether values repeat
+THINNED = 10_000  # evenly spaced rows that medians are taken from
+
+Cell = tuple[str, str]  # kind and population
+Piece = tuple[Table, Frame, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one column holds in the rows of one kind and population."""
+
+    title: str
+    profile: ColumnProfile
+    low: float  # of numbers, or of times; NaN if there are none
+    high: float
+    head: Values  # the first rows
+    some: tuple[Array, ...]  # numbers of evenly spaced rows
+    stride: int = 1
+
+    @classmethod
+    def of(cls, title: str, column: Values) -> Look:
+        """Look at one piece of a column."""
+        profile = ColumnProfile.of_values(column)
+        numbers = as_numbers(column, TIMES if profile.times.n > profile.numbers.n else NUMBERS)
+        there = numbers[~np.isnan(numbers)]
+        low, high = (float(there.min()), float(there.max())) if len(there) else (np.nan, np.nan)
+        return cls(title, profile, low, high, column.take(slice(LEADING)), (numbers,)).thinned()
+
+    def thinned(self) -> Look:
+        """Return the look with every second number of those it keeps, until there are few."""
+        some, stride = self.some, self.stride
+        while sum(map(len, some)) > 2 * THINNED:
+            some, stride = tuple(part[::2] for part in some), 2 * stride
+        return replace(self, some=some, stride=stride)
+
+    def merge(self, other: Look) -> Look:
+        """Return the look at the rows of both."""
+        head = self.head
+        if len(head) < LEADING:
+            head = join_values(head, other.head).take(slice(LEADING))
+        some = (*self.some, *(part[:: max(self.stride // other.stride, 1)] for part in other.some))
+        return replace(
+            self,
+            profile=self.profile.merge(other.profile),
+            low=float(np.fmin(self.low, other.low)),
+            high=float(np.fmax(self.high, other.high)),
+            head=head,
+            some=some,
+        ).thinned()
+
+    @property
+    def n(self) -> int:
+        """Rows with a value."""
+        return self.profile.n - self.profile.missing
+
+    def spread(self, holds: str) -> str:
+        """Return from where to where the values go, for a message."""
+        if holds == CATEGORIES:
+            return shown(sorted(self.profile.levels or (), key=lambda v: (len(v), v)))
+        low, high = (_word(v, holds) for v in (self.low, self.high))
+        return low if low == high else f"{low} to {high}"
+
+
+def _word(value: float, holds: str) -> str:
+    if holds == TIMES and abs(value) > 1.0:
+        return str(np.datetime64(round(value * DAY), "s")).removesuffix("T00:00:00")
+    return f"{value:.10g}"
+
+
+def as_numbers(column: Values, holds: str) -> Array:
+    """Return a column as numbers or times, NaN for what is no such."""
+    if column.is_text:
+        return column.read(holds)
+    numbers: Array = column.values
+    return numbers
+
+
+def join_values(first: Values, second: Values) -> Values:
+    """Return the rows of two pieces of a column, as text if one of them is."""
+    if not first.is_text and not second.is_text:
+        return replace(first, values=np.concatenate([first.values, second.values]))
+    one, two = first.as_text(), second.as_text()
+    levels = {level: j for j, level in enumerate(dict.fromkeys((*one.levels, *two.levels)))}
+    places = [np.array([*(levels[v] for v in part.levels), -1]) for part in (one, two)]
+    codes = [place[part.values] for place, part in zip(places, (one, two), strict=True)]
+    return Values(WORDS, np.concatenate(codes), tuple(levels))
+
+
+Looks = dict[str, dict[Cell, Look]]  # by column, then by kind and population
+
+
+def look_at(pieces: Iterable[Piece], columns: Columns, names: Iterable[str] | None = None) -> Looks:
+    """Return what columns hold in each of the cells, all but weights and populations if None."""
+    looks: Looks = {}
+    asked = None if names is None else set(names)
+    for table, frame, place in pieces:
+        whole = nw.from_native(frame, eager_only=True)
+        out = {columns.population, columns.weight}
+        for title, cell, part in _cells(table, whole, columns, place):
+            for name in part.columns:
+                if name in out if asked is None else name not in asked:
+                    continue
+                values = column_values(part.get_column(name), place.origin, strict=False)
+                look = Look.of(title, values)
+                known = looks.setdefault(name, {})
+                known[cell] = known[cell].merge(look) if cell in known else look
+    return looks
+
+
+def merge_looks(first: Looks, second: Looks) -> Looks:
+    """Return what the columns of both hold."""
+    merged = {name: dict(cells) for name, cells in first.items()}
+    for name, cells in second.items():
+        known = merged.setdefault(name, {})
+        for cell, look in cells.items():
+            known[cell] = known[cell].merge(look) if cell in known else look
+    return merged
+
+
+def _cells(
+    table: Table, frame: nw.DataFrame[Any], columns: Columns, place: Place
+) -> Iterator[tuple[str, Cell, nw.DataFrame[Any]]]:
+    """Yield the rows of each population of a piece."""
+    if columns.population is None or columns.population not in frame.columns:
+        yield table.title, (table.kind, str(table.population)), frame
+        return
+    names, index = population_codes(frame.get_column(columns.population), place)
+    for k, name in enumerate(names):
+        title = f"the {table.kind} rows of population {name!r}"
+        yield title, (table.kind, name), frame.filter((index == k).tolist())

@@ -1,0 +1,376 @@
+"""Which columns of tables are features: ids, labels, constants and the like are left out."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import OUTCOME, TREATMENT, did_you_mean, nearest, plain_name, shown
+from unjoined.data.chunks import Columns, Table
+from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, ColumnProfile, Values, read_text
+from unjoined.data.looks import Cell, Look, Looks, Piece, as_numbers, join_values, look_at
+from unjoined.errors import ColumnWarning, TableError
+
+FIRST = 2_000  # of the leading rows: in most columns they tell at once
+FEWEST = 50  # rows of a table that say anything of a column
+INDEX_NAME = re.compile(r"(Unnamed: \d+|__index_level_\d+__)$")
+ID_NAME = re.compile(
+    r"(?i:(.*[ _.-])?(id|uuid|guid|rowid|row[ _]?n(r|um|umber)|key|index))$|.*[a-z]I[dD]$"
+)
+WIDE = 1e6  # a range of whole numbers that measurements do not fill evenly
+FEW_VALUES = 20  # of a label or a feature, each of which is counted
+SAME = 0.9995  # correlation of ranks of a label and what is a function of it
+
+
+class LeftOut(NamedTuple):
+    """A column that is no feature, and why."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Return both, as a sentence shows them."""
+        return f"{self.name!r} {self.reason}"
+
+
+def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
+    """Return why a column that all tables have is no feature, None if it may be one."""
+    if INDEX_NAME.match(str(name)):
+        return "is an index that was written as a column"
+    looks = list(cells.values())
+    profile = _whole(looks)
+    holds = profile.settle()
+    if not sum(look.n for look in looks):
+        return "has no value in any row"
+    if empty := next((look for look in looks if not look.n and look.profile.n >= FEWEST), None):
+        return f"has no value in {empty.title}"
+    low, high = min(look.low for look in looks), max(look.high for look in looks)
+    one = len(profile.levels or "??") == 1 if holds == CATEGORIES else low == high
+    if one and not profile.missing:
+        return f"is {looks[0].spread(holds)} in all rows"
+    rules: tuple[Callable[..., str | None], ...] = (_is_id, _disjoint, _is_label)
+    for rule in rules:
+        if reason := rule(name, cells, holds, labels):
+            return reason
+    return None
+
+
+def _whole(looks: Sequence[Look]) -> ColumnProfile:
+    profile = looks[0].profile
+    for look in looks[1:]:
+        profile = profile.merge(look.profile)
+    return profile
+
+
+def _disjoint(_: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
+    """Find two tables that have no value in common."""
+    for one, two in combinations([look for look in cells.values() if look.n >= FEWEST], 2):
+        if holds == CATEGORIES:
+            apart = not set(one.profile.levels or "?") & set(two.profile.levels or "?")
+        else:
+            apart = one.high < two.low or two.high < one.low
+        if apart:
+            units = " (in one unit in all tables, it can be used)" if holds == NUMBERS else ""
+            return (
+                f"is {one.spread(holds)} in {one.title} and {two.spread(holds)} in {two.title}, "
+                f"so nobody in the one can be compared with anybody in the other{units}"
+            )
+    return None
+
+
+def _is_label(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
+    """Find that a label is the same as the column, or a function of it, in all tables of a kind."""
+    for kind in (OUTCOME, TREATMENT):
+        found = [(label, at) for label, of in labels.items() for at in of if at[0] == kind]
+        if not found or any(at not in cells for _, at in found):
+            continue
+        label = labels[found[0][0]]
+        parts = [(label[at].head, cells[at].head) for _, at in found]
+        for some in (slice(FIRST), slice(None)):
+            ys, xs = ([part[i].take(some) for part in parts] for i in (0, 1))
+            y, x = (_ranked(column) for column in (ys, xs))
+            if not _tells(y, x, is_ordered=holds != CATEGORIES):
+                break
+        else:
+            return f"tells the {kind} {found[0][0]!r} by itself, so it is the label or made of it"
+    return None
+
+
+def _ranked(parts: Sequence[Values]) -> IntArray:
+    """Return the place of each value among the different ones, -1 where there is none."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = join_values(whole, part)
+    if whole.is_text:
+        numbers = whole.read(NUMBERS)
+        if np.isnan(numbers[whole.values >= 0]).any():
+            codes: IntArray = np.asarray(whole.values, dtype=np.int64)
+            return codes
+    else:
+        numbers = whole.values
+    places: IntArray = np.full(len(numbers), -1, dtype=np.int64)
+    there = ~np.isnan(numbers)
+    places[there] = np.unique(numbers[there], return_inverse=True)[1]
+    return places
+
+
+def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
+    """Tell whether y is (nearly) a function of x: of its few values, or by its order."""
+    there = (y >= 0) & (x >= 0)
+    y, x = y[there], x[there]
+    sizes = np.bincount(y)
+    if len(y) < FEWEST or np.count_nonzero(sizes) < 2:
+        return False
+    rest = len(y) - sizes.max()  # rows whose label is not the most frequent one
+    if len(sizes) <= FEW_VALUES:
+        if rest < FEW_VALUES:
+            return False
+        if x.max() < FEW_VALUES:
+            counts = np.bincount(x * len(sizes) + y, minlength=(x.max() + 1) * len(sizes))
+            wrong = len(y) - counts.reshape(-1, len(sizes)).max(axis=1).sum()
+            return bool(wrong <= 0.005 * rest)
+        if len(sizes) > 2 or not is_ordered:
+            return False
+        ranks, ones = rankdata(x), y == 1
+        n1, n0 = int(ones.sum()), int((~ones).sum())
+        auc = (ranks[ones].sum() - n1 * (n1 + 1) / 2.0) / (n1 * n0)
+        return bool(max(auc, 1.0 - auc) >= SAME)
+    if not is_ordered or x.max() < FEW_VALUES:
+        return False
+    return bool(abs(np.corrcoef(rankdata(x), rankdata(y))[0, 1]) >= SAME)
+
+
+def _is_id(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
+    """Find that values hardly ever occur twice in a table, though measurements would."""
+    by_name = bool(ID_NAME.match(str(name)))
+    fewest = FEW_VALUES if by_name else FEWEST
+    heads = [look.head for look in cells.values() if look.n >= fewest]
+    if not heads:
+        return None
+    if holds == CATEGORIES:
+        if all(_hardly_repeats(head.as_text().values, 0.5) for head in heads):
+            return "differs in nearly every row, as ids, names and free text do"
+        return None
+    numbers = [as_numbers(head, holds) for head in heads]
+    numbers = [column[~np.isnan(column)] for column in numbers]
+    if holds == TIMES:
+        if all(_is_sorted(column) for column in numbers):
+            return "holds dates in the order of the rows, as dates of entry are"
+        if all(_hardly_repeats(c, 0.1) and (c % 1.0 != 0.0).mean() > 0.5 for c in numbers):
+            return "is a moment that differs in nearly every row"
+        return None
+    if any((column[:FIRST] % 1.0 != 0.0).any() for column in numbers):
+        return None
+    if not all(_hardly_repeats(column[:FIRST], 0.1) for column in numbers):
+        return None
+    if all(by_name or _is_sorted(c) or _unique_by_design(c) for c in numbers):
+        return "is a whole number that differs in nearly every row, as ids and row numbers do"
+    return None
+
+
+def _hardly_repeats(values: Any, most: float) -> bool:
+    """Tell whether few rows repeat a value; of few rows, fewer must."""
+    there = values[values >= 0] if values.dtype.kind == "i" else values
+    again = 1.0 - len(np.unique(there)) / max(len(there), 1)
+    return bool(again <= (most if len(there) >= FIRST // 2 else 0.1))
+
+
+def _is_sorted(numbers: Array) -> bool:
+    """Tell whether values only rise, or only fall, from row to row."""
+    steps = np.diff(numbers)
+    several = len(np.unique(numbers[:FIRST])) >= FEW_VALUES
+    return bool(several and ((steps >= 0.0).all() or (steps <= 0.0).all()))
+
+
+def _unique_by_design(numbers: Array) -> bool:
+    """Tell whether whole numbers avoid each other: near ones are many, equal ones few.
+
+    Draws from a smooth law fall on one number half as often as on two that differ by 1, or by any
+    other small step. Ids fall on one number once. Of ids from a range too wide for that, it shows
+    that they fill it evenly.
+    """
+    n, values = len(numbers), np.unique(numbers)
+    near = sum(int(np.isin(values + step, values).sum()) for step in (1, 2, 3)) / 6.0
+    if near >= 8.0:
+        return n - len(values) <= near / 4.0
+    reach = values[-1] - values[0]
+    even = (values - values[0]) / max(reach, 1.0)
+    gap = np.abs(even - np.arange(len(values)) / len(values)).max()
+    return bool(reach >= WIDE and gap <= 0.02 + 1.63 / np.sqrt(n))
+
+
+def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
+    """Say of which two tables one has hardly a value that is usual in the other."""
+    looks = [look for look in cells.values() if look.n >= FEWEST]
+    if not looks:
+        return None
+    holds = _whole(list(cells.values())).settle()
+    quantiles = {}
+    for look in looks if holds != CATEGORIES else ():
+        some = np.concatenate(look.some)
+        quantiles[look.title] = np.quantile(some[~np.isnan(some)], (0.01, 0.5, 0.99))
+    for one, two in combinations(looks, 2):
+        if holds == CATEGORIES:
+            far = max(_unknown_share(one, two), _unknown_share(two, one)) > 0.5
+        else:
+            p, q = quantiles[one.title], quantiles[two.title]
+            far = not (q[0] <= p[1] <= q[2] and p[0] <= q[1] <= p[2])
+        if far:
+            return (
+                f"column {name!r} is {one.spread(holds)} in {one.title}, mostly unlike "
+                f"{two.spread(holds)} in {two.title}. Check that both mean the same, in the same "
+                "units."
+            )
+    return None
+
+
+def _unknown_share(one: Look, two: Look) -> float:
+    """Return the share of rows of the one whose category the other never has."""
+    known, counts = two.profile.levels, one.profile.levels
+    if known is None or counts is None:
+        return 0.0
+    return sum(n for level, n in counts.items() if level not in known) / max(one.n, 1)
+
+
+class Choice(NamedTuple):
+    """Which columns are features, which are not, and what else is to be said of them."""
+
+    features: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def warn(self, *, stacklevel: int) -> None:
+        """Warn of what was left out, all columns in one warning, and of each note."""
+        sentences = list(self.notes)
+        if self.left_out:
+            n = len(self.left_out)
+            which = "a column is left out" if n == 1 else f"{n} columns are left out"
+            listed = "; ".join(map(str, self.left_out))
+            sentences.insert(0, f"{which}: {listed}. Name a column in features to use it.")
+        for sentence in sentences:
+            warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)
+
+
+class Survey(NamedTuple):
+    """Tables that can be gone through in part or as a whole."""
+
+    tables: Sequence[Table]
+    columns: Columns
+    leading: Callable[[], Iterable[Piece]]  # the first rows of each table
+    whole: Callable[[Sequence[str]], Looks] | None  # at some columns; None if leading rows are all
+
+    def choose(self, ignored: Iterable[str]) -> Choice:
+        """Return the columns that all tables have and that may be features."""
+        looks = look_at(self.leading(), self.columns)
+        ignored = list(ignored)
+        self._check_ignored(ignored, looks)
+        for name in ignored:
+            looks.pop(name, None)
+        named = dict.fromkeys(table.label for table in self.tables if table.label)
+        labels = {label: looks.pop(label, {}) for label in named}
+        cells = {
+            cell: look.title
+            for of in (*labels.values(), *looks.values())
+            for cell, look in of.items()
+        }
+        if not cells:
+            raise TableError("no table was given, or all of them are empty.")
+        out = _other_labels(self.tables, labels)
+        for name in list(looks):
+            if absent := [cell for cell in cells if cell not in looks[name]]:
+                out.append(_absent(name, looks, absent[0], cells[absent[0]]))
+                del looks[name]
+        found, notes = self._judged(looks, labels)
+        features = tuple(name for name in looks if name not in {part.name for part in found})
+        out += found
+        if not features:
+            said = f" Left out: {'; '.join(map(str, out))}." if out else ""
+            raise TableError(
+                "no column is left that could be a feature: it must be in all tables and be "
+                f"neither label, weight nor population.{said} Name columns in features to use them."
+            )
+        return Choice(features, tuple(out), tuple(notes))
+
+    def _judged(self, looks: Looks, labels: Looks) -> tuple[list[LeftOut], list[str]]:
+        """Return columns that are no features, and notes; doubts are settled by all rows."""
+        populations = {cell[1] for of in labels.values() for cell in of}
+        doubted = [
+            name
+            for name, cells in looks.items()
+            if judge(name, cells, labels) or shifts(name, cells)
+        ]
+        if self.columns.population is not None and len(populations) < 2:
+            doubted = list(looks)  # sorted by population, as it seems
+        if doubted and self.whole is not None:
+            known = self.whole([*doubted, *(label for label in labels if label)])
+            labels = {label: known.pop(label, {}) for label in labels}
+            looks |= known
+        out, notes = [], []
+        for name, cells in looks.items():
+            if name in doubted and (reason := judge(name, cells, labels)):
+                out.append(LeftOut(name, reason))
+            elif note := _mixed(name, cells) or shifts(name, cells):
+                notes.append(note)
+        return out, notes
+
+    def _check_ignored(self, ignored: Sequence[str], looks: Looks) -> None:
+        known = {*looks, self.columns.population, self.columns.weight} - {None}
+        for name in ignored:
+            if looks and name not in known:
+                raise TableError(
+                    f"ignore names {name!r}, a column that no table has. Their columns are "
+                    f"{shown(known)}{did_you_mean(name, known)}"
+                )
+
+
+def _other_labels(tables: Sequence[Table], labels: Looks) -> list[LeftOut]:
+    """Return labels that tables of the other kind have too."""
+    out = []
+    for table in {table.label: table for table in tables}.values():
+        kinds = {other.kind for other in tables if other.label == table.label}
+        of = labels.get(str(table.label), {})
+        if also := [cell for cell in of if cell[0] not in kinds]:
+            title = of[also[0]].title
+            reason = f"is the {table.kind}, so it is no feature of {title}"
+            out.append(LeftOut(str(table.label), reason))
+    return out
+
+
+def _absent(name: str, looks: Looks, cell: Cell, title: str) -> LeftOut:
+    """Return a column that some table lacks, or ask about one that is spelled in another way."""
+    there = [other for other, of in looks.items() if cell in of and other != name]
+    first = next(iter(looks[name].values())).title
+    for other in there:
+        if plain_name(other) == plain_name(name):
+            raise TableError(
+                f"{first} has a column {name!r} and {title} has {other!r}. Did you mean one "
+                "column? Then write its name in the same way in every table."
+            )
+    alone = [other for other in there if len(looks[other]) < len(looks[name]) + 1]
+    near = nearest(name, alone)
+    hint = "" if near is None else f" (which has {near!r})"
+    return LeftOut(name, f"is in {first}, but not in {title}{hint}")
+
+
+def _mixed(name: str, cells: Mapping[Cell, Look]) -> str | None:
+    """Say that a column holds numbers in one table and words in another."""
+    looks = [look for look in cells.values() if look.n]
+    if not looks or _whole(looks).settle() != CATEGORIES:
+        return None
+    words = [look for look in looks if look.profile.settle() == CATEGORIES]
+    others = [look for look in looks if look.profile.settle() != CATEGORIES]
+    if not words or not others or any(CATEGORIES in look.profile.holds for look in words):
+        return None
+    holds = others[0].profile.settle()
+    strays = [v for v in words[0].profile.levels or () if np.isnan(read_text(v, holds))]
+    return (
+        f"column {name!r} holds {holds} in {others[0].title} and words such as {shown(strays)} in "
+        f"{words[0].title}, so it is taken for categories in all tables."
+    )

@@ -1,0 +1,117 @@
+"""How estimators are called, and what they say of themselves in plain words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unjoined._typing import Array
+from unjoined.errors import InputError
+from unjoined.metrics import Estimate, IdentificationStrength
+
+MOST_NAMED = 5  # features
+COLUMNS = ("X", "y", "kind", "population", "sample_weight")
+ROUTING = (
+    "In GridSearchCV, cross_validate or a Pipeline, call "
+    "sklearn.set_config(enable_metadata_routing=True) first, and pass kind and population to "
+    "their fit"
+)
+
+
+class GivenRows(NamedTuple):
+    """The columns that a method was called with."""
+
+    X: Any
+    y: Any
+    kind: Any
+    population: Any
+    sample_weight: Any = None
+
+    @classmethod
+    def of_call(
+        cls, X: Any, y: Any, kind: Any, population: Any, sample_weight: Any, *, method: str
+    ) -> GivenRows:
+        """Return the columns, which may come in one mapping such as `SeparateLabels`."""
+        labels = {"y": y, "kind": kind, "population": population}
+        if isinstance(X, Mapping) and set(X) <= set(COLUMNS) and "X" in X:
+            given = {name for name, value in labels.items() if value is not None}
+            if given or sample_weight is not None:
+                raise InputError(
+                    f"{method} was given a data set and other columns as well. Write "
+                    f"{method}(data), or {method}(X, y, kind=..., population=...)."
+                )
+            X, labels = (
+                X["X"],
+                {name: X.get(name) for name in labels} | {"sample_weight": X.get("sample_weight")},
+            )
+            sample_weight = labels.pop("sample_weight")
+        if missing := [name for name, value in labels.items() if value is None]:
+            raise InputError(
+                f"{method} needs {', '.join(missing)} beside the features: write {method}(data) "
+                f"with a SeparateLabels, or {method}(X, y, kind=..., population=...). {ROUTING}."
+            )
+        return cls(X, labels["y"], labels["kind"], labels["population"], sample_weight)
+
+
+def refuse_unrouted() -> None:
+    """Refuse a fit inside of scikit-learn's model selection whose score would get no kind.
+
+    Without metadata routing it scores by ``score(X, y)``, which fails, and then goes on with NaN
+    for scores: it would choose the first setting, whatever the rows say.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_fit_and_score" and "score_params" in frame.f_locals:
+            own = type(frame.f_locals.get("scorer")).__name__ == "_PassthroughScorer"
+            if own and not frame.f_locals["score_params"]:
+                raise InputError(
+                    "scikit-learn would score this estimator without kind and population, and "
+                    f"choose by nothing. {ROUTING}."
+                )
+            return
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def interval_in_words(estimate: Estimate, most: float = np.inf, level: float = 0.95) -> str:
+    """Return an interval, which cannot reach beyond ``most``, or that there is none."""
+    low, high = estimate.interval(level)
+    if not np.isfinite([low, high]).all():
+        return "the tables cannot bound it"
+    low, high = np.clip([low, high], -most, most)
+    return f"{level:.0%} interval {low:+.4g} to {high:+.4g}".replace("%", " %")
+
+
+def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
+    """Say what the average effect is, as far as it is known."""
+    if estimate is None:
+        return "Average effect: not known; fit to rows to know it."
+    if not np.isfinite(estimate.value):
+        return "Average effect: the rows are too few, or the policies too alike, to tell."
+    value = float(np.clip(estimate.value, -most, most))
+    interval = interval_in_words(estimate, most)
+    return f"Average effect: {value:+.4g} ({interval}), in units of the outcome."
+
+
+def policies_in_words(strength: IdentificationStrength, contrast: Array | None = None) -> str:
+    """Say how different the policies are, and which populations were held against which."""
+    gap = f"{100 * strength.rms_gap:.0f} percentage points"
+    words = (
+        "The policies can hardly be told apart: nothing here is reliable."
+        if strength.is_weak
+        else f"The policies differ by about {gap}, which the rows can tell (F = "
+        f"{strength.f_statistic:.3g})."
+    )
+    if contrast is None:
+        return words
+    parts = [
+        [
+            f"{name} ({abs(c):.0%})"
+            for name, c in zip(strength.populations, contrast, strict=True)
+            if s * c > 5e-3
+        ]
+        for s in (1, -1)
+    ]
+    return f"{words} Held against each other: {', '.join(parts[0])} and {', '.join(parts[1])}."
