@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Python compiles what is imported, which is a small part of what is installed.
+INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
+PIP := $(BIN)/python $(INSTALL)
 # The oldest versions have ready-made packages for Python 3.11 only.
 OLDEST_PYTHON ?= $(or $(shell command -v python3.11),$(PYTHON))
 OLDEST_VENV ?= .venv-oldest
@@ -67,8 +69,7 @@ $(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt
 	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 		|| { echo "Python 3.11 is needed; set OLDEST_PYTHON=/path/to/it"; exit 1; }
 	$(OLDEST_PYTHON) -m venv $(OLDEST_VENV)
-	$(OLDEST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
-		--constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
+	$(OLDEST_VENV)/bin/python $(INSTALL) --constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
 	@touch $@
 
 # Old versions warn about each other, which does not count as a failure. Torch is not installed
@@ -115,8 +116,7 @@ wheel: $(BIN)/python $(SOURCES)
 	rm -rf build dist/unjoined-*.whl
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv --clear build/wheel
-	build/wheel/bin/python -m pip --disable-pip-version-check install --quiet \
-		--constraint constraints.txt dist/unjoined-*-cp311-abi3-*.whl
+	build/wheel/bin/python $(INSTALL) --constraint constraints.txt dist/unjoined-*-cp311-abi3-*.whl
 	cd build && wheel/bin/python -c "from unjoined._compiled import arithmetic as a; \
 		assert a() == 'compiled', a(); import unjoined; print(unjoined.__file__, a())"
 	@ls dist/unjoined-*.whl
