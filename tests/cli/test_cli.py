@@ -146,6 +146,24 @@ def test_check_calls_neither_few_rows_nor_one_file_twice_identified(capsys, fold
         assert reason in " ".join(out.split())
 
 
+def test_plan_study_takes_a_pilot_or_a_few_numbers(capsys, folder):
+    numbers = ("--gap", 0.4, "--outcome-sd", 0.3, "--uplift", 0.05)
+    code, out, _ = run(capsys, "plan-study", *numbers, "--half-width", 0.02, "--json")
+    guessed = json.loads(out)
+    assert (code, guessed["is_rough"], guessed["needs"][2]["rows"]) == (0, True, 10868)
+    code, out, _ = run(capsys, "plan-study", *four_tables(folder), "--half-width", 0.02)
+    assert code == 0
+    assert out.startswith("To know the average uplift within +-0.02")
+    for words, reason in (
+        ((), "needs a pilot"),
+        (("--gap", 0.4), "needs --gap and --outcome-sd"),
+        ((*numbers, *four_tables(folder)), "not both"),
+    ):
+        code, out, err = run(capsys, "plan-study", *words)
+        assert (code, out) == (2, "")
+        assert reason in err
+
+
 def test_equal_policies_are_called_weak_in_words(capsys, folder):
     same = four_tables(folder)
     copy = write_table(read_table(folder / "treatments_north.parquet"), folder / "copy.parquet")

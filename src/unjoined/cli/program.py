@@ -40,6 +40,9 @@ COMMANDS = {
     "report": Entry(
         "report", "Write a report: whom to treat, what it brings, how far to trust it."
     ),
+    "plan-study": Entry(
+        "check", "Say how many rows, and how large a policy gap, a wanted precision needs."
+    ),
     "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),

@@ -12,6 +12,7 @@ from scipy.special import gammaln
 from scipy.stats import binom, f, t
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
 
 from unjoined._typing import Array, IntArray
 from unjoined.basis import Scaling
@@ -191,8 +192,9 @@ def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> tuple[C
     learnt = halves[0]
     side = np.repeat([1, 0], [len(s.X) for s in learnt])
     share = [s.weight / s.weight.sum() * len(side) / 2.0 for s in learnt]
-    trees.fit(np.concatenate([s.X for s in learnt]), side, sample_weight=np.concatenate(share))
-    scores = [replace(s, X=trees.decision_function(s.X)[:, None]) for s in halves[1]]
+    with threadpool_limits(limits=1):  # so few rows gain nothing from threads
+        trees.fit(np.concatenate([s.X for s in learnt]), side, sample_weight=np.concatenate(share))
+        scores = [replace(s, X=trees.decision_function(s.X)[:, None]) for s in halves[1]]
     apart, variance, n = _difference(*scores)
     z = float(apart[0] / np.sqrt(variance[0])) if variance[0] > 0.0 else 0.0
     side = np.repeat([1, 0], [len(s.X) for s in scores])

@@ -193,13 +193,12 @@ def plan_study(
     pilot: _Pilot | None = None
     if isinstance(known, StudyGuess):
         make: Callable[[float], Variances] = _Guessed.of(known, quantity, share)
-        most = known.largest_gap / known.gap
     else:
         pilot = _Pilot.of(known, score, random_state)
         make = _Measured(pilot.rows, pilot.score, quantity, share)
-        most = LARGEST_GAP / max(float(np.abs(pilot.rows.gap).max()), 1e-9)
     now = make(1.0)
-    each = [now if f == 1.0 else make(f) for f in FACTORS if f <= max(most, 1.0)]
+    most = (known.largest_gap if isinstance(known, StudyGuess) else LARGEST_GAP) / now.gap
+    each = [now if f == 1.0 else make(f) for f in FACTORS if f == 1.0 or f <= most]
     z = critical_value(level)
     base = 2000.0 if pilot is None else float(pilot.n)
     if wanted is not None:
