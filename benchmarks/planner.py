@@ -3,8 +3,8 @@
 Run: python benchmarks/planner.py [--draws 100] [--out benchmarks/results/planner.json]
 
 Each design is drawn many times at 4 x 500 rows. The spread of the estimates over draws is held
-against what pilots of the same size and of a quarter of it promise, averaged over ten pilots. A spread
-over n draws has a relative standard error of 1 / sqrt(2 n).
+against what pilots of the same size and of a quarter of it promise, averaged over ten pilots. A
+spread over n draws has a relative standard error of 1 / sqrt(2 n).
 """
 
 import argparse
