@@ -128,7 +128,12 @@ def modules_behind_packages(path):
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
     paths = [name.split(".")[1:3] for name in names if name.startswith("unjoined.")]
-    inside = {(source.parent.name, source.stem) for source in SOURCES}
+    inside = {
+        (source.parent.name, source.stem)
+        for source in SOURCES
+        if f'"{source.stem}",'
+        not in (source.parent / "__init__.py").read_text()  # a function's too
+    }
     return [path for path in paths if path[0].startswith("_") or tuple(path) in inside]
 
 
@@ -137,5 +142,5 @@ def test_tests_go_through_public_names_and_patch_little():
     tests = sorted((ROOT / "tests").rglob("*.py"))
     behind = [path.name for path in tests if modules_behind_packages(path)]
     patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
-    assert len(behind) <= 42, behind
-    assert len(patched) <= 30, patched
+    assert len(behind) <= 34, behind
+    assert len(patched) <= 27, patched

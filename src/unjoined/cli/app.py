@@ -1,4 +1,4 @@
-"""The commands check, fit and score."""
+"""The commands fit and score."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ from unjoined.cli.show import (
     uplift_summary,
 )
 from unjoined.data import read_table, write_table
-from unjoined.errors import InputError, TableError
+from unjoined.errors import InputError
 from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, load_model, save_model
-from unjoined.metrics import identification_strength
 from unjoined.sums import PlannedSums, read_finished_sums
 from unjoined.targeting import optimal_rule, top_share_rule, treatment_rank
 
@@ -71,52 +70,6 @@ ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "FourNNR": unjoined.FourNNR,
 }
 LIST_COLUMNS = ("uplift", "rank", "treat", "row")  # that the targeting list itself writes
-
-
-@app.command()
-def check(
-    outcomes: Paths = None,
-    treatments: Paths = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    weight: Weight = None,
-    treated: Treated = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check the tables, and say whether they can identify uplift."""
-    tables = Tables.of(
-        outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
-    )
-    _check_given(tables, "check needs {}.")
-    check_paths(tables.paths, [])
-    data = tables.read()
-    strength = identification_strength(**data)
-    out = console(quiet=as_json)
-    show_labels(out, data)
-    out.print(f"Features: {', '.join(data.feature_names or [])}.")
-    show_strength(out, strength)
-    if as_json:
-        pairs = strength.to_dict()
-        print_json(
-            {
-                "tables": [
-                    {"kind": c.kind, "population": c.population, "rows": c.n_rows}
-                    | {"label_mean": c.label_mean}
-                    for c in data.summary()
-                ],
-                "features": data.feature_names,
-                "f_statistic": strength.f_statistic,
-                "mean_gap": strength.mean_gap,
-                "rms_gap": strength.rms_gap,
-                "weak": strength.is_weak,
-                "pairs": [
-                    dict(zip(pairs, row, strict=True)) for row in zip(*pairs.values(), strict=True)
-                ],
-            }
-        )
 
 
 @app.command()
@@ -162,7 +115,7 @@ def fit(
             )
         fitted, result = _fit_sums(out, read_finished_sums(moments), seed)
     else:
-        _check_given(tables, "fit needs {}, or --moments with a file of sums.")
+        tables.require("fit needs {}, or --moments with a file of sums.")
         if chunks and estimator == "minmax":
             start = MinMaxUplift(random_state=seed).collect_sums
             fitted, result = _fit_sums(out, start(tables.stream(), checkpoint=checkpoint), seed)
@@ -179,13 +132,6 @@ def fit(
     )
     if as_json:
         print_json({"model": str(written)} | result)
-
-
-def _check_given(tables: Tables, needs: str) -> None:
-    """Say which of the tables and labels is missing."""
-    needed = list(tables.given)[:4]
-    if missing := [option for option in needed if not tables.given[option]]:
-        raise TableError(f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}.")
 
 
 def _fit_rows(

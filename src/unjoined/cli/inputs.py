@@ -84,6 +84,12 @@ class Tables:
             "--treated": self.treated,
         }
 
+    def require(self, needs: str) -> None:
+        """Say which of the tables and labels is missing."""
+        needed = list(self.given)[:4]
+        if missing := [option for option in needed if not self.given[option]]:
+            raise TableError(f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}.")
+
     def read(self) -> SeparateLabels:
         """Read all rows into memory."""
         self._check_layout()

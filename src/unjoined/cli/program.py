@@ -24,7 +24,9 @@ class Entry(NamedTuple):
 # In the order of ``unjoined --help``. What a command does is the first line of its docstring.
 COMMANDS = {
     "demo": Entry("demo", "Run the whole job on a simulated campaign whose answer is known."),
-    "check": Entry("app", "Check the tables, and say whether they can identify uplift."),
+    "check": Entry(
+        "check", "Say whether the tables can tell uplift, for whom, and what to do if not."
+    ),
     "fit": Entry(
         "app", "Estimate uplift from tables, or from sums, and write the model to a file."
     ),
@@ -37,6 +39,9 @@ COMMANDS = {
     ),
     "report": Entry(
         "report", "Write a report: whom to treat, what it brings, how far to trust it."
+    ),
+    "plan-study": Entry(
+        "check", "Say how many rows, and how large a policy gap, a wanted precision needs."
     ),
     "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
