@@ -103,7 +103,7 @@ def report(
     Notes
     -----
     Costs a diagnosis, five fits of the model unless an evaluation is given, and some hundred
-    predictions for 1,000 people for the curves.
+    predictions for 500 people for the curves.
 
     Examples
     --------
