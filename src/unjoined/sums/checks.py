@@ -265,7 +265,7 @@ def warn_of_differences(parts: Sequence[PlannedSums], *, stacklevel: int) -> Non
 def _rows_apart(one: MomentSums | None, two: MomentSums | None) -> float:
     """Return about how many rows must be added or left out to get from one group to the other."""
     if one is None or two is None:
-        return float((one or two).n_rows) if (one or two) is not None else 0.0
+        return float(sum(sums.n_rows for sums in (one, two) if sums is not None))
     larger = max(one.n_rows, two.n_rows)
     size = np.sqrt(np.maximum(np.diag(one.gram + two.gram), 1e-300) / (one.n_rows + two.n_rows))
     apart = np.linalg.eigvalsh((one.gram - two.gram) / np.outer(size, size))
