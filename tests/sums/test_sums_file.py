@@ -239,7 +239,7 @@ def share_of_the_outcomes(seed, fewer=0, changed=0):
 
 @pytest.mark.parametrize(("fewer", "changed"), [(1, 0), (0, 1), (3, 2)])
 def test_tables_that_differ_in_few_rows_are_noticed(fewer, changed):
-    with pytest.warns(DisclosureWarning, match="rows of population 1.* who has both files can"):
+    with pytest.warns(DisclosureWarning, match="who has both files can"):
         merge_sums([share_of_the_outcomes(0), share_of_the_outcomes(0, fewer, changed)])
 
 
