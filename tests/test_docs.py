@@ -128,7 +128,12 @@ def modules_behind_packages(path):
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
     paths = [name.split(".")[1:3] for name in names if name.startswith("unjoined.")]
-    inside = {(source.parent.name, source.stem) for source in SOURCES}
+    inside = {
+        (source.parent.name, source.stem)
+        for source in SOURCES
+        if f'"{source.stem}",'
+        not in (source.parent / "__init__.py").read_text()  # a function's too
+    }
     return [path for path in paths if path[0].startswith("_") or tuple(path) in inside]
 
 
@@ -137,5 +142,23 @@ def test_tests_go_through_public_names_and_patch_little():
     tests = sorted((ROOT / "tests").rglob("*.py"))
     behind = [path.name for path in tests if modules_behind_packages(path)]
     patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
-    assert len(behind) <= 42, behind
-    assert len(patched) <= 30, patched
+    assert len(behind) <= 34, behind
+    assert len(patched) <= 27, patched
+
+
+def test_messages_of_the_page_of_messages_are_those_of_the_code():
+    page = (ROOT / "docs" / "guide" / "errors.md").read_text()
+    quoted = re.findall(r"^\| `([^`]+)` \|", page, flags=re.M)
+    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
+    texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    assert len(quoted) > 15
+    assert [words for words in quoted if not any(words in text for text in texts)] == []
+
+
+def test_every_page_of_the_guide_has_a_place_in_the_order_but_once():
+    index = (ROOT / "docs" / "index.md").read_text()
+    placed = re.findall(r"^(?:guide|notebooks)/[\w-]+$", index, flags=re.M)
+    assert len(set(placed)) == len(placed)
+    pages = {f"guide/{page.stem}" for page in PAGES[1:]}
+    sources = {f"notebooks/{p.stem}" for p in (ROOT / "docs" / "notebooks").glob("*.py")}
+    assert pages | sources <= set(placed)

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -114,26 +115,60 @@ def test_default_list_treats_whoever_is_not_harmed(capsys, folder, tmp_path):
     assert json.loads(out)["treated"] == sum(table["treat"].to_pylist())
 
 
-def test_check_says_whether_uplift_is_identified(capsys, folder, two_tables):
-    code, out, _ = run(capsys, "check", *two_tables, "--json")
+def test_check_gives_the_verdict_first_and_all_numbers_as_json(capsys, folder, two_tables):
+    code, out, _ = run(capsys, "check", *two_tables, "--features", "age,orders", "--json")
     result = json.loads(out)
     assert code == 0
-    assert not result["weak"]
-    assert [cell["rows"] for cell in result["tables"]] == [400] * 4
-    code, out, _ = run(capsys, "check", *four_tables(folder), "--features", "age,orders")
+    assert [cell["n_rows"] for cell in result["tables"]] == [400] * 4
+    assert result["features"] == ["age", "orders"]
+    target = ("--target", folder / "customers.parquet")
+    code, out, _ = run(capsys, "check", *four_tables(folder), "--ignore", "spend", *target)
     assert code == 0
-    assert "Features: age, orders." in out
-    code, out, _ = run(capsys, "check", *four_tables(folder), "--ignore", "spend")
+    assert out.startswith("Identified")
     assert "spend" not in out
+    parts = ("Gap:", "Strength:", "Where policies", "What could be", "Overlap", "What to do next")
+    assert all(out.index(one) < out.index(two) for one, two in pairwise(parts))
+
+
+def test_check_calls_neither_few_rows_nor_one_file_twice_identified(capsys, folder, tmp_path):
+    words = four_tables(folder)
+    few, twice = [*words], [*words]
+    for i in range(1, 8, 2):
+        name, path = words[i].split("=")
+        table = read_table(path)
+        few[i] = f"{name}={write_table(table[:8], tmp_path / f'few{i}.csv')}"
+        if name == "south":
+            copy = write_table(read_table(twice[i - 2].split("=")[1]), tmp_path / f"copy{i}.csv")
+            twice[i] = f"south={copy}"
+    for tables, reason in ((few, "has 8 rows"), (twice, "given twice")):
+        code, out, _ = run(capsys, "check", *tables)
+        assert code == 0
+        assert out.startswith("Not identified")
+        assert reason in " ".join(out.split())
+
+
+def test_plan_study_takes_a_pilot_or_a_few_numbers(capsys, folder):
+    numbers = ("--gap", 0.4, "--outcome-sd", 0.3, "--uplift", 0.05)
+    code, out, _ = run(capsys, "plan-study", *numbers, "--half-width", 0.02, "--json")
+    guessed = json.loads(out)
+    assert (code, guessed["is_rough"], guessed["needs"][2]["rows"]) == (0, True, 10868)
+    code, out, _ = run(capsys, "plan-study", *four_tables(folder), "--half-width", 0.02)
+    assert code == 0
+    assert out.startswith("To know the average uplift within +-0.02")
+    for words, reason in (
+        ((), "needs a pilot"),
+        (("--gap", 0.4), "needs --gap and --outcome-sd"),
+        ((*numbers, *four_tables(folder)), "not both"),
+    ):
+        code, out, err = run(capsys, "plan-study", *words)
+        assert (code, out) == (2, "")
+        assert reason in err
 
 
 def test_equal_policies_are_called_weak_in_words(capsys, folder):
     same = four_tables(folder)
     copy = write_table(read_table(folder / "treatments_north.parquet"), folder / "copy.parquet")
     same[7] = f"south={copy}"
-    code, out, _ = run(capsys, "check", *same)
-    assert code == 0
-    assert "weakly identified" in " ".join(out.split())
     words = ("--estimator", "FourLogistic", "--model", folder / "weak.skops")
     code, _, err = run(capsys, "fit", *same, *words)
     assert code == 0

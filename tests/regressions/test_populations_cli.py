@@ -70,14 +70,17 @@ def test_check_tells_which_of_three_populations_differ(capsys, folder, tables):
     code, out, err = run(capsys, "check", *tables(folder))
     assert (code, err) == (0, "")
     words = " ".join(out.split())
-    assert "The 3 policies are different enough to identify uplift" in words
+    assert words.startswith("Identified. ")
     assert "east, north" in words
     assert "north, south" in words
     code, out, _ = run(capsys, "check", *tables(folder), "--json")
     found = json.loads(out)
-    assert not found["weak"]
-    assert [cell["rows"] for cell in found["tables"]] == [100] * 6
-    weak = {(pair["first"], pair["second"]): pair["is_weak"] for pair in found["pairs"]}
+    assert found["verdict"] == "identified"
+    assert [cell["n_rows"] for cell in found["tables"]] == [100] * 6
+    weak = {
+        (pair["first"], pair["second"]): pair["is_weak"]
+        for pair in found["identification"]["pairs"]
+    }
     assert weak == {("east", "north"): False, ("east", "south"): False, ("north", "south"): True}
 
 

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 import unjoined
-from unjoined._validation import check_option, shown
+from unjoined._validation import check_option
 from unjoined.cli.inputs import MODEL, SUMS, Tables, check_paths
 from unjoined.cli.options import AsJson, Checkpoint, Force, Seed, TableOptions, command
 from unjoined.cli.show import (
@@ -163,12 +163,6 @@ def _fit_rows(
     """Read the tables into memory and fit any estimator."""
     make = ESTIMATORS[estimator]
     data = tables.read()
-    names = data.populations
-    if len(names) > 2 and not getattr(make, "_takes_several", False):
-        raise InputError(
-            f"--estimator {estimator} takes two populations, found {len(names)}: {shown(names)}. "
-            "Use --estimator auto or mixture, which take any number, or give tables of two."
-        )
     show_labels(out, data)
     fitted = make(random_state=seed).fit(**data)
     if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from unjoined.cli.program import app as app  # commands register with it
 from unjoined.cli.program import command as command
 
 Paths = Annotated[

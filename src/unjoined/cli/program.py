@@ -26,7 +26,9 @@ class Entry(NamedTuple):
 COMMANDS = {
     "init": Entry("init", "Write a file of settings for your tables, and say what was guessed."),
     "demo": Entry("demo", "Run the whole job on a simulated campaign whose answer is known."),
-    "check": Entry("app", "Check the tables, and say whether they can identify uplift."),
+    "check": Entry(
+        "check", "Say whether the tables can tell uplift, for whom, and what to do if not."
+    ),
     "fit": Entry("fit", "Estimate uplift from tables or sums, and write the model to a file."),
     "score": Entry("score", "Write whom to treat: uplift, rank and decision for each person."),
     "evaluate": Entry(
@@ -35,6 +37,9 @@ COMMANDS = {
     ),
     "report": Entry(
         "report", "Write a report: whom to treat, what it brings, how far to trust it."
+    ),
+    "plan-study": Entry(
+        "check", "Say how many rows, and how large a policy gap, a wanted precision needs."
     ),
     "export": Entry("export", "Write a model as ONNX or SQL, which score without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),

@@ -30,7 +30,7 @@ from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import SeparateLabels
 from unjoined.errors import UnjoinedWarning
-from unjoined.estimators import Uplift, UpliftEstimator
+from unjoined.estimators import UpliftEstimator
 from unjoined.metrics import Estimate, IdentificationStrength
 from unjoined.sums import PlannedSums
 
@@ -204,14 +204,6 @@ def show_strength(out: Console, strength: IdentificationStrength) -> None:
             for pair in strength.pairs
         ]
         show_table(out, ("populations", "root mean square", "on average", "F"), rows)
-
-
-def show_choice(out: Console, model: UpliftEstimator) -> None:
-    """Print how different the policies are and, of the default, what it found in words."""
-    show_strength(out, model.identification_)
-    if isinstance(model, Uplift):
-        for line in model.summary().splitlines():  # the console would show line ends as such
-            out.print(line, highlight=False)
 
 
 def uplift_summary(uplift: Array) -> dict[str, float]:

@@ -181,7 +181,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         missing=_missing(facts),
         about=_about(facts, seed),
         how=getattr(facts.model, "reason_", ""),
-        left_out=facts.origin.left_out,
+        left_out=[*map(str, facts.data.left_out), *facts.origin.left_out],
         firmer=firmer(facts, speech),
         interval=interval,
         style=style,
