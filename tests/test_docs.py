@@ -144,3 +144,21 @@ def test_tests_go_through_public_names_and_patch_little():
     patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
     assert len(behind) <= 34, behind
     assert len(patched) <= 27, patched
+
+
+def test_messages_of_the_page_of_messages_are_those_of_the_code():
+    page = (ROOT / "docs" / "guide" / "errors.md").read_text()
+    quoted = re.findall(r"^\| `([^`]+)` \|", page, flags=re.M)
+    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
+    texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    assert len(quoted) > 15
+    assert [words for words in quoted if not any(words in text for text in texts)] == []
+
+
+def test_every_page_of_the_guide_has_a_place_in_the_order_but_once():
+    index = (ROOT / "docs" / "index.md").read_text()
+    placed = re.findall(r"^(?:guide|notebooks)/[\w-]+$", index, flags=re.M)
+    assert len(set(placed)) == len(placed)
+    pages = {f"guide/{page.stem}" for page in PAGES[1:]}
+    sources = {f"notebooks/{p.stem}" for p in (ROOT / "docs" / "notebooks").glob("*.py")}
+    assert pages | sources <= set(placed)

@@ -24,7 +24,7 @@ def floors(requirements):
 
 def declared():
     extras = PROJECT["optional-dependencies"]
-    named = [extras[name] for name in extras if name not in ("all", "docs", "test")]
+    named = [extras[name] for name in extras if name not in ("all", "docs", "test", "workflows")]
     return floors([*PROJECT["dependencies"], *(entry for extra in named for entry in extra)])
 
 
