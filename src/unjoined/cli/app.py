@@ -13,7 +13,7 @@ from rich.console import Console
 import unjoined
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
-from unjoined._validation import check_option, check_share, shown
+from unjoined._validation import check_option, check_share
 from unjoined.cli.inputs import (
     MODEL,
     SUMS,
@@ -140,12 +140,6 @@ def _fit_rows(
     """Read the tables into memory and fit any estimator."""
     make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
     data = tables.read()
-    names = data.populations
-    if len(names) > 2 and not getattr(make, "_takes_several", False):
-        raise InputError(
-            f"--estimator {estimator} takes two populations, found {len(names)}: {shown(names)}. "
-            "Use --estimator auto or mixture, which take any number, or give tables of two."
-        )
     fitted = make(random_state=seed).fit(**data)
     uplift = fitted.predict(data.X)
     show_labels(out, data)

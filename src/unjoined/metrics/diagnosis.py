@@ -411,7 +411,8 @@ def new_axes(height: float) -> Axes:
 def draw_regions(diagnosis: Diagnosis, ax: Axes | None) -> Axes:
     """Draw the policy gap over people, regions as bars in the colours of their verdicts."""
     ax = ax or new_axes(3.8)
-    ax.set_title(f"{diagnosis.verdict.capitalize()}", color=PAINT[diagnosis.colour], loc="left")
+    title = diagnosis.headline.split(". ")[0]
+    ax.set_title(title, color=PAINT[diagnosis.colour], loc="left")
     regions = sorted(diagnosis.regions, key=lambda region: region.gap)
     for y, region in enumerate(regions):
         colour = PAINT[COLOURS[region.verdict]]
