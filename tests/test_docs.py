@@ -25,7 +25,7 @@ def python_blocks(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
 def test_examples_of_a_page_run_in_order(page, here):
     write_campaign(Path("campaign"), n_per_table=300, n_customers=20, seed=0)
-    write_raw_files(Path("shop"), n_per_table=300, n_customers=1000, seed=0)
+    write_raw_files(Path("shop"), n_per_table=800, n_customers=1000, seed=0)
     names = {}
     for block in python_blocks(page):
         exec(compile(block, str(page), "exec"), names)  # noqa: S102 - our own pages
