@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Python compiles what is imported, which is a small part of what is installed.
+INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
+PIP := $(BIN)/python $(INSTALL)
 # The oldest versions have ready-made packages for Python 3.11 only.
 OLDEST_PYTHON ?= $(or $(shell command -v python3.11),$(PYTHON))
 OLDEST_VENV ?= .venv-oldest
@@ -14,7 +16,7 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest test-browser lint format benchmark accuracy coverage-study figures docs files walk wheel clean
+.PHONY: help demo test test-slow test-oldest test-browser lint format benchmark accuracy coverage-study figures docs files walk wheel workflows clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -29,7 +31,8 @@ help:
 	@echo "make docs        build the documentation in build/docs; a warning is an error"
 	@echo "make files       what each file is for"
 	@echo "make walk        which files and functions the main commands enter"
-	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried out"
+	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried by the demo"
+	@echo "make workflows   check the workflow files"
 	@echo "make format      format the code"
 
 $(BIN)/python:
@@ -50,7 +53,7 @@ $(VENV)/.docs: $(BIN)/python $(SOURCES)
 	@touch $@
 
 demo: $(VENV)/.demo
-	$(BIN)/unjoined demo --out unjoined-demo
+	$(BIN)/unjoined demo --out unjoined-demo --force
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -67,8 +70,7 @@ $(OLDEST_VENV)/.test: $(SOURCES) constraints-oldest.txt
 	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 		|| { echo "Python 3.11 is needed; set OLDEST_PYTHON=/path/to/it"; exit 1; }
 	$(OLDEST_PYTHON) -m venv $(OLDEST_VENV)
-	$(OLDEST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
-		--constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
+	$(OLDEST_VENV)/bin/python $(INSTALL) --constraint constraints-oldest.txt --editable '.[cli,plot,convex,dask]' pytest
 	@touch $@
 
 # Old versions warn about each other, which does not count as a failure. Torch is not installed
@@ -98,9 +100,16 @@ accuracy: $(VENV)/.test
 figures: $(VENV)/.test
 	@for script in docs/examples/*/*.py; do echo "== $$script"; $(BIN)/python $$script docs/images || exit 1; done
 
+# Against GitHub's own schema, and for what an attacker could use.
+workflows: $(BIN)/python
+	$(PIP) '.[workflows]'
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml .github/workflows
+
 docs: $(VENV)/.docs
-	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide src
+	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide docs/notebooks/*.py src
 	$(BIN)/python tools/prose.py
+	$(BIN)/python tools/notebooks.py
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "open build/docs/index.html"
 
@@ -115,10 +124,11 @@ wheel: $(BIN)/python $(SOURCES)
 	rm -rf build dist/unjoined-*.whl
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv --clear build/wheel
-	build/wheel/bin/python -m pip --disable-pip-version-check install --quiet \
-		--constraint constraints.txt dist/unjoined-*-cp311-abi3-*.whl
+	build/wheel/bin/python $(INSTALL) --constraint constraints.txt \
+		"$$(ls $(CURDIR)/dist/unjoined-*-cp311-abi3-*.whl)[cli,plot]"
 	cd build && wheel/bin/python -c "from unjoined._compiled import arithmetic as a; \
 		assert a() == 'compiled', a(); import unjoined; print(unjoined.__file__, a())"
+	cd build && wheel/bin/unjoined demo --rows 500 --out wheel-demo
 	@ls dist/unjoined-*.whl
 
 format: $(VENV)/.test

@@ -26,7 +26,7 @@ from unjoined.metrics import Estimate, Evaluation, evaluate_uplift
 
 SIZES = (600, 2000)
 PEOPLE = 400_000
-SAVE_EVERY = 20
+SAVE_EVERY = 5
 
 
 def normal(d: int, mean: float = 0.0) -> Callable[[int, Rng], Array]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import unjoined._compiled as compiled
+
+# Some tests run a benchmark. Last, so that no script there hides an installed package.
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 
 @pytest.fixture(scope="module", params=["compiled", "numpy"])

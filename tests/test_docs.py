@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import unjoined
-from unjoined.reproduce import write_campaign
+from unjoined.reproduce import write_campaign, write_raw_files
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -21,9 +21,11 @@ def python_blocks(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S)
 
 
+@pytest.mark.filterwarnings("ignore::unjoined.errors.ColumnWarning")  # of ids in raw files
 @pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
 def test_examples_of_a_page_run_in_order(page, here):
-    write_campaign(Path("unjoined-demo"), n_per_table=300, n_customers=20, seed=0)
+    write_campaign(Path("campaign"), n_per_table=300, n_customers=20, seed=0)
+    write_raw_files(Path("shop"), n_per_table=800, n_customers=1000, seed=0)
     names = {}
     for block in python_blocks(page):
         exec(compile(block, str(page), "exec"), names)  # noqa: S102 - our own pages
@@ -38,7 +40,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "example", sorted((ROOT / "docs" / "examples").rglob("*.py")), ids=lambda p: p.stem
+    "example", sorted((ROOT / "docs" / "examples").glob("*/*.py")), ids=lambda p: p.stem
 )
 def test_examples_draw_the_pictures_of_the_pages(example, tmp_path):
     subprocess.run([sys.executable, str(example), str(tmp_path)], check=True, cwd=tmp_path)
@@ -58,7 +60,7 @@ def test_numbers_of_the_readme_are_those_of_the_demo(tmp_path):
     )
     methods = json.loads(done.stdout)["methods"]
     readme = (ROOT / "README.md").read_text()
-    stated = dict(re.findall(r"^\| (\w+): .* \| ([0-9.]+) \|$", readme, flags=re.M))
+    stated = dict(re.findall(r"^\| (\w+): .* \| (-?[0-9.]+) \|$", readme, flags=re.M))
     assert set(stated) == set(methods)
     for name, value in stated.items():
         assert float(value) == pytest.approx(methods[name]["oracle_share"], abs=0.02)
@@ -128,7 +130,12 @@ def modules_behind_packages(path):
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
     paths = [name.split(".")[1:3] for name in names if name.startswith("unjoined.")]
-    inside = {(source.parent.name, source.stem) for source in SOURCES}
+    inside = {
+        (source.parent.name, source.stem)
+        for source in SOURCES
+        if f'"{source.stem}",'
+        not in (source.parent / "__init__.py").read_text()  # a function's too
+    }
     return [path for path in paths if path[0].startswith("_") or tuple(path) in inside]
 
 
@@ -137,5 +144,23 @@ def test_tests_go_through_public_names_and_patch_little():
     tests = sorted((ROOT / "tests").rglob("*.py"))
     behind = [path.name for path in tests if modules_behind_packages(path)]
     patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
-    assert len(behind) <= 42, behind
-    assert len(patched) <= 30, patched
+    assert len(behind) <= 34, behind
+    assert len(patched) <= 27, patched
+
+
+def test_messages_of_the_page_of_messages_are_those_of_the_code():
+    page = (ROOT / "docs" / "guide" / "errors.md").read_text()
+    quoted = re.findall(r"^\| `([^`]+)` \|", page, flags=re.M)
+    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
+    texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    assert len(quoted) > 15
+    assert [words for words in quoted if not any(words in text for text in texts)] == []
+
+
+def test_every_page_of_the_guide_has_a_place_in_the_order_but_once():
+    index = (ROOT / "docs" / "index.md").read_text()
+    placed = re.findall(r"^(?:guide|notebooks)/[\w-]+$", index, flags=re.M)
+    assert len(set(placed)) == len(placed)
+    pages = {f"guide/{page.stem}" for page in PAGES[1:]}
+    sources = {f"notebooks/{p.stem}" for p in (ROOT / "docs" / "notebooks").glob("*.py")}
+    assert pages | sources <= set(placed)

@@ -19,6 +19,9 @@ HYPHENS = pyphen.Pyphen(lang="en_GB")
 def sentences(page: Path) -> list[list[str]]:
     """Return the words of each sentence of a page's running text."""
     text = page.read_text("utf-8")
+    if page.suffix == ".py":  # a worked example: its cells of text
+        cells = re.findall(r"^# %% \[markdown\]\n((?:#.*\n)+)", text, flags=re.M)
+        text = re.sub(r"^# ?", "", "\n".join(cells), flags=re.M)
     text = re.sub(r"^(```|:::).*?^\1\s*$", "", text, flags=re.M | re.S)
     text = re.sub(r"\$\$.*?\$\$", " x ", text, flags=re.S)
     text = re.sub(r"\$[^$]*?\$|`[^`]*`", "x", text)
@@ -40,7 +43,9 @@ def syllables(word: str) -> int:
 
 def main() -> int:
     """Print a line for each page and one for all; name what is too long."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+    docs = ROOT / "docs"
+    pages = [ROOT / "README.md", *docs.glob("*.md"), *sorted((docs / "guide").glob("*.md"))]
+    pages += sorted((docs / "notebooks").glob("*.py"))
     total, long = [0, 0, 0], []
     print(f"{'page':40}{'words':>8}{'per sentence':>14}{'reading ease':>14}")
     for page in pages:

@@ -10,9 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pandas as pd
 from selenium import webdriver
 
-from unjoined import Uplift
+from unjoined import SeparateLabels, Uplift
 from unjoined.data import campaign_problem
 from unjoined.report import Origin, Terms, report
 
@@ -48,14 +49,17 @@ def take(driver: webdriver.Chrome, path: Path, *, whole: bool) -> None:
 def draw_image() -> None:
     """Make the picture of the documentation."""
     problem = campaign_problem()
-    data = problem.draw(5000, random_state=0)
+    drawn = problem.draw(5000, random_state=0)
+    names = list(problem.feature_names or ())
+    data = SeparateLabels(**{**drawn, "X": pd.DataFrame(drawn.X, columns=names)})
     model = Uplift(random_state=0).fit(**data)
+    people = pd.DataFrame(problem.draw_joint(2000, random_state=1).X, columns=names)
     with tempfile.TemporaryDirectory() as folder:
         page = report(
             model,
             data,
             Path(folder) / "report.html",
-            people=problem.draw_joint(2000, random_state=1).X,
+            people=people,
             terms=Terms(unit="purchases", value=30.0, cost=1.0, currency="EUR"),
             origin=Origin(title="Spring mailing: whom to mail"),
         )

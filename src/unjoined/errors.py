@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "ClusterError",
     "ColumnWarning",
+    "DisclosureWarning",
     "InputError",
     "LabelError",
     "MissingExtraError",
@@ -59,6 +60,10 @@ class ColumnWarning(UnjoinedWarning):
 
 class OverlapWarning(UnjoinedWarning):
     """Few rows of a cell resemble the target, so that much rests on little."""
+
+
+class DisclosureWarning(UnjoinedWarning):
+    """Sums that are to be passed on could tell of a few people."""
 
 
 class RatioGuardWarning(UnjoinedWarning):

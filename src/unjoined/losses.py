@@ -123,7 +123,7 @@ class PinballLoss(BoxLoss):
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteLoss(BoxLoss):
-    """rho(v) = |v|; conjugate 0 on [-1, 1]."""
+    """rho(v) = abs(v); conjugate 0 on [-1, 1]."""
 
     @property
     def box(self) -> tuple[float, float]:

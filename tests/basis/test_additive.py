@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined._typing import Basis
-from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis
+from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis, Basis
 from unjoined.errors import InputError
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -6,9 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined._typing import Basis
 from unjoined.basis import (
     BASES,
+    Basis,
     FourierBasis,
     GaussianBasis,
     LinearBasis,

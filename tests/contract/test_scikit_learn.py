@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unjoined import (
@@ -158,7 +158,7 @@ def _no_copies(estimator):
     if isinstance(estimator, UpliftSearchCV):
         reason = SPLITS
     elif isinstance(estimator, PlugInUplift | RowwiseProbability):
-        reason = None if models == {"LinearRegression()"} else PENALTY
+        reason = PENALTY
     elif isinstance(estimator, TwoStageUplift):
         reason = None if models == {"None"} else PENALTY
     elif isinstance(estimator, MinMaxUplift):
@@ -175,17 +175,16 @@ SIMPLE = {"policy_model": LogisticRegression(), "outcome_model": Ridge()}
 QUICK = [
     RowwiseMinMax(basis="linear"),
     _as(RowwiseMinMax, MinMaxGau().set_params(**SMALL)),
-    RowwiseMinMax(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, loss="huber"),
-    RowwisePlugIn(outcome_model=LinearRegression(), treatment_model=LinearRegression()),
+    RowwisePlugIn(outcome_model=Ridge(), treatment_model=Ridge()),
     _as(RowwiseClassifiers, FourLogistic()),
     RowwiseDensity(n_folds=2, width_x=1.0, width_y=1.0, ridge=0.1),
-    RowwiseProbability(),
     RowwiseTwoStage(),
     RowwiseWeighted(n_folds=2, basis="linear", **SIMPLE),
     RowwiseSearch(CANDIDATES, cv=2, **SIMPLE),
 ]
 LONG = [
     RowwiseMinMax(),
+    RowwiseMinMax(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, loss="huber"),
     RowwiseMinMax(basis="fourier", n_centers=20),
     RowwiseMinMax(basis="linear", critic_basis="gaussian", loss="huber"),
     RowwiseMinMax(bounds="auto", clip=True),
@@ -195,6 +194,7 @@ LONG = [
     _as(RowwisePlugIn, FourRidge()),
     _as(RowwisePlugIn, FourNNR()),
     RowwiseDensity(n_folds=2),
+    RowwiseProbability(),
     RowwiseDensity(density="kernel", n_folds=2),
     RowwiseTwoStage(effect="constant"),
     RowwiseTwoStage(basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1)),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
 
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
@@ -409,6 +410,8 @@ def test_metrics_take_dask_columns(name):
 def test_scores_without_joint_labels_take_dask_columns(expected):
     lazy = {name: da.from_array(values, 300) for name, values in DATA.items()}
     held = expected.predict(DATA["X"])
+    models = {"policy_model": LogisticRegression(), "outcome_model": Ridge()}
     for score in (unjoined.metrics.weighted_risk, unjoined.metrics.outcome_risk):
-        assert score(expected.predict(lazy["X"]), **lazy) == pytest.approx(score(held, **DATA))
-    assert expected.score(**lazy) == pytest.approx(expected.score(**DATA))
+        found = score(expected.predict(lazy["X"]), **lazy, **models)
+        assert found == pytest.approx(score(held, **DATA, **models))
+    assert expected.score(**lazy) == pytest.approx(-unjoined.metrics.weighted_risk(held, **DATA))

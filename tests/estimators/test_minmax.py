@@ -247,12 +247,12 @@ def test_works_in_a_pipeline_with_metadata_routing(data, fresh):
 
 def test_grid_search_chooses_a_ridge_without_joint_labels():
     """A ridge that flattens the estimate to zero must lose against one that does not."""
-    data = paper_problem(b=5.0).draw(1000, random_state=0)
+    data = paper_problem(b=5.0).draw(300, random_state=0)
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
             MinMaxUplift(ridge_g=1e-2, width="median", random_state=0),
             {"ridge_f": [1e-2, 1e4]},
-            cv=CellKFold(3),
+            cv=CellKFold(2),
         )
         search.fit(**data)
     assert search.best_params_ == {"ridge_f": 1e-2}

@@ -222,7 +222,8 @@ def test_the_risk_of_a_width_is_the_weighted_risk_of_held_out_predictions():
             width=report.width, ridge_f=report.ridge_f, ridge_g=report.ridge_g, random_state=0
         ).fit(**rows.take(train))
         held = rows.take(test)
-        risks.append(weighted_risk(fit.predict(held.X), **held))
+        models = {"policy_model": LogisticRegression(), "outcome_model": LogisticRegression()}
+        risks.append(weighted_risk(fit.predict(held.X), **held, **models))
     # Other folds, another model of the gap, other centres: the same number but for sampling.
     error = np.std(risks, ddof=1) / np.sqrt(5)
     assert abs(report.risk[report.chosen[0]] - np.mean(risks)) < 5.0 * np.sqrt(2.0) * error

@@ -55,11 +55,8 @@ def known(request):
 def test_chunks_and_order_change_nothing_but_rounding(known):
     data, model = known
     order = np.random.default_rng(2).permutation(len(data.y))
-    for source in (
-        ArraySource(**data, chunk_rows=333),
-        ArraySource(**rows(data, order), chunk_rows=1500),
-    ):
-        assert_allclose(fit(source).predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
+    other = fit(ArraySource(**rows(data, order), chunk_rows=333))
+    assert_allclose(other.predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
 
 
 def test_dask_gives_the_same(known):

@@ -151,8 +151,8 @@ def test_plain_simultaneous_steps_circle_where_optimistic_ones_settle(optimism, 
     for module in (f, g):
         torch.nn.init.constant_(module.weight, np.sqrt(0.5))
     settings = SaddleSettings(
-        learning_rate=0.05,
-        max_epochs=2000,
+        learning_rate=0.1,
+        max_epochs=700,
         momentum=momentum,
         conjugate=lambda values: 1e-6 * values**2,
         optimism=optimism,

@@ -6,10 +6,13 @@ import zipfile
 
 import numpy as np
 import pytest
+import sklearn
 import skops.io
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from unjoined import (
     DensityUplift,
@@ -170,11 +173,25 @@ class Unknown(LinearRegression):
 
 def test_unknown_types_need_to_be_trusted_by_name(data, tmp_path):
     model = PlugInUplift(outcome_model=Unknown(), treatment_model=LinearRegression(), min_gap=0.0)
-    path = save_model(model.fit(**data), tmp_path / "model.skops")
-    name = f"{Unknown.__module__}.Unknown"
+    name, path = f"{Unknown.__module__}.Unknown", tmp_path / "model.skops"
+    with pytest.raises(TableError, match="not saved, because load_model would refuse its file"):
+        save_model(model.fit(**data), path)
+    assert not path.exists()
+    save_model(model, path, trusted=[name])
     with pytest.raises(TableError, match="types that are not trusted"):
         load_model(path)
-    assert name in skops.io.get_untrusted_types(file=path)
+    again = load_model(path, trusted=[name])
+    assert_array_equal(again.predict(data["X"]), model.predict(data["X"]))
+
+
+def test_pipelines_of_scikit_learn_are_saved(data, tmp_path):
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), TwoStageUplift()).fit(**data)
+        again = load_model(save_model(pipeline, tmp_path / "pipeline.skops"))
+        assert_array_equal(again.predict(data["X"]), pipeline.predict(data["X"]))
+    other = make_pipeline(StandardScaler(), LinearRegression()).fit(data["X"], data["y"])
+    with pytest.raises(TableError, match="holds a LinearRegression, not an uplift estimator"):
+        save_model(other, tmp_path / "other.skops")
 
 
 def test_failing_to_write_leaves_the_old_file(data, tmp_path, monkeypatch):

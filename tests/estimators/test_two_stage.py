@@ -378,7 +378,7 @@ def test_feature_names_name_the_coefficients(data):
         "treatment:recency",
         "treatment:spend",
     )
-    with pytest.raises(ValueError, match="Feature names unseen at fit time"):
+    with pytest.raises(ValueError, match="X lacks the column 'spend'"):
         model.predict(frame.rename(columns={"spend": "other"}))
 
 
@@ -396,8 +396,8 @@ def test_grid_search_reaches_into_the_stages(data):
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
             TwoStageUplift(second_stage=Ridge()),
-            {"second_stage__alpha": [1e-2, 1e9], "effect": ["linear"]},
-            cv=CellKFold(3),
+            {"second_stage__alpha": [1e-2, 1e9]},
+            cv=CellKFold(2),
         ).fit(**data)
     assert search.best_params_["second_stage__alpha"] == 1e-2
 

@@ -111,6 +111,19 @@ def test_exports_equal_predict_with_text_dates_gaps_and_hostile_names(name, tmp_
     assert_allclose(by_sql(model, new), expected, atol=1e-9, rtol=0)
 
 
+def test_the_best_by_sql_are_found_without_expressions_that_grow_into_each_other():
+    """DuckDB took minutes and gigabytes to sort and cut the scores."""
+    data = campaign()
+    model = Uplift(random_state=0).fit(**data)
+    connection = duckdb.connect()
+    connection.execute("SET memory_limit = '1GB'").fetchall()
+    connection.register("frame", data["X"])
+    connection.execute("CREATE TABLE people AS SELECT * FROM frame").fetchall()
+    query = f"SELECT uplift FROM ({export_sql(model)}) ORDER BY uplift DESC LIMIT 3"  # noqa: S608
+    best = [uplift for (uplift,) in connection.execute(query).fetchall()]
+    assert_allclose(best, np.sort(model.predict(data["X"]))[:-4:-1], atol=1e-9)
+
+
 def test_components_of_features_are_exported(tmp_path):
     directions = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 2)))[0]
     data = campaign()
@@ -185,9 +198,9 @@ def test_a_query_too_long_for_databases_is_refused():
 def test_the_command_writes_both_and_replaces_only_its_own(here, capsys):
     save_model(MinMaxUplift(basis="linear", random_state=0).fit(**campaign()), "m.skops")
     command = ["export", "--model", "m.skops", "--onnx", "m.onnx", "--sql", "m.sql", "--json"]
-    for _ in range(2):  # the second time over its own files
+    for more in ([], ["--force"]):  # the second time over its own files
         with pytest.raises(SystemExit) as stop:
-            main(command)
+            main([*command, *more])
         assert stop.value.code == 0
         assert json.loads(capsys.readouterr().out) == {"onnx": "m.onnx", "sql": "m.sql"}
     assert 'FROM "people" AS' in (here / "m.sql").read_text()

@@ -64,8 +64,6 @@ TWO_VALUES = {
     "weighted-two-values": uj.WeightedUplift(**SEED),
     "mixture-bernoulli": uj.MixtureUplift(n_folds=2, **ONE),
 }
-SLOW = ("mixture-mean", "mixture-gaussian", "mixture-bernoulli", "density", "search")
-SLOW += ("four-nnc", "four-nnr", "minmax-classifier", "em")
 ESTIMATORS = {
     name: (model, binary)
     for models, binary in ((REAL, False), (TWO_VALUES, True))
@@ -99,21 +97,8 @@ def scales(data):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in SLOW])
-def test_the_unit_of_the_weights_changed_the_prediction(name):
-    """The slow ones are in the next test, with the hardest of the scales."""
-    model, binary = ESTIMATORS[name]
-    data, weight = tables(binary=binary)
-    new = np.random.default_rng(4).standard_normal((20, 2))
-    expected = clone(model).fit(**data, sample_weight=weight).predict(new)
-    for scale in scales(data).values():
-        found = clone(model).fit(**data, sample_weight=scale * weight).predict(new)
-        np.testing.assert_allclose(found, expected, **CLOSE)
-
-
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_equal_weights_differed_from_none_and_weight_zero_from_no_row(name):
+def test_equal_weights_are_none_weight_zero_is_no_row_and_units_do_not_matter(name):
     model, binary = ESTIMATORS[name]
     data, weight = tables(binary=binary)
     new = np.random.default_rng(4).standard_normal((20, 2))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
-from unjoined.sums import CellKey, GroupedSums, MomentSums
-from unjoined.sums.moments import hash_features, hash_with
+from unjoined.sums import CellKey, GroupedSums, MomentSums, hash_features, hash_with
 
 P = 3
 QUICK = settings(max_examples=40, deadline=None)

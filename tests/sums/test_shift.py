@@ -16,8 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 from unjoined.basis import LinearBasis
 from unjoined.data import SimulatedProblem, label_rows
 from unjoined.errors import InputError, OverlapWarning
-from unjoined.nuisance import weigh_shift
-from unjoined.nuisance.shift import effective_size
+from unjoined.nuisance import effective_size, weigh_shift
 from unjoined.sums import accumulate, assemble
 
 CELLS = [("outcome", 0), ("outcome", 1), ("treatment", 0), ("treatment", 1)]

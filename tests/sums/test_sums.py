@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined._validation import OutcomeCoding
 from unjoined.data import LabelledRows
 from unjoined.sums import MomentSums, accumulate
 
@@ -35,8 +34,7 @@ WEIGHTS = {
 def plain_sums(phi, label, weight, *, cross=True):
     """Sums of rows that are their own basis values; those of treatments have cross products."""
     cell = np.full(len(phi), 2 if cross else 0, dtype=np.uint8)
-    coding = OutcomeCoding(0.0, 1.0, is_binary=False)
-    rows = LabelledRows(phi, label, cell, weight, ["A", "B"], coding)
+    rows = LabelledRows(phi, label, cell, weight, ["A", "B"], coding=None)  # labels are added as is
     sums = accumulate(lambda X: X, phi.shape[1], rows)
     return sums.total("treatment" if cross else "outcome", 0)
 

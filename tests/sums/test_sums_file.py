@@ -20,13 +20,15 @@ from unjoined.basis import (
     StackedBasis,
 )
 from unjoined.data import ArraySource, label_rows, paper_problem
-from unjoined.errors import InputError, TableError
+from unjoined.errors import DisclosureWarning, InputError, TableError
 from unjoined.nuisance import fit_centring
 from unjoined.sums import (
     GroupedSums,
     PlannedSums,
     PolicySums,
     SumsPlan,
+    aggregate_rows,
+    fourier_plan,
     merge_sums,
     read_sums,
     take_census,
@@ -219,3 +221,29 @@ def test_sums_without_a_cell_or_group_are_refused(sums):
         model.fit_moments(thin)
     fitted = MinMaxUplift(ridge_f=0.1, ridge_g=0.1).fit_moments(thin)
     assert np.isfinite(fitted.coef_).all()
+
+
+def share_of_the_outcomes(seed, fewer=0, changed=0):
+    """Return sums over outcome rows, some of each table left out and some moved."""
+    data = paper_problem(b=5.0).draw(2000, random_state=seed)
+    at = np.concatenate([data.rows("outcome", k)[fewer:] for k in data.populations])
+    rows = {name: np.array(values[at]) for name, values in data.items()}
+    rows["X"] = np.clip(rows["X"], -6.0, 6.0)
+    rows["X"][:changed] *= 0.9
+    rows["X"][len(at) // 2 :][:changed] *= 0.9
+    plan = fourier_plan(
+        {"a": (0.0, 3.0), "b": (0.0, 3.0)}, data.populations, outcome_values=(-1, 1)
+    )
+    return aggregate_rows(rows, plan)
+
+
+@pytest.mark.parametrize(("fewer", "changed"), [(1, 0), (0, 1), (3, 2)])
+def test_tables_that_differ_in_few_rows_are_noticed(fewer, changed):
+    with pytest.warns(DisclosureWarning, match="who has both files can"):
+        merge_sums([share_of_the_outcomes(0), share_of_the_outcomes(0, fewer, changed)])
+
+
+def test_tables_of_different_people_merge_in_silence(recwarn):
+    merge_sums([share_of_the_outcomes(seed) for seed in range(8)])
+    merge_sums([share_of_the_outcomes(0), share_of_the_outcomes(0, fewer=200)])
+    assert not [w for w in recwarn if issubclass(w.category, DisclosureWarning)]

@@ -14,7 +14,7 @@ from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns,
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
-from unjoined.data.sizes import estimate_bytes, fits_in_memory
+from unjoined.data.sizes import available_bytes, estimate_bytes, fits_in_memory, needed_bytes
 from unjoined.data.sources import (
     ArraySource,
     ChunkSource,
@@ -23,7 +23,15 @@ from unjoined.data.sources import (
     as_source,
 )
 from unjoined.data.survey import LeftOut
-from unjoined.data.tables import ENDINGS, SqlQuery, as_query, read_table, table_ending
+from unjoined.data.tables import (
+    ENDINGS,
+    Reading,
+    SqlQuery,
+    as_query,
+    read_table,
+    scan_table,
+    table_ending,
+)
 from unjoined.data.trials import UnjoinedTrial, unjoin
 from unjoined.data.write import replace_file, write_table
 
@@ -42,6 +50,7 @@ __all__ = [
     "LabelledRows",
     "LeftOut",
     "NotNumbersError",
+    "Reading",
     "Rows",
     "SeparateLabels",
     "SimulatedProblem",
@@ -52,6 +61,7 @@ __all__ = [
     "as_dask_source",
     "as_query",
     "as_source",
+    "available_bytes",
     "campaign_problem",
     "column_names",
     "column_ranges",
@@ -63,11 +73,13 @@ __all__ = [
     "in_memory",
     "is_dask",
     "label_rows",
+    "needed_bytes",
     "own_columns",
     "paper_problem",
     "predict_lazily",
     "read_table",
     "replace_file",
+    "scan_table",
     "table_ending",
     "take_rows",
     "target_rows",

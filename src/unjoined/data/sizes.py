@@ -15,7 +15,7 @@ from unjoined.data.tables import EXCEL, PARQUET, SqlQuery, as_query, table_endin
 from unjoined.data.text_files import packing
 
 UNPACKED = 6  # bytes of text to a byte that is packed, about
-COPIES = 5  # of the rows that a fit holds at once, about: cells, numbers, and what is made of them
+COPIES = 10  # of the rows that a fit may hold at once: cells, numbers, and what is made of them
 CELL = 16  # bytes of a cell of a query, about
 
 
@@ -94,7 +94,7 @@ def fits_in_memory(tables: Iterable[Any]) -> bool:
     Returns
     -------
     bool
-        True if about five copies of the rows fit into half of the memory that is free.
+        True if about ten copies of the rows fit into the memory that is free.
 
     Examples
     --------
@@ -102,4 +102,9 @@ def fits_in_memory(tables: Iterable[Any]) -> bool:
     >>> fits_in_memory([pd.DataFrame({"age": [31, 54]})])
     True
     """
-    return COPIES * sum(map(estimate_bytes, tables)) <= available_bytes() // 2
+    return needed_bytes(tables) <= available_bytes()
+
+
+def needed_bytes(tables: Iterable[Any]) -> int:
+    """Return about how many bytes of memory a fit to all rows of some tables takes."""
+    return COPIES * sum(map(estimate_bytes, tables))

@@ -113,7 +113,7 @@ class MinMaxUplift(RowEstimator):
         squared loss without bounds, whatever ``loss`` and ``bounds``.
     center : bool or scikit-learn regressor, default=True
         Whether what the features predict of the labels is subtracted first, which changes no
-        expectation and takes away most of the noise; see the guide on centring. A regressor is
+        expectation and takes away most of the noise; see the guide. A regressor is
         used for outcomes and treatments alike.
     critic_basis, critic_width : as ``basis`` and ``width``, default=None
         The critic's functions, if they are to differ from the uplift's. A critic finer than the
@@ -121,7 +121,7 @@ class MinMaxUplift(RowEstimator):
     loss : {"squared", "absolute", "huber", "pinball", "log-cosh"} or loss object, default="squared"
         How differences between the populations that the uplift does not explain are counted.
         "squared" has the closed form; others are solved by convex optimisation over the rows.
-        See the guide on losses.
+        See the guide on the min-max estimator.
     bounds : None, "auto" or pair of float, default=None
         Range the uplift is kept in at every training row, outcome units, by a quadratic
         programme; "auto" takes what the outcome's range allows (-1 to 1 for a 0/1 outcome).

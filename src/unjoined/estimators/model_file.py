@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.tree._tree import Tree
 from sklearn.utils.validation import check_is_fitted
 
@@ -173,11 +174,10 @@ def _check_array(name: str, content: bytes) -> None:
 
 def check_model(model: Any, n_bytes: int) -> None:
     """Refuse what is no fitted model, or one whose parts do not belong together."""
-    if not isinstance(model, UpliftEstimator):
-        raise TableError(f"holds a {type(model).__name__}, not an uplift estimator.")
-    check_is_fitted(model)
+    check_is_fitted(whole := model)
+    model = _last_step(model)
     model._check_parameters()
-    for part in _parts(model):
+    for part in _parts(whole):
         # Files skip the checks that a class makes when it is called.
         if is_dataclass(part) and hasattr(part, "__post_init__"):
             part.__post_init__()
@@ -198,6 +198,15 @@ def check_model(model: Any, n_bytes: int) -> None:
                     _check_prediction(getattr(model, method)(trial), len(trial))
     except MissingExtraError:  # such as torch, without which nothing is predicted anyway
         pass
+
+
+def _last_step(model: Any) -> UpliftEstimator:
+    """Return the estimator of a pipeline: what its columns may hold, only its own parts know."""
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if not isinstance(last, UpliftEstimator):
+        raise TableError(f"holds a {type(last).__name__}, not an uplift estimator.")
+    check_is_fitted(last)
+    return last
 
 
 def _check_prediction(predicted: Any, n: int) -> None:

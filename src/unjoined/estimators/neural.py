@@ -134,7 +134,7 @@ class NeuralMinMaxUplift(RowEstimator):
         each access.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights were kept, counted from 1.
-    history_ : dict of str to array of shape (n_epochs_,)
+    history_ : dict of str to array, one number for each epoch
         "objective" and "held_out_risk" of every epoch, in squared units of the standardised
         outcome; the second is empty if nothing was held out.
     scaling_, outcome_scale_ : Scaling and float

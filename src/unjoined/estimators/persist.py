@@ -10,13 +10,14 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined import basis, losses, metrics, nuisance, solve
 from unjoined._optional import import_extra
 from unjoined._validation import OutcomeCoding, check_count
 from unjoined.data import ColumnCode, TableEncoder, replace_file
-from unjoined.errors import MissingExtraError, TableError
+from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.candidates import CandidateScore, CandidateTable
 from unjoined.estimators.density import DensityUplift
@@ -90,20 +91,32 @@ HARMLESS = frozenset(
 )
 
 
-def save_model(model: UpliftEstimator, path: str | os.PathLike[str]) -> Path:
+def save_model(
+    model: UpliftEstimator | Pipeline,
+    path: str | os.PathLike[str],
+    *,
+    trusted: Iterable[str] = (),
+) -> Path:
     """Write a fitted model to a file that `load_model` reads.
 
     Parameters
     ----------
-    model : UpliftEstimator
-        Fitted.
+    model : UpliftEstimator or Pipeline
+        Fitted. A scikit-learn pipeline must end in an uplift estimator.
     path : path
         The file, by custom ending in ``.skops``; replaced as a whole if it exists.
+    trusted : iterable of str, optional
+        Further types that `load_model` will be told to allow.
 
     Returns
     -------
     Path
-        The file written.
+        The file written. What it holds was read back and checked first.
+
+    Raises
+    ------
+    TableError
+        `load_model` would refuse the file, which is not written then.
     """
     skops_io = import_extra("skops.io", extra="cli")
     check_is_fitted(model)
@@ -121,9 +134,31 @@ def save_model(model: UpliftEstimator, path: str | os.PathLike[str]) -> Path:
         public = {private: name for name, private in LIVES_AT.items()}
         members[SCHEMA] = with_names(members[SCHEMA], public)
         members[CHECKSUM] = checksum(members).encode()
+        try:
+            _model_of(members, set(trusted))
+        except (TableError, InputError) as error:
+            foreign = "not trusted" in str(error)
+            remedy = " Name them in save_model(trusted=...) too, to save it so." if foreign else ""
+            raise TableError(
+                f"the model was not saved, because load_model would refuse its file, which "
+                f"{error}{remedy}"
+            ) from error
         file.write_bytes(pack(members))
 
     return replace_file(path, write)
+
+
+def _model_of(members: dict[str, bytes], trusted: set[str]) -> Any:
+    """Return the model that the parts of a file hold, checked."""
+    skops_io = import_extra("skops.io", extra="cli")
+    others = HARMLESS | trusted
+    check_members(members, others | LIVES_AT.keys())
+    raw = pack(members | {SCHEMA: with_names(members[SCHEMA], LIVES_AT)})
+    unknown = set(skops_io.get_untrusted_types(file=io.BytesIO(raw)))
+    check_types(unknown - others - set(LIVES_AT.values()))
+    model = skops_io.load(io.BytesIO(raw), trusted=sorted(unknown))
+    check_model(model, sum(map(len, members.values())))
+    return model
 
 
 def _nameless_function(value: Any) -> str | None:
@@ -156,7 +191,7 @@ def load_model(
 
     Returns
     -------
-    UpliftEstimator
+    UpliftEstimator, or the Pipeline that was saved
 
     Raises
     ------
@@ -168,21 +203,14 @@ def load_model(
     -----
     A checksum tells of damage, not of malice: who can write the file can write its checksum.
     """
-    skops_io = import_extra("skops.io", extra="cli")
+    import_extra("skops.io", extra="cli")
     file = Path(path)
     if not file.is_file():
         raise TableError(f"there is no model file {str(file)!r}. Write one with `unjoined fit`.")
     raw = file.read_bytes()  # once: what is checked is what is loaded
     limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
-    others = HARMLESS | set(trusted)
     try:
-        members = expand(raw, limit)
-        check_members(members, others | LIVES_AT.keys())
-        raw = pack(members | {SCHEMA: with_names(members[SCHEMA], LIVES_AT)})
-        unknown = set(skops_io.get_untrusted_types(file=io.BytesIO(raw)))
-        check_types(unknown - others - set(LIVES_AT.values()))
-        model = skops_io.load(io.BytesIO(raw), trusted=sorted(unknown))
-        check_model(model, sum(map(len, members.values())))
+        model = _model_of(expand(raw, limit), set(trusted))
     except MissingExtraError:
         raise
     except TableError as error:

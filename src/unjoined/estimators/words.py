@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from unjoined._typing import Array
 from unjoined.errors import InputError
@@ -36,7 +37,8 @@ class GivenRows(NamedTuple):
     ) -> GivenRows:
         """Return the columns, which may come in one mapping such as `SeparateLabels`."""
         labels = {"y": y, "kind": kind, "population": population}
-        if isinstance(X, Mapping) and set(X) <= set(COLUMNS) and "X" in X:
+        whole = isinstance(X, Mapping) and not issparse(X)  # some sparse matrices are mappings
+        if whole and set(X) <= set(COLUMNS) and "X" in X:
             given = {name for name, value in labels.items() if value is not None}
             if given or sample_weight is not None:
                 raise InputError(
@@ -48,6 +50,8 @@ class GivenRows(NamedTuple):
                 {name: X.get(name) for name in labels} | {"sample_weight": X.get("sample_weight")},
             )
             sample_weight = labels.pop("sample_weight")
+        if y is None and kind is not None and not whole:
+            raise InputError(f"{method} requires y to be passed, but the target y is None.")
         if missing := [name for name, value in labels.items() if value is None]:
             raise InputError(
                 f"{method} needs {', '.join(missing)} beside the features: write {method}(data) "

@@ -94,7 +94,7 @@ def export_sql(
     columns = [column.name for column in formula.columns]
     parts = [table] if isinstance(table, str) else list(table)
     name = ".".join(map(identifier, parts))
-    query = _Query(name, list(keep) or columns)
+    query = _Query(name, columns, list(keep) or columns)
     numbers = query.layer(_numbers(formula))
     if formula.scaling is not None:
         scaled = [
@@ -127,7 +127,7 @@ def literal(text: str) -> str:
 class _Query:
     """Subqueries within each other; each adds columns of its own names to what is kept."""
 
-    def __init__(self, table: str, keep: list[str]) -> None:
+    def __init__(self, table: str, columns: list[str], keep: list[str]) -> None:
         if OUTPUT in keep:
             raise InputError(
                 f"the query cannot copy the column {OUTPUT!r}, because it has its own of that "
@@ -136,7 +136,13 @@ class _Query:
         self.kept = {name: f"_{j}" for j, name in enumerate(dict.fromkeys(keep))}
         self.n_names = len(self.kept)
         kept = [f"{identifier(n)} AS {identifier(alias)}" for n, alias in self.kept.items()]
-        self.source = f"{table} AS {identifier('_rows')}"
+        one = "_one"
+        while one in {*columns, *keep}:
+            one += "_"
+        # With nothing between, DuckDB puts the expressions of all layers into one another if the
+        # result is sorted and cut, which are millions. One row beside each changes nothing else.
+        barrier = f"CROSS JOIN (SELECT 1 AS {identifier(one)}) AS {identifier(one)}"
+        self.source = f"{table} AS {identifier('_rows')} {barrier}"
         self.select = kept
 
     def layer(self, expressions: Iterable[str]) -> list[str]:

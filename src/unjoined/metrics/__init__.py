@@ -25,7 +25,6 @@ from unjoined.metrics.curves import (
     uplift_at_k,
     uplift_curve,
 )
-from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
@@ -37,6 +36,7 @@ from unjoined.metrics.evaluate_effects import (
     effect_summary,
 )
 from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
+from unjoined.metrics.evidence import diagnose
 from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
     IdentificationStrength,
@@ -45,6 +45,7 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
+from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.ratio import (
     EvaluationRows,
     RatioTerms,
@@ -65,6 +66,7 @@ from unjoined.metrics.scores import (
     uplift_scorer,
     weighted_risk,
 )
+from unjoined.metrics.study_plan import PlanPoint, StudyPlan
 
 __all__ = [
     "SCORES",
@@ -86,12 +88,15 @@ __all__ = [
     "GroupEffect",
     "HeldOutRows",
     "IdentificationStrength",
+    "PlanPoint",
     "PolicyGap",
     "Ratio",
     "RatioTerms",
     "Region",
     "ScoreBin",
     "Sharing",
+    "StudyGuess",
+    "StudyPlan",
     "Totals",
     "UpliftCurve",
     "UpliftScorer",
@@ -119,6 +124,7 @@ __all__ = [
     "minmax_objective",
     "outcome_risk",
     "perfect_curve",
+    "plan_study",
     "pylift_q",
     "qini",
     "random_curve",

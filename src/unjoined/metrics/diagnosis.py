@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = {IDENTIFIED: "green", WEAK: "amber", UNKNOWN: "red"}
+NEXT_STEPS = {
+    IDENTIFIED: "fit a model (unjoined fit) and judge it on rows it has not seen (unjoined "
+    "evaluate). What no table can show stays an assumption: outcomes depend on features and "
+    "treatment alone, in the same way in each population.",
+    WEAK: "mend what is named above if you can. A model can be fitted as it is, but trust the "
+    "intervals of unjoined evaluate more than any single number; unjoined plan-study says how many "
+    "rows would do.",
+    UNKNOWN: "do not act on a model of these tables before what is named above is mended. unjoined "
+    "plan-study says how many rows, and how large a gap, a wanted precision needs.",
+}
 PAINT = {"green": "#2e7d32", "amber": "#b26a00", "red": "#c62828"}
 
 
@@ -38,11 +48,15 @@ class Finding:
         What was found, a sentence.
     remedy : str
         What to do about it, a sentence.
+    topic : str
+        What it is about: "rows", "sharing", "balance", "law", "strength", "regions", "target" or
+        "populations".
     """
 
     verdict: str
     what: str
     remedy: str
+    topic: str = ""
 
     def __str__(self) -> str:
         """Return both sentences."""
@@ -138,13 +152,36 @@ class Diagnosis:
     @property
     def headline(self) -> str:
         """The verdict in one line, with the reason and the remedy."""
-        if not self.findings or self.findings[0].verdict == IDENTIFIED:
-            return f"Identified. The policies differ enough for {self._almost()} people."
-        return f"{self.verdict.capitalize()}. {self.findings[0]}"
+        if self.verdict == IDENTIFIED:
+            whom = "all" if self._strong > 0.995 else f"{self._strong:.0%} of"
+            return f"Identified. The policies differ enough for {whom} people."
+        worst = self.findings[0]
+        if worst.topic == "regions" and self._strong > 0.0:
+            return f"Identified for {self._strong:.0%} of people, weakly for the others. {worst}"
+        return f"{self.verdict.capitalize()}. {worst}"
 
-    def _almost(self) -> str:
-        strong = sum(region.share for region in self.regions if region.verdict == IDENTIFIED)
-        return "all" if strong > 0.995 else f"{strong:.0%} of"
+    @property
+    def _strong(self) -> float:
+        """Share of people in regions that are identified."""
+        return sum(region.share for region in self.regions if region.verdict == IDENTIFIED)
+
+    @property
+    def next_step(self) -> str:
+        """What to do with a verdict like this one, a sentence or two."""
+        return NEXT_STEPS[self.verdict]
+
+    def remarks(self) -> list[str]:
+        """Return the findings that the headline does not tell, a sentence or two each."""
+        told = 0 if self.verdict == IDENTIFIED else 1
+        return [str(finding) for finding in self.findings[told:]]
+
+    def measurements(self) -> list[str]:
+        """Return what was measured of all people, a sentence or two each."""
+        return sentences(self)
+
+    def result_tables(self) -> list[ResultTable]:
+        """Return what is shown as tables, all of it text: each a title, columns and rows."""
+        return result_tables(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
@@ -152,6 +189,7 @@ class Diagnosis:
             "verdict": self.verdict,
             "colour": self.colour,
             "headline": self.headline,
+            "next_step": self.next_step,
             "findings": [asdict(finding) for finding in self.findings],
             "tables": [asdict(table) for table in self.tables],
             "strength": self.strength,
@@ -219,7 +257,8 @@ class Diagnosis:
 
     def __str__(self) -> str:
         """Return the verdict and what it rests on, as text."""
-        return as_text([self.headline, *sentences(self)], result_tables(self))
+        lines = [self.headline, *self.remarks(), *self.measurements()]
+        return f"{as_text(lines, result_tables(self))}\n\nWhat to do next: {self.next_step}"
 
     __repr__ = __str__
 
@@ -227,11 +266,29 @@ class Diagnosis:
         """Return the same as HTML, for notebooks."""
         colour = PAINT[self.colour]
         head = f'<p style="color:{colour}"><b>{escape(self.headline)}</b></p>'
-        return head + as_html(sentences(self), result_tables(self))
+        lines = self.remarks() + self.measurements()
+        end = as_html([f"What to do next: {self.next_step}"], ())
+        return head + as_html(lines, result_tables(self)) + end
 
 
 CHECK_COLUMNS = ("what", "where", "statistic", "p_value", "corrected")
 REGION_COLUMNS = ("where", "share", "gap", "strength", "verdict")
+HEADS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "Which policies differ",
+        ("populations", "gap on average", "root mean square", "F of a plain fit"),
+    ),
+    ("Where policies differ", ("where", "people", "gap", "F", "verdict")),
+    ("Balance of features", ("largest difference of means", "feature", "standard deviations")),
+    (
+        "What could be refuted (corrected by Holm's method)",
+        ("what must hold", "where", "statistic", "p", "corrected p"),
+    ),
+    (
+        "Overlap with the target",
+        ("weighted to the target", "rows", "worth", "of the target covered"),
+    ),
+)
 ResultTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]  # title, columns, rows
 
 
@@ -246,72 +303,68 @@ def as_frame(columns: dict[str, list[Any]]) -> Frame:
 
 
 def sentences(diagnosis: Diagnosis) -> list[str]:
-    """Return the findings beyond the first, and what was measured, a sentence each."""
-    told = 0 if diagnosis.verdict == IDENTIFIED else 1  # the headline tells the worst
-    lines = [str(finding) for finding in diagnosis.findings[told:]]
+    """Return what was measured of all people, a sentence or two each."""
     gap = diagnosis.gap
     if gap is None:
-        return lines
+        return []
     low, high = gap.quantiles[[5, 95]]
     names = [str(name) for name in diagnosis.identification.populations]
     whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
-    lines += [
-        f"Difference in the chance of treatment{whose}: {gap.mean:+.2f} on average, "
-        f"{gap.root_mean_square:.2f} root mean square, nine in ten people between {low:+.2f} and "
-        f"{high:+.2f}.",
-        f"Strength over all people: F = {_number(diagnosis.strength)} ({STRONG_F:g} or more "
-        f"identifies the average; {PLENTY_F:g} or more is plenty).",
-        f"Evaluations speak for {diagnosis.speaks_for:.0%} of people. For the average "
-        f"uplift the tables are worth a trial of {_number(diagnosis.effective_size)} people with "
-        "joined labels.",
-        f"Condition {_number(diagnosis.condition)}: of the linear trends in uplift, the "
-        "worst-known has that many times the standard error of the best-known.",
+    n, error = _number(diagnosis.effective_size), _number(diagnosis.condition)
+    lines = [
+        f"Gap: the chance of treatment differs by {gap.mean:+.2f} on average{whose}, "
+        f"{gap.root_mean_square:.2f} root mean square. Nine in ten people lie between {low:+.2f} "
+        f"and {high:+.2f}.",
+        f"Strength: F = {_number(diagnosis.strength)} over all people. {STRONG_F:g} or more "
+        f"identifies the average, {PLENTY_F:g} or more is plenty.",
+        f"Reach: evaluations speak for {diagnosis.speaks_for:.0%} of people, those whose chance of "
+        f"treatment differs. For their average uplift the tables are worth a trial of {n} people "
+        "with joined labels.",
+        f"Trends: the worst-known linear trend in uplift has {error} times the standard error of "
+        "the best-known one.",
     ]
     if np.isfinite(diagnosis.implied_outside):
         lines.append(
-            f"Implied mean outcomes lie beyond the outcome's two values for "
-            f"{diagnosis.implied_outside:.0%} of outcome rows; whether by more than noise is "
-            "tested below."
+            f"Implied means: for {diagnosis.implied_outside:.0%} of outcome rows the mean outcome "
+            "with or without treatment that a plain fit implies is beyond the outcome's two "
+            "values. Noise can do that; a test below says whether it is more."
         )
     return lines
 
 
 def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
-    """Return the tables that are shown, as text."""
-    tables: list[ResultTable] = []
-    if diagnosis.regions:
-        rows: list[tuple[str, ...]] = [
-            (r.where, f"{r.share:.0%}", f"{r.gap:+.2f}", _number(r.strength), r.verdict)
-            for r in diagnosis.regions
-        ]
-        tables.append(("Where policies differ", ("where", "people", "gap", "F", "verdict"), rows))
-    if diagnosis.checks:
-        tests: list[tuple[str, ...]] = [
-            (c.what, c.where, f"{c.statistic:.2f}", _p(c.p_value), _p(c.corrected))
-            for c in diagnosis.checks
-        ]
-        title = "What could be refuted (corrected by Holm's method)"
-        columns: tuple[str, ...] = ("what must hold", "where", "statistic", "p", "corrected p")
-        tables.append((title, columns, tests))
-    apart: list[tuple[str, ...]] = [
-        (b.where, b.feature, f"{b.difference:+.3f}") for b in diagnosis.balance + diagnosis.between
+    """Return the tables that are shown, as text, those without rows left out."""
+    d = diagnosis
+    of_two: list[tuple[str, ...]] = [
+        (
+            ", ".join(map(str, pair.populations)),
+            f"{pair.mean_gap:+.2f}",
+            f"{pair.rms_gap:.2f}",
+            _number(pair.f_statistic) + (" (weak)" if pair.is_weak else ""),
+        )
+        for pair in d.identification.pairs
     ]
-    if apart:
-        columns = ("largest difference of means", "feature", "standard deviations")
-        tables.append(("Balance of features", columns, apart))
-    if diagnosis.overlap:
-        covered: list[tuple[str, ...]] = [
-            (
-                f"{cell.kind} table of {cell.population}",
-                f"{cell.n_rows:,}",
-                f"{cell.effective_size:,.0f}",
-                f"{cell.coverage:.0%}",
-            )
-            for cell in diagnosis.overlap
-        ]
-        columns = ("weighted to the target", "rows", "worth", "of the target covered")
-        tables.append(("Overlap with the target", columns, covered))
-    return tables
+    regions: list[tuple[str, ...]] = [
+        (r.where, f"{r.share:.0%}", f"{r.gap:+.2f}", _number(r.strength), r.verdict)
+        for r in d.regions
+    ]
+    apart: list[tuple[str, ...]] = [
+        (b.where, b.feature, f"{b.difference:+.3f}") for b in d.balance + d.between
+    ]
+    tests: list[tuple[str, ...]] = [
+        (c.what, c.where, f"{c.statistic:.2f}", _p(c.p_value), _p(c.corrected)) for c in d.checks
+    ]
+    covered: list[tuple[str, ...]] = [
+        (
+            f"{cell.kind} table of {cell.population}",
+            f"{cell.n_rows:,}",
+            f"{cell.effective_size:,.0f}",
+            f"{min(cell.coverage, 1.0):.0%}",
+        )
+        for cell in d.overlap
+    ]
+    found = zip(HEADS, (of_two, regions, apart, tests, covered), strict=True)
+    return [(*head, rows) for head, rows in found if rows]
 
 
 def as_text(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
@@ -358,7 +411,8 @@ def new_axes(height: float) -> Axes:
 def draw_regions(diagnosis: Diagnosis, ax: Axes | None) -> Axes:
     """Draw the policy gap over people, regions as bars in the colours of their verdicts."""
     ax = ax or new_axes(3.8)
-    ax.set_title(f"{diagnosis.verdict.capitalize()}", color=PAINT[diagnosis.colour], loc="left")
+    title = diagnosis.headline.split(". ")[0]
+    ax.set_title(title, color=PAINT[diagnosis.colour], loc="left")
     regions = sorted(diagnosis.regions, key=lambda region: region.gap)
     for y, region in enumerate(regions):
         colour = PAINT[COLOURS[region.verdict]]

@@ -18,7 +18,6 @@ from unjoined._validation import (
     TREATMENT,
     check_cost,
     check_finite,
-    check_finite_features,
     check_not_negative,
     check_option,
     check_probability,
@@ -29,9 +28,6 @@ from unjoined._validation import (
 from unjoined.data import (
     LabelledRows,
     SeparateLabels,
-    TableEncoder,
-    column_names,
-    feature_matrix,
     take_rows,
 )
 from unjoined.errors import InputError
@@ -46,6 +42,7 @@ from unjoined.metrics.evaluate_ranks import (
     score_bins,
 )
 from unjoined.metrics.evaluation import Evaluation
+from unjoined.metrics.named import NamedFeatures
 from unjoined.metrics.ratio import (
     N_FOLDS,
     OVERLAP,
@@ -73,7 +70,7 @@ class HeldOutTables:
     """The tables of an evaluation: features as they were given, and as numbers for nuisances."""
 
     data: SeparateLabels
-    names: tuple[str, ...]  # of the columns of numbers
+    features: NamedFeatures
     rows: LabelledRows
     used: BoolArray  # rows of the data with a label and a weight
     asked: BoolArray  # rows of the data that stand for the target
@@ -84,8 +81,7 @@ class HeldOutTables:
     def of(cls, data: Mapping[str, Any], target: MatrixLike | None) -> HeldOutTables:
         """Check tables and target, and encode what is not a number."""
         tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
-        encode, names = _encoding(tables.X)
-        matrix = encode(tables.X)
+        matrix, features = NamedFeatures.of(tables.X)
         rest = (tables.y, tables.kind, tables.population, tables.sample_weight)
         rows, used = labelled_rows(matrix, *rest)
         weight = np.ones(tables.n_rows)
@@ -94,13 +90,13 @@ class HeldOutTables:
         asked = (np.asarray(tables.kind) == TARGET) & (weight > 0.0) & (target is None)
         aim = (matrix[asked], weight[asked] / weight[asked].mean()) if asked.any() else None
         if target is not None:
-            own = encode(target)
+            own, _ = features.numbers(target, table="target")
             if len(own) == 0:
                 raise InputError(
                     "target has no rows. Leave it out, or give the people in question."
                 )
             aim = own, np.ones(len(own))
-        return cls(tables, names, rows, used, asked, target, aim)
+        return cls(tables, features, rows, used, asked, target, aim)
 
     def aligned(self, name: str, values: Any) -> Array:
         """Return a number per row of the data as the rows of an evaluation have it."""
@@ -169,23 +165,6 @@ class HeldOutTables:
             cost = self.aligned(title, cost)
         n = len(self.rows) + (0 if self.target_rows is None else len(self.target_rows[0]))
         return "budget", check_not_negative(title, rule[1]), check_cost(cost, n)
-
-
-def _encoding(X: MatrixLike) -> tuple[Callable[[MatrixLike], Array], tuple[str, ...]]:
-    """Return how rows become numbers, and the names of the columns of numbers."""
-    if column_names(X) is not None:
-        encoder = TableEncoder().fit(X)
-        return (lambda Z: encoder.encode(Z).matrix), tuple(encoder.get_feature_names_out().tolist())
-    names = tuple(f"x{j + 1}" for j in range(np.shape(X)[1]))
-
-    def numbers(Z: MatrixLike) -> Array:
-        found = feature_matrix(Z)
-        if found.shape[1] != len(names):
-            raise InputError(f"target must have {len(names)} features, got {found.shape[1]}.")
-        check_finite_features(found, names, table="target")
-        return found
-
-    return numbers, names
 
 
 def evaluate_uplift(
@@ -423,7 +402,7 @@ class Scores:
 
     def left_out(self) -> str:
         """Say who counts less, in words."""
-        return say_left_out(self.rows, self.omega, self.tables.names)
+        return say_left_out(self.rows, self.omega, self.tables.features)
 
     def _floor(self) -> Array:
         """Return how far an unseen residual would move a row's numerator, shape (n,)."""

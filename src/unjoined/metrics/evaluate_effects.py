@@ -19,8 +19,8 @@ from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text
 from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evaluate import HeldOutTables, Scores
 from unjoined.metrics.evaluation import cells, estimate_dict, number, with_interval
+from unjoined.metrics.named import range_in_words
 from unjoined.metrics.ratio import OVERLAP, RatioTerms, evaluation_rows
-from unjoined.metrics.regions import in_words
 
 FEW_VALUES = 5  # of a column of numbers that each make a group
 MOST_GROUPS = 12  # of a column of categories
@@ -334,5 +334,5 @@ class Columns:
         cuts = column[order][np.searchsorted(passed, np.array([0.25, 0.5, 0.75]) * passed[-1])]
         edges = [-np.inf, *np.unique(cuts).tolist(), np.inf]
         for low, high in pairwise(edges):
-            words = in_words({0: (low, high)}, [name], [values[:3]])
+            words = range_in_words(name, low, high)
             yield words, there & (column > low) & (column <= high)

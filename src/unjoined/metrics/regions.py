@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
 from unjoined._typing import Array, BoolArray, IntArray
+from unjoined.metrics.named import Conditions, NamedFeatures
 from unjoined.metrics.ratio import EvaluationRows, RatioTerms
 
 # F = D^2 / V_D of the mean gap. Below the first, the interval of a ratio is unbounded. Above the
@@ -24,9 +25,6 @@ TREE_ROWS = 100_000
 NOBODY = 0.995  # mean count above which nobody is called left out
 
 IDENTIFIED, WEAK, UNKNOWN = "identified", "weakly identified", "not identified"
-
-
-Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
 
 
 def verdict_of(strength: float) -> str:
@@ -73,8 +71,7 @@ class Regions:
     leaf_of: IntArray  # (n,) node of each row
     children: IntArray  # (nodes, 2) -1 for leaves
     conditions: tuple[Conditions, ...]  # that lead to each node
-    names: tuple[str, ...]  # of the features
-    kinds: tuple[Array, ...]  # the first three values of each feature
+    features: NamedFeatures
 
     def name(self, verdicts: Sequence[str]) -> tuple[str, float]:
         """Return the regions of some verdicts in as few words as the tree has, and their share."""
@@ -88,7 +85,7 @@ class Regions:
     def words(self, chosen: Collection[int]) -> str:
         """Return some leaves in as few words as the tree has."""
         parts = _joined(self._largest(0, chosen)) if chosen else []
-        return "; or where ".join(in_words(part, self.names, self.kinds) for part in parts)
+        return "; or where ".join(map(self.features.in_words, parts))
 
     def _largest(self, node: int, chosen: Collection[int]) -> list[Conditions]:
         """Return the conditions of the topmost nodes all of whose leaves are chosen."""
@@ -105,7 +102,7 @@ class Regions:
                 yield from self._leaves(int(child))
 
 
-def find_regions(rows: EvaluationRows, terms: RatioTerms, names: Sequence[str]) -> Regions:
+def find_regions(rows: EvaluationRows, terms: RatioTerms, features: NamedFeatures) -> Regions:
     """Split people by a tree of depth 3 on the cross-fitted policies, and measure each leaf.
 
     The gap of a leaf is measured by D with g = 1 inside the leaf: the difference of the shares
@@ -115,22 +112,22 @@ def find_regions(rows: EvaluationRows, terms: RatioTerms, names: Sequence[str]) 
     people = rows.share * rows.aim  # adds up to 1 over the target
     apart = rows.policies - rows.policies.mean(axis=1, keepdims=True)
     # Two outputs, half of the gap each.
-    found = _split(rows.X, apart, people, LEAST_SPREAD**2 / 4.0, names)
+    found = _split(rows.X, apart, people, LEAST_SPREAD**2 / 4.0, features)
     regions = []
     for leaf in found.leaf:
         inside = found.leaf_of == leaf
         gap, strength = _measure(rows, terms, inside, people)
-        words = in_words(found.conditions[leaf], names, found.kinds)
+        words = features.in_words(found.conditions[leaf])
         regions.append(Region(words, float(people[inside].sum()), gap, strength))
     return replace(found, each=tuple(regions))
 
 
-def say_left_out(rows: EvaluationRows, omega: Array, names: Sequence[str]) -> str:
+def say_left_out(rows: EvaluationRows, omega: Array, features: NamedFeatures) -> str:
     """Say who counts less than half as much as others, by features."""
     people = rows.share * rows.aim
     if float(people @ omega) > NOBODY:
         return "Nobody is left out."
-    found = _split(rows.X, omega, people, LEAST_SPREAD**2, names)
+    found = _split(rows.X, omega, people, LEAST_SPREAD**2, features)
     size, count = (
         np.bincount(found.leaf_of, weights=w, minlength=len(found.children))[found.leaf]
         for w in (people, people * omega)
@@ -149,7 +146,9 @@ def say_left_out(rows: EvaluationRows, omega: Array, names: Sequence[str]) -> st
     )
 
 
-def _split(X: Array, outputs: Array, people: Array, least: float, names: Sequence[str]) -> Regions:
+def _split(
+    X: Array, outputs: Array, people: Array, least: float, features: NamedFeatures
+) -> Regions:
     """Grow the tree on the rows that stand for the people the answer is for."""
     at = np.flatnonzero(people > 0.0)
     at = at[:: max(len(at) // TREE_ROWS, 1)]
@@ -166,8 +165,7 @@ def _split(X: Array, outputs: Array, people: Array, least: float, names: Sequenc
         leaf_of=leaf_of,
         children=np.column_stack([nodes.children_left, nodes.children_right]),
         conditions=tuple(_conditions(nodes)),
-        names=tuple(names),
-        kinds=tuple(np.unique(column)[:3] for column in X.T),
+        features=features,
     )
 
 
@@ -182,12 +180,23 @@ def _measure(
     contrast = np.array([1.0, -1.0]) if K == 2 else p * (mean - p @ mean)
     own = np.where((rows.cell >= K) & rows.is_labelled, contrast[rows.cell % K], 0.0)
     column = inside * (own * rows.ratio * rows.residual + rows.aim * (rows.policies @ contrast))
-    total = terms.totals(column)
-    D, V = float(total.value[0]), float(total.covariance[0, 0])
+    D, V = total_given_target(terms, column, K)
     gap = D / share
     if K > 2:
         gap = float(np.sqrt(max(gap, 0.0) / (0.5 * (1.0 - p @ p))))
     return gap, D**2 / V if V > 0.0 else float("nan")
+
+
+def total_given_target(terms: RatioTerms, column: Array, K: int) -> tuple[float, float]:
+    """Return the total of a column (n,) and its variance, with target rows taken as given.
+
+    What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
+    says nothing about how well the gap is known.
+    """
+    at = terms.cell == 2 * K
+    held = np.where(at, terms.share[at] @ column[at], column)
+    total = terms.totals(held)
+    return float(total.value[0]), float(total.covariance[0, 0])
 
 
 def _conditions(tree: Any) -> list[Conditions]:
@@ -213,26 +222,3 @@ def _joined(parts: list[Conditions]) -> list[Conditions]:
                 rest = [part for part in parts if part not in (one, two)]
                 return _joined([*rest, one | {differ[0]: (low, high)}])
     return parts
-
-
-def in_words(conditions: Conditions, names: Sequence[str], kinds: Sequence[Array]) -> str:
-    """Say conditions in words, features in the order of the table."""
-    return " and ".join(_words(conditions, names, kinds)) or "everyone"
-
-
-def _words(conditions: Conditions, names: Sequence[str], kinds: Sequence[Array]) -> Iterator[str]:
-    """Say each condition in words."""
-    for j, (low, high) in sorted(conditions.items()):
-        if len(kinds[j]) == 2 and "=" in names[j] and kinds[j].tolist() == [0.0, 1.0]:
-            name, _, category = names[j].partition("=")  # of an encoded column
-            yield f"{name} is {'' if low >= 0.0 else 'not '}{category}"
-        elif len(kinds[j]) == 2:
-            yield f"{names[j]} = {kinds[j][int(kinds[j][0] <= low)]:.5g}"
-        elif not np.isfinite(low) and not np.isfinite(high):
-            continue
-        elif not np.isfinite(low):
-            yield f"{names[j]} <= {high:.4g}"
-        elif not np.isfinite(high):
-            yield f"{names[j]} > {low:.4g}"
-        else:
-            yield f"{low:.4g} < {names[j]} <= {high:.4g}"

@@ -32,6 +32,7 @@ from unjoined.metrics.estimate import Estimate
 from unjoined.nuisance import Nuisances, cross_fit
 
 CRITIC_CENTERS = 50
+CRITIC_RIDGE = 1e-3
 
 
 def minmax_objective(
@@ -89,18 +90,7 @@ def minmax_objective(
     return float(scale**2 * (2.0 * cross - 4.0 * linear - square))
 
 
-def weighted_risk(
-    uplift: ArrayLike,
-    X: MatrixLike,
-    y: ArrayLike,
-    *,
-    kind: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    policy_model: Any = None,
-    outcome_model: Any = None,
-    n_folds: int = 5,
-) -> float:
+def weighted_risk(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any) -> float:
     r"""Return a risk that the true uplift minimises, from rows the estimate has not seen.
 
     .. math::
@@ -116,11 +106,11 @@ def weighted_risk(
     ----------
     uplift : array-like of shape (n,)
         The estimate at each row of ``X``, in outcome units.
-    X, y, kind, population, sample_weight
+    X, y
         Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
-    policy_model, outcome_model, n_folds
-        Models of each policy and of the outcome in each population, and the folds they are
-        cross-fitted on; see `HeldOutRows.from_data`.
+    **others
+        The rest that `HeldOutRows.from_data` takes: ``kind``, ``population``, ``sample_weight``,
+        and models and folds of the cross-fitting.
 
     Returns
     -------
@@ -159,31 +149,10 @@ def weighted_risk(
     >>> weighted_risk(u, **data) < weighted_risk(0.0 * u, **data)
     True
     """
-    held = HeldOutRows.from_data(
-        X,
-        y,
-        kind=kind,
-        population=population,
-        sample_weight=sample_weight,
-        policy_model=policy_model,
-        outcome_model=outcome_model,
-        n_folds=n_folds,
-    )
-    return held.score(uplift, "weighted_risk")
+    return HeldOutRows.from_data(X, y, **others).score(uplift, "weighted_risk")
 
 
-def outcome_risk(
-    uplift: ArrayLike,
-    X: MatrixLike,
-    y: ArrayLike,
-    *,
-    kind: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    policy_model: Any = None,
-    outcome_model: Any = None,
-    n_folds: int = 5,
-) -> float:
+def outcome_risk(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any) -> float:
     r"""Return the squared error of held-out outcomes that an uplift leaves.
 
     .. math::
@@ -200,11 +169,11 @@ def outcome_risk(
     ----------
     uplift : array-like of shape (n,)
         The estimate at each row of ``X``, in outcome units.
-    X, y, kind, population, sample_weight
+    X, y
         Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
-    policy_model, outcome_model, n_folds
-        Models of each policy and of the outcome in each population, and the folds they are
-        cross-fitted on; see `HeldOutRows.from_data`.
+    **others
+        The rest that `HeldOutRows.from_data` takes: ``kind``, ``population``, ``sample_weight``,
+        and models and folds of the cross-fitting.
 
     Returns
     -------
@@ -231,31 +200,10 @@ def outcome_risk(
     >>> outcome_risk(u, **data) < outcome_risk(0.0 * u, **data)
     True
     """
-    held = HeldOutRows.from_data(
-        X,
-        y,
-        kind=kind,
-        population=population,
-        sample_weight=sample_weight,
-        policy_model=policy_model,
-        outcome_model=outcome_model,
-        n_folds=n_folds,
-    )
-    return held.score(uplift, "outcome_risk")
+    return HeldOutRows.from_data(X, y, **others).score(uplift, "outcome_risk")
 
 
-def fixed_critic_score(
-    uplift: ArrayLike,
-    X: MatrixLike,
-    y: ArrayLike,
-    *,
-    kind: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    policy_model: Any = None,
-    outcome_model: Any = None,
-    n_folds: int = 5,
-) -> float:
+def fixed_critic_score(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any) -> float:
     r"""Return what a fixed family of critics finds to object to in an uplift.
 
     .. math::
@@ -273,11 +221,11 @@ def fixed_critic_score(
     ----------
     uplift : array-like of shape (n,)
         The estimate at each row of ``X``, in outcome units.
-    X, y, kind, population, sample_weight
+    X, y
         Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
-    policy_model, outcome_model, n_folds
-        Models of each policy and of the outcome in each population, and the folds they are
-        cross-fitted on; see `HeldOutRows.from_data`.
+    **others
+        The rest that `HeldOutRows.from_data` takes: ``kind``, ``population``, ``sample_weight``,
+        and models and folds of the cross-fitting.
 
     Returns
     -------
@@ -305,20 +253,7 @@ def fixed_critic_score(
     >>> fixed_critic_score(u, **data) < fixed_critic_score(0.0 * u, **data)
     True
     """
-    held = HeldOutRows.from_data(
-        X,
-        y,
-        kind=kind,
-        population=population,
-        sample_weight=sample_weight,
-        policy_model=policy_model,
-        outcome_model=outcome_model,
-        n_folds=n_folds,
-    )
-    return held.score(uplift, "fixed_critic")
-
-
-CRITIC_RIDGE = 1e-3
+    return HeldOutRows.from_data(X, y, **others).score(uplift, "fixed_critic")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from unjoined.data import CellSummary
 from unjoined.metrics.balance import Balance, Check, Sharing
@@ -17,7 +17,8 @@ FEWEST_EVENTS = 20  # outcome rows with the rarer of two outcomes
 NO_GAP = 2.5  # standard errors; with equal policies the statistic is above it in 3 % of draws
 SURE = 0.001  # corrected p-value of what is taken as refuted
 SMALL_SHARE = 0.05  # of people or rows that is passed over
-LARGE_DIFFERENCE, SMALL_DIFFERENCE = 0.5, 0.1  # of means, in standard deviations
+LARGE_DIFFERENCE, SMALL_DIFFERENCE, TINY_DIFFERENCE = 0.5, 0.1, 0.05  # standard deviations
+HARDLY_APART = 0.55  # as the next one; below, a difference is small
 APART = 0.99  # chance that trees put a pair of rows from two tables in the right order
 THIN, UNCOVERED = 0.05, 0.5  # share of rows that count, share of the target that is covered
 ORDER = (UNKNOWN, WEAK, IDENTIFIED)
@@ -33,6 +34,7 @@ class Evidence:
     between: tuple[Balance, ...]
     shared: tuple[Sharing, ...]
     rarest: int | None
+    strange: tuple[str, ...] = ()  # values of the target such as no table has
     gap: PolicyGap | None = None
     z: float = float("nan")  # of the policy gap over all people
     regions: Regions | None = None
@@ -47,8 +49,21 @@ class Evidence:
 
 def judge(evidence: Evidence) -> Diagnosis:
     """Return the verdict, as good as the worst finding allows, with all that was measured."""
-    sources = (_rows, _sharing, _balance, _refuted, _strength, _overlap, _between)
-    findings = [finding for source in sources for finding in source(evidence)]
+    sources = {
+        "rows": _rows,
+        "sharing": _sharing,
+        "balance": _balance,
+        "law": _refuted,
+        "strength": _strength,
+        "regions": _regions,
+        "target": _overlap,
+        "populations": _between,
+    }
+    findings = [
+        replace(finding, topic=topic)
+        for topic, source in sources.items()
+        for finding in source(evidence)
+    ]
     findings.sort(key=lambda finding: ORDER.index(finding.verdict))
     e = evidence
     return Diagnosis(
@@ -120,8 +135,8 @@ def _sharing(e: Evidence) -> Iterator[Finding]:
 
 
 def _strength(e: Evidence) -> Iterator[Finding]:
-    """Ask for policies that differ, over all people and in each region."""
-    if e.gap is None or e.regions is None:
+    """Ask for policies that differ over all people."""
+    if e.gap is None:
         return
     vary = "Compare populations or periods treated differently, or vary treatment at random"
     if e.z < NO_GAP:
@@ -130,14 +145,19 @@ def _strength(e: Evidence) -> Iterator[Finding]:
             f"the policies cannot be told apart (z = {e.z:.1f}, below {NO_GAP:g}).",
             f"{vary}; more rows help only where there is a difference.",
         )
-        return
-    if e.z**2 < STRONG_F:
+    elif e.z**2 < STRONG_F:
         yield Finding(
             WEAK,
             f"the policies differ too little for these rows (F = {e.z**2:.1f}, below "
             f"{STRONG_F:g}); only intervals that allow for it hold, and they are wide.",
             f"{vary}, or collect more rows; plan_study says how many.",
         )
+
+
+def _regions(e: Evidence) -> Iterator[Finding]:
+    """Ask for policies that differ in each region, if they do over all people."""
+    if e.regions is None or e.z < NO_GAP:
+        return
     where, share = e.regions.name((WEAK, UNKNOWN))
     if share >= SMALL_SHARE:
         whom = "everyone" if where == "everyone" else f"those where {where}"
@@ -157,9 +177,13 @@ def _balance(e: Evidence) -> Iterator[Finding]:
         if not rejected:
             continue
         sure = min(check.corrected for check in rejected) < SURE
-        large = abs(balance.difference) >= SMALL_DIFFERENCE
+        size = abs(balance.difference)
+        if size < TINY_DIFFERENCE and not balance.told_apart > HARDLY_APART:
+            verdict = IDENTIFIED  # what many rows show of a difference that hardly matters
+        else:
+            verdict = UNKNOWN if sure and size >= SMALL_DIFFERENCE else WEAK
         yield Finding(
-            UNKNOWN if sure and large else WEAK,
+            verdict,
             f"the {balance.where} describe different people ({balance.feature} differs by "
             f"{balance.difference:+.2f} standard deviations; corrected p "
             f"{min(check.corrected for check in rejected):.2g}).",
@@ -185,13 +209,19 @@ def _overlap(e: Evidence) -> Iterator[Finding]:
     """Ask that the tables hold people like those of the target."""
     if e.apart:
         yield Finding(UNKNOWN, e.apart, "As they are, the tables say nothing about the target.")
+    if e.strange:
+        yield Finding(
+            IDENTIFIED,
+            f"the target has values that no table has: {'; '.join(e.strange)}.",
+            "Uplift of such people is a guess; check how these columns were written.",
+        )
     for cell in e.overlap:
         if cell.effective_size < THIN * cell.n_rows or cell.coverage < UNCOVERED:
             yield Finding(
                 WEAK,
                 f"few rows of the {cell.kind} table of {cell.population} resemble the target "
                 f"({cell.n_rows:,} are worth {cell.effective_size:,.0f}, and cover "
-                f"{cell.coverage:.0%} of it).",
+                f"{min(cell.coverage, 1.0):.0%} of it).",
                 "Restrict the target to people like those in the tables.",
             )
 

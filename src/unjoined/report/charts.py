@@ -17,6 +17,7 @@ from unjoined._typing import Array
 from unjoined.report.words import number
 
 WIDTH, HEIGHT = 440.0, 280.0
+LETTER = 7.5  # width of a digit
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 22.0, 14.0, 46.0
 
 
@@ -77,6 +78,11 @@ class Chart:
     left: float = LEFT
     width: float = WIDTH
     marks: list[Mark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Make room for the numbers at the left."""
+        widest = max([len(_tick(v)) for v in ticks(*self.y)], default=0)
+        self.left = max(self.left, 30.0 + LETTER * widest)
 
     @property
     def to_x(self) -> Scale:

@@ -9,7 +9,7 @@ import numpy as np
 
 from unjoined._typing import Array
 from unjoined.report.charts import BOTTOM, RIGHT, TOP, Chart, Scale, spread
-from unjoined.report.people import FEWEST, Driver
+from unjoined.report.people import FEWEST, TIMES, Driver
 from unjoined.report.words import Speech, interval, number, signed
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 FULL_GAP = 0.2  # policy gap from which people count in full
 BINS = 24
-LONGEST = 18  # letters of a name under a chart
+LONGEST = 18  # letters of a name beside a bar
+LETTERS = 40  # that fit below a chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,43 +45,43 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
     gap = diagnosis.gap
     if gap is None:
         return None
-    at = np.linspace(0.0, 1.0, 101)
-    low, high = float(gap.quantiles.min()), float(gap.quantiles.max())
-    edges = np.linspace(min(low, -FULL_GAP), max(high, FULL_GAP), BINS + 1)
-    rising = gap.quantiles + 1e-9 * np.arange(101)  # so that each quantile is met once
-    share = np.diff(np.interp(edges, rising, at, left=0.0, right=1.0))
+    least = -FULL_GAP if gap.is_signed else 0.0
+    low, high = min(float(gap.quantiles[0]), least), max(float(gap.quantiles[-1]), FULL_GAP)
+    edges = np.linspace(low, high, BINS + 1)
+    share = np.diff(_share_below(gap.quantiles, edges))
     share[share * n_rows < FEWEST] = 0.0
-    inside = np.interp([-FULL_GAP, FULL_GAP], rising, at, left=0.0, right=1.0)
-    below = float(inside[1] - inside[0])
+    inside = np.diff(_share_below(gap.quantiles, np.array([-FULL_GAP, FULL_GAP])))
     chart = Chart(
         "How differently people were treated",
         f"Bars show the share of people at each difference in the chance of treatment. "
-        f"{below:.0%} of people lie between -{FULL_GAP:g} and {FULL_GAP:g}.",
-        (float(edges[0]), float(edges[-1])),
+        f"For {inside[0]:.0%} of people it is below {FULL_GAP:g}.",
+        (low, high),
         (0.0, 1.1 * float(share.max())),
         "difference in the chance of treatment",
         "share of people",
     )
-    box = [chart.to_x(-FULL_GAP), chart.to_x(FULL_GAP)]
-    chart.add("rect", "shade", x=box[0], width=box[1] - box[0], y=TOP,
-              height=chart.height - BOTTOM - TOP)  # fmt: skip
+    box = [chart.to_x(least), chart.to_x(FULL_GAP)]
+    tall = chart.height - BOTTOM - TOP
+    chart.add("rect", "shade", x=box[0], width=box[1] - box[0], y=TOP, height=tall)
     chart.axes()
-    for a, b, s in zip(edges, edges[1:], share, strict=False):
-        if s:
-            chart.bar(a, b, s)
+    bars = [bar for bar in zip(edges, edges[1:], share, strict=False) if bar[2]]
+    for bar in bars:
+        chart.bar(*bar)
     names = [str(name) for name in diagnosis.identification.populations]
     whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
-    rows = tuple(
-        (f"{a:+.2f} to {b:+.2f}", f"{s:.1%}")
-        for a, b, s in zip(edges, edges[1:], share, strict=False)
-        if s
-    )
     says = (
-        f"Difference in the chance of treatment{whose}, over people. In the shaded middle, below "
-        f"{FULL_GAP:g}, policies are nearly alike: {below:.0%} of people are there, and they count "
-        "only in part."
+        f"Difference in the chance of treatment{whose}, over people. Where it is shaded, below "
+        f"{FULL_GAP:g}, policies are nearly alike: {inside[0]:.0%} of people are there, and they "
+        "count only in part."
     )
+    rows = tuple((f"{a:+.2f} to {b:+.2f}", f"{s:.1%}") for a, b, s in bars)
     return Figure(chart, says, Table("People by difference", ("difference", "people"), rows))
+
+
+def _share_below(quantiles: Array, values: Array) -> Array:
+    """Return the share of people below some values, given percentiles."""
+    rising = quantiles + 1e-9 * np.arange(len(quantiles))  # so that each is met once
+    return np.interp(values, rising, np.linspace(0.0, 1.0, len(quantiles)), left=0.0, right=1.0)
 
 
 def curve_figure(facts: Facts, speech: Speech) -> Figure:
@@ -181,13 +182,14 @@ def gain_chart(facts: Facts) -> Chart:
 def driver_figure(driver: Driver, speech: Speech) -> Figure:
     """Draw what one feature adds to uplift."""
     factor, column = speech.factor, driver.column
-    change, error = factor * driver.change, factor * driver.error
-    z = 1.96 if driver.has_band else 0.0
-    low, high = change - z * np.nan_to_num(error), change + z * np.nan_to_num(error)
-    positions = driver.values if driver.is_curve else np.arange(len(driver.values), dtype=float)
-    ends = (-0.6, len(positions) - 0.4)
+    change, reach = factor * driver.change, np.zeros(len(driver.change))
+    if driver.has_band:
+        reach = 1.96 * factor * driver.error
+    low, high = change - reach, change + reach
+    said = [column.said(float(v)) for v in driver.values]
+    ends = (-0.6, len(said) - 0.4)
     if driver.is_curve:
-        ends = (float(positions[0]), float(positions[-1]))
+        ends = (float(driver.values[0]), float(driver.values[-1]))
     chart = Chart(
         f"Uplift by {column.name}",
         f"What each value of {column.name} adds to the average uplift, {speech.per}.",
@@ -198,27 +200,37 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
         height=210.0,
         width=360.0,
     )
-    said = [column.said(float(v)) for v in driver.values]
     if driver.is_curve:
-        at = np.linspace(ends[0], ends[1], 4) if column.holds == "times" else ()
-        chart.axes(names=[(float(v), column.said(float(v))) for v in at])
-        if driver.has_band:
-            chart.band(positions, low, high)
-        chart.line(positions, change, "curve")
+        _draw_curve(chart, driver, low, change, high)
     else:
-        every = max(1, round(len(said) / 5))
-        shown = [(float(p), _short(s)) for p, s in zip(positions, said, strict=True)][::every]
-        chart.axes(names=shown)
-        for p, c, a, b in zip(positions, change, low, high, strict=True):
-            chart.bar(p - 0.32, p + 0.32, c)
-            if driver.has_band:
-                chart.whisker(p, a, b)
+        _draw_bars(chart, said, low, change, high)
     rows = tuple(
         (s, signed(c), interval(a, b, sign=True) if driver.has_band else "not offered")
         for s, c, a, b in zip(said, change, low, high, strict=True)
     )
     columns = (column.name, f"change, {speech.per}", "model uncertainty (95%)")
     return Figure(chart, "", Table(f"Uplift by {column.name}", columns, rows))
+
+
+def _draw_curve(chart: Chart, driver: Driver, low: Array, change: Array, high: Array) -> None:
+    """Draw a curve with its band; times have dates along the axis."""
+    dates = np.interp([0.1, 0.5, 0.9], [0.0, 1.0], chart.x) if driver.column.holds == TIMES else ()
+    chart.axes(names=[(float(v), driver.column.said(float(v))) for v in dates])
+    if driver.has_band:
+        chart.band(driver.values, low, high)
+    chart.line(driver.values, change, "curve")
+
+
+def _draw_bars(chart: Chart, names: list[str], low: Array, change: Array, high: Array) -> None:
+    """Draw a bar for each value, with as many names as have room."""
+    every = max(1, round(len(names) / 5))
+    shown = range(0, len(names), every)
+    longest = max(4, int(LETTERS / len(shown)))
+    chart.axes(names=[(float(j), _short(names[j], longest)) for j in shown])
+    for j, (a, c, b) in enumerate(zip(low, change, high, strict=True)):
+        chart.bar(j - 0.32, j + 0.32, c)
+        if b > a:
+            chart.whisker(j, a, b)
 
 
 def importance_chart(drivers: tuple[Driver, ...], speech: Speech) -> Chart:

@@ -19,7 +19,7 @@ import numpy as np
 from unjoined._optional import import_extra
 from unjoined._typing import MatrixLike, RandomState
 from unjoined._validation import KINDS
-from unjoined.data import SeparateLabels, feature_matrix, replace_file
+from unjoined.data import SeparateLabels, TableEncoder, feature_matrix, replace_file
 from unjoined.errors import InputError, TableError
 from unjoined.report.facts import Facts, Origin, Terms, collect
 from unjoined.report.figures import (
@@ -103,7 +103,7 @@ def report(
     Notes
     -----
     Costs a diagnosis, five fits of the model unless an evaluation is given, and some hundred
-    predictions for 1,000 people for the curves.
+    predictions for 500 people for the curves.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         missing=_missing(facts),
         about=_about(facts, seed),
         how=getattr(facts.model, "reason_", ""),
-        left_out=facts.origin.left_out,
+        left_out=[*map(str, facts.data.left_out), *facts.origin.left_out],
         firmer=firmer(facts, speech),
         interval=interval,
         style=style,
@@ -263,7 +263,9 @@ def _missing(facts: Facts) -> Table:
 
 def fingerprint(data: SeparateLabels) -> str:
     """Return 16 hexadecimal digits that change with any cell, but not with the order of rows."""
-    X = np.ascontiguousarray(feature_matrix(data.X))
+    framed = data.feature_names is not None
+    X = TableEncoder("codes").fit(data.X).encode(data.X).matrix if framed else data.X
+    X = np.ascontiguousarray(feature_matrix(X))
     kind = np.array([KINDS.index(each) for each in np.asarray(data.kind)], dtype=np.float64)
     _, place = np.unique(np.asarray(data.population).astype(str), return_inverse=True)
     label = np.nan_to_num(np.asarray(data.y, dtype=np.float64), nan=-1.0)

@@ -19,7 +19,7 @@ from unjoined.errors import UnjoinedWarning
 FEWEST = 20  # people behind any number in a report
 FEW_VALUES = 8  # a column of numbers with at most so many is shown as bars
 GRID = 21  # values at which a curve is computed
-CURVE_ROWS = 1000  # people over whom partial dependences are averaged, at most
+CURVE_ROWS = 500  # people over whom partial dependences are averaged, at most
 MOST_LEVELS = 12  # bars of one category
 DEPTH = 3  # of the tree that describes segments
 SMALLEST_SEGMENT = 0.05  # of the people

@@ -4,11 +4,12 @@
   const field = (id) => document.getElementById(id);
   const show = (id, text) => { if (field(id)) field(id).textContent = text; };
 
-  // The same digits as in the tables: three or so, commas between thousands.
+  // The same digits as in the tables: three or four, commas between thousands.
   function digits(size) {
     return size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
   }
   function rounded(value, places) {
+    if (Math.abs(value) >= 1e4) value = Number(value.toPrecision(4));
     return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
   }
   function number(value) {

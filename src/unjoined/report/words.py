@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from unjoined._validation import OUTCOME
 from unjoined.metrics import Estimate
 from unjoined.report.facts import Facts, Stage
 
@@ -49,11 +50,11 @@ class Verdict:
 
 
 def number(value: float) -> str:
-    """Return a number with three digits or so, commas between thousands, no exponent."""
+    """Return a number with three or four digits, commas between thousands, no exponent."""
     if not math.isfinite(value):
         return "not known" if math.isnan(value) else "unbounded"
     size = abs(value)
-    said = f"{value:,.{digits(size)}f}"
+    said = rounded(value, digits(size))
     if size and not any(digit in "123456789" for digit in said):
         return f"{value:.1e}"
     return "0" if not size else said
@@ -64,13 +65,26 @@ def signed(value: float) -> str:
     return f"+{number(value)}" if value > 0.0 and math.isfinite(value) else number(value)
 
 
+def about(value: float) -> str:
+    """Return a number without places, unless it is small."""
+    return f"{value:,.0f}" if abs(value) >= 10.0 and math.isfinite(value) else number(value)
+
+
 def interval(low: float, high: float, *, sign: bool = False) -> str:
     """Return both ends of an interval with the same places, or that there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return UNBOUNDED
     places = digits(max(abs(low), abs(high)))
-    ends = [f"{end:{'+' if sign and end else ''},.{places}f}" for end in (low, high)]
-    return f"{ends[0]} to {ends[1]}"
+    ends = [rounded(end, places) for end in (low, high)]
+    first, last = (
+        f"+{e}" if sign and v > 0.0 else e for e, v in zip(ends, (low, high), strict=True)
+    )
+    return f"{first} to {last}"
+
+
+def rounded(value: float, places: int) -> str:
+    """Return a number with some places; of large ones four digits count."""
+    return f"{float(f'{value:.4g}') if abs(value) >= 1e4 else value:,.{places}f}"
 
 
 def digits(size: float) -> int:
@@ -158,8 +172,8 @@ def _expected(facts: Facts, speech: Speech, n: int) -> list[str]:
     if chosen.share < 1.0:
         some = chosen.share * everyone.gain
         said.append(
-            f"As many people picked at random would bring about {number(some)}, and all "
-            f"{n:,} people {number(everyone.gain)}"
+            f"As many people picked at random would bring about {about(some)}, and all {n:,} "
+            f"people about {about(everyone.gain)}"
             + (f" ({speech.money(everyone.net(terms)[0])} after costs)" if terms.has_money else "")
             + "."
         )
@@ -236,9 +250,21 @@ def _people(facts: Facts) -> list[Reason]:
 
 
 def firmer(facts: Facts, speech: Speech) -> list[str]:
-    """Say what would make the answer firmer."""
-    average = facts.evaluation.average
-    return [f"Standard error {speech.factor * average.standard_error:.3g}."]
+    """Say what would make the answer firmer, by the planner."""
+    study = facts.study
+    if study is None or study.plan.needed is None:
+        return ["More rows alone do not help here: the policies must differ more."]
+    now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
+    rows, width = study.plan.needed.rows, number(speech.factor * study.half_width)
+    aim = f"know the {study.name} to within {width} {speech.per}"
+    first = f"To {aim}, half of what it is now, collect"
+    if study.shows:
+        first = f"To show {study.shows}, if it is as it seems, one must {aim}. Collect"
+    return [
+        f"{first} about {rows:,} rows in each outcome table, with policies as far apart as now. "
+        f"The smallest has {now:,}.",
+        *study.plan.sentences()[1:],
+    ]
 
 
 ASSUMPTIONS = (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.errors import InputError
+from unjoined.errors import DisclosureWarning, InputError
 from unjoined.sums.moments import CellKey, MomentSums
 from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, has_constant
 
@@ -232,3 +234,41 @@ def refuse_overlap(parts: Sequence[PlannedSums]) -> None:
                     "the two. If these are different rows after all, aggregate them together."
                 )
             first[table] = i
+
+
+FEW_ROWS = 10.0  # by which two tables differ, so that their difference tells of few people
+
+
+def warn_of_differences(parts: Sequence[PlannedSums], *, stacklevel: int) -> None:
+    """Warn of two tables that differ in few rows, whose sums anyone could subtract."""
+    for (i, one), (j, two) in combinations(enumerate(parts), 2):
+        for kind in (OUTCOME, TREATMENT):
+            for k, name in enumerate(one.plan.populations):
+                cells = [
+                    {key.group: c for key, c in part.sums.cells.items() if key[:2] == (kind, k)}
+                    for part in (one, two)
+                ]
+                if not all(cells):
+                    continue
+                n = sum(_rows_apart(*(c.get(g) for c in cells)) for g in {*cells[0], *cells[1]})
+                if n < FEW_ROWS:
+                    warnings.warn(
+                        f"sums {i + 1} and {j + 1} differ in about {max(n, 1.0):.0f} of the {kind} "
+                        f"rows of population {name!r}. Most rows would be counted twice, and who "
+                        "has both files can subtract one from the other and learn about these few "
+                        "people. Merge one of the two, and do not pass on both.",
+                        DisclosureWarning,
+                        stacklevel=stacklevel + 1,
+                    )
+
+
+def _rows_apart(one: MomentSums | None, two: MomentSums | None) -> float:
+    """Return about how many rows must be added or left out to get from one group to the other."""
+    if one is None or two is None:
+        return float(sum(sums.n_rows for sums in (one, two) if sums is not None))
+    larger = max(one.n_rows, two.n_rows)
+    size = np.sqrt(np.maximum(np.diag(one.gram + two.gram), 1e-300) / (one.n_rows + two.n_rows))
+    apart = np.linalg.eigvalsh((one.gram - two.gram) / np.outer(size, size))
+    # A row adds about the number of functions to the trace; sums of many rows are known to 1e-12.
+    rows = float(np.abs(apart).sum()) / len(size)
+    return max(abs(one.n_rows - two.n_rows), rows if rows > 1e-9 * larger else 0.0)

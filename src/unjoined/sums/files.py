@@ -34,6 +34,7 @@ from unjoined.sums.checks import (
     refuse_overlap,
     tables_of,
     text,
+    warn_of_differences,
     whole,
 )
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
@@ -313,6 +314,11 @@ def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
     InputError
         There is nothing to merge, the plans differ, or two hold the same table, be it within
         sums that were merged before.
+
+    Warns
+    -----
+    DisclosureWarning
+        Two tables differ in few rows: their difference would tell of a few people.
     """
     if not parts:
         raise InputError("there is nothing to merge: give one file of sums or more.")
@@ -325,6 +331,7 @@ def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
                 "cannot be added. All parties must use the same plan file."
             )
     refuse_overlap(parts)
+    warn_of_differences(parts, stacklevel=2)
     return PlannedSums(
         parts[0].plan,
         reduce(GroupedSums.merge, [part.sums for part in parts]),

@@ -17,17 +17,11 @@ from unjoined._validation import (
     KINDS,
     OUTCOME,
     TREATMENT,
-    check_columns,
-    check_finite_features,
-    check_numeric_columns,
-    check_row_width,
 )
 from unjoined.basis import Scaling
 from unjoined.data import (
     LabelledRows,
     SeparateLabels,
-    column_names,
-    feature_matrix,
     label_rows,
     target_rows,
 )
@@ -36,6 +30,7 @@ from unjoined.metrics.balance import Balance, Check, Sample, Sharing, compare, c
 from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
 from unjoined.metrics.falsify import Implied, check_bounds, check_shared_law, implied_means
 from unjoined.metrics.identification import strength_of
+from unjoined.metrics.named import NamedFeatures
 from unjoined.metrics.ratio import (
     GAP,
     N_FOLDS,
@@ -45,7 +40,7 @@ from unjoined.metrics.ratio import (
     labelled_part,
     with_target,
 )
-from unjoined.metrics.regions import find_regions
+from unjoined.metrics.regions import find_regions, total_given_target
 from unjoined.metrics.verdict import FEWEST_ROWS, Evidence, judge
 from unjoined.nuisance import (
     CellShift,
@@ -101,12 +96,13 @@ def diagnose(
     >>> diagnose(paper_problem(b=0.0).draw(200, random_state=0)).verdict  # equal policies
     'not identified'
     """
-    X = feature_matrix(data["X"])
-    names = column_names(data["X"]) or [f"x{j + 1}" for j in range(X.shape[1])]
-    labels = {name: data[name] for name in data if name != "X"}
-    tables = SeparateLabels(X=X, **labels)
+    check_fields(data)
+    tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
+    X, features = NamedFeatures.of(tables.X)
+    labels = {name: tables[name] for name in tables if name != "X"}
     rows = label_rows(X, **labels, several=True)
-    aim = _target(target, X, labels, names)
+    names = features.names
+    aim, strange = _target(target, X, labels, features)
     rng = check_random_state(random_state)
     evidence = Evidence(
         tables=tuple(tables.summary()),
@@ -115,31 +111,37 @@ def diagnose(
         between=_between(rows, names, rng),
         shared=_sharing(rows),
         rarest=_rarest_outcome(rows),
+        strange=strange,
     )
     if min(len(at) for at in rows.all_cells()) >= FEWEST_ROWS:
-        evidence = _measured(evidence, rows, aim, names, rng)
+        evidence = _measured(evidence, rows, aim, features, rng)
     checks = [check for balance in evidence.balance for check in balance.checks]
     return judge(replace(evidence, checks=correct([*checks, *evidence.checks])))
 
 
+def check_fields(data: Mapping[str, Any]) -> None:
+    """Refuse anything but a mapping with features and labels, such as a `SeparateLabels`."""
+    needed = ("X", "y", "kind", "population")
+    if not isinstance(data, Mapping) or any(name not in data for name in needed):
+        raise InputError(
+            f"data must be a SeparateLabels, or a mapping with {', '.join(needed)}; got "
+            f"{type(data).__name__}. Make one with SeparateLabels.from_tables."
+        )
+
+
 def _target(
-    target: MatrixLike | None, X: Array, labels: dict[str, Any], names: Sequence[str]
-) -> tuple[Array, Array] | None:
-    """Return features and weights of the people the answer is for, None for those in the tables."""
+    target: MatrixLike | None, X: Array, labels: dict[str, Any], features: NamedFeatures
+) -> tuple[tuple[Array, Array] | None, tuple[str, ...]]:
+    """Return features and weights of the people the answer is for, and what is strange of them.
+
+    None for the people in the tables.
+    """
     if target is None:
-        return target_rows(X, labels["kind"], labels.get("sample_weight"))
-    found = column_names(target)
-    check_numeric_columns(target)
-    matrix = feature_matrix(target)
-    if found is not None and set(found) == set(names):
-        matrix = matrix[:, [found.index(name) for name in names]]
-    elif found is not None:
-        check_columns(names, found, table="target")
-    check_row_width(matrix, X.shape[1])
-    check_finite_features(matrix, list(names), table="target")
+        return target_rows(X, labels["kind"], labels.get("sample_weight")), ()
+    matrix, notes = features.numbers(target, table="target")
     if len(matrix) == 0:
         raise InputError("target has no rows. Leave it out, or give the people you ask about.")
-    return matrix, np.ones(len(matrix))
+    return (matrix, np.ones(len(matrix))), tuple(notes)
 
 
 def _sample(rows: LabelledRows, at: Any) -> Sample:
@@ -199,7 +201,7 @@ def _measured(
     evidence: Evidence,
     rows: LabelledRows,
     target: tuple[Array, Array] | None,
-    names: Sequence[str],
+    features: NamedFeatures,
     rng: Rng,
 ) -> Evidence:
     """Add what needs cross-fitted policies and outcomes."""
@@ -215,10 +217,9 @@ def _measured(
         aimed = with_target(own, *target, dealt, models(target[0], dealt), rows)
         aimed = replace(aimed, aim=np.where(aimed.is_labelled, 0.0, 1.0))
         terms = aimed.terms(aimed.omega(GAP))
-    total = terms.totals(terms.denominator)
-    D, V = float(total.value[0]), float(total.covariance[0, 0])
+    D, V = total_given_target(terms, terms.denominator, aimed.n_populations)
     overlap, apart = _overlap(rows, target, rng)
-    regions = find_regions(aimed, terms, names)
+    regions = find_regions(aimed, terms, features)
     return replace(
         evidence,
         gap=_gap(aimed),

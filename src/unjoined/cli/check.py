@@ -1,0 +1,153 @@
+"""The commands check and plan-study: whether tables can tell uplift, and how many rows it takes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from unjoined import metrics
+from unjoined.cli.inputs import Tables, check_paths
+from unjoined.cli.options import AsJson, Seed, TableOptions
+from unjoined.cli.program import command
+from unjoined.cli.show import console, noted, print_json, show_labels, show_table
+from unjoined.data import SeparateLabels, read_table
+from unjoined.errors import InputError
+from unjoined.metrics import Diagnosis, StudyGuess, diagnose
+
+STYLES = {"green": "bold green", "amber": "bold yellow", "red": "bold red"}
+FOUR = (
+    "--outcomes north=a.csv --outcomes south=b.csv \\\n  --treatments north=c.csv "
+    "--treatments south=d.csv --outcome bought --treatment mailed"
+)
+
+
+@command(f"unjoined check {FOUR}", f"unjoined check {FOUR} --target customers.csv --json")
+def check(
+    given: TableOptions,
+    target: Annotated[
+        Path | None, typer.Option(help="A table of the people to be scored: is the answer theirs?")
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether the tables can tell uplift, for whom, and what to do if not."""
+    tables = Tables.of_options(given)
+    tables.require("check needs {}.")
+    check_paths(tables.paths + ([] if target is None else [("--target", target)]), [])
+    with noted() as notes:
+        data = tables.read()
+        people = None if target is None else read_table(target)
+        result = diagnose(data, people, random_state=seed)
+    if as_json:
+        left_out = {column.name: column.reason for column in data.left_out}
+        facts = {"features": data.feature_names, "left_out": left_out, "warnings": notes}
+        print_json(facts | result.to_dict())
+    else:
+        show_diagnosis(console(), data, result)
+
+
+def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
+    """Print the verdict in its colour, then what it rests on, then what to do."""
+    out.print(result.headline, style=STYLES[result.colour])
+    out.print()
+    show_labels(out, data)
+    out.print(f"Features: {', '.join(data.feature_names or [])}.")
+    for column in data.left_out:
+        out.print(f"Left out: {column}.")
+    for line in result.remarks() + result.measurements():
+        out.print(line)
+    for title, columns, rows in result.result_tables():
+        out.print()
+        out.print(title, style="bold")
+        show_table(out, columns, rows)
+    out.print()
+    out.print(f"What to do next: {result.next_step}")
+
+
+@dataclass(frozen=True)
+class GuessOptions:
+    """What is known without a pilot."""
+
+    gap: Annotated[
+        float | None, typer.Option(help="Without a pilot: difference of the chances of treatment.")
+    ] = None
+    outcome_sd: Annotated[
+        float | None, typer.Option(help="Without a pilot: standard deviation of the outcome.")
+    ] = None
+    uplift: Annotated[float, typer.Option(help="Without a pilot: the average uplift.")] = 0.0
+    uplift_sd: Annotated[
+        float, typer.Option(help="Without a pilot: standard deviation of uplift over people.")
+    ] = 0.0
+    treated_share: Annotated[float, typer.Option(help="Without a pilot: share treated.")] = 0.5
+
+    def guess(self) -> StudyGuess | None:
+        """Return the guess, None if no number was given."""
+        if self == GuessOptions():
+            return None
+        if self.gap is None or self.outcome_sd is None:
+            raise InputError(
+                "a plan without a pilot needs --gap and --outcome-sd. For a 0/1 outcome of rate p, "
+                "--outcome-sd is the root of p (1 - p)."
+            )
+        return StudyGuess(
+            self.gap, self.outcome_sd, self.uplift, self.uplift_sd, self.treated_share
+        )
+
+
+@dataclass(frozen=True)
+class PrecisionOptions:
+    """What is to be known, and how precisely."""
+
+    quantity: Annotated[str, typer.Option(help="One of average, auuc, qini, top.")] = "average"
+    share: Annotated[float, typer.Option(help="With --quantity top: share treated.")] = 0.3
+    half_width: Annotated[
+        float | None, typer.Option(help="Wanted half width of the interval, outcome units.")
+    ] = None
+    standard_error: Annotated[
+        float | None, typer.Option(help="Or the wanted standard error, outcome units.")
+    ] = None
+    level: Annotated[float, typer.Option(help="Level of the interval.")] = 0.95
+    treatment_rows: Annotated[float, typer.Option(help="Treatment rows for each outcome row.")] = (
+        1.0
+    )
+
+
+@command(
+    "unjoined plan-study --gap 0.4 --outcome-sd 0.3 --uplift 0.05 --half-width 0.02",
+    f"unjoined plan-study {FOUR} \\\n  --quantity auuc --half-width 0.01",
+)
+def plan_study(
+    pilot: TableOptions,
+    guessed: GuessOptions,
+    wanted: PrecisionOptions,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many rows, and how large a policy gap, a wanted precision needs."""
+    tables, guess = Tables.of_options(pilot), guessed.guess()
+    named = [option for option, value in tables.given.items() if value]
+    if guess is not None and named:
+        raise InputError(
+            f"plan-study takes a pilot or a guess, not both: leave out {named[0]} and the other "
+            "tables, or --gap, --outcome-sd and the like."
+        )
+    if guess is None:
+        tables.require("plan-study needs a pilot, as {}, or --gap and --outcome-sd.")
+        check_paths(tables.paths, [])
+    plan = metrics.plan_study(
+        tables.read() if guess is None else guess, **asdict(wanted), random_state=seed
+    )
+    if as_json:
+        print_json(plan.to_dict())
+        return
+    out = console()
+    for j, line in enumerate(plan.sentences()):
+        out.print(line, style="bold" if j == 0 else None)
+    for title, columns, rows in plan.result_tables():
+        out.print()
+        out.print(title, style="bold")
+        show_table(out, columns, rows)

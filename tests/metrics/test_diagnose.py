@@ -1,0 +1,276 @@
+"""Laws of `diagnose`: what may be called identified, and what must be found."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from unjoined.data import SeparateLabels, SimulatedProblem
+from unjoined.errors import LabelError, UnjoinedError
+from unjoined.metrics import diagnose
+
+KINDS = ("outcome", "treatment")
+
+
+def trial(policies, n=300, seed=0, d=2, real=False):
+    """Draw tables with constant policies; outcome chances of 0.3, and 0.5 with treatment."""
+
+    def outcome(X, treated, rng):
+        if real:
+            return X[:, 0] + treated + rng.standard_normal(len(X))
+        return (rng.random_sample(len(X)) < 0.3 + 0.2 * treated) * 1.0
+
+    problem = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, d)),
+        policies={k: (lambda X, e=e: np.full(len(X), e)) for k, e in policies.items()},
+        outcome=outcome,
+        outcome_mean=lambda X, treated: 0.3 + 0.2 * treated,
+    )
+    return problem.draw(n, random_state=seed)
+
+
+def changed(data, **columns):
+    return SeparateLabels(**(dict(data) | columns))
+
+
+@pytest.fixture(scope="module")
+def strong():
+    return trial({"A": 0.8, "B": 0.2})
+
+
+@pytest.fixture(scope="module")
+def found(strong):
+    return diagnose(strong)
+
+
+def topics(result):
+    return {finding.topic for finding in result.findings if finding.verdict == result.verdict}
+
+
+def test_different_policies_identify(found):
+    assert (found.verdict, found.colour) == ("identified", "green")
+    assert found.headline == "Identified. The policies differ enough for all people."
+    assert found.gap.mean == pytest.approx(0.6, abs=0.1)
+
+
+def test_strength_of_constant_policies_is_the_two_sample_statistic(found):
+    # z = gap / sqrt(sum of e (1 - e) / n), whose own standard deviation is about 1; folds add some.
+    z = 0.6 / np.sqrt(2 * 0.8 * 0.2 / 300)
+    assert np.sqrt(found.strength) == pytest.approx(z, abs=4.0)
+
+
+def test_equal_policies_identify_nothing():
+    result = diagnose(trial({"A": 0.5, "B": 0.5}))
+    assert (result.verdict, topics(result)) == ("not identified", {"strength"})
+
+
+def test_weak_policies_are_called_weak():
+    result = diagnose(trial({"A": 0.58, "B": 0.42}, seed=3))
+    assert result.verdict == "weakly identified"
+    assert topics(result) <= {"strength", "regions"}
+
+
+@pytest.mark.parametrize("n", [8, 49])
+def test_few_rows_identify_nothing(n):
+    result = diagnose(trial({"A": 0.9, "B": 0.1}, n=n, real=True))
+    assert result.verdict == "not identified"
+    assert "rows" in topics(result)
+    assert "fewer than 50" in result.headline
+
+
+@pytest.mark.parametrize("levels", [None, 3], ids=["numbers", "three values"])
+def test_one_file_given_twice_identifies_nothing(strong, levels):
+    at = np.asarray(strong.population) == "A"
+    X, y, kind = (np.asarray(strong[name])[at] for name in ("X", "y", "kind"))
+    if levels:
+        X = np.clip(np.round(X), -1, 1)
+    result = diagnose(
+        {
+            "X": np.concatenate([X, X]),
+            "y": np.concatenate([y, y]),
+            "kind": np.concatenate([kind, kind]),
+            "population": np.repeat(["A", "B"], len(X)),
+        }
+    )
+    assert result.verdict == "not identified"
+    assert "sharing" in topics(result)
+    assert "twice" in str(result)
+
+
+def test_joined_rows_given_as_separate_tables_are_noticed(strong):
+    X = np.array(strong.X)
+    for k in "AB":
+        X[strong.rows("treatment", k)] = X[strong.rows("outcome", k)]
+    result = diagnose(changed(strong, X=X))
+    assert result.verdict == "not identified"
+    assert "join the rows" in str(result)
+
+
+def test_tables_of_different_people_are_found_and_the_feature_is_named(strong):
+    X = pd.DataFrame(strong.X, columns=["age", "income"])
+    X.loc[strong.rows("outcome", "A"), "income"] += 0.8
+    result = diagnose(changed(strong, X=X))
+    assert (result.verdict, topics(result)) == ("not identified", {"balance"})
+    assert "outcome and treatment table of A" in result.headline
+    assert "income" in result.headline
+
+
+def raw_people(n, rng):
+    frame = pd.DataFrame(
+        {
+            "channel": rng.choice(["web", "phone", "shop"], n),
+            "joined": pd.Timestamp("2021-03-01") + pd.to_timedelta(rng.integers(0, 500, n), "D"),
+            "age": rng.integers(18, 80, n).astype(float),
+            "member": rng.random(n) < 0.5,
+        }
+    )
+    frame.loc[rng.random(n) < 0.2, "age"] = np.nan
+    return frame
+
+
+def raw_tables(treated_more, n=250, seed=0):
+    """Draw raw tables whose policies differ where ``treated_more`` of the people is true."""
+    rng = np.random.default_rng(seed)
+    X = raw_people(4 * n, rng)
+    kind, population = np.repeat(KINDS, 2 * n), np.tile(np.repeat(["A", "B"], n), 2)
+    chance = np.where(treated_more(X) & (population == "A"), 0.9, 0.3)
+    label = np.where(kind == "outcome", 0.3 + 0.3 * chance, chance)
+    y = (rng.random(4 * n) < label) * 1.0
+    return {"X": X, "y": y, "kind": kind, "population": population}
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (lambda X: (X.channel == "web") & X.member, ("channel is web", "member is true")),
+        (lambda X: X.age.isna(), ("age is missing",)),
+    ],
+)
+def test_regions_are_told_in_the_users_columns_and_categories(rule, words):
+    data = raw_tables(rule)
+    result = diagnose(SeparateLabels(**data))
+    strong = [region.where for region in result.regions if region.verdict == "identified"]
+    assert strong
+    assert all(word in where for where in strong for word in words)
+
+
+def test_dates_are_told_as_dates_and_polars_gives_the_same_diagnosis():
+    data = raw_tables(lambda X: X.joined >= "2021-11-01")
+    result = diagnose(data)
+    edges = [r.where for r in result.regions if "joined" in r.where]
+    assert any("2021-10" in where or "2021-11" in where for where in edges)
+    assert str(diagnose(data | {"X": pl.from_pandas(data["X"])})) == str(result)
+
+
+def test_a_target_is_found_by_name_and_judged():
+    data = raw_tables(lambda X: X.member)
+    people = raw_people(300, np.random.default_rng(1))
+    far = people.assign(age=300.0, channel="mail")[["member", "age", "joined", "channel"]]
+    near = diagnose(data, people)
+    assert min(cell.coverage for cell in near.overlap) > 0.8
+    away = diagnose(data, far)
+    assert away.verdict == "not identified"
+    assert "'mail'" in str(away)
+    with pytest.raises(UnjoinedError, match="target lacks the column 'age'"):
+        diagnose(data, people[["channel", "joined", "member"]])
+    with pytest.raises(UnjoinedError, match="target has no rows"):
+        diagnose(data, people[:0])
+
+
+def test_a_small_target_does_not_make_the_gap_less_known(strong, found):
+    result = diagnose(strong, np.random.default_rng(0).standard_normal((10, 2)))
+    assert result.strength == pytest.approx(found.strength, rel=0.2)
+
+
+def test_three_populations_with_one_law_pass_and_another_law_is_found():
+    data = trial({"A": 0.9, "B": 0.1, "C": 0.5}, seed=1)
+    result = diagnose(data)
+    laws = [check for check in result.checks if check.what.startswith("one law")]
+    assert laws
+    assert not any(check.is_rejected for check in laws)
+    assert not result.gap.is_signed
+    y = np.array(data.y)
+    at = data.rows("outcome", "C")
+    y[at[: len(at) // 2]] = 1.0  # another base
+    result = diagnose(changed(data, y=y))
+    assert (result.verdict, topics(result)) == ("not identified", {"law"})
+
+
+def test_corrected_p_values_are_holms(found):
+    p = [check.p_value for check in found.checks]
+    ranked = sorted(range(len(p)), key=lambda j: p[j])
+    slow = {
+        j: min(1.0, max((len(p) - s) * p[ranked[s]] for s in range(r + 1)))
+        for r, j in enumerate(ranked)
+    }
+    assert [check.corrected for check in found.checks] == pytest.approx(
+        [*map(slow.get, range(len(p)))]
+    )
+
+
+def test_rows_of_weight_zero_count_for_nothing(strong, found):
+    n = strong.n_rows
+    doubled = {name: np.concatenate([np.asarray(strong[name])] * 2) for name in strong}
+    doubled["X"][n:] += 100.0
+    weighted = diagnose(doubled | {"sample_weight": np.repeat([2.0, 0.0], n)})
+    assert weighted.strength == pytest.approx(found.strength, rel=1e-9)
+    assert [c.p_value for c in weighted.checks] == pytest.approx([c.p_value for c in found.checks])
+
+
+def test_units_of_features_change_nothing(strong, found):
+    other = diagnose(changed(strong, X=1e4 * np.asarray(strong.X) + 1e6))
+    assert other.verdict == found.verdict
+    assert other.strength == pytest.approx(found.strength, rel=1e-3)
+
+
+def test_awkward_features_give_finite_numbers(strong):
+    X = np.asarray(strong.X)
+    awkward = np.column_stack([X[:, 0], X[:, 0], np.ones(len(X)), X[:, 1] > 0, X[:, 1] > 2.5])
+    result = diagnose(changed(strong, X=awkward))
+    assert result.verdict == "identified"
+    assert np.isfinite([result.strength, result.effective_size, result.condition]).all()
+    assert np.isfinite([region.strength for region in result.regions]).all()
+    assert np.isfinite([check.p_value for check in result.checks]).all()
+
+
+def test_policies_that_are_nearly_rules_identify():
+    result = diagnose(trial({"A": 0.999, "B": 0.001}, n=200))
+    assert result.verdict == "identified"
+    assert np.isfinite(result.strength)
+
+
+def test_quantiles_of_the_gap_rise_and_regions_cover_everyone(found):
+    assert all(a <= b for a, b in pairwise(found.gap.quantiles))
+    assert sum(region.share for region in found.regions) == pytest.approx(1.0)
+
+
+def test_what_is_shown_escapes_hostile_names(strong):
+    X = pd.DataFrame(strong.X, columns=["<script>alert(1)</script>", "b"])
+    X.iloc[strong.rows("outcome", "A"), 0] += 1.0
+    result = diagnose(changed(strong, X=X))
+    assert "<script>" in result.headline
+    assert "<script>" not in result._repr_html_()
+    assert result.headline in str(result)
+    assert list(result.to_frame()["what"]) == [check.what for check in result.checks]
+    assert list(result.regions_frame()["share"]) == [region.share for region in result.regions]
+
+
+def test_plot_has_a_bar_for_each_region(found):
+    ax = found.plot()
+    assert len(ax.patches) == len(found.regions)
+    assert ax.get_title(loc="left") == "Identified"
+
+
+def test_wrong_calls_say_what_is_missing(strong):
+    with pytest.raises(UnjoinedError, match="must be a SeparateLabels"):
+        diagnose(np.zeros((4, 2)))
+    with pytest.raises(UnjoinedError, match="must be a SeparateLabels"):
+        diagnose({"X": strong.X, "y": strong.y})
+    one = np.asarray(strong.population) == "A"
+    with pytest.raises(LabelError, match="population"):
+        diagnose({name: np.asarray(strong[name])[one] for name in strong})
+    no_treatments = np.asarray(strong.kind) == "outcome"
+    with pytest.raises(LabelError, match="treatment"):
+        diagnose({name: np.asarray(strong[name])[no_treatments] for name in strong})

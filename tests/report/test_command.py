@@ -1,0 +1,72 @@
+"""The command report: files it writes, files it leaves alone, and how to make it again."""
+
+import html
+import json
+import shlex
+
+import pytest
+
+from unjoined.cli import main
+from unjoined.reproduce import write_campaign
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return stopped.value.code, out, err
+
+
+def table_options(folder):
+    options = ["--outcome", "bought", "--treatment", "mailed"]
+    for kind in ("outcomes", "treatments"):
+        for name in ("north", "south"):
+            options += [f"--{kind}", f"{name}={folder / f'{kind}_{name}.parquet'}"]
+    return options
+
+
+def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here):
+    write_campaign(here, n_per_table=150, n_customers=100, seed=0)
+    tables = table_options(here)
+    code, _, _ = run(capsys, "fit", *tables, "--estimator", "two-stage", "--model", "m.skops")
+    assert code == 0
+    command = ["report", "--model", "m.skops", *tables, "--people", here / "customers.parquet",
+               "--held-out", "--share", "0.3", "--title", "It's mine"]  # fmt: skip
+    code, out, _ = run(
+        capsys, *command, "--list", "list.csv", "--keep", "customer_id", "--out", "r.html", "--json"
+    )
+    assert code == 0
+    assert json.loads(out) == {"report": "r.html", "list": "list.csv"}
+    page, listed = (here / "r.html").read_text("utf-8"), (here / "list.csv").read_text().split()
+    assert listed[0] == '"customer_id","uplift","rank","treat"'
+    assert sum(line.endswith("true") for line in listed) == 30
+    assert '<a href="list.csv" download>' in page
+    again = page.partition("Command that makes it again</dt><dd>")[2].partition("</dd>")[0]
+    words = shlex.split(html.unescape(again))
+    assert words[:2] == ["unjoined", "report"]
+    assert words[words.index("--title") + 1] == "It's mine"
+    assert words.count("--outcomes") == 2
+    assert "--held-out" in words
+    assert "--json" in words
+
+    code, _, err = run(capsys, *command, "--out", "r.html")
+    assert code == 2
+    assert err == "unjoined: 'r.html' exists. Name another file, or add --force.\n"
+    assert (here / "r.html").read_text("utf-8") == page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "report needs --outcomes, --treatments, --outcome, --treatment"),
+        (("--list", "list.csv"), "give that table too"),
+        (("--keep", "id"), "give --list too"),
+        (("--budget", "5"), "a budget needs a cost per person above 0"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_read(capsys, here, options, message):
+    tables = table_options(here) if options else []
+    code, _, err = run(capsys, "report", "--model", "none.skops", *tables, *options)
+    assert code == 2
+    assert message in err
+    assert list(here.iterdir()) == []
