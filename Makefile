@@ -53,7 +53,7 @@ $(VENV)/.docs: $(BIN)/python $(SOURCES)
 	@touch $@
 
 demo: $(VENV)/.demo
-	$(BIN)/unjoined demo --out unjoined-demo
+	$(BIN)/unjoined demo --out unjoined-demo --force
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -101,6 +101,7 @@ def setup(app: Sphinx) -> None:
     """List the files where a page asks for it, and show formulas as MathML, as browsers do."""
     app.connect("source-read", _list_files)
     app.connect("source-read", _place_pages)
+    app.connect("env-get-outdated", lambda *_: ["index"])  # a page may have come since
     app.add_html_math_renderer(
         "mathml",
         inline_renderers=(lambda self, node: _mathml(self, node, "inline"), None),

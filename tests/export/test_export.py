@@ -198,9 +198,9 @@ def test_a_query_too_long_for_databases_is_refused():
 def test_the_command_writes_both_and_replaces_only_its_own(here, capsys):
     save_model(MinMaxUplift(basis="linear", random_state=0).fit(**campaign()), "m.skops")
     command = ["export", "--model", "m.skops", "--onnx", "m.onnx", "--sql", "m.sql", "--json"]
-    for _ in range(2):  # the second time over its own files
+    for more in ([], ["--force"]):  # the second time over its own files
         with pytest.raises(SystemExit) as stop:
-            main(command)
+            main([*command, *more])
         assert stop.value.code == 0
         assert json.loads(capsys.readouterr().out) == {"onnx": "m.onnx", "sql": "m.sql"}
     assert 'FROM "people" AS' in (here / "m.sql").read_text()

@@ -69,7 +69,7 @@ def test_a_path_with_brackets_is_reported_in_full(capsys, words, tmp_path):
         code, out, _ = run(capsys, "fit", *words, *way, "--model", model)
         assert code == 0
         assert is_harmless(out)
-        assert f"Wrote {tmp_path / name} ".replace("\x1b", r"\x1b") in out
+        assert f"Wrote {tmp_path / name}.".replace("\x1b", r"\x1b") in out
         assert load_model(model).n_features_in_ == 1
 
 

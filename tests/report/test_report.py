@@ -11,7 +11,7 @@ import pytest
 from unjoined import TwoStageUplift
 from unjoined.data import paper_problem
 from unjoined.errors import InputError, TableError, UnjoinedWarning
-from unjoined.metrics import cross_evaluate
+from unjoined.metrics import cross_evaluate, plan_study
 from unjoined.report import Terms, report
 from unjoined.targeting import profit_rule, top_share_rule
 
@@ -124,6 +124,19 @@ def test_areas_and_curve_are_those_of_the_evaluation(written, page):
         size = 100 * max(abs(low), abs(high))
         places = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
         assert f"{100 * low:+.{places}f} to {100 * high:+.{places}f}" in text
+
+
+def test_what_a_firmer_answer_needs_is_what_the_planner_says(written, page):
+    low, high = written.evaluation.average.interval(0.95)
+    found = re.search(r"collect about ([\d,]+) rows in each outcome table", page.text(), re.I)
+    rows = int(found[1].replace(",", ""))
+    quantity, wanted = "average", (high - low) / 4
+    for name in ("average", "qini"):
+        estimate = getattr(written.evaluation, name)
+        if estimate.interval(0.95)[0] <= 0.0 <= estimate.interval(0.95)[1]:
+            quantity, wanted = name, 0.7 * abs(estimate.value)
+    plan = plan_study(written.data, quantity=quantity, half_width=wanted)
+    assert rows == plan.needed.rows
 
 
 def test_the_verdict_is_no_better_than_that_of_the_tables(written, page):

@@ -11,20 +11,9 @@ from rich.console import Console
 
 from unjoined import metrics
 from unjoined.cli.inputs import Tables, check_paths
-from unjoined.cli.options import (
-    AsJson,
-    Features,
-    Ignore,
-    Outcome,
-    Paths,
-    Population,
-    Seed,
-    Treated,
-    Treatment,
-    Weight,
-)
+from unjoined.cli.options import AsJson, Seed, TableOptions
 from unjoined.cli.program import command
-from unjoined.cli.show import console, print_json, show_labels, show_table
+from unjoined.cli.show import console, noted, print_json, show_labels, show_table
 from unjoined.data import SeparateLabels, read_table
 from unjoined.errors import InputError
 from unjoined.metrics import Diagnosis, StudyGuess, diagnose
@@ -34,35 +23,6 @@ FOUR = (
     "--outcomes north=a.csv --outcomes south=b.csv \\\n  --treatments north=c.csv "
     "--treatments south=d.csv --outcome bought --treatment mailed"
 )
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """The options that name tables and their columns."""
-
-    outcomes: Paths = None
-    treatments: Paths = None
-    outcome: Outcome = ""
-    treatment: Treatment = ""
-    population: Population = None
-    features: Features = None
-    ignore: Ignore = None
-    weight: Weight = None
-    treated: Treated = None
-
-    def tables(self) -> Tables:
-        """Return the tables, checked as far as can be before they are read."""
-        return Tables.of(
-            self.outcomes,
-            self.treatments,
-            self.outcome,
-            self.treatment,
-            self.population,
-            self.weight,
-            self.features,
-            self.ignore,
-            self.treated,
-        )
 
 
 @command(f"unjoined check {FOUR}", f"unjoined check {FOUR} --target customers.csv --json")
@@ -75,14 +35,17 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Say whether the tables can tell uplift, for whom, and what to do if not."""
-    tables = given.tables()
+    tables = Tables.of_options(given)
     tables.require("check needs {}.")
     check_paths(tables.paths + ([] if target is None else [("--target", target)]), [])
-    data = tables.read()
-    people = None if target is None else read_table(target)
-    result = diagnose(data, people, random_state=seed)
+    with noted() as notes:
+        data = tables.read()
+        people = None if target is None else read_table(target)
+        result = diagnose(data, people, random_state=seed)
     if as_json:
-        print_json({"features": data.feature_names} | result.to_dict())
+        left_out = {column.name: column.reason for column in data.left_out}
+        facts = {"features": data.feature_names, "left_out": left_out, "warnings": notes}
+        print_json(facts | result.to_dict())
     else:
         show_diagnosis(console(), data, result)
 
@@ -93,6 +56,8 @@ def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> Non
     out.print()
     show_labels(out, data)
     out.print(f"Features: {', '.join(data.feature_names or [])}.")
+    for column in data.left_out:
+        out.print(f"Left out: {column}.")
     for line in result.remarks() + result.measurements():
         out.print(line)
     for title, columns, rows in result.result_tables():
@@ -163,7 +128,7 @@ def plan_study(
     as_json: AsJson = False,
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
-    tables, guess = pilot.tables(), guessed.guess()
+    tables, guess = Tables.of_options(pilot), guessed.guess()
     named = [option for option, value in tables.given.items() if value]
     if guess is not None and named:
         raise InputError(

@@ -1,12 +1,15 @@
-"""Commands that bring their own data: the demo on a simulated campaign, the paper's studies."""
+"""The command demo: the whole job on raw files of a simulated campaign."""
 
 from __future__ import annotations
 
-import json
 import os
+import shlex
+import shutil
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import list2cmdline
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,13 +20,12 @@ from rich.text import Text
 import unjoined
 from unjoined._optional import import_extra
 from unjoined._typing import Array
-from unjoined._validation import check_option
-from unjoined.cli.app import targeting_list
-from unjoined.cli.inputs import Tables, check_distinct
-from unjoined.cli.options import AsJson, Seed
-from unjoined.cli.program import app
+from unjoined.cli.inputs import Tables
+from unjoined.cli.options import AsJson, Folder, Force, Seed, TableOptions, command
+from unjoined.cli.score import Scored, Target, show_list
 from unjoined.cli.show import (
     console,
+    noted,
     print_json,
     progress,
     show_labels,
@@ -37,14 +39,16 @@ from unjoined.estimators import UpliftEstimator, save_model
 from unjoined.metrics import UpliftCurve, identification_strength, perfect_curve, qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
 from unjoined.report import Origin, Terms, report
-from unjoined.reproduce import STUDIES, draw_customers, reproduce_paper, write_campaign
+from unjoined.reproduce import (
+    REGIONS,
+    raw_customers,
+    write_raw_files,
+)
 
 SHARE = 0.3  # of customers on the list
-VALUE, COST = 30.0, 1.0  # what a purchase is worth and what a mail costs, made up
 N_TRUTH = 20_000  # fresh customers the methods are compared on
 N_CUSTOMERS = 2_000  # to be scored
-
-Folder = Annotated[Path, typer.Option("--out", help="Folder for the files it writes.")]
+BUDGET, COST, VALUE = 300.0, 0.5, 8.0  # to spend, for a mail, and what a visit is worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +63,32 @@ class Result:
     seconds: float  # to fit and predict
 
 
-@app.command()
+@command("unjoined demo", "unjoined demo --rows 1000 --out my-demo")
 def demo(
     folder: Folder = Path("unjoined-demo"),
-    rows: Annotated[int, typer.Option(min=100, help="Rows in each table.")] = 5000,
+    rows: Annotated[
+        int, typer.Option(min=100, metavar="NUMBER", help="Rows in each table.")
+    ] = 5000,
+    force: Force = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run the whole job on a simulated campaign whose answer is known."""
-    if folder.exists() and not folder.is_dir():
-        raise TableError(f"{str(folder)!r} is a file; name a folder to write the demo to.")
+    _check_folder(folder, force=force)
     out = console(quiet=as_json)
     _title(out, "1. Four tables that cannot be joined")
-    write_campaign(folder, n_per_table=rows, n_customers=N_CUSTOMERS, seed=seed)
-    out.print(
-        "A made-up shop mails customers in two regions. Who was mailed and who bought are in "
-        f"different tables, about different people. They are in {folder}:"
-    )
+    files = write_raw_files(folder, n_per_table=rows, n_customers=N_CUSTOMERS, seed=seed)
     outcomes, treatments = (
-        [f"{name}={folder / f'{kind}_{name}.parquet'}" for name in ("north", "south")]
-        for kind in ("outcomes", "treatments")
+        [f"{name}={files[f'{kind}_{name}']}" for name in REGIONS] for kind in ("visits", "mailings")
     )
-    data = Tables.of(outcomes, treatments, "bought", "mailed", None, None).read()
+    out.print(
+        "A made-up shop mails customers in two regions. Who was mailed and who visited are in "
+        f"different files, about different people. They are in {folder}, as a company has them: "
+        "text, dates, ids, empty cells, columns in any order."
+    )
+    options = TableOptions(outcomes, treatments, outcome="visit", treatment="mailed")
+    with noted():
+        data = Tables.of_options(options).read()
     show_labels(out, data)
     _title(out, "2. Can these tables identify uplift?")
     strength = identification_strength(**data)
@@ -88,25 +96,46 @@ def demo(
     _title(out, "3. Estimate, and compare with the truth")
     results, truth = _compare(out, data, seed)
     _explain(out, truth)
-    _title(out, "4. Whom to mail")
+    _title(out, f"4. Whom to mail, with {BUDGET:,.0f} to spend")
+    gain = _choose(out, results[0].model, folder, seed)
     written = _write_results(folder, results, truth)
-    meanings = (
-        f"{N_CUSTOMERS:,} customers by uplift; the best {SHARE:.0%} are marked treat",
-        "gain against the share mailed, for every method",
-        f"the fitted {results[0].name}, for `unjoined score`",
-    )
-    show_pairs(out, zip(map(str, written.values()), meanings, strict=True))
     written["report"] = _write_report(out, folder, results[0].model, data, seed)
-    _next_steps(out, folder, outcomes, treatments)
+    _next_steps(out, folder)
     if as_json:
         measures = ("oracle_share", "squared_error", "seconds")
         print_json(
             {
                 "f_statistic": strength.f_statistic,
                 "methods": {r.name: {m: getattr(r, m) for m in measures} for r in results},
-                "files": {name: str(path) for name, path in written.items()},
+                "list": gain,
+                "files": {name: str(path) for name, path in (files | written).items()},
             }
         )
+
+
+def _check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder with files that the demo would replace."""
+    if folder.exists() and not folder.is_dir():
+        raise TableError(f"{str(folder)!r} is a file; name a folder to write the demo to.")
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        raise TableError(
+            f"the folder {str(folder)!r} is not empty. Add --force to write the demo's files into "
+            "it, or name another one with --out."
+        )
+
+
+def _choose(out: Console, model: UpliftEstimator, folder: Path, seed: int) -> dict[str, Any]:
+    """Write the list for a budget, and hold its expected gain against the truth."""
+    customers, target = folder / "customers.csv", Target(budget=BUDGET, cost=COST, value=VALUE)
+    people = Scored.of_table(model, customers, ["customer_id"])
+    facts = show_list(out, model, people, target)
+    write_table(people.listed(target), folder / "list.csv")
+    _, truth = raw_customers(N_CUSTOMERS, seed=seed + 1)
+    first = min(int(c) for c in people.kept.column("customer_id").to_pylist())
+    at = [int(c) - first for c in people.kept.column("customer_id").to_pylist()]
+    gained = float(truth[at[: facts["treated"]]].sum())
+    out.print(f"In truth, which only a simulation knows, it adds {gained:+,.4g} visits.")
+    return facts | {"true_gain": gained}
 
 
 def _title(out: Console, text: str) -> None:
@@ -123,9 +152,9 @@ def _compare(out: Console, data: SeparateLabels, seed: int) -> tuple[list[Result
         unjoined.FourLogistic,  # its baselines
         unjoined.FourNNC,
     )
-    table, truth = draw_customers(N_TRUTH, seed=seed + 2)
+    table, truth = raw_customers(N_TRUTH, seed=seed + 2)
     results = []
-    with progress(out) as draw:
+    with progress() as draw:
         for i, method in enumerate(methods):
             draw("fitting", i, len(methods))
             start = time.perf_counter()
@@ -161,7 +190,7 @@ def _explain(out: Console, truth: Array) -> None:
     at_random = 1000 * SHARE * float(truth.mean())
     meanings = {
         "share of oracle": "how good the ranking is: 0 a random order, 1 that of the true uplift",
-        f"gain at {SHARE:.0%}": "purchases added per 1,000 customers when the best "
+        f"gain at {SHARE:.0%}": "visits added per 1,000 customers when the best "
         f"{SHARE:.0%} are mailed: {best:+.1f} in perfect order, {at_random:+.1f} in random order",
         "error": "mean squared error over the variance of uplift: 0 is perfect, 1 is what a "
         "constant gets",
@@ -178,28 +207,24 @@ def _explain(out: Console, truth: Array) -> None:
 
 
 def _write_results(folder: Path, results: list[Result], truth: Array) -> dict[str, Path]:
-    """Write the targeting list, the curves and the model of the first method."""
-    chosen, customers = results[0].model, folder / "customers.parquet"
-    scores = targeting_list(
-        chosen, read_table(customers), title=str(customers), keep=["customer_id"], share=SHARE
-    )
+    """Write the curves of all methods and the model of the first."""
     figure = import_extra("matplotlib.figure", extra="plot").Figure(
         figsize=(7.2, 4.8), layout="constrained"
     )
     ax = plot_uplift_curve(
         {result.name: result.curve for result in results},
         perfect=perfect_curve(truth),
-        unit="purchases",
+        unit="visits",
         ax=figure.add_subplot(),
     )
     ax.set_title("Gain from mailing the best customers first (simulated campaign)", fontsize=11)
     return {
-        "scores": write_table(scores, folder / "scores.parquet"),
+        "list": folder / "list.csv",
         "curve": replace_file(
             folder / "uplift_curve.png",
             lambda file: figure.savefig(file, format="png", dpi=150),
         ),
-        "model": save_model(chosen, folder / "model.skops"),
+        "model": save_model(results[0].model, folder / "model.skops"),
     }
 
 
@@ -212,8 +237,8 @@ def _write_report(
         model,
         data,
         folder / "report.html",
-        people=read_table(folder / "customers.parquet"),
-        terms=Terms(unit="purchases", value=VALUE, cost=COST, currency="EUR", share=SHARE),
+        people=read_table(folder / "customers.csv").drop(["customer_id"]),
+        terms=Terms(unit="visits", value=VALUE, cost=COST, currency="EUR", budget=BUDGET),
         origin=Origin(title="Simulated campaign: whom to mail", command="unjoined demo"),
         overwrite=True,
         random_state=seed,
@@ -222,81 +247,29 @@ def _write_report(
     return written
 
 
-def _next_steps(out: Console, folder: Path, outcomes: list[str], treatments: list[str]) -> None:
+def _next_steps(out: Console, folder: Path) -> None:
+    """Print the commands that do the same, as this shell takes them."""
+    settings, place = str(folder / "unjoined.toml"), program()
+    money = ["--budget", f"{BUDGET:g}", "--cost", f"{COST:g}", "--value", f"{VALUE:g}"]
     out.print()
-    for line in (
-        "The same steps, on your own files:",
-        "  unjoined fit \\",
-        *(f"      --outcomes {entry} \\" for entry in outcomes),
-        *(f"      --treatments {entry} \\" for entry in treatments),
-        f"      --outcome bought --treatment mailed --model {folder / 'model.skops'}",
-        f"  unjoined score --model {folder / 'model.skops'} \\",
-        f"      --table {folder / 'customers.parquet'} --keep customer_id --share {SHARE} \\",
-        f"      --out {folder / 'scores.parquet'}",
+    out.print("The same with commands, which work on your own files as well:")
+    for words in (
+        ["init", str(folder), "--out", settings],
+        ["check", "--config", settings],
+        ["fit", "--config", settings, "--force"],
+        ["score", "--config", settings, *money, "--force"],
+        ["report", "--config", settings, *money, "--out", str(folder / "report.html"), "--force"],
     ):
-        out.print(line)
-
-
-@app.command()
-def reproduce(
-    study: Annotated[
-        list[str],
-        typer.Argument(help=f"{', '.join(STUDIES)}, or all; several may be named."),
-    ],
-    trials: Annotated[int, typer.Option(min=1, help="Draws of each study.")] = 50,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes; default: one for each core.")
-    ] = None,
-    folder: Folder = Path("unjoined-paper"),
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with the data files; default: cache, download.")
-    ] = None,
-    small: Annotated[
-        bool, typer.Option("--small", help="Tiny sizes, to see in seconds that it works.")
-    ] = False,
-    ridges: Annotated[
-        bool,
-        typer.Option("--ridges", help="Try a wide grid of MinMaxGau's ridges, and nothing else."),
-    ] = False,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Run the experiments of the paper and write figures and a page."""
-    if folder.exists() and not folder.is_dir():
-        raise TableError(f"{str(folder)!r} is a file; name a folder with --out.")
-    if data is not None and not data.is_dir():
-        raise TableError(f"there is no folder {str(data)!r}. Check --data.")
-    if data is not None:
-        check_distinct([("--data", data), ("--out", folder)])
-    for name in study:
-        check_option("study", name, (*STUDIES, "all"))
-    out = console(quiet=as_json)
-    with progress(out) as draw:
-        try:
-            files = reproduce_paper(
-                [name for name in STUDIES if name in study or "all" in study],
-                folder,
-                trials=trials,
-                jobs=jobs or os.cpu_count() or 1,
-                seed=seed,
-                small=small,
-                data=None if data is None else str(data),
-                ridges=ridges,
-                progress=draw,
-            )
-        except KeyboardInterrupt:
-            out.print(f"Finished trials are kept in {folder}; the same command goes on.")
-            raise
-    claims = json.loads(files.results.read_text("utf-8"))["claims"]
-    out.print("What the paper says in section 6.3, judged by these numbers:")
-    show_pairs(out, ((claim["verdict"], claim["claim"]) for claim in claims))
-    out.print(f"Wrote {files.page}, {files.results} and figures: {len(files.figures)}.")
-    if as_json:
-        paths = {"page": files.page, "results": files.results, "trials": files.trials}
-        print_json(
-            {
-                "verdicts": {claim["claim"]: claim["verdict"] for claim in claims},
-                "files": {name: str(path) for name, path in paths.items()}
-                | {"figures": [str(file) for file in files.figures]},
-            }
+        line = [*place, *words]
+        out.print(
+            f"  {list2cmdline(line) if os.name == 'nt' else shlex.join(line)}", soft_wrap=True
         )
+
+
+def program() -> list[str]:
+    """Return the words that run this program in the shell it was started from."""
+    if Path(sys.argv[0]).name == "__main__.py" or not Path(sys.argv[0]).exists():
+        return [sys.executable, "-m", "unjoined"]
+    found = shutil.which("unjoined")
+    at_hand = found is not None and Path(found).samefile(sys.argv[0])
+    return ["unjoined"] if at_hand else [sys.argv[0]]

@@ -49,6 +49,7 @@ def _run(arguments: list[str] | None) -> int:
     # Newer versions of typer carry a click of their own, whose errors are not those of click.
     usage_error, click_error = typer.BadParameter.__mro__[1:3]
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # other packages speak to programmers
         warnings.simplefilter("always", UnjoinedWarning)
         warnings.showwarning = _show_warning
         try:

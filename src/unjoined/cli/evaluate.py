@@ -9,23 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from unjoined._validation import check_option
-from unjoined.cli.app import ESTIMATORS
+from unjoined.cli.fit import ESTIMATORS
 from unjoined.cli.inputs import Tables, check_paths
-from unjoined.cli.options import (
-    AsJson,
-    Features,
-    Ignore,
-    Outcome,
-    Paths,
-    Population,
-    Seed,
-    Treated,
-    Treatment,
-    Weight,
-)
+from unjoined.cli.options import AsJson, Seed, TableOptions
 from unjoined.cli.program import command
 from unjoined.cli.show import console, print_json
-from unjoined.errors import InputError, TableError
+from unjoined.errors import InputError
 from unjoined.estimators import load_model
 from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
 
@@ -38,15 +27,7 @@ from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
     "--population region \\\n  --outcome bought --treatment mailed --share 0.2 --json",
 )
 def evaluate(
-    outcomes: Paths = None,
-    treatments: Paths = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    weight: Weight = None,
-    treated: Treated = None,
+    options: TableOptions,
     model: Annotated[
         Path | None, typer.Option(help="A model that was fitted to other rows than these.")
     ] = None,
@@ -69,31 +50,27 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
-    tables = Tables.of(
-        outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
-    )
-    needed = list(tables.given)[:4]
-    if missing := [option for option in needed if not tables.given[option]]:
-        raise TableError(f"evaluate needs {', '.join(needed)}. Missing: {', '.join(missing)}.")
+    tables = Tables.of_options(options)
+    tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(
             "evaluate needs either --model with a model that was fitted to other rows, or --cross "
             "to fit --estimator without each fold of these rows."
         )
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
-    options: dict[str, Any] = {"weight": people, "level": level, "random_state": seed}
-    options["rules"] = _rules(share, threshold)
+    asked: dict[str, Any] = {"weight": people, "level": level, "random_state": seed}
+    asked["rules"] = _rules(share, threshold)
     if model is None:
         make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
         data = tables.read()
-        found = cross_evaluate(make(random_state=seed), data, folds, **options)
+        found = cross_evaluate(make(random_state=seed), data, folds, **asked)
     else:
         fitted = load_model(model)
         names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
-        if names and features is None:  # an identifier is no feature of the model's
+        if names and options.features is None:  # an identifier is no feature of the model's
             tables = replace(tables, features=[n for n in names if n not in tables.ignored])
         data = tables.read()
-        found = evaluate_uplift(fitted, data, **options)
+        found = evaluate_uplift(fitted, data, **asked)
     if as_json:
         print_json(found.to_dict() | {"rows": data.n_rows})
     else:

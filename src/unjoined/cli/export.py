@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from unjoined.cli.inputs import GRAPH, QUERY, check_paths, split_names
-from unjoined.cli.options import AsJson
+from unjoined.cli.options import AsJson, Force, Keep, Model
 from unjoined.cli.program import command
 from unjoined.cli.show import console, print_json
 from unjoined.errors import InputError
@@ -18,20 +18,20 @@ from unjoined.export import export_onnx, export_sql
 
 @command("unjoined export --model model.skops --sql score.sql --table people --keep id")
 def export(
-    model: Annotated[Path, typer.Option(help="A model written by `unjoined fit`.")],
+    model: Model,
     onnx: Annotated[Path | None, typer.Option(help="Write an ONNX graph to this file.")] = None,
     sql: Annotated[Path | None, typer.Option(help="Write a SQL query to this file.")] = None,
     table: Annotated[str, typer.Option(help="For SQL: the table to score.")] = "people",
-    keep: Annotated[
-        str | None, typer.Option(help="For SQL: columns to copy, such as an id, comma-separated.")
-    ] = None,
+    keep: Keep = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a model as ONNX or SQL, which score without this program."""
     if onnx is None and sql is None:
         raise InputError("export needs --onnx FILE, --sql FILE, or both.")
     named = [("--onnx", onnx, GRAPH), ("--sql", sql, QUERY)]
-    check_paths([("--model", model)], [(o, path, kind) for o, path, kind in named if path])
+    outputs = [(option, path, kind) for option, path, kind in named if path]
+    check_paths([("--model", model)], outputs, force=force)
     kept = split_names("--keep", keep)
     fitted = load_model(model)
     out, written = console(quiet=as_json), {}

@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from unjoined._typing import Frame
+from unjoined.cli.options import TableOptions
 from unjoined.data import ENDINGS, SeparateLabels, TableSource, read_table, table_ending
 from unjoined.errors import TableError
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
-MODEL, SUMS, TABLE = b"PK", b"unjoined-sums", b""
+MODEL, SUMS, TABLE, SETTINGS = b"PK", b"unjoined-sums", b"", b"# Written by `unjoined init`"
 GRAPH, QUERY = b"\x08\x08\x12\x08unjoined", b"-- Uplift by "
 NAMES = {MODEL: "model", SUMS: "file of sums", GRAPH: "model in ONNX", QUERY: "query of ours"}
+NAMES[SETTINGS] = "file of settings that init wrote"
+# Bytes of memory for each byte of a file; text has about three times what it says.
+GROWS, PACKED = 20.0, (".parquet", ".pq", ".csv.gz", ".tsv.gz")
 Input = tuple[str, Path]  # the option, and the file or folder it names
 Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kind begins
 
@@ -63,6 +67,27 @@ class Tables:
         tables._check_columns(has_features=features is not None)
         return tables
 
+    @classmethod
+    def of_options(cls, options: TableOptions) -> Tables:
+        """Check what can be checked before a table is read."""
+        return cls.of(
+            options.outcomes,
+            options.treatments,
+            options.outcome,
+            options.treatment,
+            options.population,
+            options.weight,
+            options.features,
+            options.ignore,
+            options.treated,
+        )
+
+    def require(self, needs: str) -> None:
+        """Say which of the tables and labels is missing."""
+        needed = list(self.given)[:4]
+        if missing := [option for option in needed if not self.given[option]]:
+            raise TableError(f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}.")
+
     @property
     def paths(self) -> list[Input]:
         """The option and path of each table."""
@@ -84,11 +109,23 @@ class Tables:
             "--treated": self.treated,
         }
 
-    def require(self, needs: str) -> None:
-        """Say which of the tables and labels is missing."""
-        needed = list(self.given)[:4]
-        if missing := [option for option in needed if not self.given[option]]:
-            raise TableError(f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}.")
+    @property
+    def has_folders(self) -> bool:
+        """Whether a table is a folder of files, which are read in pieces."""
+        return any(path.is_dir() for _, path in self.paths)
+
+    def memory(self) -> float:
+        """Return about how many bytes the tables take in memory, with what a fit adds."""
+        total = 0.0
+        for _, path in self.paths:
+            files = (
+                [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+            )
+            for file in files:
+                if file.is_file():
+                    grows = GROWS if table_ending(file) in PACKED else 0.3 * GROWS
+                    total += grows * file.stat().st_size
+        return total
 
     def read(self) -> SeparateLabels:
         """Read all rows into memory."""
@@ -239,8 +276,14 @@ def split_names(option: str, names: str | None) -> list[str]:
     return columns
 
 
-def check_paths(inputs: Sequence[Input], outputs: Sequence[Output]) -> None:
-    """Refuse paths that would overwrite each other, before anything is read or written."""
+def check_paths(
+    inputs: Sequence[Input], outputs: Sequence[Output], *, force: bool | None = None
+) -> None:
+    """Refuse paths that would overwrite something, before anything is read or written.
+
+    With ``force`` an output may exist, if it is of its own kind; with None that is not looked at,
+    for files that a command goes on with.
+    """
     paths: list[Input] = [*inputs, *((option, path) for option, path, _ in outputs)]
     # An input that does not exist is reported where it is read.
     check_distinct([*(entry for entry in inputs if entry[1].exists()), *paths[len(inputs) :]])
@@ -253,6 +296,10 @@ def check_paths(inputs: Sequence[Input], outputs: Sequence[Output]) -> None:
                 )
     for option, path, beginning in outputs:
         _check_replaceable(option, path, beginning)
+        if force is False and option != "--checkpoint" and path.exists():
+            raise TableError(
+                f"{option} {str(path)!r} exists. Add --force to replace it, or name another file."
+            )
 
 
 def check_distinct(paths: Sequence[Input]) -> None:

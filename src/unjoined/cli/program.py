@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -23,16 +24,13 @@ class Entry(NamedTuple):
 
 # In the order of ``unjoined --help``. What a command does is the first line of its docstring.
 COMMANDS = {
+    "init": Entry("init", "Write a file of settings for your tables, and say what was guessed."),
     "demo": Entry("demo", "Run the whole job on a simulated campaign whose answer is known."),
     "check": Entry(
         "check", "Say whether the tables can tell uplift, for whom, and what to do if not."
     ),
-    "fit": Entry(
-        "app", "Estimate uplift from tables, or from sums, and write the model to a file."
-    ),
-    "score": Entry(
-        "app", "Write uplift, rank and whom to treat for each row of a table, best first."
-    ),
+    "fit": Entry("fit", "Estimate uplift from tables or sums, and write the model to a file."),
+    "score": Entry("score", "Write whom to treat: uplift, rank and decision for each person."),
     "evaluate": Entry(
         "evaluate",
         "Say what a model is worth on held-out tables, with intervals.",
@@ -47,7 +45,7 @@ COMMANDS = {
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),
     "merge": Entry("sums", "Add up files of sums that were made with one plan."),
-    "reproduce": Entry("demo", "Run the experiments of the paper and write figures and a page."),
+    "reproduce": Entry("paper", "Run the experiments of the paper and write figures and a page."),
 }
 
 
@@ -99,7 +97,7 @@ def command(*examples: str) -> Callable[[Function], Function]:
     """Make a function a command of the program, with examples below its help.
 
     A parameter whose type is a dataclass stands for the options that are its fields, so that
-    commands share them.
+    commands share them. Every command takes its options from a file as well, with ``--config``.
     """
 
     def register(function: Function) -> Function:
@@ -128,9 +126,11 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
             )
             for field in fields(groups[name])
         ]
+    parameters.append(inspect.Parameter("config", KEYWORD, default=None, annotation=ConfigFile))
 
     @wraps(function)
     def run(**options: Any) -> None:
+        del options["config"]
         for name, group in groups.items():
             options[name] = group(**{f.name: options.pop(f.name) for f in fields(group)})
         function(**options)
@@ -141,6 +141,32 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def _read_config(ctx: typer.Context, value: Path | None) -> Path | None:
+    """Let a file of settings say what options are by default."""
+    if value is not None and not ctx.resilient_parsing:
+        from unjoined.cli.config import read_config
+
+        known = {
+            option.lstrip("-").replace("-", "_"): str(parameter.name)
+            for parameter in ctx.command.params
+            for option in parameter.opts
+        }
+        ctx.default_map = read_config(value, str(ctx.info_name), known)
+    return value
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        callback=_read_config,
+        is_eager=True,
+        metavar="FILE",
+        help="Options from a TOML file, such as `unjoined init` writes.",
+    ),
+]
 
 
 def _version(value: bool) -> None:

@@ -10,25 +10,24 @@ from typing import Annotated
 import typer
 
 from unjoined._typing import Frame
-from unjoined._validation import shown
-from unjoined.cli.app import targeting_list
 from unjoined.cli.inputs import TABLE, Tables, check_paths, select_columns, split_names
 from unjoined.cli.options import (
     AsJson,
-    Features,
-    Ignore,
-    Outcome,
-    Paths,
-    Population,
+    Budget,
+    Cost,
+    Force,
+    Keep,
+    Model,
     Seed,
-    Treated,
-    Treatment,
-    Weight,
+    Share,
+    TableOptions,
+    Value,
 )
 from unjoined.cli.program import command
+from unjoined.cli.score import as_share, targeting_list
 from unjoined.cli.show import console, print_json
 from unjoined.data import read_table, write_table
-from unjoined.errors import InputError, TableError
+from unjoined.errors import InputError
 from unjoined.estimators import UpliftEstimator, load_model
 from unjoined.report import Origin, Terms
 from unjoined.report import report as write_report
@@ -41,20 +40,17 @@ class Decision:
     unit: Annotated[
         str | None, typer.Option(help="What outcomes are called, such as purchases.")
     ] = None
-    value: Annotated[
-        float | None, typer.Option(help="What one unit of the outcome is worth, money.")
-    ] = None
-    cost: Annotated[float, typer.Option(help="What treating one person costs, money.")] = 0.0
+    value: Value = None
+    cost: Cost = 0.0
     currency: Annotated[str, typer.Option(help="Written after amounts of money.")] = ""
-    share: Annotated[
-        float | None, typer.Option(help="Treat this share, 0 to 1; default: all it pays for.")
-    ] = None
-    budget: Annotated[float | None, typer.Option(help="Most that may be spent, money.")] = None
+    share: Share = None
+    budget: Budget = None
 
     def terms(self, outcome: str) -> Terms:
         """Return them checked, with a name for the outcome."""
         unit = self.unit or f"units of {outcome}"
-        return Terms(unit, self.value, self.cost, self.currency, self.share, self.budget)
+        share = None if self.share is None else as_share(self.share)
+        return Terms(unit, self.value, self.cost, self.currency, share, self.budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +58,28 @@ class Files:
     """What is written, and whom about."""
 
     people: Annotated[
-        Path | None, typer.Option(help="People to choose from; default: those of the tables.")
+        Path | None,
+        typer.Option(
+            "--table", metavar="FILE", help="People to choose from; default: those of the tables."
+        ),
     ] = None
     out: Annotated[Path, typer.Option(help="Where to write, .html.")] = Path("report.html")
     list_out: Annotated[
         Path | None, typer.Option("--list", help="Also write the list of people, .csv or .parquet.")
     ] = None
-    keep: Annotated[
-        str | None, typer.Option(help="Columns of people to copy to the list, such as an id.")
-    ] = None
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False
+    keep: Keep = None
+    force: Force = False
 
     def check(self, inputs: list[tuple[str, Path]]) -> None:
         """Refuse files that would be overwritten, and options that are of no use."""
         if self.people is None and self.list_out is not None:
-            raise InputError("--list writes a list of the people in --people: give that table too.")
+            raise InputError("--list writes a list of the people in --table: give that table too.")
         if self.list_out is None and self.keep is not None:
             raise InputError("--keep copies columns to the list: give --list too.")
-        inputs = [*inputs, *([("--people", self.people)] if self.people else [])]
+        inputs = [*inputs, *([("--table", self.people)] if self.people else [])]
         outputs = [("--out", self.out, TABLE)]
         outputs += [("--list", self.list_out, TABLE)] if self.list_out else []
-        check_paths(inputs, outputs)
-        taken = [str(path) for _, path, _ in outputs if path.exists()]
-        if taken and not self.force:
-            raise TableError(f"{shown(taken)} exists. Name another file, or add --force.")
+        check_paths(inputs, outputs, force=self.force)
 
     def read(self, model: UpliftEstimator) -> Frame | None:
         """Return the people; columns to keep that are no features stay as they are written."""
@@ -121,22 +115,14 @@ class Files:
 @command(
     "unjoined report --model model.skops --outcomes sales.csv --treatments mailings.csv \\\n"
     "    --population region --outcome bought --treatment mailed \\\n"
-    "    --people customers.csv --value 30 --cost 0.8 --currency EUR --out report.html"
+    "    --table customers.csv --value 30 --cost 0.8 --currency EUR --out report.html"
 )
 def report(
     ctx: typer.Context,
-    model: Annotated[Path, typer.Option(help="A model written by `unjoined fit`.")],
+    model: Model,
+    options: TableOptions,
     decision: Decision,
     files: Files,
-    outcomes: Paths = None,
-    treatments: Paths = None,
-    outcome: Outcome = "",
-    treatment: Treatment = "",
-    population: Population = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    weight: Weight = None,
-    treated: Treated = None,
     title: Annotated[str, typer.Option(help="Heading of the report.")] = "Whom to treat",
     held_out: Annotated[
         bool, typer.Option("--held-out", help="The model was fitted to other rows than these.")
@@ -145,14 +131,10 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
-    tables = Tables.of(
-        outcomes, treatments, outcome, treatment, population, weight, features, ignore, treated
-    )
-    needed = list(tables.given)[:4]
-    if missing := [option for option in needed if not tables.given[option]]:
-        raise TableError(f"report needs {', '.join(needed)}. Missing: {', '.join(missing)}.")
+    tables = Tables.of_options(options)
+    tables.require("report needs {}.")
     files.check([*tables.paths, ("--model", model)])
-    terms, fitted, data = decision.terms(outcome), load_model(model), tables.read()
+    terms, fitted, data = decision.terms(options.outcome), load_model(model), tables.read()
     people = files.read(fitted)
     written = write_report(
         fitted,

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
+import re
+import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,9 +29,14 @@ from rich.text import Text
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import SeparateLabels
-from unjoined.estimators import Uplift, UpliftEstimator
-from unjoined.metrics import IdentificationStrength
+from unjoined.errors import UnjoinedWarning
+from unjoined.estimators import UpliftEstimator
+from unjoined.metrics import Estimate, IdentificationStrength
 from unjoined.sums import PlannedSums
+
+LEFT_OUT = re.compile(r"(a column is|\d+ columns are) left out")
+PATIENCE = 2.0  # seconds before a bar is drawn
+PLENTY = 17.0  # F from which an average is known well enough (see `diagnose`)
 
 
 class _PlainConsole(Console):
@@ -43,25 +52,74 @@ def console(*, quiet: bool = False) -> Console:
     return _PlainConsole(highlight=False, markup=False, emoji=False, quiet=quiet)
 
 
+class _Bars(logging.Handler):
+    """Bars on a terminal, drawn once a command has taken two seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        screen = Console(stderr=True)
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self._drawn = Progress(
+            TextColumn("{task.description}", markup=False),
+            *columns,
+            console=screen,
+            disable=not screen.is_terminal,
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._begun = time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Draw what the library says of its progress: a job, how much of it is done, and all."""
+        job, done, total = record.args or ("", 0, 1)
+        self.draw(f"models {job}", int(str(done)), int(str(total)))
+
+    def draw(self, job: str, done: int, total: int) -> None:
+        """Draw how much of a job is done."""
+        if job not in self._tasks:
+            self._tasks[job] = self._drawn.add_task(printable(job), total=total)
+        if done < self._drawn.tasks[self._tasks[job]].completed:  # the same for another population
+            self._drawn.reset(self._tasks[job])
+        self._drawn.update(self._tasks[job], completed=done)
+        if time.monotonic() - self._begun > PATIENCE:
+            self._drawn.start()
+
+    def close(self) -> None:
+        """Take the bars off the screen."""
+        self._drawn.stop()
+        super().close()
+
+
 @contextmanager
-def progress(out: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that takes a job, how much of it is done and all, and draws a bar."""
-    bars: dict[str, TaskID] = {}
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=out,
-    ) as drawn:
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Draw bars for what the library does, and yield a function that draws one more.
 
-        def draw(job: str, done: int, total: int) -> None:
-            if job not in bars:
-                bars[job] = drawn.add_task(job, total=total)
-            drawn.update(bars[job], completed=done)
+    It takes a job, how much of it is done and all. Bars go to stderr, and only to a terminal.
+    """
+    bars, logger = _Bars(), logging.getLogger("unjoined.progress")
+    before = logger.level
+    logger.addHandler(bars)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield bars.draw
+    finally:
+        logger.removeHandler(bars)
+        logger.setLevel(before)
+        bars.close()
 
-        yield draw
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Collect what the library warns of, in words, and pass it on at the end."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnjoinedWarning)
+        yield notes
+    for warning in caught:
+        if issubclass(warning.category, UnjoinedWarning) and str(warning.message) not in notes:
+            notes.append(str(warning.message))
+            if not LEFT_OUT.match(notes[-1]):  # which is told among the results
+                warnings.warn(warning.message, warning.category, stacklevel=2)
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -148,14 +206,6 @@ def show_strength(out: Console, strength: IdentificationStrength) -> None:
         show_table(out, ("populations", "root mean square", "on average", "F"), rows)
 
 
-def show_choice(out: Console, model: UpliftEstimator) -> None:
-    """Print how different the policies are and, of the default, what it found in words."""
-    show_strength(out, model.identification_)
-    if isinstance(model, Uplift):
-        for line in model.summary().splitlines():  # the console would show line ends as such
-            out.print(line, highlight=False)
-
-
 def uplift_summary(uplift: Array) -> dict[str, float]:
     """Return a few numbers about predicted uplift, outcome units."""
     low, median, high = np.quantile(uplift, [0.05, 0.5, 0.95])
@@ -176,3 +226,39 @@ def show_uplift(out: Console, uplift: Array) -> None:
         f"between {s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}; "
         f"{s['share_not_harmed']:.0%} would not be harmed by treatment."
     )
+
+
+def interval_words(estimate: Estimate, level: float = 0.95, unit: str = "") -> str:
+    """Return a number with its interval, in words where the tables cannot bound it."""
+    low, high = estimate.interval(level)
+    value = f"{estimate.value:+,.4g}{unit}"
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"{value} (the tables cannot bound it)"
+    return f"{value} ({level:.0%} interval {low:+,.4g} to {high:+,.4g})".replace("%", " %")
+
+
+def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:
+    """Return a number with its interval, for JSON; null where the tables cannot bound it."""
+    low, high = estimate.interval(level)
+    return {"value": estimate.value, "low": low, "high": high, "level": level} | {
+        "standard_error": estimate.standard_error
+    }
+
+
+def verdict_facts(model: UpliftEstimator) -> dict[str, str]:
+    """Return what is to be thought of a model: a verdict, its colour, and both in words."""
+    f = model.identification_.f_statistic
+    if model.identification_.is_weak:
+        colour, verdict = "red", "not identified"
+        words = "the policies are too alike to tell uplift, so do not act on this ranking"
+    elif f < PLENTY:
+        colour, verdict = "amber", "weakly identified"
+        words = "the policies differ just enough; look at the intervals before you act"
+    else:
+        colour, verdict = "green", "identified"
+        words = "the policies differ enough to tell uplift"
+    return {
+        "verdict": verdict,
+        "colour": colour,
+        "words": f"{verdict} ({colour}): {words} (F = {f:,.0f}). `unjoined check` says for whom.",
+    }

@@ -11,6 +11,7 @@ from unjoined.cli.inputs import SUMS, Tables, check_paths
 from unjoined.cli.options import (
     AsJson,
     Checkpoint,
+    Force,
     Outcome,
     Paths,
     Population,
@@ -18,8 +19,8 @@ from unjoined.cli.options import (
     Treated,
     Treatment,
     Weight,
+    command,
 )
-from unjoined.cli.program import app
 from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
 from unjoined.sums import (
@@ -35,10 +36,13 @@ from unjoined.sums import (
     write_sums,
 )
 
-Out = Annotated[Path, typer.Option(help="File to write.")]
+Out = Annotated[Path, typer.Option(metavar="FILE", help="File to write.")]
 
 
-@app.command()
+@command(
+    "unjoined plan --feature age=45:15 --feature orders=3:2 \\\n"
+    "    --populations north,south --out plan.sums"
+)
 def plan(
     feature: Annotated[list[str], typer.Option(help="NAME=TYPICAL:SPREAD, once for each feature.")],
     populations: Annotated[str, typer.Option(help="The two, comma-separated.")],
@@ -52,10 +56,11 @@ def plan(
     ] = None,
     width: Annotated[float | None, typer.Option(help="In spreads.")] = None,
     groups: Annotated[int, typer.Option(min=2, help="Groups ridges are chosen by.")] = 5,
+    force: Force = False,
     seed: Seed = 0,
 ) -> None:
     """Write the plan that all parties then use: features, scales, functions."""
-    check_paths([], [("--out", out, SUMS)])
+    check_paths([], [("--out", out, SUMS)], force=force)
     values = None if outcome_values is None else _numbers("--outcome-values", outcome_values, ",")
     agreed = fourier_plan(
         _features(feature),
@@ -74,7 +79,10 @@ def plan(
     )
 
 
-@app.command()
+@command(
+    "unjoined aggregate --plan plan.sums --outcomes north=sales_n.csv \\\n"
+    "    --outcomes south=sales_s.csv --outcome bought --out outcomes.sums"
+)
 def aggregate(
     plan: Annotated[Path, typer.Option(help="The agreed plan.")],
     out: Out,
@@ -90,6 +98,7 @@ def aggregate(
     ] = MIN_COUNT,
     checkpoint: Checkpoint = None,
     threads: Annotated[int, typer.Option(help="-1 is all cores.")] = -1,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Turn one party's tables into a file of sums for the agreed plan."""
@@ -100,7 +109,8 @@ def aggregate(
     )
     tables.check_party()
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
-    check_paths([("--plan", plan), *tables.paths], [*kept, ("--out", out, SUMS)])
+    outputs = [*kept, ("--out", out, SUMS)]
+    check_paths([("--plan", plan), *tables.paths], outputs, force=force)
     agreed = read_sums(plan)[0].plan
     if agreed.feature_names is None:
         raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
@@ -113,15 +123,16 @@ def aggregate(
         checkpoint.unlink(missing_ok=True)
 
 
-@app.command()
+@command("unjoined merge outcomes.sums treatments.sums --out all.sums")
 def merge(
     files: Annotated[list[Path], typer.Argument(help="Files of sums.")],
     out: Out,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Add up files of sums that were made with one plan."""
     for file in files:  # one by one: merging finds out by itself if two hold the same rows
-        check_paths([("sums", file)], [("--out", out, SUMS)])
+        check_paths([("sums", file)], [("--out", out, SUMS)], force=force)
     _write(merge_sums([read_finished_sums(file) for file in files]), out, as_json=as_json)
 
 

@@ -22,7 +22,14 @@ from unjoined.data.sources import (
     as_source,
 )
 from unjoined.data.survey import LeftOut
-from unjoined.data.tables import ENDINGS, SqlQuery, read_table, table_ending
+from unjoined.data.tables import (
+    ENDINGS,
+    Reading,
+    SqlQuery,
+    read_table,
+    scan_table,
+    table_ending,
+)
 from unjoined.data.trials import UnjoinedTrial, unjoin
 from unjoined.data.write import replace_file, write_table
 
@@ -41,6 +48,7 @@ __all__ = [
     "LabelledRows",
     "LeftOut",
     "NotNumbersError",
+    "Reading",
     "Rows",
     "SeparateLabels",
     "SimulatedProblem",
@@ -64,6 +72,7 @@ __all__ = [
     "predict_lazily",
     "read_table",
     "replace_file",
+    "scan_table",
     "table_ending",
     "take_rows",
     "target_rows",

@@ -129,7 +129,6 @@ class UpliftEstimator(FeatureEstimator, ABC):
     __metadata_request__fit = {"kind": True, "population": True}  # noqa: RUF012
     __metadata_request__score = {"kind": True, "population": True}  # noqa: RUF012
 
-    _takes_several = True  # whether there may be more than two populations
     _as_two_groups = True  # whether more than two populations are fitted as two groups of them
 
     identification_: IdentificationStrength

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ MORE_STEPS = 15  # for a form that contains one that was fitted
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 OVER_ALL: Any = {"n_steps": 4, "tol": CHOICE_TOL}  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
+PROGRESS = logging.getLogger("unjoined.progress")  # "job: done of all", for whoever listens
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,10 @@ def hold_out_forms(
     chains = reversed(chains_of(named.values()))
     tasks = [(*each, chain) for chain in chains for each in zip(choosers, folds, strict=True)]
     with one_blas_thread(), ThreadPoolExecutor(n_threads(n_jobs)) as pool:
-        found = list(pool.map(lambda task: task[0].fit_chain(*task[1:]), tasks))
+        found = []
+        for fitted in pool.map(lambda task: task[0].fit_chain(*task[1:]), tasks):
+            found.append(fitted)
+            PROGRESS.debug("models %s: %d of %d", _what(forms), len(found), len(tasks))
     fits = {name: [fit[name] for fit in found if name in fit] for name in named}
     losses = {name: np.zeros(len(rows.y)) for name in named}
     for j, held in enumerate(folds):
@@ -226,6 +231,11 @@ def hold_out_forms(
         for name, loss in of_fold.items():
             losses[name][held] = loss
     return HeldOutForms(chooser, named, fits, FormTable.of_losses(losses, average=average))
+
+
+def _what(forms: tuple[Form, ...]) -> str:
+    """Say what forms are models of."""
+    return "of outcomes" if any(form.effect for form in forms) else "of who is treated"
 
 
 def average_forms(

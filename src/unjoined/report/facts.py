@@ -26,7 +26,7 @@ from unjoined.report.people import (
 from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share_rule
 
 if TYPE_CHECKING:
-    from unjoined.metrics import Diagnosis, Evaluation
+    from unjoined.metrics import Diagnosis, Evaluation, StudyPlan
 
 TYPICAL = 0.1  # share of the people that each example stands for
 LEVEL = 0.95
@@ -160,6 +160,16 @@ class Typical:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Study:
+    """What a firmer answer needs: which number, how well it is to be known, and the plan for it."""
+
+    name: str
+    shows: str  # what the study would show, "" if it would just halve the interval
+    half_width: float  # wanted, outcome units
+    plan: StudyPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Facts:
     """All that a report says."""
 
@@ -181,6 +191,7 @@ class Facts:
     segments: tuple[Measured, ...]
     drivers: tuple[Driver, ...]
     typical: tuple[Typical, ...]
+    study: Study | None
 
     @property
     def everyone(self) -> Stage:
@@ -238,7 +249,34 @@ def collect(
         segments=tuple(gains.measured(find_segments(everyone, uplift))),
         drivers=tuple(drivers),
         typical=tuple(_typical(everyone, uplift, drivers)),
+        study=_plan(data, evaluation, random_state),
     )
+
+
+def _plan(data: SeparateLabels, evaluation: Evaluation, random_state: RandomState) -> Study | None:
+    """Plan a study that settles what is open, the ranking first; else one twice as precise.
+
+    What is 2.8 standard errors away from 0 (1.96 + 0.84) is told from it in four studies of five.
+    """
+    level, average, qini = evaluation.level, evaluation.average, evaluation.qini
+    ends = [each.interval(level) for each in (average, qini)]
+    if not np.isfinite(ends).all():
+        return None
+    wanted, name, shows = (ends[0][1] - ends[0][0]) / 4.0, "average", ""
+    for open_name, what, estimate in (
+        ("average", "that treating everyone helps, or harms", average),
+        ("qini", "that the ranking beats a random order", qini),
+    ):
+        low, high = estimate.interval(level)
+        if low <= 0.0 <= high and estimate.value:
+            wanted, name, shows = 0.7 * abs(estimate.value), open_name, what
+    try:
+        plan = metrics.plan_study(
+            data, quantity=name, half_width=wanted, level=level, random_state=random_state
+        )
+    except InputError:  # no policy gap to plan with
+        return None
+    return Study("Qini" if name == "qini" else "average uplift", shows, wanted, plan)
 
 
 def _check_many(data: SeparateLabels, people: People) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from unjoined._optional import import_extra
 from unjoined._typing import MatrixLike, RandomState
 from unjoined._validation import KINDS
-from unjoined.data import SeparateLabels, feature_matrix, replace_file
+from unjoined.data import SeparateLabels, TableEncoder, feature_matrix, replace_file
 from unjoined.errors import InputError, TableError
 from unjoined.report.facts import Facts, Origin, Terms, collect
 from unjoined.report.figures import (
@@ -263,7 +263,9 @@ def _missing(facts: Facts) -> Table:
 
 def fingerprint(data: SeparateLabels) -> str:
     """Return 16 hexadecimal digits that change with any cell, but not with the order of rows."""
-    X = np.ascontiguousarray(feature_matrix(data.X))
+    framed = data.feature_names is not None
+    X = TableEncoder("codes").fit(data.X).encode(data.X).matrix if framed else data.X
+    X = np.ascontiguousarray(feature_matrix(X))
     kind = np.array([KINDS.index(each) for each in np.asarray(data.kind)], dtype=np.float64)
     _, place = np.unique(np.asarray(data.population).astype(str), return_inverse=True)
     label = np.nan_to_num(np.asarray(data.y, dtype=np.float64), nan=-1.0)

@@ -23,8 +23,6 @@ TELL = {
 }
 UNBOUNDED = "the tables cannot bound it"
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
-POWER = 2.8  # standard errors from 0 that are found in four studies of five
-MOST_TIMES = 100.0
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 
 
@@ -252,35 +250,20 @@ def _people(facts: Facts) -> list[Reason]:
 
 
 def firmer(facts: Facts, speech: Speech) -> list[str]:
-    """Say how many more rows would make the answer firmer, all else as it is.
-
-    Standard errors shrink with the root of the rows. To show that something is not 0 in four
-    studies of five, it must be 2.8 standard errors away (1.96 + 0.84).
-    """
-    n = sum(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
-    said = []
-    for name, what, estimate in (
-        ("average uplift", "that treating everyone helps or harms", facts.evaluation.average),
-        ("Qini", "that the ranking beats a random order", facts.evaluation.qini),
-    ):
-        low, high = estimate.interval(facts.level)
-        if not (math.isfinite(low) and math.isfinite(high)):
-            return ["More rows alone do not help here: the policies must differ more."]
-        width = speech.factor * (high - low) / 2.0
-        line = f"{name[0].upper()}{name[1:]} is known to within {number(width)} {speech.per}"
-        times = (POWER * estimate.standard_error / estimate.value) ** 2 if estimate.value else 0.0
-        if low <= 0.0 <= high and 1.0 < times <= MOST_TIMES:
-            line += (
-                f". If it is what it seems, showing {what} takes about {times * n:,.0f} outcome "
-                f"rows, {times:.1f} times as many"
-            )
-        elif low <= 0.0 <= high:
-            line += f". Showing {what} would take very many rows, if it is true at all"
-        said.append(f"{line}.")
+    """Say what would make the answer firmer, by the planner."""
+    study = facts.study
+    if study is None or study.plan.needed is None:
+        return ["More rows alone do not help here: the policies must differ more."]
+    now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
+    rows, width = study.plan.needed.rows, number(speech.factor * study.half_width)
+    aim = f"know the {study.name} to within {width} {speech.per}"
+    first = f"To {aim}, half of what it is now, collect"
+    if study.shows:
+        first = f"To show {study.shows}, if it is as it seems, one must {aim}. Collect"
     return [
-        *said,
-        f"Four times the {n:,} outcome rows would halve these intervals. Treatment rows matter "
-        "less, and a larger difference between the policies helps as much as rows do.",
+        f"{first} about {rows:,} rows in each outcome table, with policies as far apart as now. "
+        f"The smallest has {now:,}.",
+        *study.plan.sentences()[1:],
     ]
 
 

@@ -2,6 +2,12 @@
 
 from unjoined.reproduce.claims import check_claims
 from unjoined.reproduce.page import paper_page
+from unjoined.reproduce.raw import (
+    REGIONS,
+    raw_customers,
+    write_email_files,
+    write_raw_files,
+)
 from unjoined.reproduce.results import (
     PaperFiles,
     reproduce_paper,
@@ -21,6 +27,7 @@ from unjoined.reproduce.studies import (
 
 __all__ = [
     "OURS",
+    "REGIONS",
     "STUDIES",
     "PaperFiles",
     "Task",
@@ -28,11 +35,14 @@ __all__ = [
     "draw_customers",
     "draw_rows",
     "paper_page",
+    "raw_customers",
     "reproduce_paper",
     "run_task",
     "score_estimates",
     "study_tasks",
     "summarise_study",
     "write_campaign",
+    "write_email_files",
     "write_paper",
+    "write_raw_files",
 ]

@@ -1,0 +1,251 @@
+"""The command fit: from tables or sums to a model, and what was found in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+import unjoined
+from unjoined._validation import check_option
+from unjoined.cli.inputs import MODEL, SUMS, Tables, check_paths
+from unjoined.cli.options import AsJson, Checkpoint, Force, Seed, TableOptions, command
+from unjoined.cli.show import (
+    cell_sizes,
+    console,
+    estimate_facts,
+    interval_words,
+    noted,
+    print_json,
+    progress,
+    show_cell_sizes,
+    show_labels,
+    show_uplift,
+    uplift_summary,
+    verdict_facts,
+)
+from unjoined.errors import InputError
+from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, save_model
+from unjoined.sums import PlannedSums, read_finished_sums
+
+ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
+    "auto": Uplift,
+    "mixture": unjoined.MixtureUplift,
+    "weighted": unjoined.WeightedUplift,
+    "minmax": MinMaxUplift,
+    "plugin": unjoined.PlugInUplift,
+    "two-stage": unjoined.TwoStageUplift,
+    "density": unjoined.DensityUplift,
+    "neural": unjoined.NeuralMinMaxUplift,
+    "MinMaxGau": unjoined.MinMaxGau,
+    "FourLogistic": unjoined.FourLogistic,
+    "FourNNC": unjoined.FourNNC,
+    "FourRidge": unjoined.FourRidge,
+    "FourNNR": unjoined.FourNNR,
+}
+IN_PIECES = ("auto", "mixture", "minmax")
+FOLDS = 5  # that the record of gains is made with
+Facts = dict[str, Any]
+
+
+@command(
+    "unjoined fit --outcomes north=sales_n.csv --outcomes south=sales_s.csv \\\n"
+    "    --treatments north=mail_n.csv --treatments south=mail_s.csv \\\n"
+    "    --outcome bought --treatment mailed --model model.skops",
+    "unjoined fit --config unjoined.toml",
+)
+def fit(
+    tables: TableOptions,
+    estimator: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"One of {', '.join(ESTIMATORS)}; auto says in words what it found.",
+        ),
+    ] = "auto",
+    chunks: Annotated[
+        bool | None,
+        typer.Option(
+            "--chunks/--no-chunks",
+            help="Read tables in pieces, or not; default: if they are larger than memory allows.",
+        ),
+    ] = None,
+    checkpoint: Checkpoint = None,
+    moments: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Instead of tables: a file of sums of all four."),
+    ] = None,
+    model: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the model.")] = Path(
+        "model.skops"
+    ),
+    force: Force = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate uplift from tables or sums, and write the model to a file."""
+    named = Tables.of_options(tables)
+    inputs = named.paths + ([] if moments is None else [("--moments", moments)])
+    kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
+    check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)
+    check_option("--estimator", estimator, ESTIMATORS)
+    out = console(quiet=as_json)
+    with noted() as notes, progress():
+        if moments is not None:
+            _refuse_tables(named, checkpoint, chunks)
+            fitted, facts = _fit_sums(out, read_finished_sums(moments), seed)
+        else:
+            named.require("fit needs {}, or --moments with a file of sums.")
+            pieces = _in_pieces(out, named, estimator, chunks)
+            if checkpoint is not None and not pieces:
+                raise InputError("--checkpoint is for tables that are read with --chunks.")
+            if pieces:
+                fitted, facts = _fit_pieces(out, named, estimator, checkpoint, seed)
+            else:
+                fitted, facts = _fit_rows(out, named, estimator, seed)
+    fitted.notes_ = notes
+    written = save_model(fitted, model)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    facts |= show_fit(out, fitted) | {"warnings": notes}
+    out.print(f"Wrote {written}.")
+    out.print(
+        f"Next: unjoined score --model {written} --table PEOPLE.csv --out LIST.csv", soft_wrap=True
+    )
+    if as_json:
+        print_json({"model": str(written), "estimator": estimator} | facts)
+
+
+def _refuse_tables(tables: Tables, checkpoint: Path | None, chunks: bool | None) -> None:
+    """Refuse what sums of all tables leave no room for."""
+    given = tables.given | {"--checkpoint": checkpoint, "--chunks": chunks}
+    if extra := [option for option, value in given.items() if value]:
+        raise InputError(
+            f"--moments holds sums of all tables, so {extra[0]} cannot be given beside it. "
+            "Leave out one of the two."
+        )
+
+
+def _in_pieces(out: Console, tables: Tables, estimator: str, chunks: bool | None) -> bool:
+    """Tell whether to read tables in pieces: if asked for, or if they are too large to hold."""
+    if chunks and estimator not in IN_PIECES:
+        raise InputError(
+            f"--chunks reads in pieces, which --estimator {estimator} cannot do. Leave out one of "
+            "the two, or use --estimator minmax."
+        )
+    if chunks is not None or estimator not in IN_PIECES:
+        return bool(chunks)
+    needed, free = tables.memory(), free_memory()
+    if needed <= free:
+        return tables.has_folders
+    out.print(
+        f"The tables need about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free, so they "
+        "are read in pieces (--no-chunks reads them at once)."
+    )
+    return True
+
+
+def free_memory() -> float:
+    """Return the bytes of memory that are free, or infinity where that is not known."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows, or a system that does not say
+        return float("inf")
+
+
+def _fit_rows(
+    out: Console, tables: Tables, estimator: str, seed: int
+) -> tuple[UpliftEstimator, Facts]:
+    """Read the tables into memory and fit any estimator."""
+    make = ESTIMATORS[estimator]
+    data = tables.read()
+    show_labels(out, data)
+    fitted = make(random_state=seed).fit(**data)
+    if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:
+        unjoined.record_gain(fitted, data, n_folds=FOLDS, random_state=seed)
+    uplift = fitted.predict(data.X)
+    left_out = {c.name: c.reason for c in getattr(data, "left_out", ())}
+    left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
+    _show_features(out, fitted, left_out)
+    show_uplift(out, uplift)
+    return fitted, {
+        "rows": data.n_rows,
+        "tables": [
+            {"kind": c.kind, "population": c.population, "rows": c.n_rows}
+            | {"label_mean": c.label_mean}
+            for c in data.summary()
+        ],
+        "left_out": left_out,
+        "uplift": uplift_summary(uplift),
+    }
+
+
+def _fit_pieces(
+    out: Console, tables: Tables, estimator: str, checkpoint: Path | None, seed: int
+) -> tuple[UpliftEstimator, Facts]:
+    """Fit to tables that are read in pieces."""
+    source = tables.stream()
+    if estimator == "minmax":
+        sums = MinMaxUplift(random_state=seed).collect_sums(source, checkpoint=checkpoint)
+        return _fit_sums(out, sums, seed)
+    fitted = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint)
+    left_out = {c.name: c.reason for c in getattr(source, "left_out", ())}
+    left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
+    _show_features(out, fitted, left_out)
+    return fitted, {"left_out": left_out}
+
+
+def _fit_sums(out: Console, sums: PlannedSums, seed: int) -> tuple[UpliftEstimator, Facts]:
+    """Fit `MinMaxUplift` to sums of all tables."""
+    fitted = MinMaxUplift(random_state=seed).fit_moments(sums)
+    show_cell_sizes(out, sums)
+    return fitted, {
+        "rows": sum(cell["rows"] for cell in cell_sizes(sums)),
+        "tables": cell_sizes(sums),
+        "ridge_f": fitted.ridge_f_,
+        "ridge_g": fitted.ridge_g_,
+    }
+
+
+def _show_features(out: Console, fitted: UpliftEstimator, left_out: dict[str, str]) -> None:
+    """Print the features that were used, and columns that are none."""
+    out.print(f"Features used: {', '.join(map(str, fitted.feature_names_in_))}.")
+    for name, why in left_out.items():
+        out.print(f"Left out: {name!r} {why}.")
+
+
+def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
+    """Print what a model found, ending in the verdict; return all numbers of it."""
+    names = getattr(fitted, "feature_names_in_", None)  # sums of plain arrays have none
+    strength = fitted.identification_
+    facts: Facts = {
+        "features": None if names is None else [str(name) for name in names],
+        "f_statistic": strength.f_statistic,
+        "mean_gap": strength.mean_gap,
+        "rms_gap": strength.rms_gap,
+        "weak": strength.is_weak,
+        "reason": getattr(fitted, "reason_", None),
+    }
+    average = getattr(fitted, "average_effect_", None)
+    if average is not None:
+        facts["average_effect"] = estimate_facts(average)
+    if hasattr(fitted, "summary"):
+        for line in fitted.summary().splitlines():
+            if not line.startswith("It uses "):  # all features have been named
+                out.print(line)
+    elif average is not None:
+        out.print(f"Average effect: {interval_words(average)}, in units of the outcome.")
+    if (spread := getattr(fitted, "effect_features_", None)) is not None and np.any(spread):
+        total = float(np.sum(spread**2))
+        shares = [float(s**2 / total) for s in spread]
+        labels = fitted._feature_names or range(len(shares))
+        facts["effect_varies_with"] = dict(zip(map(str, labels), shares, strict=True))
+    if (ends := getattr(fitted, "effect_range_", None)) is not None:
+        facts["nine_in_ten"] = [float(end) for end in ends]
+    verdict = verdict_facts(fitted)
+    out.print(f"Verdict: {verdict['words']}")
+    return facts | {"verdict": verdict}

@@ -1,0 +1,241 @@
+"""The command init: a file of settings from tables, saying what was guessed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unjoined._typing import Frame
+from unjoined._validation import did_you_mean
+from unjoined.cli.inputs import SETTINGS, check_paths
+from unjoined.cli.options import AsJson, Force, command
+from unjoined.cli.show import console, print_json
+from unjoined.data import ENDINGS, Reading, scan_table, table_ending
+from unjoined.errors import TableError
+
+FIRST_ROWS = 2000  # of each table that are looked at
+TREATMENTS = "treat mail sent send contact expos offer target campaign call letter arm group"
+OUTCOMES = "outcome bought buy purchas visit conver spend sale sold respon revenue churn click"
+POPULATIONS = "population region area city country state wave period store branch site market"
+LIST = {"uplift", "rank", "treat"}  # columns of a list that score wrote
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What the tables of a folder seem to be."""
+
+    outcomes: dict[str, Path]  # by population; under "" if a column tells the population
+    treatments: dict[str, Path]
+    outcome: str
+    treatment: str
+    population: str | None
+    people: Path | None  # a table without labels
+    keep: str | None  # a column that seems to identify people
+
+    def sentences(self) -> list[str]:
+        """Say what was guessed."""
+        lines = [
+            f"{label!r} is the {kind}: {', '.join(str(path) for path in files.values())}."
+            for kind, label, files in (
+                ("outcome", self.outcome, self.outcomes),
+                ("treatment", self.treatment, self.treatments),
+            )
+        ]
+        if self.population is None:
+            lines.append(f"Populations by the names of files: {', '.join(self.outcomes)}.")
+        else:
+            lines.append(f"Populations by the column {self.population!r}.")
+        if self.people is not None:
+            lines.append(f"People to score: {self.people}, which has no label.")
+        return lines
+
+    def toml(self, folder: Path) -> str:
+        """Return the settings, with paths as seen from a folder."""
+
+        def of(path: Path) -> str:
+            return _quoted(os.path.relpath(path, folder).replace(os.sep, "/"))
+
+        lines = ["# Written by `unjoined init`: its guesses. Correct what is wrong.", ""]
+        for kind, files in (("outcomes", self.outcomes), ("treatments", self.treatments)):
+            if self.population is not None:
+                lines.append(f"{kind} = {of(next(iter(files.values())))}")
+            else:
+                parts = ", ".join(f"{_quoted(name)} = {of(path)}" for name, path in files.items())
+                lines.append(f"{kind} = {{ {parts} }}")
+        lines += [f"outcome = {_quoted(self.outcome)}", f"treatment = {_quoted(self.treatment)}"]
+        if self.population is not None:
+            lines.append(f"population = {_quoted(self.population)}")
+        lines += [
+            '# ignore = ["a_column"]  # columns that are no features',
+            'model = "model.skops"',
+        ]
+        if self.people is not None:
+            lines += [f"table = {of(self.people)}", "", "[score]", 'out = "list.csv"']
+            lines += [] if self.keep is None else [f"keep = {_quoted(self.keep)}"]
+            lines.append('# share = "30%"')
+        return "\n".join(lines) + "\n"
+
+
+@command("unjoined init", "unjoined init data/ --outcome bought --treatment mailed")
+def init(
+    tables: Annotated[
+        list[Path] | None, typer.Argument(help="Tables, or folders of tables; default: this one.")
+    ] = None,
+    outcome: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the outcome.")] = "",
+    treatment: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column with the treatment.")
+    ] = "",
+    population: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column that names each row's population.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the settings.")] = Path(
+        "unjoined.toml"
+    ),
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a file of settings for your tables, and say what was guessed."""
+    check_paths([], [("--out", out, SETTINGS)], force=force)
+    if out.suffix.lower() != ".toml":
+        raise TableError(f"--out {str(out)!r} must end in .toml.")
+    files = _find(tables or [Path()])
+    heads = {file: _head(file) for file in files}
+    heads = {file: head for file, head in heads.items() if not {*head.column_names} >= LIST}
+    guess = make_guess(heads, outcome, treatment, population)
+    text = guess.toml(out.parent)
+    out.write_text(text, "utf-8")
+    screen = console(quiet=as_json)
+    for line in guess.sentences():
+        screen.print(line)
+    screen.print(f"Wrote {out}; correct it if a guess is wrong.")
+    screen.print(f"Next: unjoined check --config {out}", soft_wrap=True)
+    if as_json:
+        print_json({"out": str(out), "guessed": guess.sentences(), "settings": text})
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _find(places: Iterable[Path]) -> list[Path]:
+    """Return the tables that are named, and those in folders that are named."""
+    found: list[Path] = []
+    for place in places:
+        if not place.exists():
+            raise TableError(f"there is no file or folder {str(place)!r}. Check the path.")
+        inside = sorted(place.iterdir()) if place.is_dir() else [place]
+        found += [file for file in inside if table_ending(file) in ENDINGS and file.is_file()]
+    if len(found) < 2:
+        raise TableError(
+            f"found {len(found)} table{'s' * (len(found) != 1)} in "
+            f"{', '.join(repr(str(place)) for place in places)}, and at least two are needed: one "
+            f"with outcomes, one with treatments. Tables end in {', '.join(ENDINGS)}."
+        )
+    return found
+
+
+def _head(file: Path) -> Frame:
+    """Return the first rows of a table."""
+    for frame, _ in scan_table(file, str(file), Reading(FIRST_ROWS)):
+        return frame
+    raise TableError(f"{str(file)!r} has no rows.")
+
+
+def make_guess(
+    heads: dict[Path, Frame], outcome: str, treatment: str, population: str | None
+) -> Guess:
+    """Tell from the first rows of tables what each of them is."""
+    columns = {file: set(head.column_names) for file, head in heads.items()}
+    everywhere = set.intersection(*columns.values()) if columns else set()
+    some = sorted(set().union(*columns.values()) - everywhere)
+    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
+        if name and name not in some:
+            known = sorted(set().union(*columns.values()))
+            raise TableError(
+                f"{option} {name!r} must be a column of some tables and not of others"
+                f"{did_you_mean(name, known)}"
+            )
+    treatment = treatment or _by_name(some, TREATMENTS, {outcome})
+    outcome = outcome or _by_name(some, OUTCOMES, {treatment})
+    rest = [name for name in some if name not in (outcome, treatment)]
+    if treatment and not outcome and len(rest) == 1:
+        outcome = rest[0]
+    if outcome and not treatment and len(rest) == 1:
+        treatment = rest[0]
+    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
+        if not name:
+            raise TableError(
+                f"cannot tell which column is the {option[2:]}: columns that are in some tables "
+                f"only are {', '.join(map(repr, some)) or 'none'}. Name it with {option}."
+            )
+    with_outcome = [file for file in heads if outcome in columns[file]]
+    with_treatment = [file for file in heads if treatment in columns[file]]
+    if both := [file for file in with_outcome if file in with_treatment]:
+        raise TableError(
+            f"{str(both[0])!r} has both {outcome!r} and {treatment!r}: with joined labels ordinary "
+            "uplift modelling is better. Name other columns, or leave this table out."
+        )
+    people = [f for f in heads if f not in with_outcome and f not in with_treatment]
+    person = min(people, key=lambda f: -len(columns[f] & columns[with_outcome[0]]), default=None)
+    named, shared = _populations(with_outcome, with_treatment, population, heads)
+    return Guess(*named, outcome, treatment, shared, person, _identifier(heads, person))
+
+
+def _by_name(names: list[str], hints: str, taken: set[str]) -> str:
+    """Return the one column whose name holds one of some words, or nothing."""
+    found = [n for n in names if n not in taken and any(h in n.lower() for h in hints.split())]
+    return found[0] if len(found) == 1 else ""
+
+
+def _populations(
+    outcomes: list[Path], treatments: list[Path], column: str | None, heads: dict[Path, Frame]
+) -> tuple[tuple[dict[str, Path], dict[str, Path]], str | None]:
+    """Tell populations by the names of files, or by a column of two tables."""
+    if len(outcomes) == len(treatments) == 1:
+        if column is None:
+            both = set(heads[outcomes[0]].column_names) & set(heads[treatments[0]].column_names)
+            column = _by_name(sorted(both), POPULATIONS, set())
+        if not column:
+            raise TableError(
+                "one table has outcomes and one has treatments; name the column that tells "
+                "populations apart with --population."
+            )
+        return ({"": outcomes[0]}, {"": treatments[0]}), column
+    first, second = (_differing([file.stem for file in files]) for files in (outcomes, treatments))
+    if sorted(first) != sorted(second) or len(first) < 2:
+        raise TableError(
+            "cannot tell populations by the names of files: outcomes are in "
+            f"{', '.join(file.name for file in outcomes)} and treatments in "
+            f"{', '.join(file.name for file in treatments)}. Name them alike, such as "
+            "sales_north.csv and mail_north.csv, or write the settings yourself."
+        )
+    named = dict(zip(first, outcomes, strict=True)), dict(zip(second, treatments, strict=True))
+    return named, None
+
+
+def _differing(names: list[str]) -> list[str]:
+    """Return what is left of names without the words that all of them have in common."""
+    words = [re.split(r"[ _.-]+", name) for name in names]
+    common = set.intersection(*map(set, words)) if words else set()
+    left = ["_".join(word for word in name if word not in common) for name in words]
+    return left if len({*left}) == len(names) and all(left) else []
+
+
+def _identifier(heads: dict[Path, Frame], person: Path | None) -> str | None:
+    """Return a column of people that seems to identify them."""
+    if person is None:
+        return None
+    head: Any = heads[person]
+    for name in head.column_names:
+        if re.search(r"(^|[ _.-])(id|key|number|email)$", name.lower()):
+            values = head.column(name).to_pylist()
+            if len({*values}) == len(values):
+                return str(name)
+    return None

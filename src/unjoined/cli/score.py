@@ -1,0 +1,316 @@
+"""The command score: whom to treat, what that is expected to bring, and what is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from unjoined._optional import import_extra
+from unjoined._typing import Array, BoolArray, Frame, IntArray
+from unjoined._validation import check_finite, check_not_negative, check_share
+from unjoined.cli.inputs import TABLE, check_paths, select_columns, split_names
+from unjoined.cli.options import (
+    AsJson,
+    Budget,
+    Cost,
+    Force,
+    Keep,
+    Model,
+    People,
+    Share,
+    Value,
+    command,
+)
+from unjoined.cli.show import (
+    console,
+    estimate_facts,
+    interval_words,
+    noted,
+    print_json,
+    show_uplift,
+    uplift_summary,
+    verdict_facts,
+)
+from unjoined.data import Reading, scan_table, table_ending, write_table
+from unjoined.errors import InputError, TableError
+from unjoined.estimators import UpliftEstimator, load_model
+from unjoined.metrics import Estimate
+from unjoined.targeting import treatment_rank
+
+PIECE_ROWS = 200_000  # people scored together
+INTERVAL = ("uplift_low", "uplift_high")
+LIST_COLUMNS = ("row", "uplift", *INTERVAL, "rank", "treat", "flags")  # that the list itself writes
+WRITTEN = (".csv", ".parquet", ".pq", ".xlsx")
+SAME = 1e-9  # of the largest uplift: people who differ by less are tied
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Options that say how many people to treat, and what that costs and is worth."""
+
+    share: Share = None
+    top: Annotated[int | None, typer.Option(min=0, metavar="N", help="Treat this many people.")] = (
+        None
+    )
+    threshold: Annotated[
+        float | None,
+        typer.Option(metavar="UPLIFT", help="Treat everybody with this uplift or more."),
+    ] = None
+    budget: Budget = None
+    cost: Cost = 0.0
+    value: Value = None
+
+    def check(self) -> None:
+        """Refuse numbers that mean nothing, and two ways to say how many."""
+        ways = {"--share": self.share, "--top": self.top, "--threshold": self.threshold}
+        ways |= {"--budget": self.budget}
+        given = [option for option, value in ways.items() if value is not None]
+        if len(given) > 1:
+            raise InputError(
+                f"{given[0]} and {given[1]} both say how many people to treat. Leave out one."
+            )
+        check_not_negative("--cost", self.cost)
+        for option, value in (("--budget", self.budget), ("--value", self.value)):
+            if value is not None:
+                check_not_negative(option, value)
+        if self.threshold is not None:
+            check_finite("--threshold", self.threshold)
+        if self.budget is not None and not self.cost:
+            raise InputError("--budget needs --cost, what treating one person costs.")
+        if self.cost and self.budget is None and self.value is None:
+            raise InputError(
+                "--cost needs --value, what one unit of the outcome is worth, or --budget."
+            )
+        if self.share is not None:
+            as_share(self.share)
+
+    def count(self, uplift: Array) -> int:
+        """Return how many to treat of people in order of their uplift, the best first."""
+        if self.share is not None:
+            return int(as_share(self.share) * len(uplift) + 1e-9)
+        if self.top is not None:
+            return min(self.top, len(uplift))
+        least = 0.0 if self.threshold is None else self.threshold
+        if self.value is not None and self.threshold is None:
+            least = self.cost / self.value if self.value else np.inf
+        n = int(np.count_nonzero(uplift >= least))
+        if self.budget is not None:
+            n = min(n, int(self.budget / self.cost + 1e-9))
+        return n
+
+
+def as_share(text: str) -> float:
+    """Read a share as people write it: 30%, 30 %, 0.3."""
+    word = text.strip()
+    percent = word.endswith("%")
+    try:
+        number = float(word.removesuffix("%"))
+    except ValueError:
+        raise InputError(f"--share must be a share such as 30% or 0.3, got {text!r}.") from None
+    if not percent and 1.0 < number <= 100.0:
+        raise InputError(f"--share must lie in [0, 1], got {text}. Write {number:g}% for percent.")
+    return check_share("--share", number / 100.0 if percent else number, zero_allowed=True)
+
+
+@command(
+    "unjoined score --model model.skops --table customers.csv --keep customer_id \\\n"
+    "    --budget 500 --cost 0.5 --value 20 --out list.csv",
+    "unjoined score --model model.skops --table customers.csv --share 30% --out list.xlsx",
+)
+def score(
+    model: Model,
+    table: People,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where to write: .csv, .parquet or .xlsx.")
+    ],
+    target: Target,
+    keep: Keep = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write whom to treat: uplift, rank and decision for each person."""
+    check_paths([("--model", model), ("--table", table)], [("--out", out, TABLE)], force=force)
+    if table_ending(out) not in WRITTEN:
+        raise TableError(f"--out {str(out)!r} must end in {', '.join(WRITTEN)}.")
+    kept = split_names("--keep", keep)
+    if taken := [name for name in kept if name in LIST_COLUMNS]:
+        raise InputError(
+            f"--keep cannot copy the column {taken[0]!r}, because the list has its own column of "
+            "that name. Rename yours in the table."
+        )
+    target.check()
+    fitted = load_model(model)
+    screen = console(quiet=as_json)
+    for note in getattr(fitted, "notes_", ()):
+        screen.print(f"When the model was fitted: {note}")
+    with noted() as notes:
+        scored = Scored.of_table(fitted, table, kept)
+    facts = show_list(screen, fitted, scored, target)
+    written = write_table(scored.listed(target), out)
+    screen.print(f"Wrote {written}.")
+    if as_json:
+        print_json({"out": str(written)} | facts | {"warnings": notes})
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """People with their predicted uplift, the best first."""
+
+    kept: Frame  # columns of the table to copy, or the number of the row
+    uplift: Array  # (n,)
+    interval: tuple[Array, Array] | None  # model uncertainty
+    missing: BoolArray  # people without a value of some feature
+    outside: BoolArray  # people unlike all rows of the fit
+
+    @classmethod
+    def of_table(cls, model: UpliftEstimator, path: Path, keep: list[str]) -> Scored:
+        """Score a file piece by piece; what is held of it are the columns to copy."""
+        arrow = import_extra("pyarrow", extra="cli")
+        if not hasattr(model, "feature_names_in_"):
+            raise InputError(
+                "the model was fitted to plain arrays, so it does not know the names of its "
+                "features. Fit it to tables, or call its predict with an array."
+            )
+        pieces = list(_score_pieces(model, path, keep))
+        if not pieces:
+            raise InputError(f"{str(path)!r} is empty: there is nobody to score.")
+        kept, uplift, low, high, missing, outside = zip(*pieces, strict=True)
+        all_uplift = np.concatenate(uplift)
+        order = np.argsort(treatment_rank(all_uplift))
+        interval = None
+        if low[0] is not None:
+            interval = np.concatenate(low)[order], np.concatenate(high)[order]
+        columns = arrow.concat_tables(kept, promote_options="permissive") if keep else None
+        rows = arrow.table({"row": order}) if columns is None else columns.take(order)
+        flags = (np.concatenate(part)[order] for part in (missing, outside))
+        return cls(rows, all_uplift[order], interval, *flags)
+
+    def listed(self, target: Target) -> Frame:
+        """Return the list as a table."""
+        n = len(self.uplift)
+        table = self.kept.append_column("uplift", [self.uplift])
+        for name, end in zip(INTERVAL, self.interval or (), strict=False):
+            table = table.append_column(name, [end])
+        table = table.append_column("rank", [np.arange(1, n + 1)])
+        table = table.append_column("treat", [np.arange(n) < target.count(self.uplift)])
+        words = np.where(self.missing, "missing_values", "").astype(object)
+        both = np.where(self.missing & self.outside, "; ", "").astype(object)
+        flags = words + both + np.where(self.outside, "outside_training", "").astype(object)
+        return table.append_column("flags", [flags.tolist()])
+
+    def tied(self, n: int) -> int:
+        """Return how many people are tied where a list of ``n`` ends, if it parts them."""
+        if not 0 < n < len(self.uplift):
+            return 0
+        near = SAME * max(float(np.abs(self.uplift).max()), 1e-300)
+        if self.uplift[n - 1] - self.uplift[n] > near:
+            return 0
+        return int(np.count_nonzero(np.abs(self.uplift - self.uplift[n]) <= near))
+
+
+Piece = tuple[Frame, Array, Array | None, Array | None, BoolArray, BoolArray]
+
+
+def _score_pieces(model: UpliftEstimator, path: Path, keep: list[str]) -> Iterator[Piece]:
+    """Yield what the list needs of each piece of a table."""
+    names = [str(name) for name in model.feature_names_in_]
+    codes = getattr(getattr(model, "encoder_", None), "columns_", ())
+    text = {code.name for code in codes if code.holds == "categories"} | {*keep} - {*names}
+    for frame, _ in scan_table(path, "--table", Reading(PIECE_ROWS), text):
+        kept = select_columns(frame, keep, title=str(path))
+        if not len(frame):
+            continue
+        people = frame.select([name for name in frame.column_names if name in names])
+        uplift = model.predict(people)
+        low = high = None
+        with suppress(InputError):  # some estimators do not know
+            low, high = model.predict_interval(people)
+        missing = np.zeros(len(frame), dtype=np.bool_)
+        for column in people.columns:
+            missing |= column.is_null(nan_is_null=True).to_numpy()
+        outside = np.zeros(len(frame), dtype=np.bool_)
+        if hasattr(model, "training_range_"):
+            outside = model.outside_training(people)
+        yield kept, uplift, low, high, missing, outside
+
+
+def show_list(
+    out: Console, model: UpliftEstimator, people: Scored, target: Target
+) -> dict[str, Any]:
+    """Print what the list is expected to bring and what is odd about it; return all numbers."""
+    uplift, n = people.uplift, target.count(people.uplift)
+    show_uplift(out, uplift)
+    tied, harmed = people.tied(n), int(np.count_nonzero(uplift[:n] < 0.0))
+    facts: dict[str, Any] = {"rows": len(uplift), "treated": n}
+    facts |= {"uplift": uplift_summary(uplift), "tied": tied, "harmed": harmed}
+    facts |= {"missing_values": int(people.missing.sum())}
+    facts |= {"outside_training": int(people.outside.sum())}
+    facts |= _show_gain(out, model, people, target, n)
+    for count, words in (
+        (tied, "people are tied where the list ends; those first in the table are on it."),
+        (harmed, "people on the list are predicted to be harmed; treat fewer."),
+        (facts["missing_values"], "people lack a value; they are scored with an average one."),
+        (
+            facts["outside_training"],
+            "people are unlike all rows that the model was fitted to; see the column flags.",
+        ),
+    ):
+        if count:
+            out.print(f"{count:,} {words}")
+    verdict = verdict_facts(model)
+    out.print(f"Verdict: {verdict['words']}")
+    return facts | {"verdict": verdict}
+
+
+def _show_gain(
+    out: Console, model: UpliftEstimator, people: Scored, target: Target, n: int
+) -> dict[str, Any]:
+    """Print the expected gain of a list with its interval, in outcome units and in money."""
+    whom = f"Treating the {n:,} of {len(people.uplift):,} people on the list"
+    record, chosen = getattr(model, "gain_", None), np.arange(len(people.uplift)) < n
+    if record is None:
+        total = float(people.uplift[:n].sum())
+        out.print(
+            f"{whom} is predicted to add {total:+,.4g} in units of the outcome, if the model is "
+            "right; this model has no record of its own errors, so there is no interval."
+        )
+        return {"predicted_gain": total, "gain": None}
+    gain: Estimate = record.gain(people.uplift, chosen)
+    out.print(f"{whom} is expected to add {interval_words(gain)} in units of the outcome.")
+    facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
+    facts |= {"predicted_gain": float(people.uplift[:n].sum())}
+    if target.value is not None:
+        low, high = (target.value * end - target.cost * n for end in gain.interval(0.95))
+        net = target.value * gain.value - target.cost * n
+        facts["net"] = {"value": net, "low": low, "high": high, "level": 0.95}
+        ends = f"95 % interval {low:+,.2f} to {high:+,.2f}"
+        bounds = ends if np.isfinite([low, high]).all() else "the tables cannot bound it"
+        out.print(
+            f"In money: {target.value * gain.value:,.2f} less {target.cost * n:,.2f} for treatment "
+            f"leaves {net:+,.2f} ({bounds})."
+        )
+    elif target.cost:
+        out.print(f"It costs {target.cost * n:,.2f}.")
+    return facts
+
+
+def targeting_list(
+    model: UpliftEstimator, table: Frame, *, title: str, keep: list[str], share: float | None
+) -> Frame:
+    """Return a pyarrow table, best first: kept columns or the row number, uplift, rank, treat."""
+    names = [str(name) for name in model.feature_names_in_]
+    uplift = model.predict(select_columns(table, names, title=title))
+    rank = treatment_rank(uplift)
+    order: IntArray = np.argsort(rank)
+    n = Target(share=None if share is None else repr(share)).count(uplift[order])
+    kept = select_columns(table, keep, title=title)
+    columns = {name: kept.column(name) for name in keep} or {"row": np.arange(len(rank))}
+    columns |= {"uplift": uplift, "rank": rank, "treat": rank <= n}
+    return import_extra("pyarrow", extra="cli").table(columns).take(order)

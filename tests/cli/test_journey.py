@@ -1,0 +1,149 @@
+"""From raw files to a list and a report: the README's commands, and the same in Python."""
+
+import contextlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from unjoined import SeparateLabels, Uplift, load_model, read_table
+from unjoined.cli import main
+from unjoined.reproduce import write_raw_files
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = re.findall(r"^unjoined (.*)$", (ROOT / "README.md").read_text(), flags=re.M)
+
+
+def run(capsys, *arguments):
+    """Run one command; return its exit code, stdout and stderr."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return stop.value.code or 0, printed.out, printed.err
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """The folder that the README's commands are typed in, up to the list."""
+    path = tmp_path_factory.mktemp("journey")
+    write_raw_files(path / "shop", n_per_table=400, n_customers=100, seed=0)
+    for command in COMMANDS:
+        if command.startswith(("init", "fit")):
+            with contextlib.chdir(path), pytest.raises(SystemExit) as stop:
+                main(command.split())
+            assert not stop.value.code
+    return path
+
+
+def test_the_readme_has_five_commands():
+    assert [command.split()[0] for command in COMMANDS] == [
+        *("init", "check", "fit", "score", "report"),
+    ]
+
+
+def test_the_settings_are_guessed_from_raw_files(place):
+    text = (place / "shop" / "unjoined.toml").read_text()
+    for line in (
+        'outcomes = { "east" = "visits_east.csv", "west" = "visits_west.csv" }',
+        'treatments = { "east" = "mailings_east.csv", "west" = "mailings_west.csv" }',
+        'outcome = "visit"',
+        'treatment = "mailed"',
+        'table = "customers.csv"',
+        'keep = "customer_id"',
+    ):
+        assert line in text.splitlines()
+
+
+def frames(place, read):
+    return [
+        {region: read(place / "shop" / f"{name}_{region}.csv") for region in ("east", "west")}
+        for name in ("visits", "mailings")
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::unjoined.errors.ColumnWarning")
+@pytest.mark.parametrize("read", [pd.read_csv, pl.read_csv], ids=["pandas", "polars"])
+def test_files_pandas_and_polars_give_the_same_uplift(place, read):
+    data = SeparateLabels.from_tables(*frames(place, read), outcome="visit", treatment="mailed")
+    model = Uplift(random_state=0).fit(data)
+    assert "customer_id" not in model.feature_names_in_
+    customers = read(place / "shop" / "customers.csv")
+    expected = load_model(place / "shop" / "model.skops").predict(
+        read_table(place / "shop" / "customers.csv")
+    )
+    np.testing.assert_allclose(model.predict(customers), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_list_for_a_budget_says_what_it_brings(capsys, place):
+    score = next(command for command in COMMANDS if command.startswith("score"))
+    words = score.replace("--budget 300", "--budget 20").split()
+    with contextlib.chdir(place):
+        code, out, err = run(capsys, *words, "--json", "--force")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["treated"] == 40  # 20 at 0.5 each
+    gain, net = found["gain"], found["net"]
+    assert gain["low"] < gain["value"] < gain["high"]
+    for end in ("low", "value", "high"):
+        assert net[end] == pytest.approx(8.0 * gain[end] - 20.0)
+    listed = read_table(place / "shop" / "list.csv", text=["customer_id"])
+    assert listed["rank"].to_pylist() == list(range(1, 101))
+    assert sum(listed["treat"].to_pylist()) == 40
+    assert (np.diff(listed["uplift"].to_numpy()) <= 0.0).all()
+    people = read_table(place / "shop" / "customers.csv", text=["customer_id"])
+    empty = people["history"].is_null().to_numpy() | people["channel"].is_null().to_numpy()
+    flagged = dict(zip(listed["customer_id"].to_pylist(), listed["flags"].to_pylist(), strict=True))
+    ids = people["customer_id"].to_pylist()
+    assert [("missing_values" in (flagged[i] or "")) for i in ids] == empty.tolist()
+    assert found["missing_values"] == int(empty.sum())
+
+
+@pytest.mark.parametrize(
+    ("words", "treated"),
+    [("--share 30%", 30), ("--share 0.3", 30), ("--top 7", 7), ("--top 1000", 100)],
+)
+def test_ways_to_say_how_many(capsys, place, words, treated):
+    line = f"score --config shop/unjoined.toml {words} --json --force"
+    with contextlib.chdir(place):
+        code, out, _ = run(capsys, *line.split())
+    assert code == 0
+    assert json.loads(out)["treated"] == treated
+
+
+def test_strange_rows_are_scored_and_flagged(capsys, place, tmp_path):
+    people = pd.read_csv(place / "shop" / "customers.csv", dtype={"customer_id": str}).head(4)
+    people["history"] = [100.0, 1e7, np.nan, 200.0]
+    people["channel"] = ["Web", "Web", "Web", "Pigeon"]
+    people.to_csv(tmp_path / "people.csv", index=False)
+    words = f"score --model {place}/shop/model.skops --table {tmp_path}/people.csv --json"
+    code, out, _ = run(capsys, *words.split(), "--out", tmp_path / "list.csv")
+    assert code == 0
+    assert json.loads(out)["rows"] == 4
+    listed = read_table(tmp_path / "list.csv").to_pylist()
+    flags = {row["row"]: row["flags"] or "" for row in listed}
+    assert flags == {0: "", 1: "outside_training", 2: "missing_values", 3: "outside_training"}
+
+
+def test_tied_people_are_counted(capsys, place, tmp_path):
+    one = pd.read_csv(place / "shop" / "customers.csv").head(1)
+    pd.concat([one] * 10).to_csv(tmp_path / "people.csv", index=False)
+    words = f"score --model {place}/shop/model.skops --table {tmp_path}/people.csv --top 3"
+    code, out, _ = run(capsys, *words.split(), "--out", tmp_path / "list.csv")
+    assert code == 0
+    assert "10 people are tied where the list ends" in " ".join(out.split())
+
+
+@pytest.mark.slow
+def test_all_five_commands_of_the_readme(capsys, tmp_path):
+    write_raw_files(tmp_path / "shop", n_per_table=400, n_customers=100, seed=0)
+    for command in COMMANDS:
+        with contextlib.chdir(tmp_path):
+            code, out, _ = run(capsys, *command.split())
+        assert code == 0, command
+        assert out
+    assert (tmp_path / "shop" / "list.csv").exists()
+    assert "<html" in (tmp_path / "shop" / "report.html").read_text()
