@@ -35,6 +35,7 @@ from unjoined.metrics.verdict import NO_GAP
 DELTAS = (0.0, 0.1, 0.2, 0.4, 0.8)
 ROWS = {"two": 600, "three": 800, "shifted": 1500}
 SHIFTS = (0.05, 0.1, 0.2)
+KEPT = Path(__file__).parent / "results" / "verdict-trials.jsonl"
 BINS = (0.0, 3.84, 17.0, 100.0, np.inf)
 
 
@@ -189,7 +190,7 @@ def main() -> None:
     """Run what is left of the studies, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--kept", type=Path, default=Path("verdict-draws.jsonl"))
+    parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--studies", nargs="*", default=["three", "two", "delta", "shift"])
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
