@@ -109,12 +109,16 @@ def test_joined_rows_given_as_separate_tables_are_noticed(strong):
 
 
 def test_tables_of_different_people_are_found_and_the_feature_is_named(strong):
-    X = pd.DataFrame(strong.X, columns=["age", "income"])
-    X.loc[strong.rows("outcome", "A"), "income"] += 0.8
+    X = pd.DataFrame(strong.X, columns=["age", "<script>alert(1)</script>"])
+    X.iloc[strong.rows("outcome", "A"), 1] += 0.8
     result = diagnose(changed(strong, X=X))
     assert (result.verdict, topics(result)) == ("not identified", {"balance"})
     assert "outcome and treatment table of A" in result.headline
-    assert "income" in result.headline
+    assert "<script>" in result.headline
+    assert "<script>" not in result._repr_html_()
+    assert result.headline in str(result)
+    assert list(result.to_frame()["what"]) == [check.what for check in result.checks]
+    assert list(result.regions_frame()["share"]) == [region.share for region in result.regions]
 
 
 def raw_people(n, rng):
@@ -156,20 +160,17 @@ def test_regions_are_told_in_the_users_columns_and_categories(rule, words):
     assert all(word in where for where in strong for word in words)
 
 
-def test_dates_are_told_as_dates_and_polars_gives_the_same_diagnosis():
+def test_dates_are_told_as_dates():
     data = raw_tables(lambda X: X.joined >= "2021-11-01")
-    result = diagnose(data)
-    edges = [r.where for r in result.regions if "joined" in r.where]
+    result = diagnose(data | {"X": pl.from_pandas(data["X"])})
+    edges = [region.where for region in result.regions if "joined" in region.where]
     assert any("2021-10" in where or "2021-11" in where for where in edges)
-    assert str(diagnose(data | {"X": pl.from_pandas(data["X"])})) == str(result)
 
 
 def test_a_target_is_found_by_name_and_judged():
     data = raw_tables(lambda X: X.member)
     people = raw_people(300, np.random.default_rng(1))
     far = people.assign(age=300.0, channel="mail")[["member", "age", "joined", "channel"]]
-    near = diagnose(data, people)
-    assert min(cell.coverage for cell in near.overlap) > 0.8
     away = diagnose(data, far)
     assert away.verdict == "not identified"
     assert "'mail'" in str(away)
@@ -182,20 +183,17 @@ def test_a_target_is_found_by_name_and_judged():
 def test_a_small_target_does_not_make_the_gap_less_known(strong, found):
     result = diagnose(strong, np.random.default_rng(0).standard_normal((10, 2)))
     assert result.strength == pytest.approx(found.strength, rel=0.2)
+    assert min(cell.coverage for cell in result.overlap) > 0.5
 
 
-def test_three_populations_with_one_law_pass_and_another_law_is_found():
+def test_another_law_of_outcomes_in_one_of_three_populations_is_found():
     data = trial({"A": 0.9, "B": 0.1, "C": 0.5}, seed=1)
-    result = diagnose(data)
-    laws = [check for check in result.checks if check.what.startswith("one law")]
-    assert laws
-    assert not any(check.is_rejected for check in laws)
-    assert not result.gap.is_signed
     y = np.array(data.y)
     at = data.rows("outcome", "C")
     y[at[: len(at) // 2]] = 1.0  # another base
     result = diagnose(changed(data, y=y))
     assert (result.verdict, topics(result)) == ("not identified", {"law"})
+    assert not result.gap.is_signed
 
 
 def test_corrected_p_values_are_holms(found):
@@ -219,15 +217,10 @@ def test_rows_of_weight_zero_count_for_nothing(strong, found):
     assert [c.p_value for c in weighted.checks] == pytest.approx([c.p_value for c in found.checks])
 
 
-def test_units_of_features_change_nothing(strong, found):
-    other = diagnose(changed(strong, X=1e4 * np.asarray(strong.X) + 1e6))
-    assert other.verdict == found.verdict
-    assert other.strength == pytest.approx(found.strength, rel=1e-3)
-
-
 def test_awkward_features_give_finite_numbers(strong):
     X = np.asarray(strong.X)
-    awkward = np.column_stack([X[:, 0], X[:, 0], np.ones(len(X)), X[:, 1] > 0, X[:, 1] > 2.5])
+    far = 1e4 * X[:, 0] + 1e6
+    awkward = np.column_stack([far, far, np.ones(len(X)), X[:, 1] > 0, X[:, 1] > 2.5])
     result = diagnose(changed(strong, X=awkward))
     assert result.verdict == "identified"
     assert np.isfinite([result.strength, result.effective_size, result.condition]).all()
@@ -244,17 +237,6 @@ def test_policies_that_are_nearly_rules_identify():
 def test_quantiles_of_the_gap_rise_and_regions_cover_everyone(found):
     assert all(a <= b for a, b in pairwise(found.gap.quantiles))
     assert sum(region.share for region in found.regions) == pytest.approx(1.0)
-
-
-def test_what_is_shown_escapes_hostile_names(strong):
-    X = pd.DataFrame(strong.X, columns=["<script>alert(1)</script>", "b"])
-    X.iloc[strong.rows("outcome", "A"), 0] += 1.0
-    result = diagnose(changed(strong, X=X))
-    assert "<script>" in result.headline
-    assert "<script>" not in result._repr_html_()
-    assert result.headline in str(result)
-    assert list(result.to_frame()["what"]) == [check.what for check in result.checks]
-    assert list(result.regions_frame()["share"]) == [region.share for region in result.regions]
 
 
 def test_plot_has_a_bar_for_each_region(found):
