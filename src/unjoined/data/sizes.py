@@ -11,7 +11,8 @@ from typing import Any
 import narwhals as nw
 
 from unjoined._optional import import_extra
-from unjoined.data.tables import EXCEL, PARQUET, SqlQuery, as_query, table_ending, table_files
+from unjoined.data.queries import SqlQuery, as_query
+from unjoined.data.tables import EXCEL, PARQUET, table_ending, table_files
 from unjoined.data.text_files import packing
 
 UNPACKED = 6  # bytes of text to a byte that is packed, about

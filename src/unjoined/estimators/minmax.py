@@ -71,7 +71,6 @@ from unjoined.sums import (
     combine,
     dask_sums,
     has_constant,
-    look_through,
     sum_with_checkpoint,
     take_sample,
 )
@@ -457,9 +456,7 @@ class MinMaxUplift(RowEstimator):
         size = check_count("sample_rows", sample_rows)
         if as_dask_source(source) is not None:
             check_no_checkpoint(checkpoint)
-        new = self._new_encoder()
-        rows, census, encoder = look_through(source, sample_rows=size, encoder=new)
-        self._set_features(census.n_features, census.feature_names, encoder)
+        rows, census = self._look_through(source, size)
         plan, search = self._plan_census(census)
         if isinstance(rows, DaskSource):
             return dask_sums(rows, plan, census), search

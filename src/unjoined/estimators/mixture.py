@@ -59,7 +59,6 @@ from unjoined.nuisance import (
     fit_policies,
     weigh_shift,
 )
-from unjoined.sums import look_through
 
 LIKELIHOOD, EM = "likelihood", "em"
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
@@ -291,10 +290,8 @@ class MixtureUplift(LikelihoodEstimator):
         self._check_streamed(checkpoint)
         self._forget()
         size = check_count("sample_rows", sample_rows)
-        new = self._new_encoder()
-        rows, census, encoder = look_through(source, sample_rows=size, encoder=new)
+        rows, census = self._look_through(source, size)
         census.check_complete(several=True)
-        self._set_features(census.n_features, census.feature_names, encoder)
         sample, fold = census.sample(self.n_folds)
         self.training_range_ = column_ranges(sample.X)
         sample = replace(sample, weight=sample.relative)

@@ -23,7 +23,6 @@ from unjoined.sums.passes import (
     dask_sums,
     in_cells,
     inner_outcomes,
-    look_through,
     over_partitions,
 )
 from unjoined.sums.plan import (
@@ -74,7 +73,6 @@ __all__ = [
     "hash_with",
     "in_cells",
     "inner_outcomes",
-    "look_through",
     "means_basis",
     "merge_sums",
     "over_partitions",

@@ -16,20 +16,9 @@ from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import KINDS, TREATMENT, OutcomeCoding
 from unjoined.basis import Scaling
-from unjoined.data import (
-    Chunk,
-    ChunkSource,
-    DaskSource,
-    LabelledRows,
-    NotNumbersError,
-    Rows,
-    TableEncoder,
-    as_dask_source,
-    as_source,
-    connected,
-)
+from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, connected
 from unjoined.errors import LabelError, TableError
-from unjoined.sums.census import Census, RepeatedRows, RowSketch, census_of_chunk, take_census
+from unjoined.sums.census import Census, RepeatedRows, RowSketch, census_of_chunk
 from unjoined.sums.moments import GroupedSums, HashArray, PolicySums, hash_features, hash_with
 from unjoined.sums.plan import PlannedSums, SumsPlan
 
@@ -251,22 +240,6 @@ def _with_squares(sums: GroupedSums, rows: LabelledRows, group: Any, square: Arr
         inside = at[group[at] == key.group]
         cells[key] = replace(cell, weight_square=float(square[inside].sum()))
     return GroupedSums(sums.p, cells)
-
-
-def look_through(
-    source: Any, *, sample_rows: int, encoder: TableEncoder
-) -> tuple[ChunkSource | DaskSource, Census, TableEncoder | None]:
-    """Take the census of a source, encoded if its features are no numbers; return all three."""
-    partitions = as_dask_source(source)
-    rows: Any = as_source(source) if partitions is None else partitions.settled()
-    look = take_census if partitions is None else dask_census
-    try:
-        return rows, look(rows, sample_rows=sample_rows), None
-    except NotNumbersError:
-        if not hasattr(rows, "encoded"):
-            raise
-    rows = rows.encoded(encoder)
-    return rows, look(rows, sample_rows=sample_rows), encoder
 
 
 def dask_census(source: DaskSource, *, sample_rows: int) -> Census:
