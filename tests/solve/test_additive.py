@@ -19,6 +19,7 @@ from unjoined.solve import (
     MeanLaw,
     Parts,
     Scales,
+    choose_threshold,
     fit_additive,
     pass_by_pieces,
     pass_in_memory,
@@ -644,3 +645,15 @@ def test_a_few_updates_are_enough_to_stop_at_once(name):
     fit = fit_free(rows, LAWS[name], n_steps=2)
     assert fit.converged
     assert_array_equal(fit.scales.precision, Scales.start(PARTS).precision)
+
+
+def test_gross_residuals_of_both_signs_are_bounded_and_others_are_not():
+    """Bounding at c standard deviations is worth it if a mean of bounded values varies less."""
+    normal = norm.ppf((np.arange(999) + 0.5) / 999)
+    few_gross = np.concatenate([normal, np.full(20, 50.0), np.full(20, -50.0)])
+    weight = np.ones(len(few_gross))
+    threshold = choose_threshold(few_gross, weight)
+    assert 0.5 < threshold < 10.0
+    assert choose_threshold(7.0 * few_gross, weight) == pytest.approx(7.0 * threshold)
+    assert choose_threshold(normal, np.ones(999)) == np.inf
+    assert choose_threshold(np.abs(few_gross), weight) == np.inf  # a long tail on one side

@@ -18,11 +18,12 @@ from unjoined.sums import (
     accumulate,
     aggregate_rows,
     fourier_plan,
+    hash_features,
+    hash_with,
     merge_sums,
     take_census,
 )
 from unjoined.sums.census import RepeatedRows, RowSketch
-from unjoined.sums.moments import hash_features, hash_with
 from unjoined.sums.passes import Position, batches, sum_source
 
 QUICK = settings(max_examples=20, deadline=None)
@@ -358,3 +359,13 @@ def test_every_message_about_plans():
         aggregate_rows(DATA | {"X": DATA["X"][:, :1]}, agreed())
     with pytest.raises(InputError, match=r"fewer than the minimum of 1000: .* Nothing was written"):
         aggregate_rows(DATA, agreed(width=2.0), min_count=1000)
+
+
+def test_a_source_is_asked_for_names_that_its_chunks_do_not_say():
+    class Silent:
+        feature_names = ("age", "spend")
+
+        def __iter__(self):
+            return (replace(chunk, feature_names=()) for chunk in ArraySource(**DATA))
+
+    assert take_census(Silent(), sample_rows=100).feature_names == ("age", "spend")

@@ -264,11 +264,14 @@ def _contrast(value: Array) -> Array:
 
 
 def _weights_without(sums: GroupedSums, group: int, p: int, *, constant: bool) -> Array:
-    """Return the coefficients of g, from all groups but one, or from the only one."""
+    """Return the coefficients of g, from all groups but one if every table has others."""
     rest = {key: cell for key, cell in sums.cells.items() if key.group != group}
-    others = GroupedSums(sums.p, rest or sums.cells)
+    tables = [(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)]
+    others = GroupedSums(sums.p, rest)
+    if min(others.total(*table).weight for table in tables) == 0.0:
+        others = sums
     treated = [others.total(TREATMENT, k) for k in (0, 1)]
-    cells = [others.total(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)]
+    cells = [others.total(*table) for table in tables]
     C = sum((c.gram[:p, :p] / c.weight for c in cells), np.zeros((p, p))) / len(cells)
     C[np.diag_indices(p)] += STEADY * max(float(np.trace(C)) / p, 1e-300)
     if not constant:
