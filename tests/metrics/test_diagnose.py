@@ -228,10 +228,20 @@ def test_awkward_features_give_finite_numbers(strong):
     assert np.isfinite([check.p_value for check in result.checks]).all()
 
 
-def test_policies_that_are_nearly_rules_identify():
-    result = diagnose(trial({"A": 0.999, "B": 0.001}, n=200))
+def test_policies_that_are_rules_identify_without_any_feature_that_varies():
+    data = trial({"A": 1.0, "B": 0.0}, n=200)
+    result = diagnose(changed(data, X=np.ones((data.n_rows, 1))))
     assert result.verdict == "identified"
-    assert np.isfinite(result.strength)
+    # As if one person of each treatment table had been treated against the rule.
+    assert result.strength == pytest.approx(200**2 / 2, rel=0.05)
+
+
+def test_a_feature_that_is_another_constant_in_one_table_is_found(strong):
+    X = np.column_stack([np.asarray(strong.X)[:, 0], np.ones(strong.n_rows)])
+    X[strong.rows("treatment", "B"), 1] = 2.0
+    result = diagnose(changed(strong, X=X))
+    assert result.verdict == "not identified"
+    assert "outcome and treatment table of B describe different people (x2" in str(result)
 
 
 def test_quantiles_of_the_gap_rise_and_regions_cover_everyone(found):

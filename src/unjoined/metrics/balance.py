@@ -117,9 +117,11 @@ def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng
     apart, variance, n = _difference(first, second)
     spread = np.sqrt(np.maximum(_variance(first) + _variance(second), 0.0) / 2.0)
     varies = spread > 1e-12
-    size = np.divide(apart, spread, out=np.zeros_like(apart), where=varies)
+    # A feature that varies in neither may still differ: then in standard deviations of both.
+    size = np.divide(apart, spread, out=apart.copy(), where=varies)
     worst = int(np.argmax(np.abs(size)))
-    z = np.divide(apart, np.sqrt(variance), out=np.zeros_like(apart), where=variance > 0.0)
+    sure = np.where(np.abs(apart) > 1e-9, np.inf, 0.0)
+    z = np.divide(apart, np.sqrt(variance), out=sure, where=varies & (variance > 0.0))
     tail = 2.0 * t.sf(float(np.abs(z).max()), max(n - 2.0, 1.0))
     classifier, told_apart = _split_classifier(where, first, second, rng)
     checks = (
@@ -160,8 +162,10 @@ def _hotelling(where: str, one: Sample, two: Sample) -> Check:
     else:
         what = "means of features"
     apart, _, _ = _difference(one, two)
-    V = sum(_covariance(s) / (n - 1.0) for s, n in zip((one, two), size, strict=True))
-    square, p, _ = against_zero(apart, np.asarray(V))
+    V = np.asarray(sum(_covariance(s) / (n - 1.0) for s, n in zip((one, two), size, strict=True)))
+    if not np.any(np.diag(V) > 0.0):
+        return Check(what, where, float("nan"), float("nan"))
+    square, p, _ = against_zero(apart, V)
     free = sum(size) - 2.0  # Hotelling: T^2 (free - p + 1) / (p free) has an F law
     statistic = square * (free - p + 1.0) / (p * free)
     return Check(what, where, statistic, float(f.sf(statistic, p, free - p + 1.0)))

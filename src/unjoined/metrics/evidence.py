@@ -217,13 +217,16 @@ def _measured(
         aimed = with_target(own, *target, dealt, models(target[0], dealt), rows)
         aimed = replace(aimed, aim=np.where(aimed.is_labelled, 0.0, 1.0))
         terms = aimed.terms(aimed.omega(GAP))
-    D, V = total_given_target(terms, terms.denominator, aimed.n_populations)
+    K = aimed.n_populations
+    treated = (aimed.cell >= K) & aimed.is_labelled
+    reach = np.where(treated, aimed.omega(GAP) * aimed.contrast() * aimed.ratio, 0.0)
+    D, V = total_given_target(terms, terms.denominator, reach, K)
     overlap, apart = _overlap(rows, target, rng)
     regions = find_regions(aimed, terms, features)
     return replace(
         evidence,
         gap=_gap(aimed),
-        z=D / np.sqrt(V) if V > 0.0 else float("inf"),
+        z=D / np.sqrt(V) if V > 0.0 else 0.0,
         regions=regions,
         speaks_for=aimed.terms(aimed.omega(OVERLAP)).speaks_for,
         effective_size=_trial_size(aimed, rows),

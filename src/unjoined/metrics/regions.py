@@ -180,23 +180,29 @@ def _measure(
     contrast = np.array([1.0, -1.0]) if K == 2 else p * (mean - p @ mean)
     own = np.where((rows.cell >= K) & rows.is_labelled, contrast[rows.cell % K], 0.0)
     column = inside * (own * rows.ratio * rows.residual + rows.aim * (rows.policies @ contrast))
-    D, V = total_given_target(terms, column, K)
-    gap = D / share
+    D, V = total_given_target(terms, column, inside * own * rows.ratio, K)
+    gap = float(D / share)
     if K > 2:
         gap = float(np.sqrt(max(gap, 0.0) / (0.5 * (1.0 - p @ p))))
-    return gap, D**2 / V if V > 0.0 else float("nan")
+    return gap, D**2 / V if V > 0.0 else 0.0
 
 
-def total_given_target(terms: RatioTerms, column: Array, K: int) -> tuple[float, float]:
+def total_given_target(
+    terms: RatioTerms, column: Array, reach: Array, K: int
+) -> tuple[float, float]:
     """Return the total of a column (n,) and its variance, with target rows taken as given.
 
     What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
-    says nothing about how well the gap is known.
+    says nothing about how well the gap is known. Where nobody was treated against a rule, the
+    variance is that of one such person in each table, who would count by ``reach`` (n,).
     """
     at = terms.cell == 2 * K
     held = np.where(at, terms.share[at] @ column[at], column)
     total = terms.totals(held)
-    return float(total.value[0]), float(total.covariance[0, 0])
+    one = np.zeros(2 * K)
+    labelled = ~at
+    np.maximum.at(one, terms.cell[labelled], np.abs(terms.share * reach)[labelled])
+    return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))
 
 
 def _conditions(tree: Any) -> list[Conditions]:
