@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
-from unjoined.data import cluster as cluster_data
 from unjoined.data import ArraySource, DaskSource, paper_problem
+from unjoined.data import cluster as cluster_data
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.sums import passes as dask_pass
 from unjoined.sums import take_census
