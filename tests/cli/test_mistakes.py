@@ -95,7 +95,7 @@ def folder(tmp_path_factory):
     (path / "empty.csv").write_text("")
     (path / "ragged.csv").write_text("f0,f1,region,y\n1,2,n,0\n1,2,3,n,0,7\n")
     (path / "twice.csv").write_text("f0,f0,region,y\n1,2,n,0\n")
-    (path / "noname.csv").write_text(",f0,region,y\n1,2,n,0\n")
+    (path / "noname.csv").write_text("f0,,region,y\n1,2,n,0\n")
     (path / "deep").mkdir()
     (path / "tables" / "inner").mkdir(parents=True)
     write_table(pa.table({"age": [1.0]}), path / "tables" / "inner" / "a.csv")

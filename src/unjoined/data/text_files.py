@@ -76,6 +76,11 @@ def form_of(file: Path) -> TextForm:
             )
     delimiter = several[0] if several else ","
     skip, names = found[delimiter]
+    if len(names) == 1 and ".txt" in file.suffixes:  # prose, rather than a table
+        raise TableError(
+            f"{str(file)!r} is no table this program reads: its first line holds no comma, "
+            "semicolon, tab or bar. Call it .csv if it has one column."
+        )
     if names[0] == "":  # as pandas calls the index that it writes without a name
         names = ["Unnamed: 0", *names[1:]]
     _check_header(names, file)
