@@ -27,7 +27,7 @@ def test_compressed_and_tab_separated_text_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xlsx", b"PK", r"is no table this program reads: expected a file ending in .parquet"),
+        ("t.xls", b"PK", r"is no table this program reads: expected a file ending in .parquet"),
         ("t.parquet", b"age,visit\n1,2\n", r"cannot be read as parquet: .*"),
         ("t.csv", b"", "is empty: it has not even a header"),
     ],
@@ -62,5 +62,5 @@ def test_missing_files_and_folders_are_named(tmp_path):
     (tmp_path / "t.parquet").mkdir()
     with pytest.raises(TableError, match="is a folder; name a file"):
         write_table(TABLE, tmp_path / "t.parquet")
-    with pytest.raises(TableError, match=r"must end in .parquet or .csv"):
+    with pytest.raises(TableError, match=r"must end in .parquet, .csv or .xlsx"):
         write_table(TABLE, tmp_path / "t.json")

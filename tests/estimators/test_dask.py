@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
 from unjoined.data import ArraySource, DaskSource, paper_problem
-from unjoined.data import dask as dask_data
+from unjoined.data import cluster as cluster_data
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.sums import passes as dask_pass
 from unjoined.sums import take_census
@@ -276,7 +276,7 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
 
 
 def test_every_message_about_clusters(client, monkeypatch):
-    monkeypatch.setattr(dask_data, "SECONDS", 0.2)
+    monkeypatch.setattr(cluster_data, "SECONDS", 0.2)
     model = MinMaxUplift(**QUICK)
     with pytest.raises(
         InputError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1' with"

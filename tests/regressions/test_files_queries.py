@@ -13,7 +13,7 @@ ROWS = "SELECT 1.0 AS x, 1 AS y"
 
 def features(query, database=None):
     table = {"A": SqlQuery(query, database)}
-    source = TableSource.from_tables(table, {}, outcome="y", treatment="t")
+    source = TableSource.from_tables(table, {}, outcome="y", treatment="t", features=["x"])
     return [row for chunk in source for row in chunk.X[:, 0].tolist()]
 
 

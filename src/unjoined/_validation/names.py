@@ -153,5 +153,7 @@ def _is_missing(array: NDArray[Any]) -> BoolArray:
 
 def is_missing(value: Any) -> bool:
     """Tell None, NaN, NaT and pandas' NA from values."""
+    if isinstance(value, np.ndarray):  # a cell of several values, which compare one by one
+        return False
     same = value == value  # NaN is not equal to itself, and NA answers with itself
     return value is None or not (isinstance(same, bool | np.bool_) and same)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +28,7 @@ from unjoined.cli.show import (
     uplift_summary,
     verdict_facts,
 )
+from unjoined.data import available_bytes
 from unjoined.errors import InputError
 from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, save_model
 from unjoined.sums import PlannedSums, read_finished_sums
@@ -97,7 +97,8 @@ def fit(
     with noted() as notes, progress():
         if moments is not None:
             _refuse_tables(named, checkpoint, chunks)
-            fitted, facts = _fit_sums(out, read_finished_sums(moments), seed)
+            start = MinMaxUplift(random_state=seed)
+            fitted, facts = _fit_sums(out, start, read_finished_sums(moments))
         else:
             named.require("fit needs {}, or --moments with a file of sums.")
             pieces = _in_pieces(out, named, estimator, chunks)
@@ -139,7 +140,7 @@ def _in_pieces(out: Console, tables: Tables, estimator: str, chunks: bool | None
         )
     if chunks is not None or estimator not in IN_PIECES:
         return bool(chunks)
-    needed, free = tables.memory(), free_memory()
+    needed, free = tables.memory(), available_bytes()
     if needed <= free:
         return tables.has_folders
     out.print(
@@ -147,14 +148,6 @@ def _in_pieces(out: Console, tables: Tables, estimator: str, chunks: bool | None
         "are read in pieces (--no-chunks reads them at once)."
     )
     return True
-
-
-def free_memory() -> float:
-    """Return the bytes of memory that are free, or infinity where that is not known."""
-    try:
-        return float(os.sysconf("SC_AVPHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # Windows, or a system that does not say
-        return float("inf")
 
 
 def _fit_rows(
@@ -190,8 +183,8 @@ def _fit_pieces(
     """Fit to tables that are read in pieces."""
     source = tables.stream()
     if estimator == "minmax":
-        sums = MinMaxUplift(random_state=seed).collect_sums(source, checkpoint=checkpoint)
-        return _fit_sums(out, sums, seed)
+        model = MinMaxUplift(random_state=seed)
+        return _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
     fitted = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint)
     left_out = {c.name: c.reason for c in getattr(source, "left_out", ())}
     left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
@@ -199,9 +192,11 @@ def _fit_pieces(
     return fitted, {"left_out": left_out}
 
 
-def _fit_sums(out: Console, sums: PlannedSums, seed: int) -> tuple[UpliftEstimator, Facts]:
+def _fit_sums(
+    out: Console, model: MinMaxUplift, sums: PlannedSums
+) -> tuple[UpliftEstimator, Facts]:
     """Fit `MinMaxUplift` to sums of all tables."""
-    fitted = MinMaxUplift(random_state=seed).fit_moments(sums)
+    fitted = model.fit_moments(sums)
     show_cell_sizes(out, sums)
     return fitted, {
         "rows": sum(cell["rows"] for cell in cell_sizes(sums)),

@@ -11,7 +11,14 @@ from typing import Any
 
 from unjoined._typing import Frame
 from unjoined.cli.options import TableOptions
-from unjoined.data import ENDINGS, SeparateLabels, TableSource, read_table, table_ending
+from unjoined.data import (
+    ENDINGS,
+    SeparateLabels,
+    TableSource,
+    needed_bytes,
+    read_table,
+    table_ending,
+)
 from unjoined.errors import TableError
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
@@ -19,8 +26,6 @@ MODEL, SUMS, TABLE, SETTINGS = b"PK", b"unjoined-sums", b"", b"# Written by `unj
 GRAPH, QUERY = b"\x08\x08\x12\x08unjoined", b"-- Uplift by "
 NAMES = {MODEL: "model", SUMS: "file of sums", GRAPH: "model in ONNX", QUERY: "query of ours"}
 NAMES[SETTINGS] = "file of settings that init wrote"
-# Bytes of memory for each byte of a file; text has about three times what it says.
-GROWS, PACKED = 20.0, (".parquet", ".pq", ".csv.gz", ".tsv.gz")
 Input = tuple[str, Path]  # the option, and the file or folder it names
 Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kind begins
 
@@ -114,18 +119,9 @@ class Tables:
         """Whether a table is a folder of files, which are read in pieces."""
         return any(path.is_dir() for _, path in self.paths)
 
-    def memory(self) -> float:
+    def memory(self) -> int:
         """Return about how many bytes the tables take in memory, with what a fit adds."""
-        total = 0.0
-        for _, path in self.paths:
-            files = (
-                [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-            )
-            for file in files:
-                if file.is_file():
-                    grows = GROWS if table_ending(file) in PACKED else 0.3 * GROWS
-                    total += grows * file.stat().st_size
-        return total
+        return needed_bytes(path for _, path in self.paths)
 
     def read(self) -> SeparateLabels:
         """Read all rows into memory."""

@@ -1,19 +1,21 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
 from unjoined.data.chunks import NotNumbersError, feature_matrix
+from unjoined.data.cluster import connected
 from unjoined.data.columns import column_names, column_ranges, has_numbers_only, take_rows
 from unjoined.data.dask import (
     DaskSource,
     as_dask_source,
-    connected,
     in_memory,
     is_dask,
     predict_lazily,
 )
 from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns, warn_of_notes
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
+from unjoined.data.queries import SqlQuery, as_query
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
+from unjoined.data.sizes import available_bytes, estimate_bytes, fits_in_memory, needed_bytes
 from unjoined.data.sources import (
     ArraySource,
     ChunkSource,
@@ -25,7 +27,6 @@ from unjoined.data.survey import LeftOut
 from unjoined.data.tables import (
     ENDINGS,
     Reading,
-    SqlQuery,
     read_table,
     scan_table,
     table_ending,
@@ -57,16 +58,21 @@ __all__ = [
     "TableSource",
     "UnjoinedTrial",
     "as_dask_source",
+    "as_query",
     "as_source",
+    "available_bytes",
     "campaign_problem",
     "column_names",
     "column_ranges",
     "connected",
+    "estimate_bytes",
     "feature_matrix",
+    "fits_in_memory",
     "has_numbers_only",
     "in_memory",
     "is_dask",
     "label_rows",
+    "needed_bytes",
     "own_columns",
     "paper_problem",
     "predict_lazily",

@@ -1,48 +1,25 @@
-"""Rows in Dask collections: a source for fits, lazy predictions, and what a lost cluster says."""
+"""Rows in Dask collections: a source for fits, and lazy predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined.data.chunks import Columns, Place, Table, chunk_of_arrays
+from unjoined.data.cluster import connected
+from unjoined.data.encode import TableEncoder
+from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_looks, merge_profiles
 from unjoined.data.rows import Chunk
 from unjoined.data.sources import TableSource
-from unjoined.errors import ClusterError, InputError, TableError
-
-
-@contextmanager
-def told_if_lost(client: Any) -> Iterator[None]:
-    """Turn what Dask raises about a lost scheduler or worker into one message."""
-    distributed = import_extra("distributed", extra="dask")
-    if client.status != "running":
-        raise InputError(
-            f"the Dask client is {client.status}, so it has no cluster to work on. Pass one that "
-            "is connected."
-        )
-    try:
-        yield
-    except (
-        CancelledError,
-        distributed.comm.core.CommClosedError,
-        distributed.core.RPCClosed,
-        distributed.scheduler.KilledWorker,
-    ) as error:
-        raise ClusterError(
-            f"the Dask cluster was lost before it had finished ({type(error).__name__}: {error}). "
-            "Check that the scheduler and its workers run, start them again if not, and repeat the "
-            "fit with a new client. Workers that run out of memory need smaller partitions."
-        ) from error
-
-
-SECONDS = 10  # to wait for a scheduler, and then for its first worker
+from unjoined.data.survey import Survey
+from unjoined.errors import InputError, TableError
 
 
 def is_dask(collection: Any) -> bool:
@@ -71,12 +48,15 @@ class DaskSource:
         the current client if there is one.
     progress : bool
         Whether each pass shows Dask's progress bar.
+    given : TableSource or None
+        The tables that the parts come from, None for arrays.
     """
 
     parts: tuple[Any, ...]
     names: tuple[str, ...] | None
     client: Any = None
     progress: bool = False
+    given: TableSource | None = None
 
     @classmethod
     def from_tables(
@@ -86,8 +66,10 @@ class DaskSource:
         *,
         outcome: str,
         treatment: str,
+        treated: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
         client: Any = None,
         progress: bool = False,
     ) -> DaskSource:
@@ -97,8 +79,9 @@ class DaskSource:
         ----------
         outcomes, treatments : mapping of population name to Dask DataFrame
             Divisions may be unknown and partitions empty.
-        outcome, treatment, sample_weight, features
-            As in `TableSource.from_tables`.
+        outcome, treatment, treated, sample_weight, features, ignore
+            As in `TableSource.from_tables`. Columns that are no features are left out when a fit
+            begins.
         client : distributed.Client or str, optional
             A client, or the address of a scheduler.
         progress : bool, default=False
@@ -114,8 +97,10 @@ class DaskSource:
             treatments,
             outcome=outcome,
             treatment=treatment,
+            treated=treated,
             sample_weight=sample_weight,
             features=features,
+            ignore=ignore,
         )
         return _of_tables(given, client, progress)
 
@@ -128,8 +113,10 @@ class DaskSource:
         outcome: str,
         treatment: str,
         population: str,
+        treated: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
         client: Any = None,
         progress: bool = False,
     ) -> DaskSource:
@@ -141,7 +128,7 @@ class DaskSource:
             The two tables.
         outcome, treatment, population : str
             Columns with the outcome, the treatment and the population's name.
-        sample_weight, features, client, progress
+        treated, sample_weight, features, ignore, client, progress
             As in `from_tables`.
         """
         given = TableSource.from_frames(
@@ -150,8 +137,10 @@ class DaskSource:
             outcome=outcome,
             treatment=treatment,
             population=population,
+            treated=treated,
             sample_weight=sample_weight,
             features=features,
+            ignore=ignore,
         )
         return _of_tables(given, client, progress)
 
@@ -213,16 +202,66 @@ class DaskSource:
 
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, one partition in memory at a time."""
+        yield from self._results(self.parts)
+
+    def _results(self, tasks: Iterable[Any]) -> Iterator[Any]:
         with connected(self.client) as client:
-            for part in self.parts:
-                yield part.compute() if client is None else client.compute(part).result()
+            for task in tasks:
+                yield task.compute() if client is None else client.compute(task).result()
+
+    def settled(self) -> DaskSource:
+        """Return the source with columns that are no features left out; looks at some rows."""
+        if self.given is None or self.given.features is not None:
+            return self
+        given = self.given
+        columns = Columns(given.population, given.sample_weight)
+
+        def leading() -> Iterator[Piece]:
+            for table in given.tables:
+                about, parts = replace(table, table=None), table.table.to_delayed()
+                for frame in self._results(parts):
+                    if len(frame):  # partitions may be empty
+                        yield about, frame.head(LEADING), Place(table.title)
+                        break
+
+        survey = Survey(given.tables, columns, leading, lambda names: self._looks(columns, names))
+        choice = survey.choose(given.ignore)
+        choice.warn(stacklevel=4)
+        return _of_tables(replace(given, features=choice.features), self.client, self.progress)
+
+    def encoded(self, encoder: TableEncoder) -> DaskSource:
+        """Return the rows with features as numbers, by an encoder that is fitted in one pass."""
+        if self.given is None:
+            return self
+        columns = self.given.columns
+        looks = self._looks(columns, columns.features)
+        encoder.fit_profiles(merge_profiles(looks, columns.features))
+        given = replace(self.given, encoder=encoder)
+        return _of_tables(given, self.client, self.progress)
+
+    def _looks(self, columns: Columns, names: Sequence[str]) -> Looks:
+        """Return what columns hold in all rows, found where the partitions are."""
+        look = import_extra("dask", extra="dask").delayed(_look_at_part, pure=False)
+        tables = () if self.given is None else self.given.tables
+        tasks = [
+            look(part, replace(table, table=None), columns, tuple(names), f"partition {i}")
+            for table in tables
+            for i, part in enumerate(table.table.to_delayed())
+        ]
+        return reduce(merge_looks, self._results(tasks))
+
+
+def _look_at_part(
+    frame: Any, table: Table, columns: Columns, names: Sequence[str], origin: str
+) -> Looks:
+    return look_at([(table, frame, Place(f"{origin} of {table.title}"))], columns, names)
 
 
 def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
     delayed = import_extra("dask", extra="dask").delayed
     if not given.tables:
         raise TableError("no table was given. Pass a Dask DataFrame for each kind and population.")
-    asked = given.features is not None
+    asked, tables = given.features is not None, given
     if not asked:
         first, *rest = ([*table.table.columns] for table in given.tables)
         special = {table.label for table in given.tables} | {given.population, given.sample_weight}
@@ -240,14 +279,17 @@ def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
             )
         # What Dask knows of the columns is an empty frame: checked before anything is computed.
         about, known = replace(table, table=None), frame._meta
-        columns.chunk(about, known, Place(title))
+        columns.check(about, nw.from_native(known, eager_only=True), title)
         if asked:  # then files are not read beyond these columns
             frame = frame[list(dict.fromkeys([*columns.features, *columns.special(table)]))]
         parts += [
             make(part, about, columns, f"partition {i} of {title}")
             for i, part in enumerate(frame.to_delayed())
         ]
-    return DaskSource(tuple(parts), columns.features, client, progress)
+    features = columns.features
+    if columns.encoder is not None:
+        features = tuple(columns.encoder.get_feature_names_out().tolist())
+    return DaskSource(tuple(parts), features, client, progress, tables)
 
 
 def _table_chunk(frame: Any, table: Table, columns: Columns, origin: str) -> Chunk:
@@ -301,54 +343,6 @@ def as_dask_source(source: Any) -> DaskSource | None:
             "Make a source of it with DaskSource.from_tables, from_frames or from_arrays."
         )
     return None
-
-
-@contextmanager
-def connected(client: Any) -> Iterator[Any]:
-    """Yield a client that has workers, or None where Dask computes on this machine.
-
-    A client given is left open, a scheduler named by its address is connected to and left again.
-    """
-    if client is None:
-        found = import_extra("dask.base", extra="dask").get_scheduler()
-        client = getattr(found, "__self__", None)  # the method ``get`` of a client
-        if not type(client).__module__.startswith("distributed"):
-            yield None
-            return
-    distributed = import_extra("distributed", extra="dask")
-    if isinstance(client, str):
-        with _open(distributed, client) as opened, told_if_lost(opened):
-            _wait_for_worker(opened)
-            yield opened
-        return
-    if not isinstance(client, distributed.Client) or client.asynchronous:
-        raise InputError(
-            "client must be a distributed.Client that is not asynchronous, or the address of a "
-            f"scheduler such as 'tcp://10.0.0.1:8786', got {type(client).__name__}."
-        )
-    with told_if_lost(client):
-        _wait_for_worker(client)
-        yield client
-
-
-def _open(distributed: Any, address: str) -> Any:
-    try:
-        return distributed.Client(address, timeout=SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:  # a timeout is an OSError
-        raise InputError(
-            f"no Dask scheduler answers at {address!r} within {SECONDS} seconds ({error}). Check "
-            "that it runs, and that the address and port are right."
-        ) from error
-
-
-def _wait_for_worker(client: Any) -> None:
-    try:
-        client.wait_for_workers(1, timeout=SECONDS)
-    except TimeoutError as error:
-        raise InputError(
-            f"the Dask scheduler at {client.scheduler.address!r} has no workers, and none came "
-            f"within {SECONDS} seconds. Start at least one (adaptive clusters: minimum=1)."
-        ) from error
 
 
 def in_memory(*columns: Any) -> tuple[Any, ...]:

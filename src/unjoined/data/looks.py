@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import narwhals as nw
@@ -22,6 +23,7 @@ from unjoined.data.columns import (
     Values,
     column_values,
 )
+from unjoined.errors import TableError
 
 LEADING = 50_000  # rows of each table that are looked at first, and that show whether values repeat
 THINNED = 10_000  # evenly spaced rows that medians are taken from
@@ -125,11 +127,25 @@ def look_at(pieces: Iterable[Piece], columns: Columns, names: Iterable[str] | No
             for name in part.columns:
                 if name in out if asked is None else name not in asked:
                     continue
-                values = column_values(part.get_column(name), place.origin, strict=False)
+                try:
+                    values = column_values(part.get_column(name), place.origin, strict=False)
+                except TableError:
+                    if name == table.label:  # which is told where labels are read
+                        continue
+                    raise
                 look = Look.of(title, values)
                 known = looks.setdefault(name, {})
                 known[cell] = known[cell].merge(look) if cell in known else look
     return looks
+
+
+def merge_profiles(looks: Looks, names: Iterable[str]) -> dict[str, ColumnProfile]:
+    """Return what columns hold in all tables together."""
+    profiles = {}
+    for name in names:
+        first, *rest = (look.profile for look in looks[name].values())
+        profiles[str(name)] = reduce(ColumnProfile.merge, rest, first)
+    return profiles
 
 
 def merge_looks(first: Looks, second: Looks) -> Looks:

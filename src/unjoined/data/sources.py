@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import getattr_static
 from typing import Any, Protocol, cast, runtime_checkable
@@ -22,11 +22,13 @@ from unjoined.data.chunks import (
     number_matrix,
     refuse_unseen_treated,
 )
-from unjoined.data.columns import column_names
-from unjoined.data.looks import LEADING, Looks, Piece, look_at
+from unjoined.data.columns import ColumnProfile, column_names
+from unjoined.data.encode import TableEncoder, profile_frame
+from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_profiles
+from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import Chunk
 from unjoined.data.survey import Choice, LeftOut, Survey
-from unjoined.data.tables import Reading, SqlQuery, scan_table
+from unjoined.data.tables import Reading, scan_table
 from unjoined.errors import InputError, TableError
 
 
@@ -74,11 +76,16 @@ class ArraySource:
     population: ArrayLike
     sample_weight: ArrayLike | None = None
     chunk_rows: int = CHUNK_ROWS
+    encoder: TableEncoder | None = None  # of features that are not all numbers
 
     @property
     def feature_names(self) -> list[str] | None:
         """Column names of ``X`` if it is a data frame."""
         return column_names(self.X)
+
+    def encoded(self, encoder: TableEncoder) -> ArraySource:
+        """Return the rows with features as numbers, by an encoder that is fitted to them."""
+        return replace(self, encoder=encoder.fit(self.X))
 
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once."""
@@ -103,7 +110,7 @@ class ArraySource:
                 "population": population[at],
                 "sample_weight": None if weight is None else weight[at],
             }
-            yield chunk_of_arrays(parts, names, Place("the arrays", start))
+            yield chunk_of_arrays(parts, names, Place("the arrays", start), self.encoder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +136,15 @@ class IterableSource:
     """
 
     factory: Callable[[], Iterable[Mapping[str, Any]]]
+    encoder: TableEncoder | None = None  # of features that are not all numbers
+
+    def encoded(self, encoder: TableEncoder) -> IterableSource:
+        """Return the chunks with features as numbers, by an encoder that is fitted in one pass."""
+        profiles: dict[str, ColumnProfile] = {}
+        for i, parts in enumerate(self._mappings()):
+            for name, found in profile_frame(parts["X"], table=f"chunk {i}").items():
+                profiles[name] = profiles[name].merge(found) if name in profiles else found
+        return replace(self, encoder=encoder.fit_profiles(profiles))
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -144,7 +160,7 @@ class IterableSource:
         for i, parts in enumerate(self._mappings()):
             origin = f"chunk {i}"
             names = column_names(parts["X"]) if width is None else names
-            chunk = chunk_of_arrays(parts, names, Place(origin))
+            chunk = chunk_of_arrays(parts, names, Place(origin), self.encoder)
             width = chunk.X.shape[1] if width is None else width
             if chunk.X.shape[1] != width:
                 raise TableError(
@@ -188,6 +204,7 @@ class TableSource:
     chunk_rows: int = CHUNK_ROWS
     threads: int | None = None
     memory_limit: str | None = None
+    encoder: TableEncoder | None = None  # of features that are not all numbers
 
     @classmethod
     def from_tables(
@@ -307,12 +324,24 @@ class TableSource:
         )
 
         def whole(names: Sequence[str]) -> Looks:
-            return look_at(self._pieces(), columns, names)
+            return look_at(self._pieces(least=CHUNK_ROWS), columns, names)
 
         survey = Survey(self.tables, columns, self._leading, None if known else whole)
         choice = survey.choose(self.ignore)
         choice.warn(stacklevel=6)
         return choice
+
+    def encoded(self, encoder: TableEncoder) -> TableSource:
+        """Return the rows with features as numbers, by an encoder that is fitted in one pass."""
+        columns = self.columns
+        looks = look_at(self._pieces(least=CHUNK_ROWS), columns, columns.features)
+        for name in columns.features:
+            if name not in looks:  # which says so with the table and its columns
+                return self
+        encoder.fit_profiles(merge_profiles(looks, columns.features))
+        source = replace(self, encoder=encoder)
+        source.__dict__["choice"] = self.choice
+        return source
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
@@ -322,7 +351,7 @@ class TableSource:
     @property
     def columns(self) -> Columns:
         """Which columns the tables have beside labels."""
-        return Columns(self.population, self.sample_weight, self.choice.features)
+        return Columns(self.population, self.sample_weight, self.choice.features, self.encoder)
 
     @property
     def feature_names(self) -> list[str]:
@@ -341,13 +370,13 @@ class TableSource:
         if asked and not seen:
             refuse_unseen_treated((table, frame) for table, frame, _ in self._pieces())
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self, *, least: int = 1) -> Iterator[Piece]:
         for table in self.tables:
-            yield from self._pieces_of(table)
+            yield from self._pieces_of(table, least)
 
-    def _pieces_of(self, table: Table) -> Iterator[Piece]:
+    def _pieces_of(self, table: Table, least: int) -> Iterator[Piece]:
         size = check_count("chunk_rows", self.chunk_rows)
-        reading = Reading(size, self.threads, self.memory_limit)
+        reading = Reading(max(size, least), self.threads, self.memory_limit)
         text = () if self.population is None else (self.population,)
         for frame, place in scan_table(table.table, table.title, reading, text):
             yield table, frame, place
@@ -356,7 +385,7 @@ class TableSource:
         """Yield the first rows of each table."""
         for table in self.tables:
             left = LEADING
-            for _, frame, place in self._pieces_of(table):
+            for _, frame, place in self._pieces_of(table, CHUNK_ROWS):
                 some = nw.from_native(frame, eager_only=True).head(left)
                 left -= len(some)
                 yield table, some.to_native(), place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -47,13 +48,14 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
     looks = list(cells.values())
     profile = _whole(looks)
     holds = profile.settle()
-    if not sum(look.n for look in looks):
+    few = profile.n < FEW_VALUES
+    if profile.missing == profile.n and not few:
         return "has no value in any row"
     if empty := next((look for look in looks if not look.n and look.profile.n >= FEWEST), None):
         return f"has no value in {empty.title}"
     low, high = min(look.low for look in looks), max(look.high for look in looks)
     one = len(profile.levels or "??") == 1 if holds == CATEGORIES else low == high
-    if one and not profile.missing:
+    if one and not profile.missing and not few:
         return f"is {looks[0].spread(holds)} in all rows"
     rules: tuple[Callable[..., str | None], ...] = (_is_id, _disjoint, _is_label)
     for rule in rules:
@@ -63,10 +65,7 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
 
 
 def _whole(looks: Sequence[Look]) -> ColumnProfile:
-    profile = looks[0].profile
-    for look in looks[1:]:
-        profile = profile.merge(look.profile)
-    return profile
+    return reduce(ColumnProfile.merge, (look.profile for look in looks))
 
 
 def _disjoint(_: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import os
 import re
-from codecs import getincrementaldecoder
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import StringIO
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +15,25 @@ from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
 from unjoined.data.chunks import Place
+from unjoined.data.excel import read_excel
+from unjoined.data.queries import SqlQuery, as_query, check_reads, first_lines, refuse_interrupt
+from unjoined.data.text_files import (
+    CP1252,
+    DECIMAL_COMMA,
+    PACKED,
+    UTF8,
+    TextForm,
+    Utf8Copy,
+    form_of,
+    packing,
+)
 from unjoined.errors import TableError
 
 PARQUET = (".parquet", ".pq")
-ENDINGS = (*PARQUET, ".csv", ".csv.gz", ".tsv", ".tsv.gz")
-DELIMITERS = (",", ";", "\t", "|")
-HEADER_BYTES = 1 << 20  # a longer first line is no header
+TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", *PACKED))
+JSON = tuple(f"{kind}{packed}" for kind in (".jsonl", ".ndjson") for packed in ("", *PACKED))
+EXCEL = (".xlsx",)
+ENDINGS = (*PARQUET, *TEXT, *JSON, *EXCEL)
 
 
 def table_ending(path: Path) -> str:
@@ -64,40 +72,55 @@ class FileReader:
 
     query: str
     path: str  # as a pattern that matches this file alone
-    names: list[str] | None  # of a text file's columns
+    form: TextForm | None = None  # of a text file
     durations: dict[str, Any] = field(default_factory=dict)  # types of a Parquet file's columns
+    kept: Utf8Copy | None = None  # what is read in place of a file that is not in UTF-8
 
     @classmethod
-    def of(cls, file: Path) -> FileReader:
-        """Look at the ending, and at the header of a text file."""
-        path = re.sub(r"[*?\[]", r"[\g<0>]", str(file.absolute()))
+    def of(cls, file: Path, encoding: str | None = None) -> FileReader:
+        """Look at the ending, and at the beginning of a text file."""
+        path = _pattern(file)
         if table_ending(file) in PARQUET:
             query = "SELECT * FROM read_parquet(?, hive_partitioning=false)"
             return cls(query, path, None, _durations(file))
-        names, delimiter = _header(file)
-        packed = "gzip" if table_ending(file).endswith(".gz") else "none"
+        if table_ending(file) in JSON:
+            return cls(
+                "SELECT * FROM read_json(?, format='newline_delimited', sample_size=-1, "
+                "hive_partitioning=false)",
+                path,
+            )
+        form, kept, packed = form_of(file), None, packing(file)
+        encoding = encoding or form.encoding
+        if encoding != UTF8:
+            kept = Utf8Copy(file, encoding)
+            path, packed = _pattern(kept.path), "none"
         # Under names of our own, as DuckDB takes "a" and "A" for one.
-        columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
+        columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(form.names)))
         query = (
             f"SELECT * FROM read_csv(?, auto_detect=false, columns={{{columns}}}, header=true, "  # noqa: S608
-            f"delim='{delimiter}', quote='\"', escape='\"', comment='', skip=0, nullstr='', "
-            "null_padding=false, ignore_errors=false, hive_partitioning=false, "
+            f"delim='{form.delimiter}', quote='\"', escape='\"', comment='', skip={form.skip}, "
+            "nullstr='', null_padding=false, ignore_errors=false, hive_partitioning=false, "
             f"compression='{packed}')"
         )
-        return cls(query, path, names)
+        return cls(query, path, form, kept=kept)
 
     def typed(self, table: Frame, text: Collection[str] = ()) -> Frame:
         """Return rows under the file's names, a text file's as numbers where they are such."""
-        if self.names is None:
+        if self.form is None:
             for name, kind in self.durations.items():
                 at = table.column_names.index(name)
                 table = table.set_column(at, name, table.column(at).cast(kind))
             return table
+        names, comma = self.form.names, self.form.has_decimal_comma
         columns = [
-            column if name in text else _typed(column)
-            for name, column in zip(self.names, table.columns, strict=True)
+            column if name in text else _typed(column, comma)
+            for name, column in zip(names, table.columns, strict=True)
         ]
-        return import_extra("pyarrow", extra="cli").table(columns, names=self.names)
+        return import_extra("pyarrow", extra="cli").table(columns, names=names)
+
+
+def _pattern(file: Path) -> str:
+    return re.sub(r"[*?\[]", r"[\g<0>]", str(file.absolute()))
 
 
 def _durations(file: Path) -> dict[str, Any]:
@@ -110,11 +133,15 @@ def _durations(file: Path) -> dict[str, Any]:
     return {part.name: part.type for part in schema if arrow.types.is_duration(part.type)}
 
 
-def _typed(column: Any) -> Any:
+def _typed(column: Any, comma: bool) -> Any:
     """Return text cells as whole numbers, numbers or booleans if all of them are such."""
     arrow = import_extra("pyarrow", extra="cli")
     compute = import_extra("pyarrow.compute", extra="cli")
     cells = compute.ascii_trim_whitespace(column)
+    if comma:
+        is_one = compute.match_substring_regex(cells, f"^{DECIMAL_COMMA.pattern}")
+        plain = compute.replace_substring(compute.replace_substring(cells, ".", ""), ",", ".")
+        cells = compute.if_else(is_one, plain, cells)
     if compute.all(compute.match_substring_regex(cells, NUMBER), min_count=0).as_py():
         try:
             return compute.cast(cells, arrow.int64())
@@ -126,83 +153,14 @@ def _typed(column: Any) -> Any:
     return column
 
 
-def _header(file: Path) -> tuple[list[str], str]:
-    """Return the column names and the delimiter of a text file."""
-    try:
-        with gzip.open(file) if table_ending(file).endswith(".gz") else file.open("rb") as stream:
-            head = stream.read(HEADER_BYTES)
-    except (OSError, EOFError) as error:
-        raise TableError(f"{str(file)!r} cannot be read beyond row 0: {error}.") from error
-    lines = _decoded(head, file)
-    first = {mark: row for mark in DELIMITERS if (row := _first_record(lines, mark))}
-    if not first:
-        raise TableError(
-            f"{str(file)!r} must begin with a line of column names, separated by commas, "
-            f"semicolons, tabs or bars, but it begins with {lines[:40]!r}."
-        )
-    several = [mark for mark, row in first.items() if len(row) > 1]
-    if len(several) > 1:
-        several = [mark for mark in several if _fits(lines, mark, len(head) == HEADER_BYTES)]
-        if len(several) != 1:
-            raise TableError(
-                f"{str(file)!r}: its columns may be separated by a comma, semicolon, tab or bar, "
-                "and the first lines do not tell which. Put quotes around names that hold another."
-            )
-    delimiter = several[0] if several else ","
-    names = first[delimiter]
-    _check_header(names, file)
-    return names, delimiter
-
-
-def _decoded(head: bytes, file: Path) -> str:
-    """Return the beginning of a text file, which may end within a character."""
-    try:
-        return getincrementaldecoder("utf-8-sig")().decode(head)
-    except UnicodeDecodeError as error:
-        raise TableError(
-            f"{str(file)!r} is not UTF-8 text ({error}). Save it as CSV in UTF-8 and try again."
-        ) from error
-
-
-def _records(lines: str, delimiter: str) -> Iterator[list[str]]:
-    return iter(csv.reader(StringIO(lines, newline=""), delimiter=delimiter, strict=True))
-
-
-def _first_record(lines: str, delimiter: str) -> list[str]:
-    try:
-        return next(_records(lines, delimiter), [])
-    except csv.Error:
-        return []
-
-
-def _fits(lines: str, delimiter: str, cut: bool) -> bool:
-    """Tell whether all of the first lines have as many cells as the header."""
-    try:
-        widths = [len(row) for row in islice(_records(lines, delimiter), 1000) if row]
-    except csv.Error:
-        return False
-    return len(set(widths[:-1] if cut else widths)) == 1
-
-
-def _check_header(names: list[str], file: Path) -> None:
-    if "" in names:
-        raise TableError(
-            f"column {names.index('') + 1} of {str(file)!r} has no name in the first line. Name "
-            "it, or leave row numbers out when you write the file (in pandas with index=False)."
-        )
-    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        raise TableError(
-            f"{str(file)!r} has two columns named {twice[0]!r}. Give every column its own name."
-        )
-
-
-def read_table(path: str | os.PathLike[str], *, text: Collection[str] = ()) -> Frame:
-    """Read a CSV or Parquet file as a pyarrow table.
+def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str] = ()) -> Frame:
+    """Read a file or the result of a query as a pyarrow table.
 
     Parameters
     ----------
-    path : path
-        A file ending in .parquet, .csv or .tsv, the latter two also gzipped.
+    path : path or SqlQuery
+        A file ending in .parquet, .csv, .tsv, .txt, .jsonl or .xlsx, text also packed as .gz or
+        .zst; a table of a DuckDB database, as ``shop.duckdb:people``; or a SELECT statement.
     text : collection of str, optional
         Columns of a text file to leave as they are written, such as identifiers.
 
@@ -224,60 +182,38 @@ def read_table(path: str | os.PathLike[str], *, text: Collection[str] = ()) -> F
     Notes
     -----
     The path is taken literally. The first line of a text file names its columns, which are
-    separated by commas, semicolons, tabs or bars; every other line is a row. Text must be UTF-8.
+    separated by commas, semicolons, tabs or bars; every other line is a row. Above it there may be
+    title lines, of one cell each. Text is UTF-8, UTF-16 or else cp1252. Where columns are not
+    separated by commas, numbers may have a decimal comma. Of a workbook the first sheet is read.
     """
-    duckdb = import_extra("duckdb", extra="cli")
-    import_extra("pyarrow", extra="cli")
+    if isinstance(path, SqlQuery) or (query := as_query(path)) is not None:
+        table = path if isinstance(path, SqlQuery) else query
+        return _whole(scan_table(table, str(path), Reading(1 << 20)))
     file = check_file(path)
-    reader = FileReader.of(file)
+    if table_ending(file) in EXCEL:
+        return read_excel(file, text)
+    return _read_file(FileReader.of(file), file, text)
+
+
+def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
+    duckdb = import_extra("duckdb", extra="cli")
     with duckdb.connect() as connection:
         try:
             table = connection.sql(reader.query, params=[reader.path]).to_arrow_table()
         except (duckdb.Error, RuntimeError) as error:
             refuse_interrupt(error)
-            kind = "csv" if reader.names else "parquet"
+            if reader.form is not None and "Invalid unicode" in str(error) and reader.kept is None:
+                return _read_file(FileReader.of(file, CP1252), file, text)
+            kind = "csv" if reader.form else table_ending(file).strip(".")
             raise TableError(
-                f"{str(file)!r} cannot be read as {kind}: {_first_lines(str(error))}"
+                f"{str(file)!r} cannot be read as {kind}: {first_lines(str(error))}"
             ) from error
     return reader.typed(table, text)
 
 
-def refuse_interrupt(error: Exception) -> None:
-    """Tell Ctrl-C, which versions of DuckDB report by various errors, from bad tables."""
-    if "interrupted" in str(error).lower():
-        raise KeyboardInterrupt from error
-
-
-def _first_lines(message: str, limit: int = 6) -> str:
-    """Keep what DuckDB says went wrong and leave out its list of remedies in SQL."""
-    lines = [line for line in message.partition("Possible ")[0].splitlines() if line.strip()]
-    return " ".join(line.strip() for line in lines[:limit])
-
-
-@dataclass(frozen=True, slots=True)
-class SqlQuery:
-    """A table or query of a DuckDB database, streamed, never held as a whole.
-
-    Parameters
-    ----------
-    query : str
-        A SELECT statement, or the name of a table or view.
-    database : path, optional
-        The database file, opened read-only. By default there is none, and the query reads files,
-        such as ``SELECT * FROM 's3://bucket/*.parquet'``.
-
-    Notes
-    -----
-    A query reads: anything but one SELECT, such as COPY, ATTACH, SET or a second statement, is
-    refused before it runs. Files in a query are read as DuckDB reads them: names are patterns, and
-    types of CSV columns are settled by their first rows.
-
-    The query runs once per pass. Without ORDER BY its rows may come in another order each time,
-    which changes results to rounding only, but keeps a pass from being resumed.
-    """
-
-    query: str
-    database: str | os.PathLike[str] | None = None
+def _whole(pieces: Iterable[tuple[Frame, Place]]) -> Frame:
+    arrow = import_extra("pyarrow", extra="cli")
+    return arrow.concat_tables([frame for frame, _ in pieces])
 
 
 class Reading(NamedTuple):
@@ -305,22 +241,50 @@ def scan_table(
         for start in range(0, len(frame), size):
             yield frame[start : start + size].to_native(), Place(title, start)
         return
+    if isinstance(table, str | os.PathLike) and (found := as_query(table)) is not None:
+        table = found
     if isinstance(table, SqlQuery):
         database = ":memory:" if table.database is None else str(table.database)
         if table.database is not None and not Path(table.database).is_file():
             raise TableError(f"there is no database {database!r}. Check the path.")
         words = table.query.split()
-        query = f"SELECT * FROM {table.query}" if len(words) == 1 else table.query  # noqa: S608
-        yield from _stream(query, None, database, title, reading)
+        name = len(words) == 1 or re.fullmatch('"[^"]*"([.]"[^"]*")?', table.query)
+        query = f"SELECT * FROM {table.query}" if name else table.query  # noqa: S608
+        yield from _stream(query, database, title, reading)
         return
-    for file in _files(table, title):
+    for file in table_files(table, title):
+        if table_ending(file) in EXCEL:
+            yield from scan_table(read_excel(file, text), repr(str(file)), reading)
+            continue
         reader = FileReader.of(file)
-        pieces = _stream(reader.query, reader.path, ":memory:", repr(str(file)), reading)
-        for frame, place in pieces:
+        yield from _scan_file(reader, file, reading, text)
+
+
+def _scan_file(
+    reader: FileReader, file: Path, reading: Reading, text: Collection[str]
+) -> Iterator[tuple[Frame, Place]]:
+    """Yield a file piece by piece; bytes that are no UTF-8 beyond its beginning are cp1252."""
+    row = 0
+    try:
+        for frame, place in _stream(reader, ":memory:", repr(str(file)), reading):
+            row += len(frame)
             yield reader.typed(frame, text), place
+    except TableError as error:
+        if reader.form is None or reader.kept is not None or "Invalid unicode" not in str(error):
+            raise
+    else:
+        return
+    again = FileReader.of(file, CP1252)
+    for frame, place in _stream(again, ":memory:", repr(str(file)), reading):
+        known = max(row - place.first_row, 0)  # rows that went out already
+        if known < len(frame):
+            yield (
+                again.typed(frame.slice(known), text),
+                Place(place.origin, place.first_row + known),
+            )
 
 
-def _files(table: Any, title: str) -> list[Path]:
+def table_files(table: Any, title: str) -> list[Path]:
     """Return the files that a path, a folder or a list of both stands for."""
     if isinstance(table, str | os.PathLike):
         paths: Sequence[Any] = [table]
@@ -348,9 +312,10 @@ def _tables_in(folder: Path) -> list[Path]:
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         found += [Path(root, name) for name in names if not name.startswith((".", "_"))]
-    if not (tables := sorted(path for path in found if table_ending(path) in ENDINGS)):
+    endings = [ending for ending in ENDINGS if not ending.startswith(".txt")]  # as of notes
+    if not (tables := sorted(path for path in found if table_ending(path) in endings)):
         raise TableError(
-            f"the folder {str(folder)!r} holds no file ending in {', '.join(ENDINGS)}."
+            f"the folder {str(folder)!r} holds no file ending in {', '.join(endings)}."
         )
     return tables
 
@@ -360,22 +325,20 @@ def _refuse(error: OSError) -> None:
 
 
 def _stream(
-    query: str,
-    parameter: str | None,
-    database: str,
-    origin: str,
-    reading: Reading,
+    source: FileReader | str, database: str, origin: str, reading: Reading
 ) -> Iterator[tuple[Frame, Place]]:
-    """Run a query and yield its batches; what DuckDB says about a bad row is passed on."""
+    """Read a file or run a query, and yield batches; what DuckDB says of a bad row is passed on."""
+    reader = None if isinstance(source, str) else source
+    query = source if isinstance(source, str) else source.query
     duckdb = import_extra("duckdb", extra="cli")
     arrow = import_extra("pyarrow", extra="cli")
     row = 0
     try:
         read_only = database != ":memory:"
         with duckdb.connect(database, read_only=read_only, config=reading.config) as connection:
-            if parameter is None:
-                _check_reads(connection, query, origin)
-            relation = connection.sql(query, params=None if parameter is None else [parameter])
+            if reader is None:
+                check_reads(connection, query, origin)
+            relation = connection.sql(query, params=None if reader is None else [reader.path])
             # Called so since DuckDB 1.5, where the older name warns.
             name = (
                 "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
@@ -387,29 +350,5 @@ def _stream(
         refuse_interrupt(error)
         raise TableError(
             f"{origin} cannot be read beyond row {row:,} (counting from 0): "
-            f"{_first_lines(str(error))}"
+            f"{first_lines(str(error))}"
         ) from error
-
-
-def _check_reads(connection: Any, query: str, origin: str) -> None:
-    """Refuse a query that is not one SELECT, or that writes on the way."""
-    duckdb = import_extra("duckdb", extra="cli")
-    statements = connection.extract_statements(query)
-    kinds = [statement.type.name for statement in statements]
-    # These two are functions that write files.
-    if kinds == ["SELECT"] and not re.search("enable_(logging|profiling)", query, re.IGNORECASE):
-        text = statements[0].query.strip().rstrip(";")
-        try:
-            # Since DuckDB 2 the WITH of a SELECT may write, though not below the top: there it
-            # is refused when names are looked up, and nothing is run here.
-            connection.sql(f"SELECT * FROM ({text}\n)")  # noqa: S608
-        except duckdb.BinderException as error:
-            if "must be at the top level" not in str(error):
-                raise
-        else:
-            return
-    raise TableError(
-        f"{origin}: a SqlQuery must be one SELECT that only reads, or the name of a table, got "
-        f"{' and '.join(kinds) or 'nothing'}: {query[:80]!r}. Run what writes or changes settings "
-        "beforehand, with DuckDB itself."
-    )

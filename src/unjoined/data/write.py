@@ -13,7 +13,8 @@ from typing import Any
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
-from unjoined.data.tables import table_ending
+from unjoined.data.excel import write_excel
+from unjoined.data.tables import EXCEL, table_ending
 from unjoined.errors import TableError, UnjoinedWarning
 
 # How text begins that a spreadsheet runs; the last four are =, +, - and @ in full width.
@@ -48,14 +49,14 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
 
 
 def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
-    """Write a pyarrow table as Parquet or CSV, by the ending of ``path``; whole or not at all.
+    """Write a pyarrow table as Parquet, CSV or Excel, by the ending of ``path``, or not at all.
 
     Parameters
     ----------
     table : pyarrow.Table
         What to write.
     path : path
-        A name that ends in .parquet, .pq or .csv.
+        A name that ends in .parquet, .pq, .csv or .xlsx.
 
     Returns
     -------
@@ -65,14 +66,15 @@ def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     TableError
-        The name has another ending, the folder does not exist, or a column is of a kind that CSV
-        has no form for.
+        The name has another ending, the folder does not exist, a column is of a kind that CSV
+        has no form for, or there are more rows than a sheet holds.
 
     Warns
     -----
     UnjoinedWarning
-        Text for CSV begins with =, +, -, @, a tab or a line end, and is no number. Spreadsheets
-        would run it as a formula, so a single quote is put before it. Parquet keeps it as it is.
+        Text for CSV or Excel begins with =, +, -, @, a tab or a line end, and is no number.
+        Spreadsheets would run it as a formula, so a single quote is put before it. Parquet keeps
+        it as it is.
     """
     ending = table_ending(Path(path))
     if ending in (".parquet", ".pq"):
@@ -82,7 +84,10 @@ def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
         writer = import_extra("pyarrow.csv", extra="cli")
         cells = _without_formulas(table, Path(path))
         return replace_file(path, lambda file: writer.write_csv(cells, file))
-    raise TableError(f"cannot write {str(path)!r}: the name must end in .parquet or .csv.")
+    if ending in EXCEL:
+        cells = _without_formulas(table, Path(path))
+        return replace_file(path, lambda file: write_excel(cells, file))
+    raise TableError(f"cannot write {str(path)!r}: the name must end in .parquet, .csv or .xlsx.")
 
 
 def _without_formulas(table: Frame, path: Path) -> Frame:

@@ -21,8 +21,13 @@ from unjoined._validation import (
     shown,
 )
 from unjoined.data import (
+    ChunkSource,
+    DaskSource,
     Encoded,
+    NotNumbersError,
     TableEncoder,
+    as_dask_source,
+    as_source,
     column_names,
     column_ranges,
     has_numbers_only,
@@ -30,6 +35,7 @@ from unjoined.data import (
     warn_of_notes,
 )
 from unjoined.errors import ColumnWarning, InputError
+from unjoined.sums import Census, dask_census, take_census
 
 LOGGER = logging.getLogger("unjoined")
 FEW_ROWS = 20  # to predict, which say nothing about units
@@ -132,6 +138,25 @@ class FeatureEstimator(BaseEstimator):
             check_feature_sizes(numbers, self._feature_names)
         self.training_range_ = column_ranges(numbers)
         return numbers
+
+    def _look_through(
+        self, source: Any, sample_rows: int
+    ) -> tuple[ChunkSource | DaskSource, Census]:
+        """Take the census of a source, which is encoded if its features are no numbers."""
+        partitions = as_dask_source(source)
+        rows: Any = as_source(source) if partitions is None else partitions.settled()
+        look = take_census if partitions is None else dask_census
+        encoder = None
+        try:
+            census = look(rows, sample_rows=sample_rows)
+        except NotNumbersError:
+            if not hasattr(rows, "encoded"):  # a source of the user's own
+                raise
+            encoder = self._new_encoder()
+            rows = rows.encoded(encoder)
+            census = look(rows, sample_rows=sample_rows)
+        self._set_features(census.n_features, census.feature_names, encoder)
+        return rows, census
 
     def _look(self, X: MatrixLike, fewest: int = 0) -> Encoded:
         """Return rows to predict as numbers, which of them are strange, and why."""

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
-from unjoined.data import LabelledRows, as_dask_source, as_source
+from unjoined.data import DaskSource, LabelledRows, as_dask_source
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
@@ -69,11 +69,9 @@ from unjoined.sums import (
     cell_positions,
     center_sums,
     combine,
-    dask_census,
     dask_sums,
     has_constant,
     sum_with_checkpoint,
-    take_census,
     take_sample,
 )
 
@@ -455,15 +453,13 @@ class MinMaxUplift(RowEstimator):
         """Settle the plan in a first pass over the source, and add up in a second."""
         self._check_parameters()
         check_sums_suffice(self.loss, self.bounds, self.shift)
-        size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
-        if partitions is not None:
+        size = check_count("sample_rows", sample_rows)
+        if as_dask_source(source) is not None:
             check_no_checkpoint(checkpoint)
-            census = dask_census(partitions, sample_rows=size)
-            plan, search = self._plan_census(census)
-            return dask_sums(partitions, plan, census), search
-        rows = as_source(source)
-        census = take_census(rows, sample_rows=size)
+        rows, census = self._look_through(source, size)
         plan, search = self._plan_census(census)
+        if isinstance(rows, DaskSource):
+            return dask_sums(rows, plan, census), search
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
 
     def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
@@ -513,7 +509,10 @@ class MinMaxUplift(RowEstimator):
         self.coef_ = plan.coding.scale * solution.alpha
         self.critic_coef_ = plan.coding.scale * solution.beta
         self.singular_values_ = solution.singular_values
-        self._set_features(plan.n_features, plan.feature_names, getattr(self, "encoder_", None))
+        # Sums may be of other columns than those of an earlier fit.
+        known = self._feature_names == plan.feature_names
+        encoder = getattr(self, "encoder_", None) if known else None
+        self._set_features(plan.n_features, plan.feature_names, encoder)
 
     def _keep_groups(self, plan: SumsPlan, alphas: Array | None) -> None:
         """Keep the coefficients without each group of rows, if they are of the same problem."""

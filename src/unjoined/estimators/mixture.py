@@ -22,12 +22,9 @@ from unjoined._validation import (
 )
 from unjoined.basis import Scaling, weighted_quantile
 from unjoined.data import (
-    ChunkSource,
-    DaskSource,
     LabelledRows,
     TableEncoder,
-    as_dask_source,
-    as_source,
+    column_ranges,
 )
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
@@ -62,7 +59,6 @@ from unjoined.nuisance import (
     fit_policies,
     weigh_shift,
 )
-from unjoined.sums import dask_census, take_census
 
 LIKELIHOOD, EM = "likelihood", "em"
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
@@ -293,16 +289,11 @@ class MixtureUplift(LikelihoodEstimator):
         self._check_parameters()
         self._check_streamed(checkpoint)
         self._forget()
-        size, partitions = check_count("sample_rows", sample_rows), as_dask_source(source)
-        if partitions is not None:
-            rows: ChunkSource | DaskSource = partitions
-            census = dask_census(partitions, sample_rows=size)
-        else:
-            rows = as_source(source)
-            census = take_census(rows, sample_rows=size)
+        size = check_count("sample_rows", sample_rows)
+        rows, census = self._look_through(source, size)
         census.check_complete(several=True)
-        self._set_features(census.n_features, census.feature_names)
         sample, fold = census.sample(self.n_folds)
+        self.training_range_ = column_ranges(sample.X)
         sample = replace(sample, weight=sample.relative)
         if max(cell.n_rows for cell in census.cells.values()) <= size:
             self._fit_rows(sample, None)

@@ -1,0 +1,174 @@
+"""What a text file is: its encoding, title lines, separator, column names and decimal mark."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import tempfile
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from io import StringIO, TextIOWrapper
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+from unjoined._optional import import_extra
+from unjoined.errors import TableError
+
+DELIMITERS = (",", ";", "\t", "|")
+HEADER_BYTES = 1 << 20  # a longer first line is no header
+PACKED = {".gz": "gzip", ".zst": "zstd"}  # endings, and what DuckDB and pyarrow call them
+DECIMAL_COMMA = re.compile(r"[+-]?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),[0-9]+$")
+UTF8, CP1252 = "utf-8-sig", "cp1252"
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """How a text file is written."""
+
+    names: list[str]
+    delimiter: str
+    skip: int  # lines above the header
+    encoding: str
+    has_decimal_comma: bool
+
+
+def packing(file: Path) -> str:
+    """Return how a file is compressed, in DuckDB's words."""
+    return PACKED.get(file.suffix.lower(), "none")
+
+
+def open_bytes(file: Path) -> Any:
+    """Open a file for reading, unpacked."""
+    packed = packing(file)
+    if packed == "none":
+        return file.open("rb")
+    arrow = import_extra("pyarrow", extra="cli")
+    return arrow.input_stream(str(file), compression=packed)
+
+
+def form_of(file: Path) -> TextForm:
+    """Look at the beginning of a text file."""
+    try:
+        with open_bytes(file) as stream:
+            head = stream.read(HEADER_BYTES)
+    except (OSError, EOFError, RuntimeError) as error:
+        raise TableError(f"{str(file)!r} cannot be read beyond row 0: {error}.") from error
+    encoding, lines = _decoded(head)
+    found = {mark: named for mark in DELIMITERS if (named := _names(lines, mark))}
+    if not found:
+        raise TableError(
+            f"{str(file)!r} must begin with a line of column names, separated by commas, "
+            f"semicolons, tabs or bars, but it begins with {lines[:40]!r}."
+        )
+    several = [mark for mark, (_, row) in found.items() if len(row) > 1]
+    if len(several) > 1:
+        cut = len(head) == HEADER_BYTES
+        several = [mark for mark in several if _fits(lines, mark, found[mark][0], cut)]
+        if len(several) != 1:
+            raise TableError(
+                f"{str(file)!r}: its columns may be separated by a comma, semicolon, tab or bar, "
+                "and the first lines do not tell which. Put quotes around names that hold another."
+            )
+    delimiter = several[0] if several else ","
+    skip, names = found[delimiter]
+    if names[0] == "":  # as pandas calls the index that it writes without a name
+        names = ["Unnamed: 0", *names[1:]]
+    _check_header(names, file)
+    comma = delimiter != "," and _has_decimal_comma(lines, delimiter)
+    return TextForm(names, delimiter, skip, encoding, comma)
+
+
+def _decoded(head: bytes) -> tuple[str, str]:
+    """Return the encoding of a file and its beginning, which may end within a character."""
+    if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        encodings = ["utf-16"]
+    elif head[1:200:2].count(0) > len(head[1:200:2]) // 2:
+        encodings = ["utf-16-le"]
+    elif head[0:200:2].count(0) > len(head[0:200:2]) // 2:
+        encodings = ["utf-16-be"]
+    else:
+        encodings = [UTF8, CP1252]
+    for encoding in encodings:
+        try:
+            return encoding, getincrementaldecoder(encoding)().decode(head)
+        except UnicodeDecodeError:
+            continue
+    return CP1252, head.decode(CP1252, errors="replace")
+
+
+def _names(lines: str, delimiter: str) -> tuple[int, list[str]] | None:
+    """Return the number of title lines and the header below them, None if there is none."""
+    skip = 0
+    rows = _first_records(lines, delimiter)
+    if not rows:
+        return None
+    wide = any(sum(map(bool, row)) > 1 for row in rows)
+    while wide and skip < len(rows) and sum(map(bool, rows[skip])) <= 1:
+        skip += 1
+    # A title is followed by a header of words; one cell above numbers is a line that is too short.
+    if skip and not _is_header(rows[skip]):
+        skip = 0
+    return (skip, rows[skip]) if rows[skip] else None
+
+
+def _is_header(row: list[str]) -> bool:
+    """Tell whether all cells are names."""
+    return len(set(row)) == len(row) and not any(re.match(r"[\s\d.,+-]*$", cell) for cell in row)
+
+
+def _first_records(lines: str, delimiter: str) -> list[list[str]]:
+    """Return the records before one that cannot be read."""
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        rows.extend(islice(_records(lines, delimiter), 100))
+    return rows
+
+
+def _records(lines: str, delimiter: str) -> Iterator[list[str]]:
+    return iter(csv.reader(StringIO(lines, newline=""), delimiter=delimiter, strict=True))
+
+
+def _fits(lines: str, delimiter: str, skip: int, cut: bool) -> bool:
+    """Tell whether all of the first lines have as many cells as the header."""
+    try:
+        rows = islice(_records(lines, delimiter), skip, skip + 1000)
+        widths = [len(row) for row in rows if row]
+    except csv.Error:
+        return False
+    return len(set(widths[:-1] if cut else widths)) == 1
+
+
+def _has_decimal_comma(lines: str, delimiter: str) -> bool:
+    """Tell whether a cell of the first lines is a number with a decimal comma."""
+    cells = re.split(rf"[{re.escape(delimiter)}\r\n]", lines)
+    return any(DECIMAL_COMMA.match(cell.strip().strip('"')) for cell in cells)
+
+
+def _check_header(names: list[str], file: Path) -> None:
+    if "" in names:
+        raise TableError(
+            f"column {names.index('') + 1} of {str(file)!r} has no name in the first line. Name "
+            "it, or leave row numbers out when you write the file (in pandas with index=False)."
+        )
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise TableError(
+            f"{str(file)!r} has two columns named {twice[0]!r}. Give every column its own name."
+        )
+
+
+class Utf8Copy:
+    """A copy of a text file in UTF-8, which is there as long as this object is."""
+
+    def __init__(self, file: Path, encoding: str) -> None:
+        folder = tempfile.mkdtemp(prefix="unjoined-")
+        finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder) / "table.csv"
+        with open_bytes(file) as stream, self.path.open("w", encoding="utf-8", newline="") as copy:
+            text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
+            shutil.copyfileobj(text, copy)
+            text.detach()

@@ -1,0 +1,150 @@
+"""Files as people have them: encodings, separators, titles, packing, sheets and databases."""
+
+import gzip
+import json
+
+import duckdb
+import openpyxl
+import pandas as pd
+import pyarrow as pa
+import pytest
+import zstandard
+
+from unjoined import read_table
+from unjoined.data import SqlQuery, TableSource, estimate_bytes, fits_in_memory, write_table
+from unjoined.errors import TableError
+
+PEOPLE = {"name": ["Müller", "Weiß", "Ärp"], "age": [31, 54, 22], "spend": [12.5, 1234.25, 7.0]}
+GERMAN = "name;age;spend\nMüller;31;12,5\nWeiß;54;1.234,25\nÄrp;22;7\n"
+ENGLISH = "name,age,spend\nMüller,31,12.5\nWeiß,54,1234.25\nÄrp,22,7\n"
+CONTENTS = {
+    "utf-8.csv": ENGLISH.encode(),
+    "bom.csv": ENGLISH.encode("utf-8-sig"),
+    "utf-16.csv": ENGLISH.encode("utf-16"),
+    "utf-16-le.csv": ENGLISH.encode("utf-16-le"),
+    "utf-16-be.csv": ENGLISH.encode("utf-16-be"),
+    "cp1252.csv": ENGLISH.encode("cp1252"),
+    "german.csv": GERMAN.encode("cp1252"),
+    "tabs.txt": ENGLISH.replace(",", "\t").encode(),
+    "bars.csv": ENGLISH.replace(",", "|").encode(),
+    "title.csv": ("People of 2024\n\n" + ENGLISH).encode(),
+    "titles.csv": ("People;;\nas of today;;\n;;\n" + GERMAN).encode("cp1252"),
+    "packed.csv.gz": gzip.compress(ENGLISH.encode()),
+    "packed.csv.zst": zstandard.compress(ENGLISH.encode()),
+    "german.csv.gz": gzip.compress(GERMAN.encode("cp1252")),
+    "lines.jsonl": "\n".join(
+        json.dumps(dict(zip(PEOPLE, row, strict=True)))
+        for row in zip(*PEOPLE.values(), strict=True)
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_one_table_is_read_the_same_however_it_is_written(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(CONTENTS[name])
+    assert read_table(path).to_pydict() == PEOPLE
+
+
+@pytest.mark.parametrize("name", ["german.csv", "titles.csv", "packed.csv.zst", "lines.jsonl"])
+def test_pieces_of_such_files_are_the_rows_of_the_table(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(CONTENTS[name])
+    source = TableSource.from_tables(
+        {"A": path}, {}, outcome="spend", treatment="t", features=["age"], chunk_rows=2
+    )
+    assert [float(v) for chunk in source for v in chunk.label] == PEOPLE["spend"]
+
+
+def test_a_letter_far_into_a_file_decides_its_encoding(tmp_path):
+    path = tmp_path / "late.csv"
+    rows = [f"Meier,{i}" for i in range(150_000)] + ["Müller,1"]
+    path.write_bytes(("name,age\n" + "\n".join(rows)).encode("cp1252"))
+    assert read_table(path).column("name")[-1].as_py() == "Müller"
+    source = TableSource.from_tables(
+        {"A": path}, {}, outcome="age", treatment="t", features=["name"]
+    )
+    assert source.feature_names == ["name"]
+
+
+@pytest.mark.parametrize("name", ["utf-8.csv", "titles.csv"])
+def test_a_ragged_line_is_named_by_file_and_line(tmp_path, name):
+    path = tmp_path / name
+    mark = b";" if name == "titles.csv" else b","
+    path.write_bytes(CONTENTS[name] + mark.join([b"Huber", b"44"]) + b"\n")
+    line = CONTENTS[name].count(b"\n") + 1
+    with pytest.raises(TableError, match=rf"{name}.*: line {line} has 2 cells, the header has 3"):
+        read_table(path)
+    source = TableSource.from_tables(
+        {"A": path}, {}, outcome="spend", treatment="t", features=["age"]
+    )
+    with pytest.raises(TableError, match=rf"{name}.*line {line} has 2 cells"):
+        list(source)
+
+
+def test_an_index_that_pandas_wrote_has_a_name(tmp_path):
+    pd.DataFrame(PEOPLE).to_csv(tmp_path / "t.csv")
+    assert read_table(tmp_path / "t.csv").column_names == ["Unnamed: 0", *PEOPLE]
+
+
+def test_a_line_that_is_too_short_is_no_title(tmp_path):
+    (tmp_path / "t.csv").write_text("age\n1,2\n3,4\n")
+    with pytest.raises(TableError, match="line 2 has 2 cells, the header has 1"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_a_workbook_goes_in_and_out(tmp_path):
+    table = pa.table(
+        PEOPLE
+        | {
+            "on": pa.array(["2024-01-05", None, "2024-03-01"]).cast(pa.date32()),
+            "vip": [True, False, None],
+        }
+    )
+    path = write_table(table, tmp_path / "people.xlsx")
+    assert read_table(path).to_pydict() == table.to_pydict()
+    book = openpyxl.Workbook()
+    for row in (["People of 2024"], [None], ["name", "code"], ["Müller", 7], ["Weiß", "x"]):
+        book.active.append(row)
+    book.save(tmp_path / "titled.xlsx")
+    assert read_table(tmp_path / "titled.xlsx").to_pydict() == {
+        "name": ["Müller", "Weiß"],
+        "code": ["7", "x"],
+    }
+    book.active.append(["Huber", 1, "stray"])
+    book.save(tmp_path / "stray.xlsx")
+    with pytest.raises(TableError, match=r"row 5 of .*stray.xlsx.* a column that has no name"):
+        read_table(tmp_path / "stray.xlsx")
+    (tmp_path / "no.xlsx").write_bytes(b"age,visit\n")
+    with pytest.raises(TableError, match=r"no.xlsx' cannot be read as an Excel workbook"):
+        read_table(tmp_path / "no.xlsx")
+
+
+def test_tables_of_a_database_and_queries(tmp_path):
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE people AS SELECT * FROM (VALUES ('Ärp', 22)) t(name, age)")
+    expected = {"name": ["Ärp"], "age": [22]}
+    assert read_table(f"{path}:people").to_pydict() == expected
+    assert read_table(path).to_pydict() == expected
+    assert read_table(SqlQuery("people", path)).to_pydict() == expected
+    assert read_table("SELECT 22 AS age").to_pydict() == {"age": [22]}
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE orders AS SELECT 1 AS n")
+    with pytest.raises(TableError, match=r"holds 2 tables: .* Say which one, as shop.duckdb:TABLE"):
+        read_table(path)
+    with pytest.raises(TableError, match="peple"):
+        read_table(f"{path}:peple")
+    with pytest.raises(TableError, match="one SELECT that only reads"):
+        read_table(SqlQuery("DROP TABLE people", path))
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".csv.gz"])
+def test_the_size_of_a_table_is_estimated_from_its_file(tmp_path, ending):
+    frame = pd.DataFrame({"a": range(50_000), "b": [f"{i % 97} words" for i in range(50_000)]})
+    path = tmp_path / f"t{ending}"
+    frame.to_parquet(path) if ending == ".parquet" else frame.to_csv(path, index=False)
+    there = read_table(path).nbytes
+    assert there / 4.0 < estimate_bytes(path) < 4.0 * there
+    assert fits_in_memory([path, frame])
+    assert not fits_in_memory([SqlQuery("SELECT * FROM range(1000000000000)")])
