@@ -1,13 +1,21 @@
 """Columns that are no features are found by what they hold, and real features never are."""
 
+import warnings
+
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn import config_context
+from sklearn.compose import make_column_transformer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from unjoined import SeparateLabels
-from unjoined.data import TableSource
-from unjoined.errors import ColumnWarning, TableError
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data import CellKFold, TableEncoder, TableSource
+from unjoined.errors import ColumnWarning, TableError, WeakIdentificationWarning
 
 N = 300
 LABELS = {"outcome": "bought", "treatment": "mailed"}
@@ -225,3 +233,28 @@ def test_a_stream_decides_as_memory_does_and_by_all_rows(tmp_path):
     with pytest.warns(ColumnWarning, match="'id' is a whole number"):
         assert source.feature_names == data.feature_names
     assert source.left_out == data.left_out
+
+
+def test_a_notebook_shows_tables_features_and_what_was_left_out():
+    tables = four(lambda k, n, y: ["<b>"] * n)
+    with pytest.warns(ColumnWarning, match="a column is left out"):
+        page = load(tables)._repr_html_()
+    assert "<td>outcome</td><td>N</td><td>300 rows</td>" in page
+    assert "Features: age, spend, region" in page
+    assert "&#x27;extra&#x27; is &#x27;&lt;b&gt;&#x27; in all rows" in page
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas])
+def test_columns_as_they_are_go_through_transformers_and_a_search(library):
+    data = load({cell: library(frame) for cell, frame in four().items()})
+    assert nw.from_native(data.X).schema["region"] == nw.String
+    with config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakIdentificationWarning)  # of labels made by chance
+        split = make_column_transformer((OneHotEncoder(), ["region"]), (StandardScaler(), ["age"]))
+        quick = MinMaxUplift(basis="linear", ridge_f=0.1, ridge_g=0.1, center=False)
+        model = make_pipeline(split, quick).fit(**data)
+        other = make_pipeline(TableEncoder(), quick)
+        grid = {"minmaxuplift__ridge_f": [0.01, 0.1]}
+        search = GridSearchCV(other, grid, cv=CellKFold(2)).fit(**data)
+    assert np.isfinite(model.predict(data.X)).all()
+    assert search.best_params_["minmaxuplift__ridge_f"] in grid["minmaxuplift__ridge_f"]

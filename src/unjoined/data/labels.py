@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any, ClassVar
 
 import narwhals as nw
@@ -399,20 +400,36 @@ class SeparateLabels(Mapping[str, Any]):
             cells.append(CellSummary(TARGET, "", n_target, float("nan")))
         return cells
 
-    def __repr__(self) -> str:
-        """Show the size and mean label of every table."""
+    def _lines(self) -> tuple[str, list[tuple[str, str, str, str]]]:
+        """Return a title, and kind, population, rows and mean label of every table in words."""
         names = self.feature_names
         d = np.shape(self.X)[1] if names is None else len(names)
-        lines = [f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}"]
+        lines = []
         for cell in self.summary():
             label = {
-                OUTCOME: f", mean {cell.label_mean:.4g}",
-                TREATMENT: f", {100 * cell.label_mean:.1f} % treated",
-                TARGET: ", no label",
+                OUTCOME: f"mean {cell.label_mean:.4g}",
+                TREATMENT: f"{100 * cell.label_mean:.1f} % treated",
+                TARGET: "no label",
             }[cell.kind]
             rows = f"{cell.n_rows:,} row{'s' * (cell.n_rows != 1)}"
-            lines.append(f"  {cell.kind:9} {cell.population}: {rows}{label}")
-        return "\n".join(lines)
+            lines.append((cell.kind, cell.population, rows, label))
+        return f"SeparateLabels of {self.n_rows:,} rows, {d} feature{'s' * (d != 1)}", lines
+
+    def __repr__(self) -> str:
+        """Show the size and mean label of every table."""
+        title, lines = self._lines()
+        return "\n".join([title, *(f"  {k:9} {p}: {rows}, {label}" for k, p, rows, label in lines)])
+
+    def _repr_html_(self) -> str:
+        """Show the same, and which columns are features and which are not, in a notebook."""
+        title, lines = self._lines()
+        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in line) for line in lines)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        names = ", ".join(map(str, self.feature_names or ()))
+        below = [f"Features: {names}"] if names else []
+        below += [f"Left out: {column}" for column in self.left_out]
+        text = "".join(f"<div>{escape(line)}</div>" for line in below)
+        return f"<div><b>{escape(title)}</b></div><table><tbody>{body}</tbody></table>{text}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild through the checks, so that a copy is as frozen as the original."""
