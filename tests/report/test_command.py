@@ -30,7 +30,7 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here):
     tables = table_options(here)
     code, _, _ = run(capsys, "fit", *tables, "--estimator", "two-stage", "--model", "m.skops")
     assert code == 0
-    command = ["report", "--model", "m.skops", *tables, "--people", here / "customers.parquet",
+    command = ["report", "--model", "m.skops", *tables, "--table", here / "customers.parquet",
                "--held-out", "--share", "0.3", "--title", "It's mine"]  # fmt: skip
     code, out, _ = run(
         capsys, *command, "--list", "list.csv", "--keep", "customer_id", "--out", "r.html", "--json"
@@ -51,7 +51,9 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here):
 
     code, _, err = run(capsys, *command, "--out", "r.html")
     assert code == 2
-    assert err == "unjoined: 'r.html' exists. Name another file, or add --force.\n"
+    assert (
+        err == "unjoined: --out 'r.html' exists. Add --force to replace it, or name another file.\n"
+    )
     assert (here / "r.html").read_text("utf-8") == page
 
 

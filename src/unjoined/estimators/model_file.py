@@ -258,7 +258,8 @@ def _check_trees(model: Any) -> None:
         children = (nodes["left"], nodes["right"])
         _check_children(inner, *children, feature, model.n_features_in_, nodes["value"])
     if type(model).__module__ in ("sklearn.ensemble._forest", "sklearn.ensemble._gb"):
-        for inner_model in np.ravel(np.array(model.estimators_, dtype=object)):
+        trees = vars(model).get("estimators_", ())  # none in a parameter, which is not fitted
+        for inner_model in np.ravel(np.array(trees, dtype=object)):
             if inner_model.n_features_in_ != model.n_features_in_:
                 raise InputError("a forest has trees of other features")
 
