@@ -78,14 +78,17 @@ def test_importing_the_package_imports_no_extra_that_scikit_learn_does_not():
 
 MISSING = {
     "unjoined.plot.plot_uplift_histogram([0.1])": "plot",
-    "unjoined.read_table('x.csv')": "cli",
+    "unjoined.read_table(table)": "cli",
     "unjoined.load_model('x.skops')": "cli",
 }
 
 
-def test_without_extras_the_core_fits_and_the_rest_says_which_install_brings_it():
+def test_without_extras_the_core_fits_and_the_rest_says_which_install_brings_it(tmp_path):
+    table = tmp_path / "x.csv"
+    table.write_text("a\n1\n")
     code = f"""
 import unjoined
+table = {str(table)!r}
 data = unjoined.data.paper_problem().draw(200, random_state=0)
 print(unjoined.MinMaxUplift(random_state=0).fit(**data).predict(data.X).shape)
 for call in {list(MISSING)}:
