@@ -95,7 +95,7 @@ class Estimate:
     >>> weak.interval(0.95)
     (-inf, inf)
     >>> [(round(low, 2), round(high, 2)) for low, high in weak.confidence_set(0.95)]
-    [(-inf, -0.22), (0.17, inf)]
+    [(-inf, -0.52), (0.16, inf)]
     """
 
     value: float
