@@ -1,20 +1,25 @@
 """The default and the paper's methods on people of real trials, with real and with known effects.
 
-Run: python benchmarks/real.py [--draws 10] [--email FILE] [--jobs FOLDER] [--jobs-only]
+Run: python benchmarks/real.py [--draws 10] [--email FILE] [--jobs FOLDER] [--ihdp FOLDER]
+     [--only jobs,e-mail,ihdp] [--out FILE]
 
 Half of a trial is taken apart into four tables, the other half keeps its joint labels. With the
 trial's own outcomes the area under the uplift curve is estimated from these. With outcomes that
 are simulated for the same people, under faint and under strong effects, the truth is known: the
-share is 0 for a random order and 1 for the true one. "mean / average" is the mean prediction over
-the average effect, which would be 1; the trial's own average is itself an estimate.
+share is 0 for a random order and 1 for the true one. The people of IHDP, an infant health study,
+come with means simulated by others (ten files ``ihdp_npci_*.csv``, one for each draw), and are
+treated at random here. "mean / average" is the mean prediction over the average effect, which would
+be 1; the trial's own average is itself an estimate.
 
 Nothing was chosen by looking at these numbers.
 """
 
 import argparse
+import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -30,61 +35,110 @@ STRENGTHS = {"faint": 0.2, "strong": 1.0}
 POLICIES = {"north": 0.8, "south": 0.25}
 
 
-def known_effects(X: Array, strength: float) -> tuple[Array, Array]:
-    """Return base and effect in log-odds: two features bend the base, two others the effect."""
+class People(NamedTuple):
+    """People with joint labels, and their true uplift if it is known."""
+
+    X: Array
+    y: Array
+    treated: Array
+    uplift: Array | None = None
+
+    def take(self, at: Array) -> "People":
+        """Return some of them."""
+        return People(*(None if part is None else part[at] for part in self))
+
+
+Draw = Callable[[int], People]  # of a seed
+
+
+def simulated(X: Array, treated: Array, strength: float) -> Draw:
+    """Return draws of two-valued outcomes: two features bend the base, two others the effect."""
     Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
     base = -0.8 + 0.6 * np.clip(Z[:, 0], -3, 3) - 0.3 * np.clip(Z[:, 1], -3, 3) ** 2
-    return base, 0.3 + strength * (np.sin(1.5 * Z[:, 1]) + 0.7 * Z[:, 2])
+    effect = 0.3 + strength * (np.sin(1.5 * Z[:, 1]) + 0.7 * Z[:, 2])
+    chance, uplift = expit(base + treated * effect), expit(base + effect) - expit(base)
+
+    def draw(seed: int) -> People:
+        y = np.random.default_rng([seed, 1]).random(len(X)) < chance
+        return People(X, 1.0 * y, treated, uplift)
+
+    return draw
 
 
-def draws(
-    X: Array, y: Array | None, treated: Array, strength: float, n_draws: int
-) -> Iterator[tuple[int, tuple[Array, Array, Array], tuple[Array, Array, Array], Array | None]]:
-    """Yield seeds, the rows to take apart, the rows held back, and the true uplift there."""
-    for seed in range(n_draws):
-        rng = np.random.default_rng(seed)
-        outcome, uplift = y, None
-        if outcome is None:
-            base, effect = known_effects(X, strength)
-            chance = expit(base + treated * effect)
-            outcome = 1.0 * (rng.random(len(X)) < chance)
-            uplift = expit(base + effect) - expit(base)
-        order = rng.permutation(len(X))
-        train, test = order[: len(X) // 2], order[len(X) // 2 :]
-        parts = [(X[at], outcome[at], treated[at]) for at in (train, test)]
-        yield seed, parts[0], parts[1], None if uplift is None else uplift[test]
+def infants(folder: Path) -> Draw:
+    """Return draws of IHDP: the means of one file each, a treatment at random, noise of 1."""
+    files = sorted(folder.glob("ihdp_npci_*.csv*"))
+
+    def draw(seed: int) -> People:
+        table = np.loadtxt(files[seed % len(files)], delimiter=",")
+        rng = np.random.default_rng([seed, 2])
+        mean, uplift = table[:, 3], table[:, 4] - table[:, 3]
+        treated = 1.0 * (rng.random(len(table)) < 0.5)
+        noise = rng.standard_normal(len(table))
+        return People(table[:, 5:], mean + treated * uplift + noise, treated, uplift)
+
+    return draw
 
 
-def methods(*, is_binary: bool) -> dict[str, Callable[[int], object]]:
-    """Return the default and the paper's methods."""
-    return {DEFAULT: lambda seed: Uplift(random_state=seed), **paper_methods(is_binary=is_binary)}
+def studies(args: argparse.Namespace) -> dict[str, Draw]:
+    """Return what is asked for, by its title."""
+    found: dict[str, Draw] = {}
+    if "ihdp" in args.only and args.ihdp is not None:
+        found["ihdp, means by others"] = infants(args.ihdp)
+    fetch = {
+        "jobs": lambda: fetch_jobs(path=args.jobs),
+        "e-mail": lambda: fetch_email(path=args.email),
+    }
+    for name in [name for name in fetch if name in args.only]:
+        trial = fetch[name]()
+        X, y, treated = (
+            np.asarray(part, dtype=float) for part in (trial.X, trial.y, trial.treatment)
+        )
+        own = People(X, y, treated)
+        found[f"{name}, its own outcomes"] = lambda _, own=own: own
+        for word, strength in STRENGTHS.items():
+            found[f"{name}, {word} effects"] = simulated(X, treated, strength)
+    return found
 
 
-def study(title: str, X: Array, y: Array | None, treated: Array, strength: float, n: int) -> None:
-    """Fit every method to every draw, and print one line each."""
-    is_binary = y is None or len(np.unique(y)) == 2
+def score(estimate: Array, test: People) -> tuple[float, float]:
+    """Return the share of the oracle, or the area x 1000 above random, and mean / average."""
+    if test.uplift is not None:
+        return oracle_share(estimate, test.uplift), float(estimate.mean() / test.uplift.mean())
+    share = test.treated.mean()
+    values = test.y * (test.treated / share - (1.0 - test.treated) / (1.0 - share))
+    average = test.y[test.treated == 1].mean() - test.y[test.treated == 0].mean()
+    above = 1000.0 * (auuc(estimate, values).value - average / 2.0)
+    return float(above), float(estimate.mean() / average)
+
+
+def run(title: str, draw: Draw, n_draws: int) -> dict[str, dict[str, float]]:
+    """Fit every method to every draw, print one line each, and return the numbers."""
     scores: dict[str, list[tuple[float, float]]] = {}
-    for seed, train, (X_test, y_test, t_test), uplift in draws(X, y, treated, strength, n):
-        data = unjoin(*train, policies=POLICIES, random_state=seed).data
-        average = np.mean(uplift) if uplift is not None else None
-        if average is None:
-            average = y_test[t_test == 1].mean() - y_test[t_test == 0].mean()
-        for name, make in methods(is_binary=is_binary).items():
+    for seed in range(n_draws):
+        people = draw(seed)
+        order = np.random.default_rng(seed).permutation(len(people.y))
+        train, test = (people.take(at) for at in np.array_split(order, 2))
+        data = unjoin(*train[:3], policies=POLICIES, random_state=seed).data
+        is_binary = len(np.unique(people.y)) == 2
+        makes = {DEFAULT: lambda s: Uplift(random_state=s), **paper_methods(is_binary=is_binary)}
+        for name, make in makes.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                estimate = make(seed).fit(**data).predict(X_test)
-            if uplift is not None:
-                score = oracle_share(estimate, uplift)
-            else:
-                share = t_test.mean()
-                values = y_test * (t_test / share - (1.0 - t_test) / (1.0 - share))
-                score = 1000.0 * (auuc(estimate, values).value - average / 2.0)
-            scores.setdefault(name, []).append((score, float(estimate.mean() / average)))
-    what = "share" if y is None else "AUUC above random x 1000"
-    print(f"{title}: {what}, mean / average")
+                estimate = make(seed).fit(**data).predict(test.X)
+            scores.setdefault(name, []).append(score(estimate, test))
+    what = "share" if people.uplift is not None else "AUUC above random x 1000"
+    print(f"{title}: {what}, mean / average", flush=True)
+    lines = {}
     for name, values in scores.items():
-        (score, ratio), error = np.mean(values, axis=0), np.std(values, axis=0) / np.sqrt(n)
-        print(f"  {name:14} {score:9.3f} ± {error[0]:.3f}   {ratio:6.2f} ± {error[1]:.2f}")
+        mean, error = np.mean(values, axis=0), np.std(values, axis=0) / np.sqrt(n_draws)
+        print(f"  {name:14} {mean[0]:9.3f} ± {error[0]:.3f}   {mean[1]:6.2f} ± {error[1]:.2f}")
+        numbers = (mean[0], error[0], mean[1], error[1])
+        keys = ("score", "score_error", "mean_over_average", "mean_over_average_error")
+        lines[name] = {
+            key: round(float(value), 4) for key, value in zip(keys, numbers, strict=True)
+        }
+    return lines
 
 
 def main() -> None:
@@ -93,17 +147,13 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--email", type=Path)
     parser.add_argument("--jobs", type=Path)
-    parser.add_argument("--jobs-only", action="store_true")
+    parser.add_argument("--ihdp", type=Path)
+    parser.add_argument("--only", default="ihdp,jobs,e-mail")
+    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    trials = {"jobs": fetch_jobs(path=args.jobs)}
-    if not args.jobs_only:
-        trials["e-mail"] = fetch_email(path=args.email)
-    for name, trial in trials.items():
-        X, y = np.asarray(trial.X, dtype=float), np.asarray(trial.y, dtype=float)
-        treated = np.asarray(trial.treatment, dtype=float)
-        study(f"{name}, its own outcomes", X, y, treated, 0.0, args.draws)
-        for word, strength in STRENGTHS.items():
-            study(f"{name}, {word} effects", X, None, treated, strength, args.draws)
+    results = {title: run(title, draw, args.draws) for title, draw in studies(args).items()}
+    if args.out is not None:
+        args.out.write_text(json.dumps({"draws": args.draws, "studies": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
