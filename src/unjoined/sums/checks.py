@@ -250,7 +250,9 @@ def warn_of_differences(parts: Sequence[PlannedSums], *, stacklevel: int) -> Non
                 ]
                 if not all(cells):
                     continue
-                n = sum(_rows_apart(*(c.get(g) for c in cells)) for g in {*cells[0], *cells[1]})
+                shared = cells[0].keys() & cells[1].keys()
+                n = sum(_rows_apart(cells[0][g], cells[1][g]) for g in shared)
+                n += sum(c[g].n_rows for c in cells for g in c.keys() - shared)
                 if n < FEW_ROWS:
                     warnings.warn(
                         f"sums {i + 1} and {j + 1} differ in about {max(n, 1.0):.0f} of the {kind} "
@@ -262,10 +264,8 @@ def warn_of_differences(parts: Sequence[PlannedSums], *, stacklevel: int) -> Non
                     )
 
 
-def _rows_apart(one: MomentSums | None, two: MomentSums | None) -> float:
+def _rows_apart(one: MomentSums, two: MomentSums) -> float:
     """Return about how many rows must be added or left out to get from one group to the other."""
-    if one is None or two is None:
-        return float(sum(sums.n_rows for sums in (one, two) if sums is not None))
     larger = max(one.n_rows, two.n_rows)
     size = np.sqrt(np.maximum(np.diag(one.gram + two.gram), 1e-300) / (one.n_rows + two.n_rows))
     apart = np.linalg.eigvalsh((one.gram - two.gram) / np.outer(size, size))
