@@ -287,8 +287,8 @@ def draw_principal(X: Array, size: int, rng: Rng, weight: Array | None = None) -
     top = (max(smaller - size, 0), smaller - 1)
     if d <= n:
         _, vectors = eigh(centred.T @ centred, subset_by_index=top)
-        return PrincipalBasis(vectors[:, ::-1])
+        return PrincipalBasis(np.ascontiguousarray(vectors[:, ::-1]))
     values, left = eigh(centred @ centred.T, subset_by_index=top)
     spreads = values > 1e-12 * values[-1]  # centred rows span one direction less than there are
     vectors = centred.T @ (left[:, spreads] / np.sqrt(values[spreads]))
-    return PrincipalBasis(vectors[:, ::-1])
+    return PrincipalBasis(np.ascontiguousarray(vectors[:, ::-1]))
