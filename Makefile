@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Python compiles what is imported, which is a small part of what is installed.
+# Python compiles what is imported, which is a small part of what is installed, and keeps it: without
+# that, every worker and every command that a test starts would compile it again.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 # The oldest versions have ready-made packages for Python 3.11 only.
