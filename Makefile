@@ -2,13 +2,15 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Python compiles what is imported, which is a small part of what is installed.
+# Python compiles what is imported, which is a small part of what is installed, and keeps it: without
+# that, every worker and every command that a test starts would compile it again.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 # The oldest versions have ready-made packages for Python 3.11 only.
 OLDEST_PYTHON ?= $(or $(shell command -v python3.11),$(PYTHON))
 OLDEST_VENV ?= .venv-oldest
-OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggregate.py \
+OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_stops.py tests/cli/test_aggregate.py tests/data/test_cluster.py \
 	tests/cli/test_cli.py::test_default_list_treats_whoever_is_not_harmed \
 	tests/cli/test_cli.py::test_chunks_fit_the_same_from_two_tables_and_from_four \
 	tests/data/test_files.py tests/data/test_dask.py tests/sums/test_sums_file.py \
