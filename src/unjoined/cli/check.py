@@ -34,7 +34,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Say whether the tables can tell uplift, for whom, and what to do if not."""
-    tables = Tables.of_options(given)
+    tables = Tables.of(given)
     tables.require("check needs {}.")
     asked = None if target is None else as_table(target)
     check_paths(tables.paths + ([] if asked is None else [("--target", asked)]), [])
@@ -128,7 +128,7 @@ def plan_study(
     as_json: AsJson = False,
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
-    tables, guess = Tables.of_options(pilot), guessed.guess()
+    tables, guess = Tables.of(pilot), guessed.guess()
     named = [option for option, value in tables.given.items() if value]
     if guess is not None and named:
         raise InputError(

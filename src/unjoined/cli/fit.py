@@ -89,7 +89,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Estimate uplift from tables or sums, and write the model to a file."""
-    named = Tables.of_options(tables)
+    named = Tables.of(tables)
     inputs = named.paths + ([] if moments is None else [("--moments", moments)])
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)

@@ -53,47 +53,21 @@ class Tables:
     treated: str | None = None  # the treatment that means treated, if it is not plain
 
     @classmethod
-    def of(
-        cls,
-        outcomes: Sequence[str] | None,  # each FILE or NAME=FILE
-        treatments: Sequence[str] | None,
-        outcome: str,
-        treatment: str,
-        population: str | None,
-        weight: str | None,
-        features: str | None = None,
-        ignore: str | None = None,
-        treated: str | None = None,
-    ) -> Tables:
+    def of(cls, options: TableOptions) -> Tables:
         """Check what can be checked before a table is read."""
         tables = cls(
-            _named_tables("--outcomes", outcomes),
-            _named_tables("--treatments", treatments),
-            outcome,
-            treatment,
-            population,
-            weight,
-            split_names("--features", features),
-            split_names("--ignore", ignore),
-            treated,
-        )
-        tables._check_columns(has_features=features is not None)
-        return tables
-
-    @classmethod
-    def of_options(cls, options: TableOptions) -> Tables:
-        """Check what can be checked before a table is read."""
-        return cls.of(
-            options.outcomes,
-            options.treatments,
+            _named_tables("--outcomes", options.outcomes),
+            _named_tables("--treatments", options.treatments),
             options.outcome,
             options.treatment,
             options.population,
             options.weight,
-            options.features,
-            options.ignore,
+            split_names("--features", options.features),
+            split_names("--ignore", options.ignore),
             options.treated,
         )
+        tables._check_columns(has_features=options.features is not None)
+        return tables
 
     def require(self, needs: str) -> None:
         """Say which of the tables and labels is missing."""

@@ -139,7 +139,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
-    tables = Tables.of_options(options)
+    tables = Tables.of(options)
     tables.require("report needs {}.")
     files.check([*tables.paths, ("--model", model)])
     terms, fitted, data = decision.terms(options.outcome), load_model(model), tables.read()
