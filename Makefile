@@ -18,7 +18,7 @@ OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_stops.py tests/cli/test_
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel workflows clean
+.PHONY: help demo test pytest environments test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel workflows clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -65,7 +65,10 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: lint
+# With `make -j` both at once.
+test: lint pytest
+
+pytest: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal \
 		--cov=unjoined.sums --cov=unjoined.solve --cov-report=term --cov-fail-under=100
 
@@ -88,6 +91,9 @@ test-oldest: $(OLDEST_VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
+
+# What the tests of `.ci/run` need.
+environments: $(VENV)/.test $(OLDEST_VENV)/.test
 
 # A session of its own, so that `make test` needs no browser.
 test-browser: $(VENV)/.test

@@ -17,7 +17,15 @@ from unjoined._validation import did_you_mean
 from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
 from unjoined.cli.options import AsJson, Force, command
 from unjoined.cli.show import console, print_json
-from unjoined.data import ENDINGS, Reading, database_tables, is_query, scan_table, table_ending
+from unjoined.data import (
+    ENDINGS,
+    Reading,
+    database_tables,
+    is_query,
+    replace_file,
+    scan_table,
+    table_ending,
+)
 from unjoined.errors import TableError
 
 FIRST_ROWS = 2000  # of each table that are looked at
@@ -113,7 +121,7 @@ def init(
     heads = {file: head for file, head in heads.items() if not {*head.column_names} >= LIST}
     guess = make_guess(heads, outcome, treatment, population)
     text = guess.toml(out.parent)
-    out.write_text(text, "utf-8")
+    replace_file(out, lambda file: file.write_text(text, "utf-8"))
     screen = console(quiet=as_json)
     for line in guess.sentences():
         screen.print(line)
