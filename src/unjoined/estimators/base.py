@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from platform import python_version
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -51,6 +55,7 @@ from unjoined.nuisance import (
     in_two_groups,
     seeded_clone,
 )
+from unjoined.sums import PlannedSums, hash_features, hash_with
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
 # Those of `unjoined._validation` that take a name and a value are such checks too.
@@ -117,6 +122,27 @@ def check_model(name: str, value: Any) -> None:
         )
 
 
+@cache
+def package_versions() -> dict[str, str]:
+    """Return the versions of what computes."""
+    packages = ("unjoined", "numpy", "scipy", "scikit-learn")
+    return {name: version(name) for name in packages} | {"python": python_version()}
+
+
+def fingerprint(rows: LabelledRows | PlannedSums) -> str:
+    """Return 16 hexadecimal digits that change with the rows, but not with their order."""
+    if isinstance(rows, LabelledRows):
+        columns = (rows.label, rows.cell.astype(np.float64), rows.weight)
+        with np.errstate(over="ignore"):
+            total = hash_with(hash_features(rows.X), *columns).sum(dtype=np.uint64)
+        return f"{int(total):016x}"
+    cells = [
+        (*key, sums.n_rows, f"{sums.label_basis.sum():.6g}", f"{np.trace(sums.gram):.6g}")
+        for key, sums in sorted(rows.sums.cells.items())
+    ]
+    return hashlib.sha256(repr(cells).encode()).hexdigest()[:16]
+
+
 class UpliftEstimator(FeatureEstimator, ABC):
     """Base of estimators that learn uplift from separate labels.
 
@@ -134,6 +160,7 @@ class UpliftEstimator(FeatureEstimator, ABC):
     identification_: IdentificationStrength
     populations_: list[Any]
     average_effect_: Estimate
+    run_: dict[str, Any]  # versions, settings with the seed, and a fingerprint of the rows
     contrast_: Array  # (number of populations,) if there are more than two, in two groups
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
@@ -167,11 +194,21 @@ class UpliftEstimator(FeatureEstimator, ABC):
             self.__dict__.pop(name, None)
 
     def _conclude(
-        self, populations: Sequence[Any], strength: IdentificationStrength, *, stacklevel: int
+        self,
+        rows: LabelledRows | PlannedSums,
+        strength: IdentificationStrength,
+        *,
+        stacklevel: int,
     ) -> None:
         """Warn of policies that are hardly different, and become fitted."""
         warn_if_weak(strength, stacklevel=stacklevel + 1)
-        self.populations_, self.identification_ = list(populations), strength
+        names = rows.names if isinstance(rows, LabelledRows) else rows.plan.populations
+        self.run_ = {
+            "versions": package_versions(),
+            "settings": {name: repr(value)[:200] for name, value in self.get_params().items()},
+            "data": fingerprint(rows),
+        }
+        self.populations_, self.identification_ = list(names), strength
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""
@@ -385,7 +422,7 @@ class RowEstimator(UpliftEstimator):
             strength = strength_of(rows, n_jobs=n_jobs)
         if not hasattr(self, "average_effect_"):
             self.average_effect_ = average_effect(rows)
-        self._conclude(rows.names, strength, stacklevel=3)
+        self._conclude(rows, strength, stacklevel=3)
         return self
 
     @abstractmethod

@@ -242,7 +242,7 @@ class UpliftSearchCV(UpliftEstimator):
             data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
         self._search(given, data, rows, used)
         self.average_effect_ = average_effect(rows)
-        self._conclude(rows.names, strength_of(rows), stacklevel=3)
+        self._conclude(rows, strength_of(rows), stacklevel=3)
         return self
 
     def _search(
