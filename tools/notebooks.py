@@ -38,4 +38,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of a progress bar, in the kernels
     sys.exit(main())
