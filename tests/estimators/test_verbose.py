@@ -14,7 +14,9 @@ DATA = paper_problem(b=5.0).draw(100, random_state=0)
 FAST = {
     "min-max": lambda **words: MinMaxUplift(n_centers=5, ridge_f=1.0, ridge_g=1.0, **words),
     "default": Uplift,
-    "search": lambda **words: UpliftSearchCV([WeightedUplift(basis="linear")], cv=2, **words),
+    "search": lambda **words: UpliftSearchCV(
+        [("linear", WeightedUplift(basis="linear"))], cv=2, **words
+    ),
 }
 
 

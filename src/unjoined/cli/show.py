@@ -96,7 +96,8 @@ class _Bars(logging.Handler):
 
     def hide(self) -> None:
         """Take the bars off the screen until there is news."""
-        self._drawn.stop()
+        if self._drawn.live.is_started:
+            self._drawn.stop()
 
     def close(self) -> None:
         """Take the bars off the screen."""
