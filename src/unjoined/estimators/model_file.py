@@ -10,6 +10,7 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
+from inspect import Parameter, signature
 from itertools import chain
 from typing import Any
 
@@ -200,8 +201,12 @@ def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
     """
     check_is_fitted(whole := model)
     model = _last_step(model)
+    parts = list(_parts(whole))
+    for part in parts:
+        if isinstance(part, UpliftEstimator):
+            _add_new_parameters(part)
     model._check_parameters()
-    for part in _parts(whole):
+    for part in parts:
         # Files skip the checks that a class makes when it is called.
         if is_dataclass(part) and hasattr(part, "__post_init__"):
             part.__post_init__()
@@ -251,6 +256,13 @@ def _predictions(model: Any) -> dict[str, Any]:
     except MissingExtraError:  # such as torch, without which nothing is predicted anyway
         return {}
     return found
+
+
+def _add_new_parameters(model: UpliftEstimator) -> None:
+    """Give a model of an earlier version the parameters that came since, at their defaults."""
+    for name, parameter in signature(type(model).__init__).parameters.items():
+        if name not in vars(model) and parameter.default is not Parameter.empty:
+            setattr(model, name, parameter.default)
 
 
 def _last_step(model: Any) -> UpliftEstimator:
