@@ -22,25 +22,31 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import unjoined
-from unjoined.cli import config
-from unjoined.data import paper_problem
-from unjoined.datasets import criteo_impressions, fetch_criteo_uplift, fetch_email
-from unjoined.errors import UnjoinedError
-from unjoined.sums import (
-    GroupedSums,
-    PlannedSums,
-    PolicySums,
-    fourier_plan,
-    read_sums,
-    write_sums,
-)
-from unjoined.sums import files as sums_files
+try:
+    import atheris
+except ImportError:
+    atheris = None
+with nullcontext() if atheris is None else atheris.instrument_imports(include=["unjoined"]):
+    import unjoined
+    from unjoined.cli import config
+    from unjoined.data import paper_problem
+    from unjoined.datasets import criteo_impressions, fetch_criteo_uplift, fetch_email
+    from unjoined.errors import UnjoinedError
+    from unjoined.sums import (
+        GroupedSums,
+        PlannedSums,
+        PolicySums,
+        fourier_plan,
+        read_sums,
+        write_sums,
+    )
+    from unjoined.sums import files as sums_files
 
 FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-"))
 WATCHED: set[str] = set()  # the parser at work
@@ -270,9 +276,7 @@ def run(name: str, target: Target, runs: int, seed: int) -> Counter[str]:
     trial, rng = Trial(name, target), np.random.default_rng(seed)
     for raw in target.seeds:
         trial(raw)
-    try:
-        import atheris
-    except ImportError:
+    if atheris is None:
         for _ in range(runs):
             trial(mutated(target.seeds[int(rng.integers(len(target.seeds)))], rng))
         return trial.ends
@@ -292,12 +296,13 @@ def run(name: str, target: Target, runs: int, seed: int) -> Counter[str]:
 
     longest = 2 * max(map(len, target.seeds)) + 1000
     words = [sys.argv[0], f"-seed={seed + 1}", f"-max_len={longest}", "-verbosity=0"]
-    atheris.Setup(words, one, custom_mutator=mutate)
-    child = os.fork()  # the fuzzer ends its process
+    child = os.fork()  # the fuzzer ends its process, and may be set up but once in each
     if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libFuzzer speaks of its own matters
+        atheris.Setup(words, one, custom_mutator=mutate)
         atheris.Fuzz()
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-        raise SystemExit(f"{name}: see above")
+        raise SystemExit(f"{name}: an input was neither read nor refused, see above")
     return Counter(json.loads((FOLDER / "ends").read_text()))
 
 

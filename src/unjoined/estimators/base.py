@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import version
 from numbers import Integral
-from platform import python_version
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -39,6 +35,8 @@ from unjoined.estimators.words import (
     MOST_NAMED,
     GivenRows,
     effect_in_words,
+    fingerprint,
+    package_versions,
     policies_in_words,
     refuse_unrouted,
 )
@@ -57,7 +55,7 @@ from unjoined.nuisance import (
     in_two_groups,
     seeded_clone,
 )
-from unjoined.sums import PlannedSums, hash_features, hash_with
+from unjoined.sums import PlannedSums
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
 # Those of `unjoined._validation` that take a name and a value are such checks too.
@@ -128,27 +126,6 @@ def check_model(name: str, value: Any) -> None:
             f"{name} must be None or a scikit-learn estimator, such as LogisticRegression(), got "
             f"{value!r}."
         )
-
-
-@cache
-def package_versions() -> dict[str, str]:
-    """Return the versions of what computes."""
-    packages = ("unjoined", "numpy", "scipy", "scikit-learn")
-    return {name: version(name) for name in packages} | {"python": python_version()}
-
-
-def fingerprint(rows: LabelledRows | PlannedSums) -> str:
-    """Return 16 hexadecimal digits that change with the rows, but not with their order."""
-    if isinstance(rows, LabelledRows):
-        columns = (rows.label, rows.cell.astype(np.float64), rows.weight)
-        with np.errstate(over="ignore"):
-            total = hash_with(hash_features(rows.X), *columns).sum(dtype=np.uint64)
-        return f"{int(total):016x}"
-    cells = [
-        (*key, sums.n_rows, f"{sums.label_basis.sum():.6g}", f"{np.trace(sums.gram):.6g}")
-        for key, sums in sorted(rows.sums.cells.items())
-    ]
-    return hashlib.sha256(repr(cells).encode()).hexdigest()[:16]
 
 
 class UpliftEstimator(FeatureEstimator, ABC):
