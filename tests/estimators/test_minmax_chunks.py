@@ -15,7 +15,6 @@ from unjoined.basis import LinearBasis
 from unjoined.data import ArraySource, DaskSource, SimulatedProblem, paper_problem
 from unjoined.errors import InputError, LabelError, TableError, WeakIdentificationWarning
 from unjoined.sums import aggregate_rows, fourier_plan, read_sums, write_sums
-from unjoined.sums import files as _checkpoint
 
 PROBLEM = paper_problem(b=5.0)
 DATA = dict(PROBLEM.draw(400, random_state=0))
@@ -133,9 +132,8 @@ def test_a_failed_fit_leaves_no_half_of_another(fitted):
 
 
 @pytest.fixture
-def small_batches(monkeypatch):
-    monkeypatch.setattr(_checkpoint, "BATCH_ROWS", 256)
-    monkeypatch.setattr(_checkpoint, "CHECKPOINT_BATCHES", 2)
+def small_batches(limits):
+    limits("sums.files", BATCH_ROWS=256, CHECKPOINT_BATCHES=2)
 
 
 class Breaks:
