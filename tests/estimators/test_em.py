@@ -469,6 +469,7 @@ def test_models_come_back_as_given_and_the_callers_is_not_touched(model):
         assert repr(fitted.set_params(**{name: None})) == before
 
 
+@pytest.mark.filterwarnings("ignore:Persisting input arguments")  # on a busy machine
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("memory", [False, True])
 def test_pipelines_equal_their_steps_by_hand(routing, memory, tmp_path):
