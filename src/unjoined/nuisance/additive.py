@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState as Rng
 
+from unjoined._log import PROGRESS
 from unjoined._threads import n_threads, one_blas_thread
 from unjoined._typing import Array, IntArray
 from unjoined.basis import PAIR, AdditiveBasis, leading_features
@@ -43,7 +43,6 @@ MORE_STEPS = 15  # for a form that contains one that was fitted
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 OVER_ALL: Any = {"n_steps": 4, "tol": CHOICE_TOL}  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
-PROGRESS = logging.getLogger("unjoined.progress")  # "job: done of all", for whoever listens
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +222,7 @@ def hold_out_forms(
         found = []
         for fitted in pool.map(lambda task: task[0].fit_chain(*task[1:]), tasks):
             found.append(fitted)
-            PROGRESS.debug("models %s: %d of %d", _what(forms), len(found), len(tasks))
+            PROGRESS.debug("%s: %d of %d", _what(forms), len(found), len(tasks))
     fits = {name: [fit[name] for fit in found if name in fit] for name in named}
     losses = {name: np.zeros(len(rows.y)) for name in named}
     for j, held in enumerate(folds):
@@ -235,7 +234,7 @@ def hold_out_forms(
 
 def _what(forms: tuple[Form, ...]) -> str:
     """Say what forms are models of."""
-    return "of outcomes" if any(form.effect for form in forms) else "of who is treated"
+    return "models of outcomes" if any(f.effect for f in forms) else "models of who is treated"
 
 
 def average_forms(
