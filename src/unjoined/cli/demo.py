@@ -27,11 +27,11 @@ from unjoined.cli.show import (
     console,
     noted,
     print_json,
-    progress,
     show_labels,
     show_pairs,
     show_strength,
     show_table,
+    tell_progress,
 )
 from unjoined.data import SeparateLabels, read_table, replace_file, write_table
 from unjoined.errors import TableError
@@ -88,7 +88,7 @@ def demo(
     )
     options = TableOptions(outcomes, treatments, outcome="visit", treatment="mailed")
     with noted():
-        data = Tables.of_options(options).read()
+        data = Tables.of(options).read()
     show_labels(out, data)
     _title(out, "2. Can these tables identify uplift?")
     strength = identification_strength(**data)
@@ -154,23 +154,22 @@ def _compare(out: Console, data: SeparateLabels, seed: int) -> tuple[list[Result
     )
     table, truth = raw_customers(N_TRUTH, seed=seed + 2)
     results = []
-    with progress() as draw:
-        for i, method in enumerate(methods):
-            draw("fitting", i, len(methods))
-            start = time.perf_counter()
-            model = method(random_state=seed).fit(**data)
-            uplift = model.predict(table)
-            results.append(
-                Result(
-                    method.__name__,
-                    model,
-                    qini(uplift, truth, normalize=True).value,
-                    float(np.mean((uplift - truth) ** 2) / np.var(truth)),
-                    uplift_curve(uplift, truth),
-                    time.perf_counter() - start,
-                )
+    for i, method in enumerate(methods):
+        tell_progress("fitting", i, len(methods))
+        start = time.perf_counter()
+        model = method(random_state=seed).fit(**data)
+        uplift = model.predict(table)
+        results.append(
+            Result(
+                method.__name__,
+                model,
+                qini(uplift, truth, normalize=True).value,
+                float(np.mean((uplift - truth) ** 2) / np.var(truth)),
+                uplift_curve(uplift, truth),
+                time.perf_counter() - start,
             )
-        draw("fitting", len(methods), len(methods))
+        )
+    tell_progress("fitting", len(methods), len(methods))
     rows = [
         (
             r.name,
@@ -239,7 +238,12 @@ def _write_report(
         folder / "report.html",
         people=read_table(folder / "customers.csv").drop(["customer_id"]),
         terms=Terms(unit="visits", value=VALUE, cost=COST, currency="EUR", budget=BUDGET),
-        origin=Origin(title="Simulated campaign: whom to mail", command="unjoined demo"),
+        origin=Origin(
+            title="Simulated campaign: whom to mail",
+            command="unjoined demo --force",
+            list_file="list.csv",
+            list_command="unjoined score --model model.skops --table customers.csv --out LIST.csv",
+        ),
         overwrite=True,
         random_state=seed,
     )

@@ -6,12 +6,14 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from unjoined._log import narrated
 from unjoined._typing import Array, ArrayLike, Basis, MatrixLike
 from unjoined._validation import (
     OUTCOME,
@@ -45,12 +47,8 @@ from unjoined.metrics import (
     warn_if_weak,
     weighted_risk,
 )
-from unjoined.nuisance import (
-    ConditionalMean,
-    fit_conditional_mean,
-    in_two_groups,
-    seeded_clone,
-)
+from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.sums import contrasts_of, in_two_groups
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
 # Those of `unjoined._validation` that take a name and a value are such checks too.
@@ -105,6 +103,12 @@ def check_flag(name: str, value: Any) -> None:
     """Allow True and False."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_verbose(name: str, value: Any) -> None:
+    """Allow True, False and 0, 1, 2, ..."""
+    if not isinstance(value, Integral) or value < 0:
+        raise InputError(f"{name} must be True, False or a whole number such as 2, got {value!r}.")
 
 
 def check_model(name: str, value: Any) -> None:
@@ -377,8 +381,10 @@ class RowEstimator(UpliftEstimator):
         target = None if rows.X is matrix else target_rows(matrix, given.kind, weight)
         fitted, contrast, several = rows, None, len(rows.names) > 2
         if several and self._as_two_groups:
-            fitted, contrast = in_two_groups(rows)
-        strength = self._fit_rows(fitted, target)
+            contrast = contrasts_of(rows, n_jobs=n_jobs)[0]
+            fitted, _ = in_two_groups(rows, contrast)
+        with narrated(self, f"{len(rows):,} rows of {rows.X.shape[1]} features"):
+            strength = self._fit_rows(fitted, target)
         if contrast is not None:
             self.contrast_ = contrast
         if strength is None or several:
