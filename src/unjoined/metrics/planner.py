@@ -34,9 +34,9 @@ from unjoined._validation import (
 from unjoined.data import SeparateLabels
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import critical_value
-from unjoined.metrics.evaluate_ranks import Functional, ScoredRows
 from unjoined.metrics.evidence import check_fields
 from unjoined.metrics.named import NamedFeatures
+from unjoined.metrics.ranks import Functional, ScoredRows
 from unjoined.metrics.ratio import OVERLAP, EvaluationRows, evaluation_rows
 from unjoined.metrics.regions import STRONG_F
 from unjoined.metrics.scores import aligned_values, labelled_rows
