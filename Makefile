@@ -2,13 +2,15 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Python compiles what is imported, which is a small part of what is installed.
+# Python compiles what is imported, which is a small part of what is installed, and keeps it: without
+# that, every worker and every command that a test starts would compile it again.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 # The oldest versions have ready-made packages for Python 3.11 only.
 OLDEST_PYTHON ?= $(or $(shell command -v python3.11),$(PYTHON))
 OLDEST_VENV ?= .venv-oldest
-OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggregate.py \
+OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_stops.py tests/cli/test_aggregate.py tests/data/test_cluster.py \
 	tests/cli/test_cli.py::test_default_list_treats_whoever_is_not_harmed \
 	tests/cli/test_cli.py::test_chunks_fit_the_same_from_two_tables_and_from_four \
 	tests/data/test_files.py tests/data/test_dask.py tests/sums/test_sums_file.py \
@@ -16,7 +18,7 @@ OLDEST_TESTS := $(wildcard tests/regressions/test_cli_*.py) tests/cli/test_aggre
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel workflows clean
+.PHONY: help demo test pytest environments test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel workflows clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -63,7 +65,10 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: lint
+# With `make -j` both at once.
+test: lint pytest
+
+pytest: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal \
 		--cov=unjoined.sums --cov=unjoined.solve --cov-report=term --cov-fail-under=100
 
@@ -86,6 +91,9 @@ test-oldest: $(OLDEST_VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
+
+# What the tests of `.ci/run` need.
+environments: $(VENV)/.test $(OLDEST_VENV)/.test
 
 # A session of its own, so that `make test` needs no browser.
 test-browser: $(VENV)/.test

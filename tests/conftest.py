@@ -61,7 +61,7 @@ def interrupt_when():
 # Coverage makes a test take half as long again. `make test` has a limit for sums and solve alone,
 # and these tests run every line of them; `make coverage` measures every test.
 MEASURED = {"sums", "solve", "basis", "test_aggregate", "test_dask", "test_neural", "test_sources"}
-MEASURED |= {"test_minmax_chunks", "test_mixture_chunks", "test_models_shapes"}
+MEASURED |= {"test_minmax_chunks", "test_mixture_chunks"}
 
 
 def pytest_configure(config):
@@ -75,5 +75,5 @@ def pytest_collection_modifyitems(config, items):
         return
     for item in items:
         path = Path(item.path)
-        if not {path.parent.name, path.stem} & MEASURED and not path.name.startswith("test_sums"):
+        if not {path.parent.name, path.stem} & MEASURED:
             item.add_marker(pytest.mark.no_cover)

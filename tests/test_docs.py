@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ from unjoined.reproduce import write_campaign, write_raw_files
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 SOURCES = sorted((ROOT / "src" / "unjoined").rglob("*.py"))
+
+
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
 
 
 def python_blocks(page):
@@ -96,11 +102,12 @@ def test_the_citation_and_the_package_agree_on_the_version():
     assert f"## {unjoined.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def n_code(source, tree):
+def n_code(path):
     """Count the lines that are neither blank, nor a comment, nor part of a docstring."""
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    docs = [n.body[0] for n in ast.walk(tree) if isinstance(n, owners) and ast.get_docstring(n)]
-    lines = [line.strip() for line in source.splitlines()]
+    nodes = [n for n in ast.walk(parsed(path)) if isinstance(n, owners)]
+    docs = [n.body[0] for n in nodes if ast.get_docstring(n, clean=False)]
+    lines = [line.strip() for line in path.read_text().splitlines()]
     inside = {i for doc in docs for i in range(doc.lineno - 1, doc.end_lineno)}
     return sum(bool(t) and t[0] != "#" for i, t in enumerate(lines) if i not in inside)
 
@@ -109,34 +116,38 @@ def function_lengths(tree):
     """Yield the lines of every function without its docstring, by name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            body = node.body[1:] if ast.get_docstring(node) else node.body
+            body = node.body[1:] if ast.get_docstring(node, clean=False) else node.body
             yield node.name, node.end_lineno - body[0].lineno + 1 if body else 0
 
 
 def test_modules_and_functions_stay_small():
-    trees = {path: ast.parse(path.read_text()) for path in SOURCES}
-    modules = {str(path): n_code(path.read_text(), tree) for path, tree in trees.items()}
+    modules = {str(path): n_code(path) for path in SOURCES}
     assert {name: n for name, n in modules.items() if n > 300} == {}
-    functions = [(str(path), *f) for path, tree in trees.items() for f in function_lengths(tree)]
+    functions = [(str(path), *f) for path in SOURCES for f in function_lengths(parsed(path))]
     assert [function for function in functions if function[-1] > 40] == []
+
+
+@cache
+def inside_packages():
+    """Return the modules that their package does not name, each with its package."""
+    named = {path.parent: path.read_text() for path in SOURCES if path.name == "__init__.py"}
+    return {
+        (path.parent.name, path.stem)
+        for path in SOURCES
+        if f'"{path.stem}",' not in named[path.parent]  # a function's name too
+    }
 
 
 def modules_behind_packages(path):
     """Return what a test imports that other code must not: modules inside packages, and private."""
     names = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
     paths = [name.split(".")[1:3] for name in names if name.startswith("unjoined.")]
-    inside = {
-        (source.parent.name, source.stem)
-        for source in SOURCES
-        if f'"{source.stem}",'
-        not in (source.parent / "__init__.py").read_text()  # a function's too
-    }
-    return [path for path in paths if path[0].startswith("_") or tuple(path) in inside]
+    return [path for path in paths if path[0].startswith("_") or tuple(path) in inside_packages()]
 
 
 def test_tests_go_through_public_names_and_patch_little():
@@ -151,7 +162,7 @@ def test_tests_go_through_public_names_and_patch_little():
 def test_messages_of_the_page_of_messages_are_those_of_the_code():
     page = (ROOT / "docs" / "guide" / "errors.md").read_text()
     quoted = re.findall(r"^\| `([^`]+)` \|", page, flags=re.M)
-    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
+    nodes = [node for path in SOURCES for node in ast.walk(parsed(path))]
     texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     assert len(quoted) > 15
     assert [words for words in quoted if not any(words in text for text in texts)] == []

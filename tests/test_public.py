@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,38 @@ def test_an_import_error_inside_an_extra_is_passed_on(tmp_path):
     first = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport unjoined\n"
     done = run(first + "unjoined.plot.plot_uplift_histogram([0.1])", check=False)
     assert done.stderr.strip().endswith("No module named 'no_such_dependency'")
+
+
+ROOT = Path(__file__).parents[1]
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def floors(requirements):
+    """Return the lowest version of each package, without trailing zeros."""
+    found = {}
+    for entry in requirements:
+        if match := re.match(r"([\w-]+)(?:\[.*\])?(?:>=|==)([\d.]+)", entry):
+            found[match[1]] = re.sub(r"(\.0)+$", "", match[2])
+    return found
+
+
+def declared():
+    extras = PROJECT["optional-dependencies"]
+    named = [extras[name] for name in extras if name not in ("all", "docs", "test", "workflows")]
+    return floors([*PROJECT["dependencies"], *(entry for extra in named for entry in extra)])
+
+
+def test_the_oldest_environment_has_the_oldest_versions_that_are_declared():
+    pinned = floors((ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines())
+    without_torch = {name: version for name, version in declared().items() if name != "torch"}
+    assert without_torch.items() <= pinned.items()
+
+
+def test_every_runtime_dependency_has_a_lowest_version():
+    extras = PROJECT["optional-dependencies"]
+    for name in set(extras) - {"all", "docs", "test"}:
+        others = [entry for entry in extras[name] if not entry.startswith("unjoined[")]
+        assert len(floors(others)) == len(others)
+    assert len(floors(PROJECT["dependencies"])) == len(PROJECT["dependencies"])

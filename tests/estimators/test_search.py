@@ -8,13 +8,19 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 
-from unjoined import PlugInUplift, UpliftSearchCV, WeightedUplift
+from unjoined import (
+    MixtureUplift,
+    PlugInUplift,
+    UpliftSearchCV,
+    WeightedUplift,
+    identification_strength,
+)
 from unjoined.data import SimulatedProblem
 from unjoined.errors import InputError, RatioGuardWarning, WeakIdentificationWarning
 from unjoined.estimators import search as _search
@@ -365,3 +371,68 @@ def test_a_search_without_candidates_brings_its_own(problem):
     model = UpliftSearchCV(cv=2, random_state=0).fit(**data)
     assert [row.name for row in model.candidates_] == [name for name, _ in default_candidates()]
     assert np.corrcoef(model.predict(data.X), problem.uplift(np.asarray(data.X)))[0, 1] > 0.8
+
+
+TWO_FOLDS = {"cv": 2, "policy_model": LogisticRegression(), "outcome_model": LinearRegression()}
+
+
+SCORES = ["weighted_risk", "outcome_risk", "fixed_critic"]
+
+
+def mean(X, treated):
+    return X[:, 1] + treated * (1.0 + 2.0 * X[:, 0])
+
+
+def three(n, slope=2.0):
+    slopes = {"A": slope, "B": -slope, "C": 0.0}
+    return SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, 2)),
+        policies={
+            name: (lambda X, slope=slope: 1 / (1 + np.exp(-slope * (X[:, 0] + 0.5))))
+            for name, slope in slopes.items()
+        },
+        outcome=lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
+        outcome_mean=mean,
+    ).draw(n, random_state=0)
+
+
+class Scaled(BaseEstimator):
+    """Predict a multiple of the true uplift; learn nothing."""
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def fit(self, X, y, *, kind, population):
+        return self
+
+    def predict(self, X):
+        return self.scale * (1.0 + 2.0 * X[:, 0])
+
+
+@pytest.mark.parametrize("scoring", [*SCORES, SCORES], ids=str)
+def test_the_right_candidate_is_found_on_three_populations(scoring):
+    """The truth is ahead of 0 and of its negative, and of that by many standard errors."""
+    data = three(600)
+    given = [(str(scale), Scaled(scale)) for scale in (0.0, 1.0, -1.0)]
+    found = UpliftSearchCV(given, scoring=scoring, random_state=0, **TWO_FOLDS).fit(**data)
+    assert found.best_name_ == "1.0"
+    assert found.populations_ == ["A", "B", "C"]
+    assert found.identification_ == identification_strength(**data)
+    wrong = found.candidates_["-1.0"]
+    assert wrong.behind > max(3 * wrong.standard_error, found.candidates_["0.0"].behind)
+
+
+def test_a_search_without_candidates_takes_those_for_three_populations():
+    data = three(80, slope=9.0)
+    found = UpliftSearchCV(scoring="likelihood", cv=2, random_state=0).fit(**data)
+    assert all(isinstance(model, MixtureUplift) for model in found.estimators_)
+    truth = 1.0 + 2.0 * data.X[:, 0]
+    assert np.corrcoef(found.predict(data.X), truth)[0, 1] > 0.9
+
+
+def test_a_search_inside_a_search_takes_three_populations():
+    inner = UpliftSearchCV([("true", Scaled()), ("none", Scaled(0.0))], **TWO_FOLDS)
+    found = UpliftSearchCV([("inner", inner), ("wrong", Scaled(-1.0))], **TWO_FOLDS).fit(
+        **three(400)
+    )
+    assert found.best_name_ == "inner"

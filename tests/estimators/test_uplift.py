@@ -19,7 +19,7 @@ from unjoined import (
     load_model,
     save_model,
 )
-from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.metrics import Estimate
 
 CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
@@ -234,3 +234,11 @@ def test_it_ranks_the_papers_data_almost_as_the_truth_does(b):
     estimate = model.predict(test.X)
     assert oracle_share(estimate, test.uplift) > 0.97
     assert np.mean((estimate - test.uplift) ** 2) < 0.1 * np.var(test.uplift)
+
+
+@pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
+def test_forms_that_share_their_weight_do_not_make_people_differ():
+    data = campaign_problem().draw(60, random_state=1)
+    model = Uplift(n_jobs=1, random_state=0).fit(**data)
+    assert model.candidates_.differ < 0.8  # forms in which people differ have most of it, not all
+    assert "The rows do not show that people respond differently" in model.reason_

@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from unjoined.basis import LinearBasis
-from unjoined.data import SimulatedProblem, label_rows
+from unjoined.data import SimulatedProblem, label_rows, paper_problem
 from unjoined.errors import InputError, OverlapWarning
 from unjoined.nuisance import effective_size, weigh_shift
 from unjoined.sums import accumulate, assemble
@@ -402,3 +402,22 @@ def test_a_cell_that_hardly_resembles_the_target_warns_the_caller():
     ) as caught:
         weigh_shift(rows, target, "classifier", rng=np.random.RandomState(0))
     assert caught[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("ignore::unjoined.errors.OverlapWarning")
+def test_rows_dropped_by_the_shift_take_their_cell_with_them():
+    data = dict(paper_problem().draw(300, random_state=0))
+    target = data["X"][data["X"][:, 0] > 0.0]
+    # Plain arrays are looked at in one go, which notes the cell of each row; lists are not.
+    plain, listed = label_rows(**data), label_rows(**data | {"y": data["y"].tolist()})
+    sums = []
+    for rows in (plain, listed):
+        weighted, report = weigh_shift(rows, target, "rulsif", rng=np.random.RandomState(0))
+        assert sum(cell.n_dropped for cell in report.cells) > 0
+        assert len(weighted.cell) == len(weighted.X)
+        basis = LinearBasis(weighted.X.shape[1])
+        sums.append(accumulate(basis, basis.size, weighted))
+    assert sums[0].cells.keys() == sums[1].cells.keys()
+    for key, cell in sums[1].cells.items():
+        assert sums[0].cells[key].n_rows == cell.n_rows
+        assert_array_equal(sums[0].cells[key].gram, cell.gram)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import unjoined
 from unjoined.cli import main
 
 
@@ -50,3 +51,28 @@ def test_a_name_that_the_terminal_cannot_encode_is_escaped(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert rb"5 functions of gr\xf6\xdfe\udcff." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--version", unjoined.__version__),
+        ("--help", "Usage: unjoined [OPTIONS] COMMAND"),
+        ("fit --help", "Usage: unjoined fit [OPTIONS]"),
+    ],
+)
+def test_the_first_words_a_user_types_are_answered(capsys, words, answer):
+    """With some pairs of typer and click every command printed the version, or help raised."""
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    out, err = capsys.readouterr()
+    assert (stop.value.code or 0, err) == (0, "")
+    assert out.strip().startswith(answer)
+
+
+def test_a_missing_option_is_told(capsys):
+    """With some pairs of typer and click the command ran on without it."""
+    with pytest.raises(SystemExit) as stop:
+        main(["score", "--table", "t.csv", "--out", "o.csv"])
+    assert stop.value.code == 2
+    assert "Missing option '--model'" in capsys.readouterr().err
