@@ -41,9 +41,9 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here):
     assert listed[0] == '"customer_id","uplift","rank","treat"'
     assert sum(line.endswith("true") for line in listed) == 30
     assert '<a href="list.csv" download>' in page
-    again = page.partition("Command that makes it again</dt><dd>")[2].partition("</dd>")[0]
+    again = page.partition('<dd class="command">')[2].partition("</dd>")[0]
     words = shlex.split(html.unescape(again))
-    assert words[:2] == ["unjoined", "report"]
+    assert words[:3] == ["unjoined", "report", "--force"]
     assert words[words.index("--title") + 1] == "It's mine"
     assert words.count("--outcomes") == 2
     assert "--held-out" in words
@@ -55,6 +55,23 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here):
         err == "unjoined: --out 'r.html' exists. Add --force to replace it, or name another file.\n"
     )
     assert (here / "r.html").read_text("utf-8") == page
+    code, out, _ = run(capsys, *words[1:])
+    assert code == 0
+    assert (here / "r.html").read_text("utf-8") == page
+
+
+def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here):
+    write_campaign(here, n_per_table=150, n_customers=100, seed=0)
+    tables = table_options(here)
+    run(capsys, "fit", *tables, "--estimator", "two-stage", "--model", "m.skops")
+    code, out, _ = run(capsys, "report", "--model", "m.skops", *tables, "--held-out",
+                       "--table", "customers.parquet", "--out", "r.html")  # fmt: skip
+    assert code == 0
+    assert "r-list.csv" in out
+    assert (here / "r-list.csv").read_text().startswith('"customer_id","uplift","rank","treat"')
+    page = (here / "r.html").read_text("utf-8")
+    assert '<a href="r-list.csv" download>' in page
+    assert "unjoined score --model m.skops --table customers.parquet --out LIST.csv" in page
 
 
 @pytest.mark.parametrize(
@@ -62,7 +79,7 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here):
     [
         ((), "report needs --outcomes, --treatments, --outcome, --treatment"),
         (("--list", "list.csv"), "give that table too"),
-        (("--keep", "id"), "give --list too"),
+        (("--keep", "id"), "give --table too"),
         (("--budget", "5"), "a budget needs a cost per person above 0"),
     ],
 )

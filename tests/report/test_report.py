@@ -119,10 +119,11 @@ def test_gains_are_those_of_the_models_record(written):
 
 def test_areas_and_curve_are_those_of_the_evaluation(written, page):
     text = page.text()
+    average = written.evaluation.average.interval(0.95)
+    half = 50 * (average[1] - average[0])
+    places = max(0, 1 - int(np.floor(np.log10(half))))  # two digits of the uncertainty
     for estimate in (written.evaluation.average, written.evaluation.auuc, written.evaluation.qini):
         low, high = estimate.interval(0.95)
-        size = 100 * max(abs(low), abs(high))
-        places = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
         assert f"{100 * low:+.{places}f} to {100 * high:+.{places}f}" in text
 
 

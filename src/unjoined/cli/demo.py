@@ -239,7 +239,12 @@ def _write_report(
         folder / "report.html",
         people=read_table(folder / "customers.csv").drop(["customer_id"]),
         terms=Terms(unit="visits", value=VALUE, cost=COST, currency="EUR", budget=BUDGET),
-        origin=Origin(title="Simulated campaign: whom to mail", command="unjoined demo"),
+        origin=Origin(
+            title="Simulated campaign: whom to mail",
+            command="unjoined demo --force",
+            list_file="list.csv",
+            list_command="unjoined score --model model.skops --table customers.csv --out LIST.csv",
+        ),
         overwrite=True,
         random_state=seed,
     )

@@ -65,7 +65,12 @@ class Files:
     ] = None
     out: Annotated[Path, typer.Option(help="Where to write, .html.")] = Path("report.html")
     list_out: Annotated[
-        Path | None, typer.Option("--list", help="Also write the list of people, .csv or .parquet.")
+        Path | None,
+        typer.Option(
+            "--list",
+            help="Where to write the list of the people in --table, .csv or .parquet.",
+            show_default="beside the report",
+        ),
     ] = None
     keep: Keep = None
     force: Force = False
@@ -74,11 +79,11 @@ class Files:
         """Refuse files that would be overwritten, and options that are of no use."""
         if self.people is None and self.list_out is not None:
             raise InputError("--list writes a list of the people in --table: give that table too.")
-        if self.list_out is None and self.keep is not None:
-            raise InputError("--keep copies columns to the list: give --list too.")
+        if self.people is None and self.keep is not None:
+            raise InputError("--keep copies columns to the list of people: give --table too.")
         inputs = [*inputs, *([("--table", self.people)] if self.people else [])]
         outputs = [("--out", self.out, TABLE)]
-        outputs += [("--list", self.list_out, TABLE)] if self.list_out else []
+        outputs += [("--list", self.list_path, TABLE)] if self.list_path else []
         check_paths(inputs, outputs, force=self.force)
 
     def read(self, model: UpliftEstimator) -> Frame | None:
@@ -89,23 +94,39 @@ class Files:
         return read_table(self.people, text=[c for c in self._kept if c not in known])
 
     def write_list(self, model: UpliftEstimator, people: Frame, terms: Terms) -> None:
-        """Write the list of people, the best first, if it is asked for."""
-        if self.list_out is None:
+        """Write the list of people, the best first, with the columns that say who they are."""
+        if self.list_path is None:
             return
         names = [str(name) for name in getattr(model, "feature_names_in_", ())]
         title = str(self.people)
         uplift = model.predict(select_columns(people, names, title=title))
         share = float(terms.rule(uplift).mean())
+        kept = self._kept or [name for name in people.column_names if name not in names]
         write_table(
-            targeting_list(model, people, title=title, keep=self._kept, share=share), self.list_out
+            targeting_list(model, people, title=title, keep=kept, share=share), self.list_path
         )
+
+    @property
+    def list_path(self) -> Path | None:
+        """Where the list is written, beside the report unless said otherwise."""
+        if self.list_out is not None or self.people is None:
+            return self.list_out
+        return self.out.with_name(f"{self.out.stem}-list.csv")
 
     @property
     def link(self) -> str | None:
         """The list as the report links to it, if it lies beside it."""
-        if self.list_out is None or self.list_out.parent.resolve() != self.out.parent.resolve():
+        path = self.list_path
+        is_beside = path is not None and path.parent.resolve() == self.out.parent.resolve()
+        return path.name if path is not None and is_beside else None
+
+    def list_command(self, model: Path) -> str | None:
+        """Return the command that writes the list for another share."""
+        if self.people is None:
             return None
-        return self.list_out.name
+        words = ["unjoined", "score", "--model", str(model), "--table", str(self.people)]
+        words += ["--keep", self.keep] if self.keep else []
+        return shlex.join([*words, "--out", "LIST.csv"])
 
     @property
     def _kept(self) -> list[str]:
@@ -142,25 +163,33 @@ def report(
         files.out,
         people=people,
         terms=terms,
-        origin=Origin(title, command_line(ctx), files.link, tuple(tables.ignored)),
+        origin=Origin(
+            title,
+            command_line(ctx),
+            files.link,
+            tuple(tables.ignored),
+            files.list_command(model),
+        ),
         held_out=held_out,
         overwrite=files.force,
         random_state=seed,
     )
     if people is not None:
         files.write_list(fitted, people, terms)
-    console(quiet=as_json).print(f"Wrote {written}. Open it in a browser; it needs no network.")
+    out, listed = console(quiet=as_json), files.list_path
+    if listed is not None:
+        out.print(f"Wrote {listed}, the list of people that the report links to.")
+    out.print(f"Wrote {written}. Open it in a browser; it needs no network.")
     if as_json:
-        listed = None if files.list_out is None else str(files.list_out)
-        print_json({"report": str(written), "list": listed})
+        print_json({"report": str(written), "list": None if listed is None else str(listed)})
 
 
 def command_line(ctx: typer.Context) -> str:
-    """Return the command as it would be typed, without what is left at its default."""
-    words = ["unjoined", str(ctx.info_name)]
+    """Return the command that makes the report again, without what is left at its default."""
+    words = ["unjoined", str(ctx.info_name), "--force"]
     for parameter in ctx.command.params:
         value = ctx.params.get(str(parameter.name))
-        if value in (None, False, (), []) or value == parameter.default:
+        if parameter.name == "force" or value in (None, False, (), [], parameter.default):
             continue
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [parameter.opts[0], *([] if each is True else [str(each)])]

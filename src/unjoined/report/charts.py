@@ -19,6 +19,8 @@ from unjoined.report.words import number
 WIDTH, HEIGHT = 440.0, 280.0
 LETTER = 7.5  # width of a digit
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 22.0, 14.0, 46.0
+ROW = 26.0  # height of a lying bar
+LONGEST = 18  # letters of a name beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +131,52 @@ class Chart:
         left, right, foot, top = self.to_x(x0), self.to_x(x1), self.to_y(0.0), self.to_y(y)
         self.add("rect", css, x=left, y=min(foot, top), width=right - left, height=abs(foot - top))
 
-    def axes(self, *, percent: bool = False, names: Sequence[tuple[float, str]] = ()) -> None:
-        """Draw both axes with round numbers, or with names along the horizontal one."""
+    def rows(
+        self,
+        names: Sequence[str],
+        values: Array,
+        low: Array | None = None,
+        high: Array | None = None,
+    ) -> None:
+        """Draw a lying bar from 0 for each name, one below the other, with intervals if given."""
+        to_x, foot = self.to_x, self.height - BOTTOM
+        for v in ticks(*self.x) if low is not None else ():
+            self.add("line", "rule", x1=to_x(v), x2=to_x(v), y1=TOP, y2=foot)
+            self.write(to_x(v), foot + 14, _tick(v), text_anchor="middle")
+        for i, (name, value) in enumerate(zip(names, values, strict=True)):
+            y, ends = TOP + ROW * i, sorted((to_x(0.0), to_x(value)))
+            self.add("rect", "bar", x=ends[0], y=y, height=18.0, width=ends[1] - ends[0])
+            self.write(self.left - 8, y + 13, short(name), text_anchor="end")
+            if low is not None and high is not None and high[i] > low[i]:
+                ends = [to_x(low[i]), to_x(high[i])]
+                self.add("line", "whisker", x1=ends[0], x2=ends[1], y1=y + 9, y2=y + 9)
+        if low is not None:
+            self.add("line", "zero", x1=to_x(0.0), x2=to_x(0.0), y1=TOP, y2=foot)
+        self.write(self.width / 2, self.height - 8, self.across, "label axis", text_anchor="middle")
+
+    def axes(self, *, percent: str = "", names: Sequence[tuple[float, str]] = ()) -> None:
+        """Draw both axes with round numbers, "x" or "y" in percent, or names along the first."""
         foot, to_x, to_y = self.height - BOTTOM, self.to_x, self.to_y
         for v in ticks(*self.y):
             self.add("line", "rule", x1=self.left, x2=self.width - RIGHT, y1=to_y(v), y2=to_y(v))
-            self.write(self.left - 6, to_y(v) + 4, _tick(v), text_anchor="end")
+            said = f"{v:.0%}" if percent == "y" else _tick(v)
+            self.write(self.left - 6, to_y(v) + 4, said, text_anchor="end")
         if self.y[0] < 0.0 < self.y[1]:
             self.add(
                 "line", "zero", x1=self.left, x2=self.width - RIGHT, y1=to_y(0.0), y2=to_y(0.0)
             )
-        along = names or [(v, f"{v:.0%}" if percent else _tick(v)) for v in ticks(*self.x)]
+        along = names or [(v, f"{v:.0%}" if percent == "x" else _tick(v)) for v in ticks(*self.x)]
         for v, name in along:
             self.write(to_x(v), foot + 17, name, text_anchor="middle")
         self.write((self.left + self.width - RIGHT) / 2, self.height - 8, self.across,
                    "label axis", text_anchor="middle")  # fmt: skip
         turned = f"translate(13 {(TOP + foot) / 2:g}) rotate(-90)"
         self.write(0.0, 0.0, self.upward, "label axis", text_anchor="middle", transform=turned)
+
+
+def short(text: str, longest: int = LONGEST) -> str:
+    """Return text that fits, its end cut off if it is long."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"
 
 
 def _tick(value: float) -> str:

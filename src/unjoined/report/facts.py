@@ -108,13 +108,16 @@ class Origin:
     list_file : str, optional
         Name of a file beside the report that holds the list of people, for a link to it.
     left_out : sequence of str, default=()
-        Columns of the tables that are no features, each perhaps with the reason.
+        Columns of the tables that are not features, each perhaps with the reason.
+    list_command : str, optional
+        The command that writes the list, without the share.
     """
 
     title: str = "Whom to treat"
     command: str | None = None
     list_file: str | None = None
     left_out: tuple[str, ...] = ()
+    list_command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

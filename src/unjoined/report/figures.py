@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unjoined._typing import Array
-from unjoined.report.charts import BOTTOM, RIGHT, TOP, Chart, Scale, spread
+from unjoined.report.charts import BOTTOM, LONGEST, ROW, TOP, Chart, short, spread
 from unjoined.report.people import FEWEST, TIMES, Driver
-from unjoined.report.words import Speech, interval, number, signed
+from unjoined.report.words import Speech
 
 if TYPE_CHECKING:
     from unjoined.metrics import Diagnosis
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 FULL_GAP = 0.2  # policy gap from which people count in full
 BINS = 24
-LONGEST = 18  # letters of a name beside a bar
 LETTERS = 40  # that fit below a chart
 
 
@@ -63,16 +62,16 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
     box = [chart.to_x(least), chart.to_x(FULL_GAP)]
     tall = chart.height - BOTTOM - TOP
     chart.add("rect", "shade", x=box[0], width=box[1] - box[0], y=TOP, height=tall)
-    chart.axes()
+    chart.axes(percent="y")
     bars = [bar for bar in zip(edges, edges[1:], share, strict=False) if bar[2]]
     for bar in bars:
         chart.bar(*bar)
     names = [str(name) for name in diagnosis.identification.populations]
     whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+    there = f"{inside[0]:.0%} of people are there, and they count only in part"
     says = (
         f"Difference in the chance of treatment{whose}, over people. Where it is shaded, below "
-        f"{FULL_GAP:g}, policies are nearly alike: {inside[0]:.0%} of people are there, and they "
-        "count only in part."
+        f"{FULL_GAP:g}, policies are nearly alike: {there if inside[0] >= 0.005 else 'nobody is'}."
     )
     rows = tuple((f"{a:+.2f} to {b:+.2f}", f"{s:.1%}") for a, b, s in bars)
     return Figure(chart, says, Table("People by difference", ("difference", "people"), rows))
@@ -98,12 +97,12 @@ def curve_figure(facts: Facts, speech: Speech) -> Figure:
         "share of people treated, best first",
         f"gain {speech.per}",
     )
-    chart.axes(percent=True)
+    chart.axes(percent="x")
     chart.band(share, low, high)
     chart.line([0.0, 1.0], [0.0, value[-1]], "random")
     chart.line(share, value, "curve")
     rows = tuple(
-        (f"{s:.0%}", signed(v), interval(a, b, sign=True))
+        (f"{s:.0%}", speech.said(v), speech.span(a, b))
         for s, v, a, b in zip(share, value, low, high, strict=True)
     )
     columns = ("share treated", f"gain {speech.per}", f"{speech.percent} band")
@@ -142,7 +141,7 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
         chart.whisker(x, low, high)
         chart.add("circle", "point", cx=chart.to_x(x), cy=chart.to_y(y), r="4.5")
     rows = tuple(
-        (f"{each.share:.0%}", signed(x), signed(y), interval(*end, sign=True))
+        (f"{each.share:.0%}", speech.said(x), speech.said(y), speech.span(*end))
         for each, x, y, end in zip(bins, predicted, value, ends, strict=True)
     )
     columns = ("people", "predicted", "measured", f"{speech.percent} interval")
@@ -169,7 +168,7 @@ def gain_chart(facts: Facts) -> Chart:
         facts.terms.unit,
         height=240.0,
     )
-    chart.axes(percent=True)
+    chart.axes(percent="x")
     chart.band(share, low, high)
     chart.line(share, value, "curve")
     x = chart.to_x(facts.chosen.share)
@@ -180,36 +179,40 @@ def gain_chart(facts: Facts) -> Chart:
 
 
 def driver_figure(driver: Driver, speech: Speech) -> Figure:
-    """Draw what one feature adds to uplift."""
+    """Draw what one feature adds to uplift: a curve, bars, or lying bars if names are long."""
     factor, column = speech.factor, driver.column
     change, reach = factor * driver.change, np.zeros(len(driver.change))
     if driver.has_band:
         reach = 1.96 * factor * driver.error
     low, high = change - reach, change + reach
     said = [column.said(float(v)) for v in driver.values]
-    ends = (-0.6, len(said) - 0.4)
-    if driver.is_curve:
-        ends = (float(driver.values[0]), float(driver.values[-1]))
-    chart = Chart(
+    words = (
         f"Uplift by {column.name}",
         f"What each value of {column.name} adds to the average uplift, {speech.per}.",
-        ends,
-        spread(np.concatenate([low, high])),
-        _short(column.name, 48),
-        f"change, {speech.per}",
-        height=210.0,
-        width=360.0,
     )
+    sides = spread(np.concatenate([low, high]))
+    across, change_axis = short(column.name, 48), f"change, {speech.per}"
     if driver.is_curve:
+        ends = (float(driver.values[0]), float(driver.values[-1]))
+        chart = Chart(*words, ends, sides, across, change_axis, height=210.0, width=360.0)
         _draw_curve(chart, driver, low, change, high)
+    elif sum(map(len, said)) <= LETTERS:
+        ends = (-0.6, len(said) - 0.4)
+        chart = Chart(*words, ends, sides, across, change_axis, height=210.0, width=360.0)
+        chart.axes(names=[(float(j), name) for j, name in enumerate(said)])
+        for j, (a, c, b) in enumerate(zip(low, change, high, strict=True)):
+            chart.bar(j - 0.32, j + 0.32, c)
+            if b > a:
+                chart.whisker(j, a, b)
     else:
-        _draw_bars(chart, said, low, change, high)
+        chart = _lying(words, said, sides, f"{across}: {change_axis}")
+        chart.rows(said, change, low, high)
     rows = tuple(
-        (s, signed(c), interval(a, b, sign=True) if driver.has_band else "not offered")
+        (s, speech.said(c), speech.span(a, b) if driver.has_band else "not offered")
         for s, c, a, b in zip(said, change, low, high, strict=True)
     )
-    columns = (column.name, f"change, {speech.per}", "model uncertainty (95%)")
-    return Figure(chart, "", Table(f"Uplift by {column.name}", columns, rows))
+    columns = (column.name, change_axis, "model uncertainty (95%)")
+    return Figure(chart, "", Table(words[0], columns, rows))
 
 
 def _draw_curve(chart: Chart, driver: Driver, low: Array, change: Array, high: Array) -> None:
@@ -221,49 +224,36 @@ def _draw_curve(chart: Chart, driver: Driver, low: Array, change: Array, high: A
     chart.line(driver.values, change, "curve")
 
 
-def _draw_bars(chart: Chart, names: list[str], low: Array, change: Array, high: Array) -> None:
-    """Draw a bar for each value, with as many names as have room."""
-    every = max(1, round(len(names) / 5))
-    shown = range(0, len(names), every)
-    longest = max(4, int(LETTERS / len(shown)))
-    chart.axes(names=[(float(j), _short(names[j], longest)) for j in shown])
-    for j, (a, c, b) in enumerate(zip(low, change, high, strict=True)):
-        chart.bar(j - 0.32, j + 0.32, c)
-        if b > a:
-            chart.whisker(j, a, b)
+def _lying(
+    words: tuple[str, str], names: list[str], ends: tuple[float, float], across: str
+) -> Chart:
+    """Return a chart with room for a lying bar and a name in each row."""
+    height = ROW * len(names) + BOTTOM + TOP
+    left = 16.0 + 7.0 * min(max(map(len, names), default=0), LONGEST)
+    return Chart(*words, ends, (0.0, 1.0), across, height=height, left=left, width=360.0)
 
 
 def importance_chart(drivers: tuple[Driver, ...], speech: Speech) -> Chart:
     """Draw how much uplift varies with each feature."""
     drivers = drivers[:12]
-    height = 26.0 * len(drivers) + BOTTOM + TOP
-    most = max([driver.spread for driver in drivers], default=0.0) * speech.factor or 1.0
-    chart = Chart(
-        "How much uplift varies with each feature",
-        "Bars show the standard deviation over people of what the feature adds.",
-        (0.0, 1.25 * most),
-        (0.0, 1.0),
-        height=height,
-        left=140.0,
-        width=360.0,
+    names = [driver.column.name for driver in drivers]
+    sizes = speech.factor * np.array([driver.spread for driver in drivers])
+    chart = _lying(
+        (
+            "How much uplift varies with each feature",
+            "Bars show the standard deviation over people of what the feature adds.",
+        ),
+        names,
+        (0.0, 1.25 * (float(sizes.max(initial=0.0)) or 1.0)),
+        f"standard deviation, {speech.per}",
     )
-    across = Scale(0.0, 1.25 * most, chart.left, chart.width - RIGHT)
-    for i, driver in enumerate(drivers):
-        y = TOP + 26.0 * i
-        size = speech.factor * driver.spread
-        chart.add("rect", "bar", x=chart.left, y=y, height=18.0, width=across(size) - chart.left)
-        chart.write(chart.left - 8, y + 13, _short(driver.column.name), text_anchor="end")
-        chart.write(across(size) + 5, y + 13, number(size))
-    chart.write((chart.left + chart.width) / 2, height - 14, f"standard deviation, {speech.per}",
-                "label axis", text_anchor="middle")  # fmt: skip
+    chart.rows(names, sizes)
+    for i, size in enumerate(sizes):
+        said = speech.said(size).removeprefix("+")
+        chart.write(chart.to_x(size) + 5, TOP + ROW * i + 13, said)
     return chart
 
 
 def _most(values: Array) -> Array:
     """Return what is finite: ends that are unbounded do not set the scale."""
     return values[np.isfinite(values)]
-
-
-def _short(text: str, longest: int = LONGEST) -> str:
-    """Return text that fits, its end cut off if it is long."""
-    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"

@@ -32,7 +32,7 @@ from unjoined.report.figures import (
     importance_chart,
 )
 from unjoined.report.people import FEWEST
-from unjoined.report.words import ASSUMPTIONS, TELL, Speech, firmer, interval, judge, number, signed
+from unjoined.report.words import ASSUMPTIONS, TELL, Speech, firmer, judge, number
 from unjoined.sums import hash_features, hash_with
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "signed": signed}
+    environment.filters |= {"number": number}
     return environment
 
 
@@ -171,7 +171,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         bins=bins_figure(facts, speech),
         gains=gain_chart(facts),
         shares=_share_table(facts, speech),
-        slider=_slider(facts),
+        slider=_slider(facts, speech),
         drivers=[driver_figure(driver, speech) for driver in facts.drivers[:MOST_DRIVERS]],
         importance=importance_chart(facts.drivers, speech),
         mean_uplift=float(facts.uplift.mean()),
@@ -180,10 +180,11 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         assumptions=ASSUMPTIONS,
         missing=_missing(facts),
         about=_about(facts, seed),
+        day=_day(),
+        version=version("unjoined"),
         how=getattr(facts.model, "reason_", ""),
         left_out=[*map(str, facts.data.left_out), *facts.origin.left_out],
         firmer=firmer(facts, speech),
-        interval=interval,
         style=style,
         script=script,
         script_hash=_hash(script),
@@ -201,32 +202,21 @@ def _hash(text: str) -> str:
 
 def _share_table(facts: Facts, speech: Speech) -> dict[str, Any]:
     """Return what shares bring, for paper and as a file to download."""
-    terms = facts.terms
-    columns = ["share", "people", f"gain in {terms.unit}", f"{speech.percent} interval"]
-    money = [f"cost {terms.currency}".strip()] if terms.cost else []
-    money += [f"net gain {terms.currency}".strip()] if terms.has_money else []
-    rows, lines = [], []
-    wanted = {min(facts.stages, key=lambda s: abs(s.share - share)) for share in SHOWN_SHARES}
+    terms, lines = facts.terms, []
     for stage in facts.stages:
-        spent, net = terms.cost * stage.people, stage.net(terms)[0]
-        row = [f"{stage.share:.1%}", f"{stage.people:,.0f}", number(stage.gain)]
-        row.append(interval(stage.low, stage.high))
-        row += [number(spent)] if terms.cost else []
-        row += [number(net)] if terms.has_money else []
-        if stage in wanted or stage == facts.chosen:
-            rows.append((tuple(row), stage.share == facts.chosen.share))
-        ends = [f"{end:.6g}" if np.isfinite(end) else "" for end in (stage.low, stage.high)]
-        cells = [f"{stage.share:.4f}", f"{stage.people:.0f}", f"{stage.gain:.6g}", *ends]
-        lines.append(",".join([*cells, f"{spent:.6g}", f"{net:.6g}" if terms.has_money else ""]))
-    head = "share,people,gain,low,high,cost,net"
+        spent, money = terms.cost * stage.people, stage.net(terms) if terms.has_money else ()
+        numbers = [stage.share, stage.people, stage.gain, stage.low, stage.high, spent, *money]
+        lines.append(",".join(f"{each:.6g}" if np.isfinite(each) else "" for each in numbers))
+    head = "share,people,gain,low,high,cost" + ",net,net_low,net_high" * terms.has_money
+    wanted = {min(facts.stages, key=lambda s: abs(s.share - share)) for share in SHOWN_SHARES}
+    shown = [stage for stage in facts.stages if stage in wanted or stage == facts.chosen]
     return {
-        "columns": columns + money,
-        "rows": rows,
+        "rows": [(f"{stage.share:.1%}", stage) for stage in shown],
         "href": "data:text/csv;charset=utf-8," + quote("\n".join([head, *lines]) + "\n"),
     }
 
 
-def _slider(facts: Facts) -> dict[str, Any]:
+def _slider(facts: Facts, speech: Speech) -> dict[str, Any]:
     """Return what the script needs to follow the slider; unbounded ends are null."""
     terms, chart = facts.terms, gain_chart(facts)
     to_x, to_y = chart.to_x, chart.to_y
@@ -236,6 +226,8 @@ def _slider(facts: Facts) -> dict[str, Any]:
         "value": terms.value,
         "unit": terms.unit,
         "currency": terms.currency,
+        "gain_places": speech.gain_places,
+        "money_places": speech.money_places,
         "chosen": facts.chosen.share,
         "x": [to_x.low, to_x.high, to_x.start, to_x.end],
         "y": [to_y.low, to_y.high, to_y.start, to_y.end],
@@ -274,16 +266,18 @@ def fingerprint(data: SeparateLabels) -> str:
         return f"{int(rows.sum(dtype=np.uint64)):016x}"
 
 
-def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
-    """Return what made the report."""
+def _day() -> str:
+    """Return the day of the report, or the one that a repeatable build names."""
     when = os.environ.get("SOURCE_DATE_EPOCH")
     day = datetime.fromtimestamp(int(when), UTC) if when else datetime.now(UTC)
+    return f"{day:%Y-%m-%d}"
+
+
+def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
+    """Return what made the report."""
     packages = ("unjoined", "numpy", "scipy", "scikit-learn")
-    given = {k: v for k, v in facts.model.get_params(deep=False).items() if k != "random_state"}
-    settings = ", ".join(f"{k}={v!r}" for k, v in given.items() if k != "n_jobs")
     return [
-        ("Made on", f"{day:%Y-%m-%d}"),
-        ("Model", type(facts.model).__name__ + (f" ({settings})" if settings else "")),
+        ("Model", repr(facts.model)),
         ("Seeds", f"model {facts.model.get_params()['random_state']}, report {seed}"
          if "random_state" in facts.model.get_params() else f"report {seed}"),
         ("Fingerprint of the tables", fingerprint(facts.data)),

@@ -181,11 +181,23 @@ def _condition(column: Column, level: float, low: float, high: float) -> str:
     kinds = np.unique(column.values[~np.isnan(column.values)])
     if len(kinds) == 2:
         return f"{column.name} is {column.said(kinds[0] if high < kinds[1] else kinds[1])}"
+    if column.holds == NUMBERS and np.equal(kinds, np.round(kinds)).all():
+        return _whole(column, np.floor(low) + 1.0, np.floor(high))
     if not np.isfinite(low):
         return f"{column.name} at most {column.said(high)}"
     if not np.isfinite(high):
         return f"{column.name} above {column.said(low)}"
     return f"{column.name} above {column.said(low)}, at most {column.said(high)}"
+
+
+def _whole(column: Column, first: float, last: float) -> str:
+    """Say which whole numbers a condition allows."""
+    if not np.isfinite(first):
+        return f"{column.name} {column.said(last)} or less"
+    if not np.isfinite(last):
+        return f"{column.name} {column.said(first)} or more"
+    ends = [column.said(first), column.said(last)]
+    return f"{column.name} {ends[0] if first == last else ' to '.join(ends)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

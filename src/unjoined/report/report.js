@@ -4,23 +4,15 @@
   const field = (id) => document.getElementById(id);
   const show = (id, text) => { if (field(id)) field(id).textContent = text; };
 
-  // The same digits as in the tables: three or four, commas between thousands.
-  function digits(size) {
-    return size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
-  }
+  // The same places as in the tables, commas between thousands.
   function rounded(value, places) {
-    if (Math.abs(value) >= 1e4) value = Number(value.toPrecision(4));
-    return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
-  }
-  function number(value) {
     if (value === null) return "unbounded";
-    if (value === 0) return "0";
-    const said = rounded(value, digits(Math.abs(value)));
-    return /[1-9]/.test(said) ? said : value.toExponential(1);
+    if (Math.abs(value) >= 1e4) value = Number(value.toPrecision(4));
+    const said = value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+    return /[1-9]/.test(said) ? said : said.replace("-", "");
   }
-  function interval(low, high) {
+  function interval(low, high, places) {
     if (low === null || high === null) return "the tables cannot bound it";
-    const places = digits(Math.max(Math.abs(low), Math.abs(high)));
     return rounded(low, places) + " to " + rounded(high, places);
   }
   function between(a, b, weight) {
@@ -37,7 +29,7 @@
     return ends[2] + (value - ends[0]) / (ends[1] - ends[0]) * (ends[3] - ends[2]);
   }
   function money(value) {
-    return (number(value) + " " + data.currency).trim();
+    return (rounded(value, data.money_places) + " " + data.currency).trim();
   }
   const range = field("share");
   const inputs = { percent: 100, count: data.n, budget: data.n * data.cost };
@@ -46,20 +38,20 @@
     const people = share * data.n;
     const [gain, low, high] = stageAt(share);
     range.value = 100 * share;
-    range.setAttribute("aria-valuetext", (100 * share).toFixed(1) + " percent, gain " + number(gain));
+    range.setAttribute("aria-valuetext", (100 * share).toFixed(1) + " percent, gain " + rounded(gain, data.gain_places));
     for (const id in inputs) {
       if (id !== from && field(id)) field(id).value = +(share * inputs[id]).toFixed(id === "count" ? 0 : 2);
     }
     show("out-people", Math.round(people).toLocaleString("en-US"));
     show("out-cost", money(data.cost * people));
-    show("out-gain", number(gain));
-    show("out-interval", interval(low, high));
+    show("out-gain", rounded(gain, data.gain_places));
+    show("out-interval", interval(low, high, data.gain_places));
     show("out-share", String(+share.toFixed(4)));
     if (data.value !== null) {
       const net = (each) => each === null ? null : data.value * each - data.cost * people;
       const ends = data.value < 0 ? [net(high), net(low)] : [net(low), net(high)];
       show("out-net", money(net(gain)));
-      show("out-net-interval", interval(ends[0], ends[1]));
+      show("out-net-interval", interval(ends[0], ends[1], data.money_places));
     }
     const x = place(share, data.x), line = field("now-line"), point = field("now-point");
     line.setAttribute("x1", x);

@@ -23,6 +23,7 @@ TELL = {
 }
 UNBOUNDED = "the tables cannot bound it"
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
+MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 
 
@@ -42,6 +43,7 @@ class Verdict:
     headline: str
     sentences: tuple[str, ...]
     reasons: tuple[Reason, ...]
+    options: tuple[tuple[str, Stage], ...] = ()  # what could be done, and what it brings
 
     @property
     def trust(self) -> str:
@@ -60,31 +62,27 @@ def number(value: float) -> str:
     return "0" if not size else said
 
 
-def signed(value: float) -> str:
-    """Return a number with its sign."""
-    return f"+{number(value)}" if value > 0.0 and math.isfinite(value) else number(value)
+def rounded(value: float, places: int, *, sign: bool = False) -> str:
+    """Return a number with some places; large ones keep four digits, and 0 has no sign."""
+    if not math.isfinite(value):
+        return number(value)
+    said = f"{float(f'{value:.4g}') if abs(value) >= 1e4 else value:,.{places}f}"
+    if not any(digit in "123456789" for digit in said):
+        return said.removeprefix("-")
+    return f"+{said}" if sign and value > 0.0 else said
 
 
-def about(value: float) -> str:
-    """Return a number without places, unless it is small."""
-    return f"{value:,.0f}" if abs(value) >= 10.0 and math.isfinite(value) else number(value)
-
-
-def interval(low: float, high: float, *, sign: bool = False) -> str:
-    """Return both ends of an interval with the same places, or that there is none."""
+def interval(low: float, high: float, places: int, *, sign: bool = False) -> str:
+    """Return both ends of an interval, or that there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return UNBOUNDED
-    places = digits(max(abs(low), abs(high)))
-    ends = [rounded(end, places) for end in (low, high)]
-    first, last = (
-        f"+{e}" if sign and v > 0.0 else e for e, v in zip(ends, (low, high), strict=True)
-    )
-    return f"{first} to {last}"
+    return f"{rounded(low, places, sign=sign)} to {rounded(high, places, sign=sign)}"
 
 
-def rounded(value: float, places: int) -> str:
-    """Return a number with some places; of large ones four digits count."""
-    return f"{float(f'{value:.4g}') if abs(value) >= 1e4 else value:,.{places}f}"
+def places_of(size: float) -> int:
+    """Return how many places show two digits of an uncertainty."""
+    known = math.isfinite(size) and size > 0.0
+    return min(max(1 - math.floor(math.log10(size)), 0), 6) if known else 0
 
 
 def digits(size: float) -> int:
@@ -100,34 +98,53 @@ class Speech:
         self.factor = 100.0 if facts.is_binary else 1.0
         self.per = "per 100 people" if facts.is_binary else "per person"
         self.percent = f"{facts.level:.0%}"
+        low, high = facts.evaluation.average.interval(facts.level)
+        coarse = places_of(self.factor * (high - low) / 2.0)
+        fine = places_of(self.factor * float(facts.uplift.std()))
+        self.rate_places = min(max(coarse, fine), coarse + 2)
+        widest = max(facts.chosen, facts.everyone, key=lambda stage: stage.people)
+        sure = facts.chosen if facts.chosen.people else widest
+        self.gain_places = places_of((sure.high - sure.low) / 2.0)
+        self.money_places = 0 if max(map(abs, (*widest.net(facts.terms),))) >= 1000.0 else 2
+
+    def said(self, value: float) -> str:
+        """Return an uplift that is already in this report's scale."""
+        return rounded(value, self.rate_places, sign=True)
+
+    def span(self, low: float, high: float) -> str:
+        """Return the interval of an uplift that is already in this report's scale."""
+        return interval(low, high, self.rate_places, sign=True)
 
     def rate(self, value: float) -> str:
         """Return an uplift: of 100 people if the outcome is 0 or 1, else of one."""
-        return signed(self.factor * value)
+        return self.said(self.factor * value)
 
     def rates(self, estimate: Estimate) -> str:
         """Return the interval of an uplift."""
         low, high = estimate.interval(self.facts.level)
-        return interval(self.factor * low, self.factor * high, sign=True)
+        return self.span(self.factor * low, self.factor * high)
 
     def estimate(self, estimate: Estimate) -> str:
         """Return an uplift with its interval."""
         return f"{self.rate(estimate.value)} ({self.percent} interval {self.rates(estimate)})"
 
+    def amount(self, value: float) -> str:
+        """Return an amount of money without its currency."""
+        return rounded(value, self.money_places)
+
     def money(self, value: float) -> str:
         """Return an amount of money."""
-        return f"{number(value)} {self.facts.terms.currency}".strip()
+        return f"{self.amount(value)} {self.facts.terms.currency}".strip()
 
-    def gain(self, stage: Stage) -> str:
-        """Say what a stage brings, with its interval."""
-        ends = interval(stage.low, stage.high)
-        return f"{number(stage.gain)} {self.facts.terms.unit} ({self.percent} interval: {ends})"
+    def gain(self, stage: Stage) -> tuple[str, str]:
+        """Return what a stage brings, and the interval of it."""
+        places = self.gain_places
+        return rounded(stage.gain, places), interval(stage.low, stage.high, places)
 
-    def net(self, stage: Stage) -> str:
-        """Say what a stage brings in money after costs, with its interval."""
+    def net(self, stage: Stage) -> tuple[str, str]:
+        """Return what a stage brings in money after costs, and the interval of it."""
         net, low, high = stage.net(self.facts.terms)
-        ends = interval(low, high)
-        return f"{self.money(net)} after costs ({self.percent} interval: {ends})"
+        return self.amount(net), interval(low, high, self.money_places)
 
 
 def judge(facts: Facts, speech: Speech) -> Verdict:
@@ -140,7 +157,7 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
         *_people(facts),
     )
     colour = min((reason.colour for reason in reasons), key=ORDER.index)
-    chosen, n = facts.chosen, len(facts.people)
+    chosen = facts.chosen
     if colour == RED:
         headline = "Do not choose people by these scores yet."
     elif chosen.share <= 0.0:
@@ -149,35 +166,47 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
         headline = "Treat everyone."
     else:
         headline = f"Treat the {chosen.share:.0%} of people with the highest scores."
-    sentences = [] if colour == RED else list(_expected(facts, speech, n))
+    sentences = (
+        "The reasons below say what is missing. The numbers further down are kept for those who "
+        "look into it. Do not base a decision on them.",
+    )
     if colour == RED:
-        sentences.append(
-            "The reasons below say what is missing. The numbers further down are kept for those "
-            "who look into it; they are no basis for a decision."
-        )
-    return Verdict(colour, headline, tuple(sentences), reasons)
+        against = tuple(reason for reason in reasons if reason.colour != GREEN)
+        return Verdict(colour, headline, sentences, against)
+    return Verdict(colour, headline, _expected(facts, speech), reasons, _options(facts))
 
 
-def _expected(facts: Facts, speech: Speech, n: int) -> list[str]:
-    """Say what the choice brings, and what its alternatives would."""
-    chosen, everyone, terms = facts.chosen, facts.everyone, facts.terms
+def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
+    """Say what the choice brings."""
+    chosen, terms = facts.chosen, facts.terms
     if chosen.share <= 0.0:
-        return [f"Treating everyone is expected to bring {speech.gain(everyone)}."]
-    said = [
-        f"Of {n:,} people, treat {chosen.people:,.0f}. Compared with treating nobody, this is "
-        f"expected to bring {speech.gain(chosen)}."
-    ]
-    if terms.has_money:
-        said.append(f"In money: {speech.net(chosen)}.")
-    if chosen.share < 1.0:
-        some = chosen.share * everyone.gain
-        said.append(
-            f"As many people picked at random would bring about {about(some)}, and all {n:,} "
-            f"people about {about(everyone.gain)}"
-            + (f" ({speech.money(everyone.net(terms)[0])} after costs)" if terms.has_money else "")
-            + "."
-        )
-    return said
+        return ()
+    gain, ends = speech.gain(chosen)
+    said = (
+        f"Of {len(facts.people):,} people, treat {chosen.people:,.0f}. Compared with treating "
+        f"nobody, this is expected to bring {gain} {terms.unit} ({speech.percent} interval: "
+        f"{ends}).",
+    )
+    if not terms.has_money:
+        return said
+    net, ends = speech.money(chosen.net(terms)[0]), speech.net(chosen)[1]
+    return (*said, f"In money: {net} after costs ({speech.percent} interval: {ends}).")
+
+
+def _options(facts: Facts) -> tuple[tuple[str, Stage], ...]:
+    """Return what else could be done, each with what it is expected to bring."""
+    chosen, everyone = facts.chosen, facts.everyone
+    if chosen.share >= 1.0:
+        return ()
+    if chosen.share <= 0.0:
+        return (("everyone", everyone),)
+    share = chosen.share
+    parts = (share * part for part in (everyone.gain, everyone.low, everyone.high))
+    return (
+        ("the people advised", chosen),
+        ("as many, picked at random", Stage(share, chosen.people, *parts)),
+        ("everyone", everyone),
+    )
 
 
 def _tables(facts: Facts) -> Reason:
@@ -249,22 +278,26 @@ def _people(facts: Facts) -> list[Reason]:
     return [Reason(GREEN, "The people to score are like those in the tables.")]
 
 
-def firmer(facts: Facts, speech: Speech) -> list[str]:
+def firmer(facts: Facts, speech: Speech) -> str:
     """Say what would make the answer firmer, by the planner."""
     study = facts.study
     if study is None or study.plan.needed is None:
-        return ["More rows alone do not help here: the policies must differ more."]
+        return "More rows alone do not help here: the policies must differ more."
     now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
     rows, width = study.plan.needed.rows, number(speech.factor * study.half_width)
     aim = f"know the {study.name} to within {width} {speech.per}"
     first = f"To {aim}, half of what it is now, collect"
     if study.shows:
         first = f"To show {study.shows}, if it is as it seems, one must {aim}. Collect"
-    return [
+    said = (
         f"{first} about {rows:,} rows in each outcome table, with policies as far apart as now. "
-        f"The smallest has {now:,}.",
-        *study.plan.sentences()[1:],
-    ]
+        f"The smallest has {now:,}."
+    )
+    if study.plan.shares["outcomes"] > MOSTLY:
+        said += " More treatment rows would hardly help."
+    if study.plan.gap <= 0.5:
+        said += " Policies that differ twice as much would need about a quarter of the rows."
+    return said
 
 
 ASSUMPTIONS = (
