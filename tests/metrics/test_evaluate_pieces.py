@@ -164,6 +164,7 @@ def test_sources_that_change_or_hold_target_rows_are_refused(data):
         evaluate(IterableSource(lambda: [next(passes)]))
     target = PROBLEM.draw(30, random_state=0)
     kind = np.where(np.arange(120) % 4 == 0, "target", np.asarray(target.kind))
-    more = [data, {**target, "kind": kind}]
+    y = np.where(kind == "target", np.nan, np.asarray(target.y))
+    more = [data, {**target, "kind": kind, "y": y}]
     with pytest.raises(InputError, match="give the people in question as target"):
         evaluate(IterableSource(lambda: more))
