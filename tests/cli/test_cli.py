@@ -62,7 +62,7 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     model, scores = tmp_path / "m.skops", tmp_path / "s.parquet"
     code, out, err = run(capsys, "fit", *four_tables(folder), "--model", model)
     assert (code, err) == (0, "")
-    assert "Verdict: " in out
+    assert "Verdict (" in out
     assert "Average effect: " in out  # the default says what it found
     assert "\nIn the likeliest form" in out  # and what was fitted, on a line of its own
     code, out, err = run(

@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -135,6 +136,66 @@ def test_tied_people_are_counted(capsys, place, tmp_path):
     code, out, _ = run(capsys, *words.split(), "--out", tmp_path / "list.csv")
     assert code == 0
     assert "10 people are tied where the list ends" in " ".join(out.split())
+
+
+def test_databases_and_queries_give_what_their_files_give(capsys, place, tmp_path):
+    shop, database = place / "shop", tmp_path / "shop.duckdb"
+    names = [f"{name}_{region}" for name in ("visits", "mailings") for region in ("east", "west")]
+    with duckdb.connect(database) as connection:
+        for name in (*names, "customers"):
+            connection.execute(f"CREATE TABLE {name} AS FROM read_csv('{shop}/{name}.csv')")
+    forms = {
+        "files": str(shop / "{}.csv"),
+        "tables": f"{database}:{{}}",
+        "queries": f"SELECT * FROM read_csv('{shop}/{{}}.csv') WHERE 1=1",  # noqa: S608
+        "of a database": f"{database}:SELECT * FROM {{}} WHERE 1=1",  # noqa: S608
+    }
+    before, lists = database.read_bytes(), {}
+    for how, form in forms.items():
+        tables = []
+        for name in names:
+            option = "--outcomes" if name.startswith("visits") else "--treatments"
+            tables += [option, f"{name.partition('_')[2]}={form.format(name)}"]
+        model, listed = tmp_path / f"{how}.skops", tmp_path / f"{how}.parquet"
+        labels = ["--outcome", "visit", "--treatment", "mailed", "--estimator", "FourLogistic"]
+        assert run(capsys, "fit", *tables, *labels, "--model", model)[0] == 0, how
+        words = ("--table", form.format("customers"), "--keep", "customer_id", "--out", listed)
+        assert run(capsys, "score", "--model", model, *words)[0] == 0, how
+        rows = read_table(listed)
+        lists[how] = dict(
+            zip(map(int, rows["customer_id"].to_pylist()), rows["uplift"].to_pylist(), strict=True)
+        )
+    assert database.read_bytes() == before
+    for how in forms:
+        assert lists[how] == pytest.approx(lists["files"], rel=1e-9), how
+
+
+def test_settings_are_guessed_from_a_database(capsys, place, tmp_path):
+    with duckdb.connect(tmp_path / "shop.duckdb") as connection:
+        for file in (place / "shop").glob("[vmc]*_*.csv"):
+            connection.execute(f"CREATE TABLE {file.stem} AS FROM read_csv('{file}')")
+    out = tmp_path / "unjoined.toml"
+    assert run(capsys, "init", tmp_path / "shop.duckdb", "--out", out)[0] == 0
+    assert (
+        'outcomes = { "east" = "shop.duckdb:visits_east", "west" = "shop.duckdb:visits_west" }'
+        in out.read_text().splitlines()
+    )
+    assert run(capsys, "check", "--config", out)[0] == 0
+
+
+def test_fit_and_check_give_one_verdict(capsys, place):
+    tables = ("--config", place / "shop" / "unjoined.toml")
+    code, out, _ = run(capsys, "check", *tables, "--json")
+    assert code == 0
+    checked = json.loads(out)
+    listed = place / "verdict.csv"
+    code, out, _ = run(capsys, "score", *tables, "--json", "--out", listed)
+    assert code == 0
+    assert json.loads(out)["verdict"] == {
+        "verdict": checked["verdict"],
+        "colour": checked["colour"],
+        "words": checked["headline"],
+    }
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import shlex
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -92,6 +94,10 @@ def folder(tmp_path_factory):
     with pytest.raises(SystemExit) as stop:
         main([*line.split(), str(path / "plan.sums")])
     assert not stop.value.code
+    with duckdb.connect(path / "shop.duckdb") as connection:
+        connection.execute(f"CREATE TABLE people AS FROM '{path}/people.csv'")
+        connection.execute("CREATE TABLE other AS SELECT 1 AS x")
+    (path / "not.duckdb").write_text("no database")
     (path / "empty.csv").write_text("")
     (path / "ragged.csv").write_text("f0,f1,region,y\n1,2,n,0\n1,2,3,n,0,7\n")
     (path / "twice.csv").write_text("f0,f0,region,y\n1,2,n,0\n")
@@ -132,6 +138,7 @@ FIT = f"fit {TABLES} {LABELS} --model new.skops"
 CHUNKS = f"{FIT} --chunks"
 SCORE = "score --table people.csv --out s.csv"
 GOOD = f"{SCORE} --model m.skops"
+ASK = "score --model m.skops --out s.csv --table"
 PLAN = "plan --populations n,s --out p.sums"
 SUMS = "aggregate --plan plan.sums --out a.sums"
 PART = f"{SUMS} --outcomes o.csv --outcome y --population region"
@@ -282,7 +289,7 @@ MISTAKES = [
     ("init o.csv t.csv", "cannot tell which column is the outcome"),
     ("init o.csv t.csv --outcome y --out notes.txt", "exists and is not a file of settings"),
     ("init o.csv t.csv --outcome y --out new.yaml", "must end in .toml"),
-    ("init o.csv os.csv t.csv --outcome y", "cannot tell populations by the names of files"),
+    ("init o.csv os.csv t.csv --outcome y", "cannot tell populations by the names of tables"),
     # whom to treat
     (f"{SCORE} --model other.parquet", "is not a model file"),
     ("score --model m.skops --table nobody.csv --out s.csv", "there is nobody to score"),
@@ -308,6 +315,29 @@ MISTAKES = [
     (f"{GOOD} --value inf", "--value must be"),
     (f"{GOOD} --threshold nan", "--threshold must be"),
     (f"{GOOD} --threshold 10%", "Invalid value for '--threshold'"),
+    # databases and queries
+    (f"{ASK} shop.duckdb", "'shop.duckdb' holds 2 tables: 'other', 'people'. Say which one, as"),
+    (f"{ASK} shop.duckdb:peple", "has no table 'peple'. Its tables are 'other', 'people'. Did you"),
+    (f"{ASK} shop.duckdb:", "'shop.duckdb:' names no table. Write shop.duckdb:TABLE"),
+    (f"{ASK} gone.duckdb:people", "there is no database 'gone.duckdb'"),
+    (f"{ASK} not.duckdb:people", "'not.duckdb' is not a database that DuckDB"),
+    (f"{ASK} 'SELECT f0, f1 FRM people'", "cannot be run. DuckDB says: syntax error"),
+    (f"{ASK} 'FROM peopel'", "cannot be run. DuckDB says: Table with name peopel"),
+    (f"{ASK} 'from people.cvs'", "If it is the name of a file, write ./from people.cvs."),
+    (f"{ASK} shop.duckdb:other", "'shop.duckdb:other' lacks the columns 'f0', 'f1'; its columns"),
+    (f"{ASK} 'shop.duckdb:SELECT 1; DROP TABLE people'", "must be one SELECT that only reads"),
+    (f"{ASK} 'SELECT 1; CREATE TABLE a AS SELECT 1'", "got SELECT and CREATE"),
+    (f"{ASK} 'shop.duckdb:DROP TABLE people'", "has no table 'DROP TABLE people'"),
+    (f"{ASK} \"FROM 'http://localhost:1/x.csv'\"", "needs the extension httpfs"),
+    (f"{ASK} \"FROM 'people.csv' LIMIT 0\"", "there is nobody to score"),
+    (f"{ASK} \"FROM 'people.csv'\" --out people.csv --force", "are the same file"),
+    (f"{ASK} \"FROM 'p*.csv'\" --out people.csv --force", "are the same file"),
+    (f"{ASK} shop.duckdb:people --out shop.duckdb --force", "are the same file"),
+    (
+        "fit --outcomes n=shop.duckdb:people --outcomes s=shop.duckdb:people --treatments n=t.csv "
+        f"--treatments s=ts.csv {LABELS}",
+        "--outcomes and --outcomes both name 'shop.duckdb:people'",
+    ),
     # export
     ("export --model m.skops", "export needs --onnx FILE, --sql FILE, or both"),
     ("export --model gone.skops --sql s.sql", "there is no model file"),
@@ -356,7 +386,7 @@ MISTAKES = [
 def test_a_mistake_gets_one_sentence_and_nothing_is_written(capsys, folder, line, message):
     before = contents(folder)
     with contextlib.chdir(folder):
-        code, out, err = run(capsys, *line.split())
+        code, out, err = run(capsys, *shlex.split(line))
     assert code == 2
     assert out == ""
     assert err.startswith("unjoined: ")

@@ -87,7 +87,7 @@ def test_three_populations_from_fit_to_a_targeting_list(capsys, folder, tmp_path
     model, out_file = tmp_path / "m.skops", tmp_path / "list.csv"
     code, out, err = run(capsys, "fit", *two_tables(folder), "--model", model)
     assert (code, err) == (0, "")
-    assert "Verdict: " in out
+    assert "Verdict (" in out
     fitted = load_model(model)
     assert fitted.populations_ == ["east", "north", "south"]
     assert len(fitted.identification_.pairs) == 3

@@ -29,7 +29,7 @@ def test_compressed_and_tab_separated_text_is_read(tmp_path):
     [
         ("t.xls", b"PK", r"is no table this program reads: expected a file ending in .parquet"),
         ("t.parquet", b"age,visit\n1,2\n", r"cannot be read as parquet: .*"),
-        ("t.csv", b"", "is empty: it has not even a header"),
+        ("t.csv", b"", "is empty, without even a header"),
     ],
 )
 def test_wrong_kinds_of_files_are_refused_by_name(tmp_path, name, content, message):

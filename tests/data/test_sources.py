@@ -302,10 +302,10 @@ def test_files_that_are_not_there_or_no_tables_are_refused(tmp_path):
     for table, message in (
         (tmp_path / "none.csv", "there is no file"),
         (tmp_path / "notes.txt", "is no table this program reads"),
-        (tmp_path / "empty.csv", "is empty: it has not even a header"),
+        (tmp_path / "empty.csv", "is empty, without even a header"),
         (tmp_path / "folder", "holds no file ending in"),
         (SqlQuery("t", tmp_path / "none.duckdb"), "there is no database"),
-        (SqlQuery("nothing_here"), "the table cannot be read beyond row 0"),
+        (SqlQuery("nothing_here"), "the query 'nothing_here' cannot be run"),
         ([], "must be a data frame, a file"),
         (3, "must be a data frame, a file"),
     ):

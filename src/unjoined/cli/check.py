@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from unjoined import metrics
-from unjoined.cli.inputs import Tables, check_paths
+from unjoined.cli.inputs import Tables, as_table, check_paths
 from unjoined.cli.options import AsJson, Seed, TableOptions
 from unjoined.cli.program import command
-from unjoined.cli.show import console, noted, print_json, show_labels, show_table
+from unjoined.cli.show import STYLES, console, noted, print_json, show_labels, show_table
 from unjoined.data import SeparateLabels, read_table
 from unjoined.errors import InputError
 from unjoined.metrics import Diagnosis, StudyGuess, diagnose
 
-STYLES = {"green": "bold green", "amber": "bold yellow", "red": "bold red"}
 FOUR = (
     "--outcomes north=a.csv --outcomes south=b.csv \\\n  --treatments north=c.csv "
     "--treatments south=d.csv --outcome bought --treatment mailed"
@@ -29,18 +27,20 @@ FOUR = (
 def check(
     given: TableOptions,
     target: Annotated[
-        Path | None, typer.Option(help="A table of the people to be scored: is the answer theirs?")
+        str | None,
+        typer.Option(metavar="TABLE", help="The people to be scored: is the answer theirs?"),
     ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Say whether the tables can tell uplift, for whom, and what to do if not."""
-    tables = Tables.of_options(given)
+    tables = Tables.of(given)
     tables.require("check needs {}.")
-    check_paths(tables.paths + ([] if target is None else [("--target", target)]), [])
+    asked = None if target is None else as_table(target)
+    check_paths(tables.paths + ([] if asked is None else [("--target", asked)]), [])
     with noted() as notes:
         data = tables.read()
-        people = None if target is None else read_table(target)
+        people = None if asked is None else read_table(asked)
         result = diagnose(data, people, random_state=seed)
     if as_json:
         left_out = {column.name: column.reason for column in data.left_out}
@@ -128,7 +128,7 @@ def plan_study(
     as_json: AsJson = False,
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
-    tables, guess = Tables.of_options(pilot), guessed.guess()
+    tables, guess = Tables.of(pilot), guessed.guess()
     named = [option for option, value in tables.given.items() if value]
     if guess is not None and named:
         raise InputError(

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from unjoined.data import STATEMENT
 from unjoined.errors import TableError
 
 # What may stand above all sections, for every command that has such an option.
@@ -56,6 +57,8 @@ def _value(path: Path, name: str, value: Any) -> Any:
     def beside(file: Any) -> str:
         if not isinstance(file, str):
             raise TableError(f"{str(path)!r}: {name!r} must be a path in quotes, got {file!r}.")
+        if STATEMENT.match(file):
+            return file
         return str(path.parent / file)
 
     if name in TABLES:

@@ -88,7 +88,7 @@ def demo(
     )
     options = TableOptions(outcomes, treatments, outcome="visit", treatment="mailed")
     with noted():
-        data = Tables.of_options(options).read()
+        data = Tables.of(options).read()
     show_labels(out, data)
     _title(out, "2. Can these tables identify uplift?")
     strength = identification_strength(**data)

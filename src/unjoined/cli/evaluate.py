@@ -58,7 +58,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
-    tables = Tables.of_options(options)
+    tables = Tables.of(options)
     tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(

@@ -25,12 +25,13 @@ from unjoined.cli.show import (
     show_cell_sizes,
     show_labels,
     show_uplift,
+    show_verdict,
     uplift_summary,
-    verdict_facts,
 )
 from unjoined.data import available_bytes
 from unjoined.errors import InputError
 from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, save_model
+from unjoined.metrics import diagnose
 from unjoined.sums import PlannedSums, read_finished_sums
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
@@ -88,7 +89,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Estimate uplift from tables or sums, and write the model to a file."""
-    named = Tables.of_options(tables)
+    named = Tables.of(tables)
     inputs = named.paths + ([] if moments is None else [("--moments", moments)])
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)
@@ -160,6 +161,7 @@ def _fit_rows(
     fitted = make(random_state=seed).fit(**data)
     if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:
         unjoined.record_gain(fitted, data, n_folds=FOLDS, random_state=seed)
+    _judge(fitted, data, seed)
     uplift = fitted.predict(data.X)
     left_out = {c.name: c.reason for c in getattr(data, "left_out", ())}
     left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
@@ -174,6 +176,16 @@ def _fit_rows(
         ],
         "left_out": left_out,
         "uplift": uplift_summary(uplift),
+    }
+
+
+def _judge(fitted: Any, data: Any, seed: int) -> None:
+    """Keep with a model what ``unjoined check`` says of its tables, by the same measure."""
+    found = diagnose(data, random_state=seed)
+    fitted.verdict_ = {
+        "verdict": found.verdict,
+        "colour": found.colour,
+        "words": found.headline,
     }
 
 
@@ -241,6 +253,4 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["effect_varies_with"] = dict(zip(map(str, labels), shares, strict=True))
     if (ends := getattr(fitted, "effect_range_", None)) is not None:
         facts["nine_in_ten"] = [float(end) for end in ends]
-    verdict = verdict_facts(fitted)
-    out.print(f"Verdict: {verdict['words']}")
-    return facts | {"verdict": verdict}
+    return facts | {"verdict": show_verdict(out, fitted)}

@@ -14,10 +14,18 @@ import typer
 
 from unjoined._typing import Frame
 from unjoined._validation import did_you_mean
-from unjoined.cli.inputs import SETTINGS, check_paths
+from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
 from unjoined.cli.options import AsJson, Force, command
 from unjoined.cli.show import console, print_json
-from unjoined.data import ENDINGS, Reading, scan_table, table_ending
+from unjoined.data import (
+    ENDINGS,
+    Reading,
+    database_tables,
+    is_query,
+    replace_file,
+    scan_table,
+    table_ending,
+)
 from unjoined.errors import TableError
 
 FIRST_ROWS = 2000  # of each table that are looked at
@@ -31,25 +39,25 @@ LIST = {"uplift", "rank", "treat"}  # columns of a list that score wrote
 class Guess:
     """What the tables of a folder seem to be."""
 
-    outcomes: dict[str, Path]  # by population; under "" if a column tells the population
-    treatments: dict[str, Path]
+    outcomes: dict[str, Named]  # by population; under "" if a column tells the population
+    treatments: dict[str, Named]
     outcome: str
     treatment: str
     population: str | None
-    people: Path | None  # a table without labels
+    people: Named | None  # a table without labels
     keep: str | None  # a column that seems to identify people
 
     def sentences(self) -> list[str]:
         """Say what was guessed."""
         lines = [
-            f"{label!r} is the {kind}: {', '.join(str(path) for path in files.values())}."
+            f"{label!r} is the {kind}: {', '.join(str(table) for table in files.values())}."
             for kind, label, files in (
                 ("outcome", self.outcome, self.outcomes),
                 ("treatment", self.treatment, self.treatments),
             )
         ]
         if self.population is None:
-            lines.append(f"Populations by the names of files: {', '.join(self.outcomes)}.")
+            lines.append(f"Populations by the names of tables: {', '.join(self.outcomes)}.")
         else:
             lines.append(f"Populations by the column {self.population!r}.")
         if self.people is not None:
@@ -59,8 +67,8 @@ class Guess:
     def toml(self, folder: Path) -> str:
         """Return the settings, with paths as seen from a folder."""
 
-        def of(path: Path) -> str:
-            return _quoted(os.path.relpath(path, folder).replace(os.sep, "/"))
+        def of(table: Named) -> str:
+            return _quoted(os.path.relpath(str(table), folder).replace(os.sep, "/"))
 
         lines = ["# Written by `unjoined init`: its guesses. Correct what is wrong.", ""]
         for kind, files in (("outcomes", self.outcomes), ("treatments", self.treatments)):
@@ -73,7 +81,7 @@ class Guess:
         if self.population is not None:
             lines.append(f"population = {_quoted(self.population)}")
         lines += [
-            '# ignore = ["a_column"]  # columns that are no features',
+            '# ignore = ["a_column"]  # columns that are not features',
             'model = "model.skops"',
         ]
         if self.people is not None:
@@ -86,7 +94,10 @@ class Guess:
 @command("unjoined init", "unjoined init data/ --outcome bought --treatment mailed")
 def init(
     tables: Annotated[
-        list[Path] | None, typer.Argument(help="Tables, or folders of tables; default: this one.")
+        list[Path] | None,
+        typer.Argument(
+            help="Tables, folders of tables or a DuckDB database; default: this folder."
+        ),
     ] = None,
     outcome: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the outcome.")] = "",
     treatment: Annotated[
@@ -110,7 +121,7 @@ def init(
     heads = {file: head for file, head in heads.items() if not {*head.column_names} >= LIST}
     guess = make_guess(heads, outcome, treatment, population)
     text = guess.toml(out.parent)
-    out.write_text(text, "utf-8")
+    replace_file(out, lambda file: file.write_text(text, "utf-8"))
     screen = console(quiet=as_json)
     for line in guess.sentences():
         screen.print(line)
@@ -124,12 +135,15 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _find(places: Iterable[Path]) -> list[Path]:
-    """Return the tables that are named, and those in folders that are named."""
-    found: list[Path] = []
+def _find(places: Iterable[Path]) -> list[Named]:
+    """Return the tables that are named, and those in folders and databases that are named."""
+    found: list[Named] = []
     for place in places:
         if not place.exists():
             raise TableError(f"there is no file or folder {str(place)!r}. Check the path.")
+        if is_query(f"{place}:"):
+            found += [as_table(f"{place}:{name}") for name in database_tables(place)]
+            continue
         inside = sorted(place.iterdir()) if place.is_dir() else [place]
         found += [file for file in inside if table_ending(file) in ENDINGS and file.is_file()]
     if len(found) < 2:
@@ -141,15 +155,20 @@ def _find(places: Iterable[Path]) -> list[Path]:
     return found
 
 
-def _head(file: Path) -> Frame:
+def _head(table: Named) -> Frame:
     """Return the first rows of a table."""
-    for frame, _ in scan_table(file, str(file), Reading(FIRST_ROWS)):
+    for frame, _ in scan_table(table, str(table), Reading(FIRST_ROWS)):
         return frame
-    raise TableError(f"{str(file)!r} has no rows.")
+    raise TableError(f"{str(table)!r} has no rows.")
+
+
+def _stem(table: Named) -> str:
+    """Return the name of a table without its folder, database and ending."""
+    return table.stem if isinstance(table, Path) else str(table).rpartition(":")[2]
 
 
 def make_guess(
-    heads: dict[Path, Frame], outcome: str, treatment: str, population: str | None
+    heads: dict[Named, Frame], outcome: str, treatment: str, population: str | None
 ) -> Guess:
     """Tell from the first rows of tables what each of them is."""
     columns = {file: set(head.column_names) for file, head in heads.items()}
@@ -195,8 +214,8 @@ def _by_name(names: list[str], hints: str, taken: set[str]) -> str:
 
 
 def _populations(
-    outcomes: list[Path], treatments: list[Path], column: str | None, heads: dict[Path, Frame]
-) -> tuple[tuple[dict[str, Path], dict[str, Path]], str | None]:
+    outcomes: list[Named], treatments: list[Named], column: str | None, heads: dict[Named, Frame]
+) -> tuple[tuple[dict[str, Named], dict[str, Named]], str | None]:
     """Tell populations by the names of files, or by a column of two tables."""
     if len(outcomes) == len(treatments) == 1:
         if column is None:
@@ -208,12 +227,14 @@ def _populations(
                 "populations apart with --population."
             )
         return ({"": outcomes[0]}, {"": treatments[0]}), column
-    first, second = (_differing([file.stem for file in files]) for files in (outcomes, treatments))
+    first, second = (
+        _differing([_stem(table) for table in files]) for files in (outcomes, treatments)
+    )
     if sorted(first) != sorted(second) or len(first) < 2:
         raise TableError(
-            "cannot tell populations by the names of files: outcomes are in "
-            f"{', '.join(file.name for file in outcomes)} and treatments in "
-            f"{', '.join(file.name for file in treatments)}. Name them alike, such as "
+            "cannot tell populations by the names of tables: outcomes are in "
+            f"{', '.join(map(str, outcomes))} and treatments in "
+            f"{', '.join(map(str, treatments))}. Name them alike, such as "
             "sales_north.csv and mail_north.csv, or write the settings yourself."
         )
     named = dict(zip(first, outcomes, strict=True)), dict(zip(second, treatments, strict=True))
@@ -228,7 +249,7 @@ def _differing(names: list[str]) -> list[str]:
     return left if len({*left}) == len(names) and all(left) else []
 
 
-def _identifier(heads: dict[Path, Frame], person: Path | None) -> str | None:
+def _identifier(heads: dict[Named, Frame], person: Named | None) -> str | None:
     """Return a column of people that seems to identify them."""
     if person is None:
         return None

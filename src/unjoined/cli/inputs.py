@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from glob import glob
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from unjoined._typing import Frame
+from unjoined._validation import did_you_mean, shown
 from unjoined.cli.options import TableOptions
 from unjoined.data import (
     ENDINGS,
     SeparateLabels,
+    SqlQuery,
     TableSource,
+    as_query,
+    is_query,
     needed_bytes,
     read_table,
     table_ending,
@@ -26,7 +32,9 @@ MODEL, SUMS, TABLE, SETTINGS = b"PK", b"unjoined-sums", b"", b"# Written by `unj
 GRAPH, QUERY = b"\x08\x08\x12\x08unjoined", b"-- Uplift by "
 NAMES = {MODEL: "model", SUMS: "file of sums", GRAPH: "model in ONNX", QUERY: "query of ours"}
 NAMES[SETTINGS] = "file of settings that init wrote"
-Input = tuple[str, Path]  # the option, and the file or folder it names
+QUOTED = re.compile(r"'((?:[^']|'')+)'")  # in SQL
+Named = Path | SqlQuery  # a table: a file or folder, or a query
+Input = tuple[str, Named]  # the option, and what it names
 Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kind begins
 
 
@@ -34,8 +42,8 @@ Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kin
 class Tables:
     """The tables and columns that a command line names, each column with one meaning."""
 
-    outcomes: dict[str, Path]  # by population; under "" if a column tells the population
-    treatments: dict[str, Path]
+    outcomes: dict[str, Named]  # by population; under "" if a column tells the population
+    treatments: dict[str, Named]
     outcome: str  # "" if not given, and so for treatment
     treatment: str
     population: str | None
@@ -45,47 +53,21 @@ class Tables:
     treated: str | None = None  # the treatment that means treated, if it is not plain
 
     @classmethod
-    def of(
-        cls,
-        outcomes: Sequence[str] | None,  # each FILE or NAME=FILE
-        treatments: Sequence[str] | None,
-        outcome: str,
-        treatment: str,
-        population: str | None,
-        weight: str | None,
-        features: str | None = None,
-        ignore: str | None = None,
-        treated: str | None = None,
-    ) -> Tables:
+    def of(cls, options: TableOptions) -> Tables:
         """Check what can be checked before a table is read."""
         tables = cls(
-            _named_files("--outcomes", outcomes),
-            _named_files("--treatments", treatments),
-            outcome,
-            treatment,
-            population,
-            weight,
-            split_names("--features", features),
-            split_names("--ignore", ignore),
-            treated,
-        )
-        tables._check_columns(has_features=features is not None)
-        return tables
-
-    @classmethod
-    def of_options(cls, options: TableOptions) -> Tables:
-        """Check what can be checked before a table is read."""
-        return cls.of(
-            options.outcomes,
-            options.treatments,
+            _named_tables("--outcomes", options.outcomes),
+            _named_tables("--treatments", options.treatments),
             options.outcome,
             options.treatment,
             options.population,
             options.weight,
-            options.features,
-            options.ignore,
+            split_names("--features", options.features),
+            split_names("--ignore", options.ignore),
             options.treated,
         )
+        tables._check_columns(has_features=options.features is not None)
+        return tables
 
     def require(self, needs: str) -> None:
         """Say which of the tables and labels is missing."""
@@ -95,9 +77,9 @@ class Tables:
 
     @property
     def paths(self) -> list[Input]:
-        """The option and path of each table."""
+        """The option and file, folder or query of each table."""
         named = (("--outcomes", self.outcomes), ("--treatments", self.treatments))
-        return [(option, path) for option, files in named for path in files.values()]
+        return [(option, table) for option, of in named for table in of.values()]
 
     @property
     def given(self) -> dict[str, Any]:
@@ -117,17 +99,17 @@ class Tables:
     @property
     def has_folders(self) -> bool:
         """Whether a table is a folder of files, which are read in pieces."""
-        return any(path.is_dir() for _, path in self.paths)
+        return any(isinstance(table, Path) and table.is_dir() for _, table in self.paths)
 
     def memory(self) -> int:
         """Return about how many bytes the tables take in memory, with what a fit adds."""
-        return needed_bytes(path for _, path in self.paths)
+        return needed_bytes(table for _, table in self.paths)
 
     def read(self) -> SeparateLabels:
         """Read all rows into memory."""
         self._check_layout()
         text = () if self.population is None else (self.population,)  # north, 1 or 01: text
-        tables = {path: read_table(path, text=text) for _, path in self.paths}
+        tables = {table: read_table(table, text=text) for _, table in self.paths}
         columns = {name for table in tables.values() for name in table.column_names}
         # An identifier may be in some tables only; a name that is in none is a typing error.
         if unknown := [name for name in self.ignored if name not in columns]:
@@ -146,7 +128,7 @@ class Tables:
     def source(self, features: Iterable[str] | None) -> TableSource:
         """Return the rows of whatever tables there are, as a source."""
         source: TableSource = self._combine(
-            TableSource, lambda path: path, features=features, ignore=self.ignored
+            TableSource, lambda table: table, features=features, ignore=self.ignored
         )
         return source
 
@@ -166,13 +148,13 @@ class Tables:
             if self.population is not None and len(files) > 1:
                 raise TableError(f"with --population there is one --{kind}s file or folder.")
 
-    def _combine(self, whole: Any, table: Callable[[Path], Any], **options: Any) -> Any:
+    def _combine(self, whole: Any, rows: Callable[[Named], Any], **options: Any) -> Any:
         """Make a whole of the tables, by whichever of its constructors suits the layout."""
         options |= {"outcome": self.outcome, "treatment": self.treatment}
         options |= {"sample_weight": self.weight, "treated": self.treated}
         parts = [
-            {name: table(path) for name, path in files.items()}
-            for files in (self.outcomes, self.treatments)
+            {name: rows(table) for name, table in of.items()}
+            for of in (self.outcomes, self.treatments)
         ]
         if self.population is None:
             return whole.from_tables(*parts, **options)
@@ -226,12 +208,24 @@ class Tables:
                 )
 
 
-def _named_files(option: str, entries: Sequence[str] | None) -> dict[str, Path]:
+def as_table(text: str) -> Named:
+    """Return the file or query that an option names."""
+    return as_query(text) or Path(text)
+
+
+def _files_of(query: SqlQuery) -> list[Path]:
+    """Return the database that a query reads, and the files that it may name in quotes."""
+    named = [name for text in QUOTED.findall(query.query) for name in glob(text, recursive=True)]
+    return [Path(name) for name in (query.database, *named) if name is not None]
+
+
+def _named_tables(option: str, entries: Sequence[str] | None) -> dict[str, Named]:
     """Take NAME=FILE apart; a plain FILE, even one with "=" in its path, gets the name ""."""
-    files: dict[str, Path] = {}
+    tables: dict[str, Named] = {}
     for entry in entries or ():
         name, equals, path = entry.partition("=")
-        is_path = not equals or os.path.basename(name) != name  # a folder before the "="
+        # No name if a folder, a database or the beginning of a query is in front of the "=".
+        is_path = not equals or os.path.basename(name) != name or is_query(name)
         if not is_path and Path(entry).exists():
             if Path(path).exists():
                 raise TableError(
@@ -244,21 +238,21 @@ def _named_files(option: str, entries: Sequence[str] | None) -> dict[str, Path]:
             name, path = "", entry
         if not path:
             raise TableError(f"{option} {entry!r} names no file. Write NAME=FILE, or FILE alone.")
-        if name in files:
+        if name in tables:
             raise TableError(
                 f"{option} was given twice for "
                 + (f"population {name!r}." if name else "no named population: write NAME=FILE.")
             )
-        files[name] = Path(path)
-    return files
+        tables[name] = as_table(path)
+    return tables
 
 
 def select_columns(table: Frame, names: list[str], *, title: str) -> Frame:
     """Return the named columns, in that order, or say which are missing."""
     if missing := [name for name in names if name not in table.column_names]:
         raise TableError(
-            f"{title} lacks the column{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}; "
-            f"its columns are {', '.join(table.column_names)}."
+            f"{title} lacks the column{'s' * (len(missing) > 1)} {shown(missing)}; its columns are "
+            f"{', '.join(table.column_names)}{did_you_mean(missing[0], table.column_names)}"
         )
     return table.select(names)
 
@@ -280,11 +274,13 @@ def check_paths(
     With ``force`` an output may exist, if it is of its own kind; with None that is not looked at,
     for files that a command goes on with.
     """
-    paths: list[Input] = [*inputs, *((option, path) for option, path, _ in outputs)]
+    written = [(option, path) for option, path, _ in outputs]
+    read = [(option, path) for option, path in inputs if isinstance(path, Path)]
     # An input that does not exist is reported where it is read.
-    check_distinct([*(entry for entry in inputs if entry[1].exists()), *paths[len(inputs) :]])
-    for one, folder in inputs:
-        for two, path in paths:
+    check_distinct([*(entry for entry in read if entry[1].exists()), *written])
+    _check_queries([(o, q) for o, q in inputs if isinstance(q, SqlQuery)], written)
+    for one, folder in read:
+        for two, path in [*read, *written]:
             if path != folder and folder.is_dir() and _is_table_in(folder, path):
                 raise TableError(
                     f"{two} {str(path)!r} is among the tables in the folder {str(folder)!r}, which "
@@ -298,7 +294,22 @@ def check_paths(
             )
 
 
-def check_distinct(paths: Sequence[Input]) -> None:
+def _check_queries(
+    queries: Sequence[tuple[str, SqlQuery]], written: Sequence[tuple[str, Path]]
+) -> None:
+    """Refuse one query given twice, and an output that a query reads; queries may share files."""
+    for (one, query), (two, other) in combinations(queries, 2):
+        if query == other:
+            raise TableError(
+                f"{one} and {two} both name {str(query)!r}. Each table needs rows of its own."
+            )
+    for option, query in queries:
+        for file in _files_of(query):
+            for target in written:
+                check_distinct([(option, file), target])
+
+
+def check_distinct(paths: Sequence[tuple[str, Path]]) -> None:
     """Refuse two paths that are one file or folder, by whatever name or link."""
     for (one, first), (two, second) in combinations(paths, 2):
         if first.exists() and second.exists():

@@ -13,8 +13,9 @@ from unjoined.cli.program import command as command
 Paths = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=FILE",
-        help="Once for each population, or one FILE with --population. CSV, Parquet, Excel, ...",
+        metavar="NAME=TABLE",
+        help="Once for each population, or one TABLE with --population. A table is a file (CSV, "
+        'Parquet, Excel, JSON lines), shop.duckdb:TABLE, or a query: "SELECT ...".',
     ),
 ]
 Outcome = Annotated[str, typer.Option(metavar="COLUMN", help="Column with the outcome.")]
@@ -56,7 +57,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other prog
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 Model = Annotated[Path, typer.Option(metavar="FILE", help="A model written by `unjoined fit`.")]
 People = Annotated[
-    Path, typer.Option("--table", metavar="FILE", help="People to score: CSV, Parquet, Excel, ...")
+    str,
+    typer.Option(
+        "--table",
+        metavar="TABLE",
+        help='People to score: a file, shop.duckdb:TABLE or a query, "SELECT ...".',
+    ),
 ]
 Keep = Annotated[
     str | None,

@@ -10,7 +10,15 @@ from typing import Annotated
 import typer
 
 from unjoined._typing import Frame
-from unjoined.cli.inputs import TABLE, Tables, check_paths, select_columns, split_names
+from unjoined.cli.inputs import (
+    TABLE,
+    Input,
+    Tables,
+    as_table,
+    check_paths,
+    select_columns,
+    split_names,
+)
 from unjoined.cli.options import (
     AsJson,
     Budget,
@@ -58,9 +66,9 @@ class Files:
     """What is written, and whom about."""
 
     people: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--table", metavar="FILE", help="People to choose from; default: those of the tables."
+            "--table", metavar="TABLE", help="People to choose from; default: those of the tables."
         ),
     ] = None
     out: Annotated[Path, typer.Option(help="Where to write, .html.")] = Path("report.html")
@@ -75,13 +83,13 @@ class Files:
     keep: Keep = None
     force: Force = False
 
-    def check(self, inputs: list[tuple[str, Path]]) -> None:
+    def check(self, inputs: list[Input]) -> None:
         """Refuse files that would be overwritten, and options that are of no use."""
         if self.people is None and self.list_out is not None:
             raise InputError("--list writes a list of the people in --table: give that table too.")
         if self.people is None and self.keep is not None:
             raise InputError("--keep copies columns to the list of people: give --table too.")
-        inputs = [*inputs, *([("--table", self.people)] if self.people else [])]
+        inputs = [*inputs, *([("--table", as_table(self.people))] if self.people else [])]
         outputs = [("--out", self.out, TABLE)]
         outputs += [("--list", self.list_path, TABLE)] if self.list_path else []
         check_paths(inputs, outputs, force=self.force)
@@ -91,14 +99,14 @@ class Files:
         if self.people is None:
             return None
         known = getattr(model, "feature_names_in_", ())
-        return read_table(self.people, text=[c for c in self._kept if c not in known])
+        return read_table(as_table(self.people), text=[c for c in self._kept if c not in known])
 
     def write_list(self, model: UpliftEstimator, people: Frame, terms: Terms) -> None:
         """Write the list of people, the best first, with the columns that say who they are."""
         if self.list_path is None:
             return
         names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-        title = str(self.people)
+        title = repr(self.people)
         uplift = model.predict(select_columns(people, names, title=title))
         share = float(terms.rule(uplift).mean())
         kept = self._kept or [name for name in people.column_names if name not in names]
@@ -152,7 +160,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
-    tables = Tables.of_options(options)
+    tables = Tables.of(options)
     tables.require("report needs {}.")
     files.check([*tables.paths, ("--model", model)])
     terms, fitted, data = decision.terms(options.outcome), load_model(model), tables.read()

@@ -15,7 +15,14 @@ from rich.console import Console
 from unjoined._optional import import_extra
 from unjoined._typing import Array, BoolArray, Frame, IntArray
 from unjoined._validation import check_finite, check_not_negative, check_share
-from unjoined.cli.inputs import TABLE, check_paths, select_columns, split_names
+from unjoined.cli.inputs import (
+    TABLE,
+    Named,
+    as_table,
+    check_paths,
+    select_columns,
+    split_names,
+)
 from unjoined.cli.options import (
     AsJson,
     Budget,
@@ -35,8 +42,8 @@ from unjoined.cli.show import (
     noted,
     print_json,
     show_uplift,
+    show_verdict,
     uplift_summary,
-    verdict_facts,
 )
 from unjoined.data import Reading, scan_table, table_ending, write_table
 from unjoined.errors import InputError, TableError
@@ -136,7 +143,8 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Write whom to treat: uplift, rank and decision for each person."""
-    check_paths([("--model", model), ("--table", table)], [("--out", out, TABLE)], force=force)
+    people = as_table(table)
+    check_paths([("--model", model), ("--table", people)], [("--out", out, TABLE)], force=force)
     if table_ending(out) not in WRITTEN:
         raise TableError(f"--out {str(out)!r} must end in {', '.join(WRITTEN)}.")
     kept = split_names("--keep", keep)
@@ -151,7 +159,7 @@ def score(
     for note in getattr(fitted, "notes_", ()):
         screen.print(f"When the model was fitted: {note}")
     with noted() as notes:
-        scored = Scored.of_table(fitted, table, kept)
+        scored = Scored.of_table(fitted, people, kept)
     facts = show_list(screen, fitted, scored, target)
     written = write_table(scored.listed(target), out)
     screen.print(f"Wrote {written}.")
@@ -170,17 +178,17 @@ class Scored:
     outside: BoolArray  # people unlike all rows of the fit
 
     @classmethod
-    def of_table(cls, model: UpliftEstimator, path: Path, keep: list[str]) -> Scored:
-        """Score a file piece by piece; what is held of it are the columns to copy."""
+    def of_table(cls, model: UpliftEstimator, table: Named, keep: list[str]) -> Scored:
+        """Score a table piece by piece; what is held of it are the columns to copy."""
         arrow = import_extra("pyarrow", extra="cli")
         if not hasattr(model, "feature_names_in_"):
             raise InputError(
                 "the model was fitted to plain arrays, so it does not know the names of its "
                 "features. Fit it to tables, or call its predict with an array."
             )
-        pieces = list(_score_pieces(model, path, keep))
+        pieces = list(_score_pieces(model, table, keep))
         if not pieces:
-            raise InputError(f"{str(path)!r} is empty: there is nobody to score.")
+            raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
         kept, uplift, low, high, missing, outside = zip(*pieces, strict=True)
         all_uplift = np.concatenate(uplift)
         order = np.argsort(treatment_rank(all_uplift))
@@ -218,16 +226,16 @@ class Scored:
 Piece = tuple[Frame, Array, Array | None, Array | None, BoolArray, BoolArray]
 
 
-def _score_pieces(model: UpliftEstimator, path: Path, keep: list[str]) -> Iterator[Piece]:
+def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iterator[Piece]:
     """Yield what the list needs of each piece of a table."""
     names = [str(name) for name in model.feature_names_in_]
     codes = getattr(getattr(model, "encoder_", None), "columns_", ())
     text = {code.name for code in codes if code.holds == "categories"} | {*keep} - {*names}
-    for frame, _ in scan_table(path, "--table", Reading(PIECE_ROWS), text):
-        kept = select_columns(frame, keep, title=str(path))
+    for frame, _ in scan_table(table, "--table", Reading(PIECE_ROWS), text):
+        kept = select_columns(frame, keep, title=repr(str(table)))
         if not len(frame):
             continue
-        people = frame.select([name for name in frame.column_names if name in names])
+        people = select_columns(frame, names, title=repr(str(table)))
         uplift = model.predict(people)
         low = high = None
         with suppress(InputError):  # some estimators do not know
@@ -264,9 +272,7 @@ def show_list(
     ):
         if count:
             out.print(f"{count:,} {words}")
-    verdict = verdict_facts(model)
-    out.print(f"Verdict: {verdict['words']}")
-    return facts | {"verdict": verdict}
+    return facts | {"verdict": show_verdict(out, model)}
 
 
 def _show_gain(

@@ -36,6 +36,7 @@ from unjoined.sums import PlannedSums
 
 LEFT_OUT = re.compile(r"(a column is|\d+ columns are) left out")
 PATIENCE = 2.0  # seconds before a bar is drawn
+STYLES = {"green": "bold green", "amber": "bold yellow", "red": "bold red"}
 PLENTY = 17.0  # F from which an average is known well enough (see `diagnose`)
 
 
@@ -246,19 +247,32 @@ def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:
 
 
 def verdict_facts(model: UpliftEstimator) -> dict[str, str]:
-    """Return what is to be thought of a model: a verdict, its colour, and both in words."""
+    """Return the verdict on the tables of a model: its word, its colour, and a sentence.
+
+    It is the verdict of ``unjoined check`` if the model was fitted to tables by this program. Else
+    there is nothing but the strength of the policies, which sums of rows have too.
+    """
+    if known := getattr(model, "verdict_", None):
+        return dict(known)
     f = model.identification_.f_statistic
     if model.identification_.is_weak:
         colour, verdict = "red", "not identified"
-        words = "the policies are too alike to tell uplift, so do not act on this ranking"
+        words = "The policies are too alike to tell uplift, so do not act on this ranking"
     elif f < PLENTY:
         colour, verdict = "amber", "weakly identified"
-        words = "the policies differ just enough; look at the intervals before you act"
+        words = "The policies differ just enough; look at the intervals before you act"
     else:
         colour, verdict = "green", "identified"
-        words = "the policies differ enough to tell uplift"
+        words = "The policies differ enough to tell uplift"
     return {
         "verdict": verdict,
         "colour": colour,
-        "words": f"{verdict} ({colour}): {words} (F = {f:,.0f}). `unjoined check` says for whom.",
+        "words": f"{words} (F = {f:,.0f}). Nothing else was checked.",
     }
+
+
+def show_verdict(out: Console, model: UpliftEstimator) -> dict[str, str]:
+    """Print the verdict on the tables of a model, and return it."""
+    verdict = verdict_facts(model)
+    out.print(f"Verdict ({verdict['colour']}): {verdict['words']}", style=STYLES[verdict["colour"]])
+    return verdict

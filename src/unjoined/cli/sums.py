@@ -16,6 +16,7 @@ from unjoined.cli.options import (
     Paths,
     Population,
     Seed,
+    TableOptions,
     Treated,
     Treatment,
     Weight,
@@ -105,7 +106,9 @@ def aggregate(
     if threads == 0:
         raise InputError("--threads must not be 0: give a number of threads, or -1 for all cores.")
     tables = Tables.of(
-        outcomes, treatments, outcome, treatment, population, weight, treated=treated
+        TableOptions(
+            outcomes, treatments, outcome, treatment, population, weight=weight, treated=treated
+        )
     )
     tables.check_party()
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]

@@ -12,7 +12,8 @@ from unjoined.data.dask import (
 )
 from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns, warn_of_notes
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
-from unjoined.data.queries import SqlQuery, as_query
+from unjoined.data.queries import STATEMENT, SqlQuery, as_query, database_tables, is_query
+from unjoined.data.replace import replace_file
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
 from unjoined.data.sizes import available_bytes, estimate_bytes, fits_in_memory, needed_bytes
@@ -32,10 +33,11 @@ from unjoined.data.tables import (
     table_ending,
 )
 from unjoined.data.trials import UnjoinedTrial, unjoin
-from unjoined.data.write import replace_file, write_table
+from unjoined.data.write import write_table
 
 __all__ = [
     "ENDINGS",
+    "STATEMENT",
     "ArraySource",
     "CellKFold",
     "CellSummary",
@@ -65,12 +67,14 @@ __all__ = [
     "column_names",
     "column_ranges",
     "connected",
+    "database_tables",
     "estimate_bytes",
     "feature_matrix",
     "fits_in_memory",
     "has_numbers_only",
     "in_memory",
     "is_dask",
+    "is_query",
     "label_rows",
     "needed_bytes",
     "own_columns",

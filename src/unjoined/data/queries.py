@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unjoined._optional import import_extra
-from unjoined._validation import shown
+from unjoined._typing import Frame
+from unjoined._validation import did_you_mean, shown
 from unjoined.errors import TableError
 
-DATABASES = (".duckdb", ".ddb", ".db")
+# Up to the first colon behind such an ending: what follows may have colons of its own.
+DATABASE = re.compile(r"(.+?\.(?:duckdb|ddb|db))(?::(.*))?", re.IGNORECASE | re.DOTALL)
+STATEMENT = re.compile(r"\s*(select|with|from)\s", re.IGNORECASE)
+# A query may neither undo what is said here nor read variables of the running program.
+LOCKED = {
+    "lock_configuration": "true",
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",  # nothing is downloaded
+}
 RAGGED = re.compile(r"Line: (\d+).*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL)
 
 
@@ -26,7 +37,8 @@ class SqlQuery:
         A SELECT statement, or the name of a table or view.
     database : path, optional
         The database file, opened read-only. By default there is none, and the query reads files,
-        such as ``SELECT * FROM 's3://bucket/*.parquet'``.
+        such as ``SELECT * FROM 'sales/*.parquet'``. Nothing is downloaded: addresses such as
+        's3://bucket/*.parquet' need DuckDB's extension httpfs, installed beforehand.
 
     Notes
     -----
@@ -41,37 +53,129 @@ class SqlQuery:
     query: str
     database: str | os.PathLike[str] | None = None
 
+    def __str__(self) -> str:
+        """Return the query as messages and the command line have it."""
+        if self.database is None:
+            return self.query
+        return f"{os.fspath(self.database)}:{self.query.strip(chr(34))}"
+
+
+def is_query(text: str) -> bool:
+    """Tell whether a text begins as a query does, or a table of a database."""
+    stored = DATABASE.fullmatch(text)
+    return bool(STATEMENT.match(text)) or (stored is not None and stored[2] is not None)
+
 
 def as_query(path: Any) -> SqlQuery | None:
-    """Return the query that a text stands for: SELECT ..., or FILE.duckdb:TABLE; else None."""
+    """Return the query that a text stands for, None if it is the path of a file.
+
+    ``SELECT ...`` is a query, ``FILE.duckdb:TABLE`` a table of a database, ``FILE.duckdb`` the only
+    one, and ``FILE.duckdb:SELECT ...`` a query of a database. A file that is called so is a file.
+    """
     text = os.fspath(path)
-    if re.match(r"(?is)\s*(select|from|with)\s", text):
-        return SqlQuery(text)
-    name, colon, table = text.rpartition(":")
-    file = Path(name if colon and Path(name).suffix.lower() in DATABASES else text)
-    if file.suffix.lower() not in DATABASES or not file.is_file():
-        return None
-    if file == Path(text):
-        table = _only_table(file)
-    return SqlQuery('"' + table.strip('"').replace('"', '""').replace(".", '"."') + '"', file)
+    if stored := DATABASE.fullmatch(text):
+        file, asked = Path(stored[1]), stored[2]
+        if asked is None:
+            return SqlQuery(_quoted(_only_table(file)), file) if file.is_file() else None
+        if not asked.strip():
+            raise TableError(f"{text!r} names no table. Write {file.name}:TABLE.")
+        return SqlQuery(asked if STATEMENT.match(asked) else _quoted(asked), file)
+    return SqlQuery(text) if STATEMENT.match(text) and not os.path.exists(text) else None
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a table, perhaps with its schema in front, for SQL."""
+    return ".".join('"{}"'.format(part.strip('"').replace('"', '""')) for part in name.split("."))
 
 
 def _only_table(file: Path) -> str:
     """Return the name of the only table of a database, or ask which one is meant."""
-    duckdb = import_extra("duckdb", extra="cli")
-    try:
-        with duckdb.connect(str(file), read_only=True) as connection:
-            found = [row[0] for row in connection.sql("SHOW TABLES").fetchall()]
-    except duckdb.Error as error:
-        raise TableError(
-            f"{str(file)!r} is no DuckDB database: {first_lines(str(error))}"
-        ) from None
+    found = database_tables(file)
     if len(found) != 1:
         raise TableError(
             f"{str(file)!r} holds {len(found)} tables: {shown(found)}. Say which one, as "
             f"{file.name}:TABLE."
         )
-    return str(found[0])
+    return found[0]
+
+
+def database_tables(file: Path) -> list[str]:
+    """Return the names of the tables and views of a database."""
+    with connect(SqlQuery("", file), {}) as connection:
+        return [str(name) for (name,) in connection.sql("SHOW TABLES").fetchall()]
+
+
+@contextmanager
+def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield a connection that reads a query's database, or none, and can change nothing."""
+    duckdb = import_extra("duckdb", extra="cli")
+    file = query.database
+    if file is not None and not Path(file).is_file():
+        raise TableError(f"there is no database {str(file)!r}. Check the path.")
+    try:
+        opened = duckdb.connect(
+            ":memory:" if file is None else str(file),
+            read_only=file is not None,
+            config=LOCKED | dict(config),
+        )
+    except duckdb.Error as error:
+        said = str(error)
+        if "lock on file" in said:
+            raise TableError(
+                f"{str(file)!r} is in use by another program. Close it there, or give a copy."
+            ) from error
+        if file is None:
+            raise TableError(f"DuckDB refuses its settings: {first_lines(said)}") from error
+        raise TableError(
+            f"{str(file)!r} is not a database that DuckDB {duckdb.__version__} can open. If a "
+            "newer version wrote it, update DuckDB. Tables of other databases: export them first."
+        ) from error
+    with opened as connection:
+        yield connection
+
+
+def checked_statement(connection: Any, query: SqlQuery, origin: str) -> str:
+    """Return the SELECT that a query stands for, which was checked to read only."""
+    duckdb = import_extra("duckdb", extra="cli")
+    text = query.query
+    is_name = len(text.split()) == 1 or re.fullmatch('"[^"]*"([.]"[^"]*")?', text)
+    statement = f"SELECT * FROM {text}" if is_name else text  # noqa: S608
+    try:
+        check_reads(connection, statement, origin)
+    except (duckdb.Error, RuntimeError) as error:
+        raise refused(query, error, origin) from error
+    return statement
+
+
+def read_query(query: SqlQuery, origin: str) -> Frame:
+    """Return all rows of a query as a pyarrow table."""
+    duckdb = import_extra("duckdb", extra="cli")
+    with connect(query, {}) as connection:
+        statement = checked_statement(connection, query, origin)
+        try:
+            return connection.sql(statement).to_arrow_table()
+        except (duckdb.Error, RuntimeError) as error:
+            raise refused(query, error, origin) from error
+
+
+def refused(query: SqlQuery, error: Exception, origin: str) -> TableError:
+    """Return what to say of a query that DuckDB will not run, or stops running."""
+    refuse_interrupt(error)
+    said = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error).partition("\n")[0]).rstrip(" !.")
+    name = query.query.strip('"')
+    if query.database is not None and "does not exist" in said and not STATEMENT.match(name):
+        known = database_tables(Path(query.database))
+        return TableError(
+            f"{str(query.database)!r} has no table {name!r}. Its tables are "
+            f"{shown(known)}{did_you_mean(name, known)}"
+        )
+    if needed := re.search(r"required extension '(\w+)", said):
+        said = f"it needs the extension {needed[1]}, which this program does not download"
+    short = name if len(name) <= 80 else f"{name[:77]}..."
+    hint = ""
+    if re.match(r"\s*(with|from)\s+\S+\s*$", name, re.IGNORECASE):
+        hint = f" If it is the name of a file, write ./{name}."
+    return TableError(f"{origin}: the query {short!r} cannot be run. DuckDB says: {said}.{hint}")
 
 
 def refuse_interrupt(error: Exception) -> None:
@@ -110,7 +214,7 @@ def check_reads(connection: Any, query: str, origin: str) -> None:
         else:
             return
     raise TableError(
-        f"{origin}: a SqlQuery must be one SELECT that only reads, or the name of a table, got "
+        f"{origin}: a query must be one SELECT that only reads, or the name of a table, got "
         f"{' and '.join(kinds) or 'nothing'}: {query[:80]!r}. Run what writes or changes settings "
         "beforehand, with DuckDB itself."
     )

@@ -11,7 +11,7 @@ from typing import Any
 import narwhals as nw
 
 from unjoined._optional import import_extra
-from unjoined.data.queries import SqlQuery, as_query
+from unjoined.data.queries import SqlQuery, as_query, checked_statement, connect
 from unjoined.data.tables import EXCEL, PARQUET, table_ending, table_files
 from unjoined.data.text_files import packing
 
@@ -55,12 +55,10 @@ def _file_bytes(file: Path) -> int:
 
 
 def _query_bytes(query: SqlQuery) -> int:
-    duckdb = import_extra("duckdb", extra="cli")
-    database = ":memory:" if query.database is None else str(query.database)
-    with duckdb.connect(database, read_only=query.database is not None) as connection:
-        asked = query.query if " " in query.query.strip() else f"FROM {query.query}"
-        columns = len(connection.sql(asked).columns)
-        plan = connection.sql(f"EXPLAIN (FORMAT json) {asked}").fetchall()[0][1]
+    with connect(query, {}) as connection:
+        statement = checked_statement(connection, query, "the table")
+        columns = len(connection.sql(statement).columns)
+        plan = connection.sql(f"EXPLAIN (FORMAT json) {statement}").fetchall()[0][1]
     # The topmost node that says how many rows it expects.
     rows = re.search(r'"Estimated Cardinality": "(\d+)"', plan)
     return (0 if rows is None else int(rows[1])) * columns * CELL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,16 @@ from unjoined._typing import Frame
 from unjoined._validation import NUMBER
 from unjoined.data.chunks import Place
 from unjoined.data.excel import read_excel
-from unjoined.data.queries import SqlQuery, as_query, check_reads, first_lines, refuse_interrupt
+from unjoined.data.queries import (
+    SqlQuery,
+    as_query,
+    checked_statement,
+    connect,
+    first_lines,
+    read_query,
+    refuse_interrupt,
+    refused,
+)
 from unjoined.data.text_files import (
     CP1252,
     DECIMAL_COMMA,
@@ -62,7 +71,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
             f"{', '.join(ENDINGS)}."
         )
     if file.stat().st_size == 0:  # DuckDB would make a column up
-        raise TableError(f"{str(file)!r} is empty: it has not even a header.")
+        raise TableError(f"{str(file)!r} is empty, without even a header.")
     return file
 
 
@@ -186,9 +195,10 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
     title lines, of one cell each. Text is UTF-8, UTF-16 or else cp1252. Where columns are not
     separated by commas, numbers may have a decimal comma. Of a workbook the first sheet is read.
     """
-    if isinstance(path, SqlQuery) or (query := as_query(path)) is not None:
-        table = path if isinstance(path, SqlQuery) else query
-        return _whole(scan_table(table, str(path), Reading(1 << 20)))
+    if isinstance(path, SqlQuery):
+        return read_query(path, "the table")
+    if (query := as_query(path)) is not None:
+        return read_query(query, "the table")
     file = check_file(path)
     if table_ending(file) in EXCEL:
         return read_excel(file, text)
@@ -211,11 +221,6 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     return reader.typed(table, text)
 
 
-def _whole(pieces: Iterable[tuple[Frame, Place]]) -> Frame:
-    arrow = import_extra("pyarrow", extra="cli")
-    return arrow.concat_tables([frame for frame, _ in pieces])
-
-
 class Reading(NamedTuple):
     """How tables are read: rows to a piece, about, and what DuckDB may use."""
 
@@ -226,10 +231,8 @@ class Reading(NamedTuple):
     @property
     def config(self) -> dict[str, Any]:
         """Settings for DuckDB."""
-        # A query may neither undo what is said here nor read variables of the running program.
-        fixed = {"lock_configuration": "true", "python_enable_replacements": "false"}
         asked = {"threads": self.threads, "memory_limit": self.memory_limit}
-        return fixed | {name: value for name, value in asked.items() if value is not None}
+        return {name: value for name, value in asked.items() if value is not None}
 
 
 def scan_table(
@@ -244,13 +247,7 @@ def scan_table(
     if isinstance(table, str | os.PathLike) and (found := as_query(table)) is not None:
         table = found
     if isinstance(table, SqlQuery):
-        database = ":memory:" if table.database is None else str(table.database)
-        if table.database is not None and not Path(table.database).is_file():
-            raise TableError(f"there is no database {database!r}. Check the path.")
-        words = table.query.split()
-        name = len(words) == 1 or re.fullmatch('"[^"]*"([.]"[^"]*")?', table.query)
-        query = f"SELECT * FROM {table.query}" if name else table.query  # noqa: S608
-        yield from _stream(query, database, title, reading)
+        yield from _stream(table, title, reading)
         return
     for file in table_files(table, title):
         if table_ending(file) in EXCEL:
@@ -266,7 +263,7 @@ def _scan_file(
     """Yield a file piece by piece; bytes that are no UTF-8 beyond its beginning are cp1252."""
     row = 0
     try:
-        for frame, place in _stream(reader, ":memory:", repr(str(file)), reading):
+        for frame, place in _stream(reader, repr(str(file)), reading):
             row += len(frame)
             yield reader.typed(frame, text), place
     except TableError as error:
@@ -275,7 +272,7 @@ def _scan_file(
     else:
         return
     again = FileReader.of(file, CP1252)
-    for frame, place in _stream(again, ":memory:", repr(str(file)), reading):
+    for frame, place in _stream(again, repr(str(file)), reading):
         known = max(row - place.first_row, 0)  # rows that went out already
         if known < len(frame):
             yield (
@@ -325,20 +322,19 @@ def _refuse(error: OSError) -> None:
 
 
 def _stream(
-    source: FileReader | str, database: str, origin: str, reading: Reading
+    source: FileReader | SqlQuery, origin: str, reading: Reading
 ) -> Iterator[tuple[Frame, Place]]:
     """Read a file or run a query, and yield batches; what DuckDB says of a bad row is passed on."""
-    reader = None if isinstance(source, str) else source
-    query = source if isinstance(source, str) else source.query
     duckdb = import_extra("duckdb", extra="cli")
     arrow = import_extra("pyarrow", extra="cli")
     row = 0
     try:
-        read_only = database != ":memory:"
-        with duckdb.connect(database, read_only=read_only, config=reading.config) as connection:
-            if reader is None:
-                check_reads(connection, query, origin)
-            relation = connection.sql(query, params=None if reader is None else [reader.path])
+        query = source if isinstance(source, SqlQuery) else SqlQuery("")
+        with connect(query, reading.config) as connection:
+            if isinstance(source, SqlQuery):
+                relation = connection.sql(checked_statement(connection, source, origin))
+            else:
+                relation = connection.sql(source.query, params=[source.path])
             # Called so since DuckDB 1.5, where the older name warns.
             name = (
                 "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
@@ -347,6 +343,8 @@ def _stream(
                 yield arrow.Table.from_batches([batch]), Place(origin, row)
                 row += batch.num_rows
     except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
+        if isinstance(source, SqlQuery):
+            raise refused(source, error, origin) from error
         refuse_interrupt(error)
         raise TableError(
             f"{origin} cannot be read beyond row {row:,} (counting from 0): "

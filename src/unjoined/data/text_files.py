@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from io import StringIO, TextIOWrapper
 from itertools import islice
@@ -17,6 +17,7 @@ from typing import Any
 from weakref import finalize
 
 from unjoined._optional import import_extra
+from unjoined.data.replace import claim_file
 from unjoined.errors import TableError
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -170,9 +171,11 @@ class Utf8Copy:
     """A copy of a text file in UTF-8, which is there as long as this object is."""
 
     def __init__(self, file: Path, encoding: str) -> None:
-        folder = tempfile.mkdtemp(prefix="unjoined-")
-        finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.path = Path(folder) / "table.csv"
+        claimed = ExitStack()
+        self.path = claimed.enter_context(
+            claim_file(Path(tempfile.gettempdir()), "unjoined-", ".csv")
+        )
+        finalize(self, claimed.close)
         with open_bytes(file) as stream, self.path.open("w", encoding="utf-8", newline="") as copy:
             text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
             shutil.copyfileobj(text, copy)

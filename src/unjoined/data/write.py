@@ -1,10 +1,9 @@
-"""Tables and other files written whole or not at all."""
+"""Tables as files, without text that a spreadsheet would run."""
 
 from __future__ import annotations
 
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,38 +13,12 @@ from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
 from unjoined.data.excel import write_excel
+from unjoined.data.replace import replace_file
 from unjoined.data.tables import EXCEL, table_ending
 from unjoined.errors import TableError, UnjoinedWarning
 
 # How text begins that a spreadsheet runs; the last four are =, +, - and @ in full width.
 FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-
-
-def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> Path:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in place at once."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise TableError(f"there is no folder {str(target.parent)!r} to write to. Create it first.")
-    if target.is_dir():
-        raise TableError(f"{str(target)!r} is a folder; name a file to write to.")
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise TableError(f"{str(target)!r} could not be written: {error}.") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        # mkstemp makes files private; a result should be as readable as its folder allows.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(target)
-    except OSError as error:
-        raise TableError(f"{str(target)!r} could not be written: {error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return target
 
 
 def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
