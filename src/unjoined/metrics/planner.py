@@ -313,7 +313,7 @@ class _Measured:
         # Sizes of tables that differ: each population has its part of what rows add.
         n, m = K / np.sum(1.0 / count[:K]), K / np.sum(1.0 / count[K:])
         expected = now.outcome / n + now.treatment / m + now.people / count.sum()
-        return self._estimate(rows).standard_error ** 2 / expected
+        return float(self._estimate(rows).standard_error ** 2 / expected)
 
     def _estimate(self, rows: EvaluationRows) -> Estimate:
         scored = ScoredRows(rows.terms(rows.omega(OVERLAP)), self.score)
