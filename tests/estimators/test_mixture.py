@@ -284,6 +284,18 @@ def test_idle_features_drop_out():
     assert_allclose(model.effect_features_.shape, (12,))
 
 
+def test_a_product_is_found_among_many_features():
+    """Sixteen features have 120 pairs, of which the rows choose; one is the effect."""
+    wide = problem("bernoulli", effect=lambda X: 2.0 * np.sign(X[:, 3] * X[:, 8]), d=16)
+    data = dict(wide.draw(2000, random_state=0))
+    model = fit(data)
+    X = wide.draw_joint(2000, random_state=1).X
+    assert model.candidates_.name[0] == "pairs"
+    assert set(np.argsort(-model.effect_features_)[:2]) == {3, 8}
+    assert np.corrcoef(model.predict(X), wide.uplift(X))[0, 1] > 0.6
+    assert_array_equal(fit(data, n_jobs=2).predict(X), model.predict(X))
+
+
 def test_predictions_are_differences_of_outcomes_in_chunks_too(fitted):
     """20,000 rows are mapped in two chunks."""
     data, model = fitted("mean")
@@ -579,6 +591,23 @@ def test_a_long_tail_on_one_side_is_not_bounded(sign):
     """Sums of money: bounding would change the mean that is estimated."""
     money = lambda X, rng: sign * np.exp(1.5 * rng.standard_normal(len(X)))  # noqa: E731
     assert threshold_of(draw("real", n=400, noise=money)) == np.inf
+
+
+def test_an_effect_without_noise_keeps_its_size():
+    """All that varies beside the base is who was treated: bounding that would bend the effect."""
+    real = problem("real", noise=lambda X, rng: np.zeros(len(X)))
+    model = fit(dict(real.draw(700, random_state=0)))
+    X = real.draw_joint(2000, random_state=1).X
+    slope = np.polyfit(real.uplift(X), model.predict(X), 1)[0]
+    assert slope == pytest.approx(1.0, abs=0.15)
+
+
+def test_noise_of_infinite_variance_does_not_hide_the_effect():
+    real = problem("real", noise=lambda X, rng: rng.standard_t(1.5, len(X)))
+    X = real.draw_joint(2000, random_state=1).X
+    for seed in range(3):
+        model = fit(dict(real.draw(1000, random_state=seed)))
+        assert np.corrcoef(model.predict(X), real.uplift(X))[0, 1] > 0.9
 
 
 def test_outcomes_that_are_mostly_equal_are_not_bounded():

@@ -27,11 +27,11 @@ from unjoined.cli.show import (
     console,
     noted,
     print_json,
-    progress,
     show_labels,
     show_pairs,
     show_strength,
     show_table,
+    tell_progress,
 )
 from unjoined.data import SeparateLabels, read_table, replace_file, write_table
 from unjoined.errors import TableError
@@ -154,23 +154,22 @@ def _compare(out: Console, data: SeparateLabels, seed: int) -> tuple[list[Result
     )
     table, truth = raw_customers(N_TRUTH, seed=seed + 2)
     results = []
-    with progress() as draw:
-        for i, method in enumerate(methods):
-            draw("fitting", i, len(methods))
-            start = time.perf_counter()
-            model = method(random_state=seed).fit(**data)
-            uplift = model.predict(table)
-            results.append(
-                Result(
-                    method.__name__,
-                    model,
-                    qini(uplift, truth, normalize=True).value,
-                    float(np.mean((uplift - truth) ** 2) / np.var(truth)),
-                    uplift_curve(uplift, truth),
-                    time.perf_counter() - start,
-                )
+    for i, method in enumerate(methods):
+        tell_progress("fitting", i, len(methods))
+        start = time.perf_counter()
+        model = method(random_state=seed).fit(**data)
+        uplift = model.predict(table)
+        results.append(
+            Result(
+                method.__name__,
+                model,
+                qini(uplift, truth, normalize=True).value,
+                float(np.mean((uplift - truth) ** 2) / np.var(truth)),
+                uplift_curve(uplift, truth),
+                time.perf_counter() - start,
             )
-        draw("fitting", len(methods), len(methods))
+        )
+    tell_progress("fitting", len(methods), len(methods))
     rows = [
         (
             r.name,

@@ -21,7 +21,6 @@ from unjoined.cli.show import (
     interval_words,
     noted,
     print_json,
-    progress,
     show_cell_sizes,
     show_labels,
     show_uplift,
@@ -95,7 +94,7 @@ def fit(
     check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)
     check_option("--estimator", estimator, ESTIMATORS)
     out = console(quiet=as_json)
-    with noted() as notes, progress():
+    with noted() as notes:
         if moments is not None:
             _refuse_tables(named, checkpoint, chunks)
             start = MinMaxUplift(random_state=seed)

@@ -12,7 +12,7 @@ import typer
 from unjoined._validation import check_option
 from unjoined.cli.inputs import check_distinct
 from unjoined.cli.options import AsJson, Folder, Seed, command
-from unjoined.cli.show import console, print_json, progress, show_pairs
+from unjoined.cli.show import console, print_json, show_pairs, tell_progress
 from unjoined.errors import TableError
 from unjoined.reproduce import STUDIES, reproduce_paper
 
@@ -51,22 +51,21 @@ def reproduce(
     for name in study:
         check_option("study", name, (*STUDIES, "all"))
     out = console(quiet=as_json)
-    with progress() as draw:
-        try:
-            files = reproduce_paper(
-                [name for name in STUDIES if name in study or "all" in study],
-                folder,
-                trials=trials,
-                jobs=jobs or os.cpu_count() or 1,
-                seed=seed,
-                small=small,
-                data=None if data is None else str(data),
-                ridges=ridges,
-                progress=draw,
-            )
-        except KeyboardInterrupt:
-            out.print(f"Finished trials are kept in {folder}; the same command goes on.")
-            raise
+    try:
+        files = reproduce_paper(
+            [name for name in STUDIES if name in study or "all" in study],
+            folder,
+            trials=trials,
+            jobs=jobs or os.cpu_count() or 1,
+            seed=seed,
+            small=small,
+            data=None if data is None else str(data),
+            ridges=ridges,
+            progress=tell_progress,
+        )
+    except KeyboardInterrupt:
+        out.print(f"Finished trials are kept in {folder}; the same command goes on.")
+        raise
     claims = json.loads(files.results.read_text("utf-8"))["claims"]
     out.print("What the paper says in section 6.3, judged by these numbers:")
     show_pairs(out, ((claim["verdict"], claim["claim"]) for claim in claims))

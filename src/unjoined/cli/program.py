@@ -133,7 +133,10 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
         del options["config"]
         for name, group in groups.items():
             options[name] = group(**{f.name: options.pop(f.name) for f in fields(group)})
-        function(**options)
+        from unjoined.cli.show import progress  # with the command, which needs it too
+
+        with progress():
+            function(**options)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}

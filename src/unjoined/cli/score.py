@@ -43,9 +43,10 @@ from unjoined.cli.show import (
     print_json,
     show_uplift,
     show_verdict,
+    tell_progress,
     uplift_summary,
 )
-from unjoined.data import Reading, scan_table, table_ending, write_table
+from unjoined.data import Reading, estimate_rows, scan_table, table_ending, write_table
 from unjoined.errors import InputError, TableError
 from unjoined.estimators import UpliftEstimator, load_model
 from unjoined.metrics import Estimate
@@ -231,7 +232,8 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
     names = [str(name) for name in model.feature_names_in_]
     codes = getattr(getattr(model, "encoder_", None), "columns_", ())
     text = {code.name for code in codes if code.holds == "categories"} | {*keep} - {*names}
-    for frame, _ in scan_table(table, "--table", Reading(PIECE_ROWS), text):
+    total = estimate_rows(table)
+    for frame, place in scan_table(table, "--table", Reading(PIECE_ROWS), text):
         kept = select_columns(frame, keep, title=repr(str(table)))
         if not len(frame):
             continue
@@ -246,6 +248,8 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
         outside = np.zeros(len(frame), dtype=np.bool_)
         if hasattr(model, "training_range_"):
             outside = model.outside_training(people)
+        done = place.first_row + len(frame)
+        tell_progress("scoring people", done, max(done, total))
         yield kept, uplift, low, high, missing, outside
 
 

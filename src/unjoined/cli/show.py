@@ -8,7 +8,7 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from unjoined._log import PROGRESS
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import SeparateLabels
@@ -47,6 +48,13 @@ class _PlainConsole(Console):
         """Return text with what a terminal would obey, line breaks too, escaped."""
         return super().render_str(printable(text), **options)
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, with the bars out of the way."""
+        for handler in PROGRESS.handlers:
+            if isinstance(handler, _Bars):
+                handler.hide()
+        super().print(*objects, **options)
+
 
 def console(*, quiet: bool = False) -> Console:
     """Return where results go; made per command, so that it follows the current stdout."""
@@ -59,54 +67,62 @@ class _Bars(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         screen = Console(stderr=True)
+        self.is_drawn = screen.is_terminal
         columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self._drawn = Progress(
             TextColumn("{task.description}", markup=False),
             *columns,
             console=screen,
-            disable=not screen.is_terminal,
             transient=True,
+            redirect_stdout=False,  # which is for results
+            redirect_stderr=False,
         )
         self._tasks: dict[str, TaskID] = {}
         self._begun = time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Draw what the library says of its progress: a job, how much of it is done, and all."""
-        job, done, total = record.args or ("", 0, 1)
-        self.draw(f"models {job}", int(str(done)), int(str(total)))
+        job, done, total = (*record.args,) if isinstance(record.args, tuple) else ("", 0, 1)
+        self._draw(str(job), int(str(done)), int(str(total)))
 
-    def draw(self, job: str, done: int, total: int) -> None:
-        """Draw how much of a job is done."""
+    def _draw(self, job: str, done: int, total: int) -> None:
         if job not in self._tasks:
             self._tasks[job] = self._drawn.add_task(printable(job), total=total)
-        if done < self._drawn.tasks[self._tasks[job]].completed:  # the same for another population
-            self._drawn.reset(self._tasks[job])
-        self._drawn.update(self._tasks[job], completed=done)
+        if done < self._drawn.tasks[self._tasks[job]].completed:  # the same once more
+            self._drawn.reset(self._tasks[job], total=total)
+        self._drawn.update(self._tasks[job], completed=done, total=total)
         if time.monotonic() - self._begun > PATIENCE:
             self._drawn.start()
 
+    def hide(self) -> None:
+        """Take the bars off the screen until there is news."""
+        if self._drawn.live.is_started:
+            self._drawn.stop()
+
     def close(self) -> None:
         """Take the bars off the screen."""
-        self._drawn.stop()
+        self.hide()
         super().close()
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Draw bars for what the library does, and yield a function that draws one more.
-
-    It takes a job, how much of it is done and all. Bars go to stderr, and only to a terminal.
-    """
-    bars, logger = _Bars(), logging.getLogger("unjoined.progress")
-    before = logger.level
-    logger.addHandler(bars)
-    logger.setLevel(logging.DEBUG)
+def progress() -> Iterator[None]:
+    """Draw bars for what the library does, on stderr, and only if it is a terminal."""
+    bars, before = _Bars(), PROGRESS.level
+    if bars.is_drawn:
+        PROGRESS.addHandler(bars)
+        PROGRESS.setLevel(logging.DEBUG)
     try:
-        yield bars.draw
+        yield
     finally:
-        logger.removeHandler(bars)
-        logger.setLevel(before)
+        PROGRESS.removeHandler(bars)
+        PROGRESS.setLevel(before)
         bars.close()
+
+
+def tell_progress(job: str, done: int, total: int) -> None:
+    """Say how much of a job is done."""
+    PROGRESS.debug("%s: %d of %d", job, done, total)
 
 
 @contextmanager

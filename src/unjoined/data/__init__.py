@@ -16,7 +16,13 @@ from unjoined.data.queries import STATEMENT, SqlQuery, as_query, database_tables
 from unjoined.data.replace import replace_file
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
-from unjoined.data.sizes import available_bytes, estimate_bytes, fits_in_memory, needed_bytes
+from unjoined.data.sizes import (
+    available_bytes,
+    estimate_bytes,
+    estimate_rows,
+    fits_in_memory,
+    needed_bytes,
+)
 from unjoined.data.sources import (
     ArraySource,
     ChunkSource,
@@ -69,6 +75,7 @@ __all__ = [
     "connected",
     "database_tables",
     "estimate_bytes",
+    "estimate_rows",
     "feature_matrix",
     "fits_in_memory",
     "has_numbers_only",

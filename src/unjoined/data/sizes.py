@@ -13,10 +13,11 @@ import narwhals as nw
 from unjoined._optional import import_extra
 from unjoined.data.queries import SqlQuery, as_query, checked_statement, connect
 from unjoined.data.tables import EXCEL, PARQUET, table_ending, table_files
-from unjoined.data.text_files import packing
+from unjoined.data.text_files import open_bytes, packing
 
 UNPACKED = 6  # bytes of text to a byte that is packed, about
 COPIES = 10  # of the rows that a fit may hold at once: cells, numbers, and what is made of them
+HEAD = 1 << 18  # bytes whose lines are counted
 CELL = 16  # bytes of a cell of a query, about
 
 
@@ -55,13 +56,38 @@ def _file_bytes(file: Path) -> int:
 
 
 def _query_bytes(query: SqlQuery) -> int:
+    columns, rows = _query_size(query)
+    return rows * columns * CELL
+
+
+def _query_size(query: SqlQuery) -> tuple[int, int]:
+    """Return how many columns a query has, and how many rows DuckDB expects."""
     with connect(query, {}) as connection:
         statement = checked_statement(connection, query, "the table")
         columns = len(connection.sql(statement).columns)
         plan = connection.sql(f"EXPLAIN (FORMAT json) {statement}").fetchall()[0][1]
     # The topmost node that says how many rows it expects.
     rows = re.search(r'"Estimated Cardinality": "(\d+)"', plan)
-    return (0 if rows is None else int(rows[1])) * columns * CELL
+    return columns, 0 if rows is None else int(rows[1])
+
+
+def estimate_rows(table: Any) -> int:
+    """Return about how many rows a table has, by footers, sizes and first lines."""
+    if nw.dependencies.is_into_dataframe(table):
+        return len(nw.from_native(table, eager_only=True))
+    query = as_query(table) if isinstance(table, str | os.PathLike) else table
+    if isinstance(query, SqlQuery):
+        return _query_size(query)[1]
+    return sum(_file_rows(file) for file in table_files(table, "the table"))
+
+
+def _file_rows(file: Path) -> int:
+    if table_ending(file) in PARQUET:
+        return int(import_extra("pyarrow.parquet", extra="cli").read_metadata(file).num_rows)
+    with open_bytes(file) as stream:
+        head = stream.read(HEAD)
+    size = file.stat().st_size * (1 if packing(file) == "none" else UNPACKED)
+    return int(head.count(b"\n") * max(size / len(head), 1.0))
 
 
 def available_bytes() -> int:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import getattr_static
+from logging import DEBUG
 from typing import Any, Protocol, cast, runtime_checkable
 
 import narwhals as nw
 import numpy as np
 
+from unjoined._log import PROGRESS
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import ArrayLike, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT, check_count, check_names, population_name
@@ -27,6 +29,7 @@ from unjoined.data.encode import TableEncoder, profile_frame
 from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_profiles
 from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import Chunk
+from unjoined.data.sizes import estimate_rows
 from unjoined.data.survey import Choice, LeftOut, Survey
 from unjoined.data.tables import Reading, scan_table
 from unjoined.errors import InputError, TableError
@@ -371,8 +374,15 @@ class TableSource:
             refuse_unseen_treated((table, frame) for table, frame, _ in self._pieces())
 
     def _pieces(self, *, least: int = 1) -> Iterator[Piece]:
+        """Go through all tables, and say how far it is if anybody listens."""
+        told, done = PROGRESS.isEnabledFor(DEBUG), 0
+        total = sum(estimate_rows(table.table) for table in self.tables) if told else 0
         for table in self.tables:
-            yield from self._pieces_of(table, least)
+            for piece in self._pieces_of(table, least):
+                yield piece
+                if told:
+                    done += len(piece[1])
+                    PROGRESS.debug("%s: %d of %d", "reading rows", done, max(done, total))
 
     def _pieces_of(self, table: Table, least: int) -> Iterator[Piece]:
         size = check_count("chunk_rows", self.chunk_rows)

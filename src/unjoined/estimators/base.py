@@ -6,12 +6,14 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from unjoined._log import narrated
 from unjoined._typing import Array, ArrayLike, Basis, MatrixLike
 from unjoined._validation import (
     OUTCOME,
@@ -105,6 +107,12 @@ def check_flag(name: str, value: Any) -> None:
     """Allow True and False."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_verbose(name: str, value: Any) -> None:
+    """Allow True, False and 0, 1, 2, ..."""
+    if not isinstance(value, Integral) or value < 0:
+        raise InputError(f"{name} must be True, False or a whole number such as 2, got {value!r}.")
 
 
 def check_model(name: str, value: Any) -> None:
@@ -378,7 +386,8 @@ class RowEstimator(UpliftEstimator):
         fitted, contrast, several = rows, None, len(rows.names) > 2
         if several and self._as_two_groups:
             fitted, contrast = in_two_groups(rows)
-        strength = self._fit_rows(fitted, target)
+        with narrated(self, f"{len(rows):,} rows of {rows.X.shape[1]} features"):
+            strength = self._fit_rows(fitted, target)
         if contrast is not None:
             self.contrast_ = contrast
         if strength is None or several:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unjoined._log import LOGGER
 from unjoined._threads import all_finite, all_within
 from unjoined._typing import Array, BoolArray, MatrixLike
 from unjoined._validation import (
@@ -37,7 +37,6 @@ from unjoined.data import (
 from unjoined.errors import ColumnWarning, InputError
 from unjoined.sums import Census, dask_census, take_census
 
-LOGGER = logging.getLogger("unjoined")
 FEW_ROWS = 20  # to predict, which say nothing about units
 MUCH = 0.25  # of the range of a feature in the fit: what is beyond by more is far outside
 

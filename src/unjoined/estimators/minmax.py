@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from unjoined._log import narrated
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
@@ -19,6 +20,7 @@ from unjoined.estimators.base import (
     RowEstimator,
     basis_or,
     check_flag,
+    check_verbose,
     optional,
     word_or,
 )
@@ -140,6 +142,9 @@ class MinMaxUplift(RowEstimator):
         depend on it.
     random_state : int, RandomState or None, default=None
         Seed for the centres and the folds; the same seed gives the same bits.
+    verbose : bool or int, default=False
+        Whether to show on stderr what the logger ``unjoined`` is told: 1 shows the steps of a fit,
+        2 how far each of them is.
 
     Attributes
     ----------
@@ -228,6 +233,7 @@ class MinMaxUplift(RowEstimator):
         "bounds": optional(check_bounds),
         "clip": check_flag,
         "standardize": check_flag,
+        "verbose": check_verbose,
     }
 
     def __init__(
@@ -249,6 +255,7 @@ class MinMaxUplift(RowEstimator):
         standardize: bool = True,
         n_jobs: int | None = -1,
         random_state: RandomState = None,
+        verbose: bool | int = False,
     ) -> None:
         self.basis = basis
         self.n_centers = n_centers
@@ -266,6 +273,7 @@ class MinMaxUplift(RowEstimator):
         self.standardize = standardize
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit_chunks(
         self,
@@ -311,7 +319,9 @@ class MinMaxUplift(RowEstimator):
         rounding, and not at all on threads. It is not that of ``fit`` to the last digit: centres
         are drawn from the sample, and groups go by the rows' content.
         """
-        self._conclude_sums(*self._collect(source, sample_rows, checkpoint))
+        with narrated(self, "rows in chunks"):
+            sums, search = self._collect(source, sample_rows, checkpoint)
+        self._conclude_sums(sums, search)
         if checkpoint is not None:
             Path(checkpoint).unlink(missing_ok=True)
         return self

@@ -14,6 +14,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from unjoined._log import narrated
 from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import (
     OUTCOME,
@@ -31,6 +32,7 @@ from unjoined.estimators.base import (
     Check,
     check_flag,
     check_model,
+    check_verbose,
     count_from,
     one_of,
     optional,
@@ -131,6 +133,9 @@ class MixtureUplift(LikelihoodEstimator):
         Threads; -1 uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed for folds, samples and starts; the same seed gives the same bits.
+    verbose : bool or int, default=False
+        Whether to show on stderr what the logger ``unjoined`` is told: 1 shows the steps of a fit,
+        2 how far each of them is.
 
     Attributes
     ----------
@@ -207,6 +212,7 @@ class MixtureUplift(LikelihoodEstimator):
         "n_folds": count_from(2),
         "n_starts": check_count,
         "shift_clip": optional(check_positive),
+        "verbose": check_verbose,
     }
 
     shift_: ShiftReport | None
@@ -230,6 +236,7 @@ class MixtureUplift(LikelihoodEstimator):
         shift_clip: float | None = None,
         n_jobs: int | None = -1,
         random_state: RandomState = None,
+        verbose: bool | int = False,
     ) -> None:
         self.engine = engine
         self.family = family
@@ -243,6 +250,7 @@ class MixtureUplift(LikelihoodEstimator):
         self.shift_clip = shift_clip
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit_chunks(
         self,
@@ -290,27 +298,28 @@ class MixtureUplift(LikelihoodEstimator):
         self._check_streamed(checkpoint)
         self._forget()
         size = check_count("sample_rows", sample_rows)
-        rows, census = self._look_through(source, size)
-        census.check_complete(several=True)
-        sample, fold = census.sample(self.n_folds)
-        self.training_range_ = column_ranges(sample.X)
-        sample = replace(sample, weight=sample.relative)
-        if max(cell.n_rows for cell in census.cells.values()) <= size:
-            self._fit_rows(sample, None)
-        else:
-            self._settle(sample)
-            passes = Passes(rows, census, self.n_jobs, checkpoint)
-            sampled = Sampled(sample, fold, passes)
-            columns = self._categorical_columns()
-            rng = check_random_state(self.random_state)
-            policies = sampled.policies(rng, categorical=columns)
-            self.policies_ = tuple(each.policy for each in policies)
-            self.fit_, few, chance, held = sampled.outcomes(
-                self._likelihood, categorical=columns, average=self.average
-            )
-            self._describe(self.fit_, few, chance)
-            folded = self._folded(policies, held, fold[sample.of_kind(OUTCOME)])
-            self._measure(sample, folded, rng)
+        with narrated(self, "rows in chunks"):
+            rows, census = self._look_through(source, size)
+            census.check_complete(several=True)
+            sample, fold = census.sample(self.n_folds)
+            self.training_range_ = column_ranges(sample.X)
+            sample = replace(sample, weight=sample.relative)
+            if max(cell.n_rows for cell in census.cells.values()) <= size:
+                self._fit_rows(sample, None)
+            else:
+                self._settle(sample)
+                passes = Passes(rows, census, self.n_jobs, checkpoint)
+                sampled = Sampled(sample, fold, passes)
+                columns = self._categorical_columns()
+                rng = check_random_state(self.random_state)
+                policies = sampled.policies(rng, categorical=columns)
+                self.policies_ = tuple(each.policy for each in policies)
+                self.fit_, few, chance, held = sampled.outcomes(
+                    self._likelihood, categorical=columns, average=self.average
+                )
+                self._describe(self.fit_, few, chance)
+                folded = self._folded(policies, held, fold[sample.of_kind(OUTCOME)])
+                self._measure(sample, folded, rng)
         self._conclude(sample.names, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
         if checkpoint is not None:
             Path(checkpoint).unlink(missing_ok=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -12,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._optional import import_extra
+from unjoined._log import LOGGER, PROGRESS
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,
@@ -29,6 +28,7 @@ from unjoined.estimators.base import (
     Check,
     RowEstimator,
     check_flag,
+    check_verbose,
     fit_pair,
     one_of,
     optional,
@@ -121,8 +121,9 @@ class NeuralMinMaxUplift(RowEstimator):
         Where torch computes; "auto" takes a graphics card if there is one.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the modules.
-    verbose : bool, default=False
-        Whether a progress bar is shown (needs the package rich).
+    verbose : bool or int, default=False
+        Whether to show on stderr what the logger ``unjoined`` is told: 1 shows the steps of a fit,
+        2 how far each of them is.
     random_state : int, RandomState or None, default=None
         Seed for weights, batches and the held-out rows. On a CPU the same seed gives the same
         bits with the same number of threads. Torch's own generator is left as it was.
@@ -188,7 +189,7 @@ class NeuralMinMaxUplift(RowEstimator):
         "standardize": check_flag,
         "device": one_of("cpu", "cuda", "auto"),
         "dtype": one_of("float32", "float64"),
-        "verbose": check_flag,
+        "verbose": check_verbose,
     }
 
     def __init__(
@@ -211,7 +212,7 @@ class NeuralMinMaxUplift(RowEstimator):
         standardize: bool = True,
         device: str = "cpu",
         dtype: str = "float32",
-        verbose: bool = False,
+        verbose: bool | int = False,
         random_state: RandomState = None,
     ) -> None:
         self.uplift_module = uplift_module
@@ -243,10 +244,12 @@ class NeuralMinMaxUplift(RowEstimator):
         held = None
         if len(held_at):
             held = HeldOut(self._tensor(held_out.X), held_out_risk(train, held_out))
-        with (
-            progress_bar(self.verbose, settings.max_epochs) as on_epoch,
-            seeded(int(rng.randint(2**31 - 1)), self._device()),
-        ):
+
+        def on_epoch(epoch: int, objective: float, risk: float) -> None:
+            LOGGER.debug("epoch %d: objective %.4g, held-out risk %.4g", epoch, objective, risk)
+            PROGRESS.debug("%s: %d of %d", "training", epoch, settings.max_epochs)
+
+        with seeded(int(rng.randint(2**31 - 1)), self._device()):
             f, g = self._build("uplift_module"), self._build("critic_module")
             h = None if settings.biconjugate is None else self._build("third_module")
             fit = train_saddle(
@@ -405,22 +408,3 @@ def held_out_risk(train: LabelledRows, held: LabelledRows) -> Callable[[Array], 
         return float(square @ f[treatment] ** 2 - 4.0 * linear @ f[outcome])
 
     return risk
-
-
-@contextmanager
-def progress_bar(
-    verbose: bool, max_epochs: int
-) -> Iterator[Callable[[int, float, float], None] | None]:
-    """Yield what to call after each epoch: it moves a progress bar, if one is wanted."""
-    if not verbose:
-        yield None
-        return
-    with import_extra("rich.progress", extra="cli").Progress() as bar:
-        task = bar.add_task("training", total=max_epochs)
-
-        def show(epoch: int, objective: float, risk: float) -> None:
-            text = f"epoch {epoch}, objective {objective:.4f}"
-            text += "" if np.isnan(risk) else f", held-out risk {risk:.4f}"
-            bar.update(task, completed=epoch, description=text)
-
-        yield show

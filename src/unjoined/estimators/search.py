@@ -9,11 +9,19 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
+from unjoined._log import narrated
 from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_option, check_weight
 from unjoined.data import CellKFold, LabelledRows, column_names, is_dask
 from unjoined.errors import InputError
-from unjoined.estimators.base import Check, UpliftEstimator, check_model, one_of, optional
+from unjoined.estimators.base import (
+    Check,
+    UpliftEstimator,
+    check_model,
+    check_verbose,
+    one_of,
+    optional,
+)
 from unjoined.estimators.candidates import (
     LIKELIHOOD,
     Candidate,
@@ -121,6 +129,9 @@ class UpliftSearchCV(UpliftEstimator):
         Processes; -1 uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed for folds and candidates; the same seed gives the same choice.
+    verbose : bool or int, default=False
+        Whether to show on stderr what the logger ``unjoined`` is told: 1 shows the steps of a fit,
+        2 how far each of them is.
 
     Attributes
     ----------
@@ -175,6 +186,7 @@ class UpliftSearchCV(UpliftEstimator):
         "rule": one_of("best", "one_se", "average"),
         "policy_model": check_model,
         "outcome_model": check_model,
+        "verbose": check_verbose,
     }
 
     def __init__(
@@ -189,6 +201,7 @@ class UpliftSearchCV(UpliftEstimator):
         outcome_model: Any = None,
         n_jobs: int | None = None,
         random_state: RandomState = None,
+        verbose: bool | int = False,
     ) -> None:
         self.candidates = candidates
         self.scoring = scoring
@@ -199,6 +212,7 @@ class UpliftSearchCV(UpliftEstimator):
         self.outcome_model = outcome_model
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(
         self,
@@ -240,7 +254,8 @@ class UpliftSearchCV(UpliftEstimator):
         data = {"X": features} | {name: np.asarray(column) for name, column in labels.items()}
         if sample_weight is not None:
             data, used = weigh(data, check_weight(sample_weight, len(matrix)), rows, used)
-        self._search(given, data, rows, used)
+        with narrated(self, f"{len(rows):,} rows, one candidate after the other"):
+            self._search(given, data, rows, used)
         self.average_effect_ = average_effect(rows)
         self._conclude(rows.names, strength_of(rows), stacklevel=3)
         return self

@@ -41,6 +41,9 @@ class Uplift(MixtureUplift):
         Threads; -1 uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed; the same seed gives the same bits.
+    verbose : bool or int, default=False
+        Whether to show on stderr what the logger ``unjoined`` is told: 1 shows the steps of a fit,
+        2 how far each of them is.
 
     Attributes
     ----------
@@ -89,9 +92,13 @@ class Uplift(MixtureUplift):
         categorical_features: Any = (),
         n_jobs: int | None = -1,
         random_state: RandomState = None,
+        verbose: bool | int = False,
     ) -> None:
         super().__init__(
-            categorical_features=categorical_features, n_jobs=n_jobs, random_state=random_state
+            categorical_features=categorical_features,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
         )
 
     @property
