@@ -151,12 +151,12 @@ def modules_behind_packages(path):
 
 
 def test_tests_go_through_public_names_and_patch_little():
-    """Both numbers may go down and not up."""
+    """Both numbers may go down and not up. Limits lowered by the fixture `limits` do not count."""
     tests = sorted((ROOT / "tests").rglob("*.py"))
     behind = [path.name for path in tests if modules_behind_packages(path)]
     patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
-    assert len(behind) <= 34, behind
-    assert len(patched) <= 27, patched
+    assert len(behind) <= 20, behind
+    assert len(patched) <= 25, patched
 
 
 def test_messages_of_the_page_of_messages_are_those_of_the_code():

@@ -49,13 +49,8 @@ from unjoined.metrics import (
     warn_if_weak,
     weighted_risk,
 )
-from unjoined.nuisance import (
-    ConditionalMean,
-    fit_conditional_mean,
-    in_two_groups,
-    seeded_clone,
-)
-from unjoined.sums import PlannedSums
+from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.sums import PlannedSums, contrasts_of, in_two_groups
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
 # Those of `unjoined._validation` that take a name and a value are such checks too.
@@ -399,7 +394,8 @@ class RowEstimator(UpliftEstimator):
         target = None if rows.X is matrix else target_rows(matrix, given.kind, weight)
         fitted, contrast, several = rows, None, len(rows.names) > 2
         if several and self._as_two_groups:
-            fitted, contrast = in_two_groups(rows)
+            contrast = contrasts_of(rows, n_jobs=n_jobs)[0]
+            fitted, _ = in_two_groups(rows, contrast)
         with narrated(self, f"{len(rows):,} rows of {rows.X.shape[1]} features"):
             strength = self._fit_rows(fitted, target)
         if contrast is not None:

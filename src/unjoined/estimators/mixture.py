@@ -300,7 +300,7 @@ class MixtureUplift(LikelihoodEstimator):
         size = check_count("sample_rows", sample_rows)
         with narrated(self, "rows in chunks"):
             rows, census = self._look_through(source, size)
-            census.check_complete(several=True)
+            census.check_complete()
             sample, fold = census.sample(self.n_folds)
             self.training_range_ = column_ranges(sample.X)
             sample = replace(sample, weight=sample.relative)

@@ -14,8 +14,9 @@ from unjoined._typing import Array, Frame, MatrixLike, RandomState
 from unjoined.errors import InputError
 from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text, new_axes
 from unjoined.metrics.estimate import Estimate, Totals, critical_value
-from unjoined.metrics.evaluate import HeldOutTables, Rules, Scores, functionals
 from unjoined.metrics.evaluation import cells, estimate_dict, with_interval
+from unjoined.metrics.held_out import HeldOutTables, Rules, Scores
+from unjoined.metrics.ranks import functionals
 from unjoined.metrics.ratio import OVERLAP, evaluation_rows
 
 if TYPE_CHECKING:

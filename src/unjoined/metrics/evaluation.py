@@ -118,6 +118,8 @@ class Evaluation:
         Level of the intervals that are shown and of the band.
     how : str
         Which rows the score was evaluated on.
+    n_rows : int
+        Labelled rows.
     """
 
     average: Estimate
@@ -133,6 +135,7 @@ class Evaluation:
     plain: dict[str, Estimate]
     level: float
     how: str = "held-out rows"
+    n_rows: int = 0
 
     def to_frame(self) -> Frame:
         """Return the estimates as a data frame: what, value, standard error, interval.
@@ -165,6 +168,7 @@ class Evaluation:
         return {
             "level": self.level,
             "how": self.how,
+            "rows": self.n_rows,
             "speaks_for": self.speaks_for,
             "left_out": self.left_out,
             "average": said(self.average),
