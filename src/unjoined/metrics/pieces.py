@@ -120,7 +120,7 @@ class Source:
             rows, encoder = rows.encoded(scoring), scoring.encoder
         look = take_census if partitions is None else dask_census
         census = look(rows, sample_rows=check_count("sample_rows", sample_rows))
-        census.check_complete(several=True)
+        census.check_complete()
         return cls(rows, scorer, census, encoder)
 
 
