@@ -276,7 +276,7 @@ class UpliftSearchCV(UpliftEstimator):
         with narrated(self, f"{len(rows):,} rows, one candidate after the other"):
             self._search(given, data, rows, used)
         self.average_effect_ = average_effect(rows)
-        self._conclude(rows.names, strength_of(rows), stacklevel=3)
+        self._conclude(rows, strength_of(rows), stacklevel=3)
         return self
 
     def _search(
