@@ -210,7 +210,7 @@ def test_scores_and_tables_that_do_not_fit_are_refused(data, score):
         evaluate_uplift(score[: len(one["y"])], one)
     cells = [data.rows(k, p)[:4] for k in ("outcome", "treatment") for p in data.populations]
     at = np.concatenate(cells)
-    with pytest.raises(InputError, match="n_folds=5"):
+    with pytest.raises(InputError, match="5 rows or more; the smallest has 4"):
         evaluate_uplift(score[at], data.take(at))
 
 

@@ -69,6 +69,7 @@ STORED: dict[str, tuple[type, ...]] = {
     ),
     "unjoined.metrics": (
         *(metrics.Estimate, metrics.GainByScore, metrics.IdentificationStrength, metrics.Ratio),
+        *(metrics.Comparison, metrics.Difference),
     ),
     "unjoined.nuisance": (
         *(nuisance.AdditiveAverage, nuisance.AdditiveMean, nuisance.CellShift),

@@ -13,6 +13,7 @@ from numpy.random import RandomState as Rng
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, check_option
 from unjoined.data import LabelledRows
+from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, Totals
 from unjoined.nuisance import (
     EffectNuisances,
@@ -271,6 +272,7 @@ def evaluation_rows(
         for 20,000 rows on two cores.
     """
     if fold is None:
+        refuse_few(rows, n_folds)
         check_folds(rows, n_folds, (OUTCOME, TREATMENT))
         fold = deal_evaluation_folds(rows, n_folds, rng)
     models = cross_fit_effects(rows, fold, n_jobs=n_jobs, rng=rng)
@@ -285,6 +287,17 @@ def evaluation_rows(
     X, weight = target
     dealt = rng.permutation(np.resize(np.arange(models.n_folds), len(X)))
     return with_target(labelled, X, weight, dealt, models(X, dealt, n_jobs=n_jobs), rows)
+
+
+def refuse_few(rows: LabelledRows, n_folds: int) -> None:
+    """Refuse tables that the usual folds leave empty, where no number of folds was asked for."""
+    fewest = min(len(at) for at in rows.all_cells())
+    if n_folds == N_FOLDS and fewest < N_FOLDS:
+        raise InputError(
+            f"an evaluation fits policies and outcomes without each of {N_FOLDS} folds (n_folds="
+            f"{N_FOLDS}), so that each table needs {N_FOLDS} rows or more; the smallest has "
+            f"{fewest}. Collect more rows; plan_study says how many a wanted precision needs."
+        )
 
 
 def evaluation_of(
