@@ -1,7 +1,7 @@
 """Curves, areas and scores; nothing here imports an estimator."""
 
-from unjoined.metrics.balance import Balance, Check, Sharing
 from unjoined.metrics.bound import ErrorBound, error_bound
+from unjoined.metrics.checks import Balance, Check, Sharing
 from unjoined.metrics.conventions import (
     causalml_auuc,
     causalml_qini,
@@ -28,7 +28,12 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
-from unjoined.metrics.evaluate_compare import Comparison, Difference, compare_uplift
+from unjoined.metrics.evaluate_compare import (
+    Comparison,
+    Difference,
+    compare_out_of_fold,
+    compare_uplift,
+)
 from unjoined.metrics.evaluate_effects import (
     Coefficient,
     EffectSummary,
@@ -45,6 +50,7 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
+from unjoined.metrics.people import Region
 from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.ratio import (
     EvaluationRows,
@@ -54,7 +60,6 @@ from unjoined.metrics.ratio import (
     evaluation_rows,
     some_rows,
 )
-from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
     SCORES,
     HeldOutRows,
@@ -106,6 +111,7 @@ __all__ = [
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "compare_out_of_fold",
     "compare_uplift",
     "critical_value",
     "cross_evaluate",

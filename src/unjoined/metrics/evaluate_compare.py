@@ -8,14 +8,25 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import RandomState as Rng
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, Frame, MatrixLike, RandomState
+from unjoined._typing import Array, Frame, IntArray, MatrixLike, RandomState
 from unjoined.errors import InputError
-from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text, new_axes
-from unjoined.metrics.estimate import Estimate, Totals, critical_value
-from unjoined.metrics.evaluate import HeldOutTables, Rules, Scores, functionals
-from unjoined.metrics.evaluation import cells, estimate_dict, with_interval
+from unjoined.metrics.estimate import (
+    Estimate,
+    ResultTable,
+    Shown,
+    Totals,
+    as_frame,
+    cells,
+    critical_value,
+    estimate_dict,
+    new_axes,
+    with_interval,
+)
+from unjoined.metrics.held_out import HeldOutTables, Rules, Scores
+from unjoined.metrics.ranks import functionals
 from unjoined.metrics.ratio import OVERLAP, evaluation_rows
 
 if TYPE_CHECKING:
@@ -53,8 +64,8 @@ class Difference:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Comparison(Shown):
     """Models held against each other on the same rows. Printing it shows all of it.
 
     Attributes
@@ -93,7 +104,7 @@ class Comparison:
             for what, value in ({"auuc": each.auuc} | each.rules).items():
                 pair = {"first": each.first, "second": each.second, "what": what}
                 rows.append(pair | estimate_dict(value, self.level))
-        return as_frame({name: [row[name] for row in rows] for name in rows[0]})
+        return as_frame(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
@@ -140,10 +151,12 @@ class Comparison:
         ax.margins(y=0.25)
         ax.axvline(0.0, color="0.3", lw=0.8)
         ax.set_xlabel(f"difference in AUUC, {self.level:.0%} interval")
+        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
         ax.spines[["top", "right"]].set_visible(False)
         return ax
 
-    def _tables(self) -> list[ResultTable]:
+    def result_tables(self) -> list[ResultTable]:
+        """Return worths and differences, as text."""
         interval = f"{self.level:.0%} interval"
         worth: list[tuple[str, ...]] = [
             (name, what, *cells(value, self.level))
@@ -159,16 +172,6 @@ class Comparison:
             ("What each is worth, per person", ("model", "what", "estimate", interval), worth),
             ("Differences on the same rows", ("models", "what", "estimate", interval), apart),
         ]
-
-    def __str__(self) -> str:
-        """Return what was found, as text."""
-        return as_text(self.sentences(), self._tables())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return the same as HTML, for notebooks."""
-        return as_html(self.sentences(), self._tables())
 
 
 def compare_uplift(
@@ -233,9 +236,26 @@ def compare_uplift(
         rng=check_random_state(random_state),
         stacklevel=3,
     )
-    people = Scores(tables, rows, weight)
-    what = ["auuc", *checked]
-    totals = _all_totals(people, scores, checked)
+    return _compare(Scores(tables, rows, weight), scores, checked, level)
+
+
+def compare_out_of_fold(
+    scores: Mapping[str, Array], data: Mapping[str, Any], fold: IntArray, *, rng: Rng
+) -> Comparison:
+    """Compare scores of rows by fits without their folds (n,), within which rows are ranked."""
+    tables = HeldOutTables.of(data, None)
+    rows = evaluation_rows(tables.rows, fold=fold, rng=rng)
+    return _compare(Scores(tables, rows, OVERLAP, fold), scores, tables.rules(None), 0.95)
+
+
+def _compare(
+    people: Scores,
+    scores: Mapping[str, Array],
+    rules: Mapping[str, tuple[Any, ...]],
+    level: float,
+) -> Comparison:
+    what = ["auuc", *rules]
+    totals = _all_totals(people, scores, rules)
     worth = {name: _ratios(totals, what, i * len(what)) for i, name in enumerate(scores)}
     names = sorted(scores, key=lambda name: -worth[name]["auuc"].value)
     at = {name: i for i, name in enumerate(scores)}
