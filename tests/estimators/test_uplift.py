@@ -58,7 +58,12 @@ def test_it_is_the_mixture_with_its_defaults(data, model):
     np.testing.assert_array_equal(model.predict(data.X), same.predict(data.X))
     assert model.score(**data) == same.score(**data)
     assert model.identification_ == identification_strength(**data)
-    assert set(model.get_params()) == {"categorical_features", "n_jobs", "random_state"}
+    assert set(model.get_params()) == {
+        "categorical_features",
+        "n_jobs",
+        "random_state",
+        "verbose",
+    }
 
 
 def test_the_summary_says_what_was_found(clear):
