@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._log import narrated
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
-from unjoined._validation import check_count, check_positive
+from unjoined._validation import TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
 from unjoined.estimators.base import (
@@ -75,6 +75,7 @@ from unjoined.sums import (
     dask_sums,
     has_constant,
     in_two_groups,
+    multipliers,
     sum_with_checkpoint,
     take_sample,
 )
@@ -168,6 +169,8 @@ class MinMaxUplift(RowEstimator):
     singular_values_ : array
         Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
         losses other than the squared one.
+    feature_limit_ : float or None
+        Spreads that features are kept within, if the plan of the sums says so.
     ridge_f_, ridge_g_, search_ : float, float, and MinMaxSearch or None
         Penalties in use, and what was tried for ridges and width if any was "auto".
     bounds_ : BoundsReport or None
@@ -528,7 +531,8 @@ class MinMaxUplift(RowEstimator):
         planner = self._planner
         planned.check_complete(groups=planner.chooses_ridges)
         contrasts, sums = planned.contrasts, planned.sums
-        plan = replace(planned.plan, contrasts=contrasts)
+        noise = multipliers(planned.plan, planned.noise, TREATMENT) if planned.noise else None
+        plan = replace(planned.plan, contrasts=contrasts, noise=noise)
         if contrasts is not None:
             self.contrast_ = contrasts[0]
         if planner.is_centred and not plan.centring and has_constant(plan.basis):
@@ -560,6 +564,7 @@ class MinMaxUplift(RowEstimator):
         else:
             solution = solve_minmax(system, **ridges)
         self.bounds_, self.loss_, self.shift_ = bounds_report, loss_report, shift
+        self.feature_limit_ = plan.clip
         self.basis_, self.critic_basis_, self.scaling_ = plan.basis, plan.critic, plan.scaling
         self.ridge_f_, self.ridge_g_, self.search_ = ridges["ridge_f"], ridges["ridge_g"], search
         self.coef_ = plan.coding.scale * solution.alpha
@@ -613,6 +618,9 @@ class MinMaxUplift(RowEstimator):
         return self._combine(matrix, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
+        if self.feature_limit_ is not None:
+            reach = self.feature_limit_ * self.scaling_.scale
+            matrix = np.clip(matrix, self.scaling_.mean - reach, self.scaling_.mean + reach)
         return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:

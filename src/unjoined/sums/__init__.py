@@ -17,6 +17,13 @@ from unjoined.sums.moments import (
     hash_features,
     hash_with,
 )
+from unjoined.sums.noise import (
+    GaussianNoise,
+    multipliers,
+    noise_multiplier,
+    product_variance,
+    sensitivity,
+)
 from unjoined.sums.passes import (
     dask_census,
     dask_sums,
@@ -56,6 +63,7 @@ __all__ = [
     "CellKey",
     "Census",
     "Centring",
+    "GaussianNoise",
     "GroupedSums",
     "MinMaxSystem",
     "MomentSums",
@@ -85,11 +93,15 @@ __all__ = [
     "inner_outcomes",
     "means_basis",
     "merge_sums",
+    "multipliers",
     "n_functions",
+    "noise_multiplier",
     "over_partitions",
+    "product_variance",
     "read_finished_sums",
     "read_sums",
     "sample_cells",
+    "sensitivity",
     "smooth_coef",
     "sum_policies",
     "sum_with_checkpoint",

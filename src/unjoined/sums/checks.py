@@ -95,10 +95,15 @@ class FileArrays:
         need(not self.left, f"nothing calls for the array {next(iter(self.left), '')!r}")
 
 
-def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan) -> None:
-    """Refuse sums that are those of no rows whatever."""
+def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan, *, noisy: bool) -> None:
+    """Refuse sums that are those of no rows whatever; noise may hide more than that they fit."""
     what = f"the sums of group {key.group} of the {key.kind} rows of population {key.population}"
     _check_weights(sums.n_rows, sums.weight, sums.weight_square, what)
+    if noisy:
+        both = (sums.gram, sums.label_cross)
+        need(all(np.array_equal(part, part.T) for part in both), f"{what} are not symmetric")
+        need(_near(sums.gram[0, 0], sums.weight), f"{what} contradict their weight")
+        return
     _check_gram(sums.gram, what)
     constant = has_constant(plan.basis)
     if constant:

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import zipfile
+from dataclasses import replace
 from functools import reduce
 from io import BytesIO
 from pathlib import Path
@@ -38,12 +39,13 @@ from unjoined.sums.checks import (
     whole,
 )
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
+from unjoined.sums.noise import with_policies_of_sums
 from unjoined.sums.passes import Position, sum_source
-from unjoined.sums.plan import PlannedSums, SumsPlan, TableId
+from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, TableNoise
 from unjoined.sums.plan_file import plan_from_parts, plan_parts
 from unjoined.sums.policies import PolicySums
 
-VERSION = 3
+VERSION = 4
 MANIFEST, CHECKSUM = f"unjoined-sums-{VERSION}", "sha256"  # JSON as bytes, and a digest of all
 FIRST = re.compile(rb"unjoined-sums[ -]([0-9]{1,9})\b")  # near the beginning, in any version
 CONTENTS = "sums over rows of products of basis functions and labels; no rows"
@@ -53,6 +55,7 @@ HEADER = (
     "plan_digest",
     "cells",
     "tables",
+    "noise",
     "policy_rows",
     "position",
 )
@@ -99,7 +102,7 @@ def write_sums(
         arrays[f"cell{i}.label_basis"] = sums.label_basis
         arrays[f"cell{i}.gram"] = sums.gram
     policy = found.policy
-    for name in POLICY:
+    for name in POLICY if not found.noise else ():  # with noise they are made of the cells
         arrays[f"policy.{name}"] = getattr(policy, name)
     header = {
         "contents": CONTENTS,
@@ -107,6 +110,7 @@ def write_sums(
         "plan_digest": plan_digest(found.plan),
         "cells": cells,
         "tables": [list(table) for table in tables_of(found)],
+        "noise": [list(table) for table in found.noise],
         "policy_rows": policy.n_rows.tolist(),
         "position": None if position is None else [position.n_rows, str(position.digest)],
     }
@@ -226,20 +230,27 @@ def _checked(members: dict[str, NDArray[Any]]) -> tuple[PlannedSums, Position | 
     arrays = FileArrays(members)
     plan = plan_from_parts(header["plan"], arrays)
     need(header["plan_digest"] == plan_digest(plan), "its plan is not the one it names")
-    cells = {}
+    cells, noise = {}, _read_noise(header["noise"], plan)
+    noisy = {table[:2] for table in noise}
     for i, cell in enumerate(items(header["cells"], "the list of cells")):
         key, sums = _read_cell(cell, f"cell{i}", plan, arrays)
+        check_cell(key, sums, plan, noisy=key[:2] in noisy)
         need(key not in cells, "the same cell comes twice")
         cells[key] = sums
     K = len(plan.populations)
     rows = items(header["policy_rows"], "the rows of the policies", K)
     counts = np.array([whole(n, "a number of rows", 0, MAX_ROWS) for n in rows], dtype=np.int64)
     q = 2 * plan.n_features + 1
-    shapes = ((K,), (K, q), (K, q, q), (K, q, q))
-    parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=True)]
+    shapes = () if noise else ((K,), (K, q), (K, q, q), (K, q, q))
+    parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=False)]
     arrays.check_empty()
     tables = _read_tables(header["tables"], {key[:2] for key in cells})
-    found = PlannedSums(plan, GroupedSums(plan.size, cells), PolicySums(counts, *parts), tables)
+    found = replace(
+        PlannedSums.of_no_rows(plan), sums=GroupedSums(plan.size, cells), tables=tables, noise=noise
+    )
+    if noise:
+        return with_policies_of_sums(found), _read_position(header["position"])
+    found = replace(found, policy=PolicySums(counts, *parts))
     check_policy(found)
     return found, _read_position(header["position"])
 
@@ -264,8 +275,21 @@ def _read_cell(
         arrays.take(f"{name}.gram", *square),
         number(given["weight_square"], "the squared weight of a cell", positive=True),
     )
-    check_cell(key, sums, plan)
     return key, sums
+
+
+def _read_noise(listed: Any, plan: SumsPlan) -> tuple[TableNoise, ...]:
+    """Return what the rows of tables are protected by."""
+    found = []
+    for entry in items(listed, "the list of noise"):
+        kind, population, epsilon, delta = items(entry, "the noise of a table", 4)
+        k = whole(population, "a population", 0, len(plan.populations) - 1)
+        good = number(delta, "delta", positive=True) < 1.0 and plan.clip is not None
+        need(good, "its noise is none")
+        found.append(
+            TableNoise(_kind(kind), k, number(epsilon, "epsilon", positive=True), float(delta))
+        )
+    return tuple(found)
 
 
 def _kind(value: Any) -> str:
@@ -334,12 +358,16 @@ def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
             )
     refuse_overlap(parts)
     warn_of_differences(parts, stacklevel=2)
-    return PlannedSums(
-        parts[0].plan,
-        reduce(GroupedSums.merge, [part.sums for part in parts]),
-        reduce(PolicySums.merge, [part.policy for part in parts]),
-        tuple(sorted(table for part in parts for table in tables_of(part))),
+    noise = tuple(sorted(table for part in parts for table in part.noise))
+    merged = replace(
+        parts[0],
+        sums=reduce(GroupedSums.merge, [part.sums for part in parts]),
+        tables=tuple(sorted(table for part in parts for table in tables_of(part))),
+        noise=noise,
     )
+    if noise:
+        return with_policies_of_sums(merged)
+    return replace(merged, policy=reduce(PolicySums.merge, [part.policy for part in parts]))
 
 
 BATCH_ROWS, CHECKPOINT_BATCHES = 65_536, 16  # a checkpoint about every million rows

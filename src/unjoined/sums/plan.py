@@ -108,9 +108,11 @@ class SumsPlan:
         for all.
     n_groups : int
         Groups rows are dealt into, by which ridges are chosen.
-    contrasts : array of shape (J, number of populations), optional
-        How populations are held against each other, if there are more than two; settled by the
-        sums, and not part of what is agreed on.
+    clip : float, optional
+        Spreads that features are kept within; outcomes are then kept within -1 and 1 inside.
+    contrasts, noise : arrays, optional
+        How more than two populations are held against each other, shape (J, K), and the variance
+        of noise on treatment sums, shape (K,); settled by the sums, and not agreed on.
     """
 
     feature_names: tuple[str, ...] | None
@@ -121,7 +123,9 @@ class SumsPlan:
     critic: Basis
     centring: tuple[Centring, ...]
     n_groups: int
+    clip: float | None = None
     contrasts: Array | None = None
+    noise: Array | None = None
 
     @property
     def n_features(self) -> int:
@@ -138,6 +142,13 @@ class SumsPlan:
         """Maps features as they came (n, d) to basis values (n, size)."""
         both = self.basis if self.critic is self.basis else StackedBasis(self.basis, self.critic)
         return ScaledBasis(both, self.scaling)
+
+    def clipped(self, X: Array) -> Array:
+        """Return features within the agreed limits, those given if there are none."""
+        if self.clip is None:
+            return X
+        reach = self.clip * self.scaling.scale
+        return np.clip(X, self.scaling.mean - reach, self.scaling.mean + reach)
 
     def sums(
         self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None
@@ -194,6 +205,15 @@ class TableId(NamedTuple):
     digest: str  # 32 hexadecimal digits
 
 
+class TableNoise(NamedTuple):
+    """What the rows of one table are protected by."""
+
+    kind: str
+    population: int
+    epsilon: float
+    delta: float
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedSums:
     """Sums and the plan they were made by: all that `MinMaxUplift.fit_moments` needs."""
@@ -202,6 +222,7 @@ class PlannedSums:
     sums: GroupedSums
     policy: PolicySums
     tables: tuple[TableId, ...] = ()  # those merged; empty for sums of one pass
+    noise: tuple[TableNoise, ...] = ()  # of the tables that have some
 
     @classmethod
     def of_no_rows(cls, plan: SumsPlan) -> PlannedSums:

@@ -38,6 +38,7 @@ PLAN = (
     "populations",
     "coding",
     "n_groups",
+    "clip",
     "scaling",
     "basis",
     "critic",
@@ -62,6 +63,7 @@ def plan_parts(plan: SumsPlan) -> tuple[dict[str, Any], dict[str, Array]]:
         "populations": list(plan.populations),
         "coding": [plan.coding.offset, plan.coding.scale, plan.coding.is_binary],
         "n_groups": plan.n_groups,
+        "clip": plan.clip,
         "scaling": _put_scaling(plan.scaling, "scaling", arrays),
         "basis": _put_basis(plan.basis, "basis", arrays),
         "critic": None if plan.critic is plan.basis else _put_basis(plan.critic, "critic", arrays),
@@ -101,6 +103,7 @@ def plan_from_parts(parts: Any, arrays: FileArrays) -> SumsPlan:
             _get_centring(part, f"centring{j}", arrays, d) for j, part in enumerate(centring)
         ),
         n_groups=n_groups,
+        clip=None if given["clip"] is None else number(given["clip"], "the clip", positive=True),
     )
 
 
