@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 
 from unjoined import MinMaxUplift
+from unjoined._typing import Array
 from unjoined.data import SimulatedProblem
 from unjoined.errors import InputError
 from unjoined.sums import GaussianNoise, aggregate_rows, fourier_plan
@@ -19,11 +20,13 @@ from unjoined.sums import GaussianNoise, aggregate_rows, fourier_plan
 DELTA = 1e-6
 
 
-def effect(X):
+def effect(X: Array) -> Array:
+    """Return the true uplift."""
     return 0.1 + 0.15 * np.tanh(X[:, 0])
 
 
-def mean(X, treated):
+def mean(X: Array, treated: Array) -> Array:
+    """Return the chance of the outcome."""
     return 0.5 + 0.2 * np.tanh(X[:, 1]) + treated * effect(X)
 
 
@@ -65,6 +68,7 @@ def study(epsilon: float | None, draws: int, rows: int) -> str:
 
 
 def main() -> None:
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--rows", type=int, default=20_000)
