@@ -7,7 +7,6 @@ import pytest
 from unjoined import SeparateLabels, load_model, read_table
 from unjoined.cli import main
 from unjoined.metrics import evaluate_uplift
-from unjoined.reproduce import write_campaign
 
 
 def run(capsys, *arguments):
@@ -26,7 +25,7 @@ def tables(folder):
     ] + ["--outcome", "bought", "--treatment", "mailed"]
 
 
-def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path):
+def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path, write_campaign):
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, seed in ((old, 0), (new, 1)):
         folder.mkdir()
@@ -52,9 +51,16 @@ def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path):
     assert found["average"]["value"] == pytest.approx(same.average.value)
     assert found["rules"]["best 20%"]["low"] == pytest.approx(same.rules["best 20%"].interval()[0])
     assert set(found["rules"]) == set(rules)
+    code, out, err = run(capsys, *arguments, "--chunks", "--json")
+    assert (code, err) == (0, "")
+    pieces = json.loads(out)
+    assert pieces["rows"] == found["rows"] == 1200
+    assert pieces["average"]["value"] == pytest.approx(
+        found["average"]["value"], abs=found["average"]["standard_error"]
+    )
 
 
-def test_mistakes_are_said_in_one_line(capsys, tmp_path):
+def test_mistakes_are_said_in_one_line(capsys, tmp_path, write_campaign):
     write_campaign(tmp_path, n_per_table=50, n_customers=5, seed=0)
     code, out, err = run(capsys, "evaluate", *tables(tmp_path))
     assert (code, out) == (2, "")
@@ -62,6 +68,9 @@ def test_mistakes_are_said_in_one_line(capsys, tmp_path):
     code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path)[:-2])
     assert code == 2
     assert "Missing: --treatment" in err
+    code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path), "--chunks")
+    assert code == 2
+    assert "--cross fits to all rows in memory" in err
     code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path), "--estimator", "magic")
     assert code == 2
     assert "--estimator" in err

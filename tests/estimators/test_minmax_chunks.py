@@ -14,7 +14,6 @@ from unjoined import MinMaxUplift, identification_strength, load_model, save_mod
 from unjoined.basis import LinearBasis
 from unjoined.data import ArraySource, paper_problem
 from unjoined.errors import InputError, LabelError, TableError, WeakIdentificationWarning
-from unjoined.sums import files as _checkpoint
 from unjoined.sums import read_sums, write_sums
 
 PROBLEM = paper_problem(b=5.0)
@@ -133,9 +132,8 @@ def test_a_failed_fit_leaves_no_half_of_another(fitted):
 
 
 @pytest.fixture
-def small_batches(monkeypatch):
-    monkeypatch.setattr(_checkpoint, "BATCH_ROWS", 256)
-    monkeypatch.setattr(_checkpoint, "CHECKPOINT_BATCHES", 2)
+def small_batches(limits):
+    limits("sums.files", BATCH_ROWS=256, CHECKPOINT_BATCHES=2)
 
 
 class Breaks:

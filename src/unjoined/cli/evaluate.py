@@ -14,6 +14,7 @@ from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import AsJson, Seed, TableOptions
 from unjoined.cli.program import command
 from unjoined.cli.show import console, print_json
+from unjoined.data import available_bytes
 from unjoined.errors import InputError
 from unjoined.estimators import load_model
 from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
@@ -46,6 +47,13 @@ def evaluate(
         str, typer.Option(help="Whom the answer speaks for: overlap, or gap for fewer of them.")
     ] = "overlap",
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    chunks: Annotated[
+        bool | None,
+        typer.Option(
+            "--chunks/--no-chunks",
+            help="Read tables in pieces, or not; default: if they are larger than memory allows.",
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -61,18 +69,23 @@ def evaluate(
     asked: dict[str, Any] = {"weight": people, "level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
     if model is None:
+        if chunks:
+            raise InputError(
+                "--cross fits to all rows in memory, so --chunks cannot be given beside it. Fit a "
+                "model to other rows with `unjoined fit --chunks`, and give it as --model."
+            )
         make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
-        data = tables.read()
-        found = cross_evaluate(make(random_state=seed), data, folds, **asked)
+        found = cross_evaluate(make(random_state=seed), tables.read(), folds, **asked)
     else:
         fitted = load_model(model)
         names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
         if names and options.features is None:  # an identifier is no feature of the model's
             tables = replace(tables, features=[n for n in names if n not in tables.ignored])
-        data = tables.read()
-        found = evaluate_uplift(fitted, data, **asked)
+        if chunks is None:
+            chunks = tables.has_folders or tables.memory() > available_bytes()
+        found = evaluate_uplift(fitted, tables.stream() if chunks else tables.read(), **asked)
     if as_json:
-        print_json(found.to_dict() | {"rows": data.n_rows})
+        print_json(found.to_dict())
     else:
         _show(found)
 

@@ -521,7 +521,7 @@ class MinMaxUplift(RowEstimator):
         """Solve by sums alone, and become fitted."""
         strength = self._fit_sums(sums, search)
         self.average_effect_ = average_effect_of_sums(sums)
-        self._conclude(sums.plan.populations, strength, stacklevel=4)
+        self._conclude(sums, strength, stacklevel=4)
 
     def _fit_sums(
         self, planned: PlannedSums, search: MinMaxSearch | None, shift: ShiftReport | None = None
