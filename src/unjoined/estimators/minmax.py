@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._log import narrated
-from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, Basis, MatrixLike, RandomState
 from unjoined._validation import TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
@@ -24,6 +24,7 @@ from unjoined.estimators.base import (
     optional,
     word_or,
 )
+from unjoined.estimators.minmax_plan import SAMPLE_ROWS, MinMaxPlanner
 from unjoined.estimators.minmax_problem import (
     SummedRows,
     check_bounds,
@@ -36,16 +37,7 @@ from unjoined.estimators.minmax_problem import (
     solve_in_bounds,
     solve_with_loss,
 )
-from unjoined.estimators.minmax_search import (
-    CentringParts,
-    MinMaxPlanner,
-    MinMaxSearch,
-    add_up,
-    average,
-    check_groups,
-    deal_groups,
-    search_widths,
-)
+from unjoined.estimators.minmax_search import MinMaxSearch, add_up, average, search_widths
 from unjoined.losses import SquaredLoss
 from unjoined.metrics import (
     IdentificationStrength,
@@ -68,7 +60,6 @@ from unjoined.sums import (
     MinMaxSystem,
     PlannedSums,
     SumsPlan,
-    cell_positions,
     center_sums,
     combine,
     contrasts_of,
@@ -77,10 +68,7 @@ from unjoined.sums import (
     in_two_groups,
     multipliers,
     sum_with_checkpoint,
-    take_sample,
 )
-
-SAMPLE_ROWS = 10_000  # of each cell
 
 
 class MinMaxUplift(RowEstimator):
@@ -409,7 +397,8 @@ class MinMaxUplift(RowEstimator):
             if several:
                 self.contrast_ = contrast
             return None
-        plan, search, group = (self._plan_several if several else self._plan_many)(rows, rng)
+        settle = self._planner.plan_several if several else self._planner.plan_many
+        plan, search, group = settle(rows, rng, self._feature_names)
         sums, policy = plan.sums(rows, group, n_jobs=self.n_jobs)
         strength = self._fit_sums(PlannedSums(plan, sums, policy), search, shift)
         return strength if shift is None else None  # weights are not the rows' own
@@ -438,69 +427,14 @@ class MinMaxUplift(RowEstimator):
         self._solve(plan, system, search, shift, SummedRows(rows, used.label, self.n_jobs))
         self._keep_groups(plan, alphas)
 
-    def _plan_many(
-        self, rows: LabelledRows, rng: np.random.RandomState
-    ) -> tuple[SumsPlan, MinMaxSearch | None, IntArray | None]:
-        """Settle the plan by a sample, and deal all rows into groups if ridges are chosen."""
-        planner, cells = self._planner, cell_positions(rows, n_jobs=self.n_jobs)
-        sample = take_sample(rows, cells, SAMPLE_ROWS, rng)
-        fold, group, n_groups = np.zeros(len(sample.X), dtype=np.int64), None, 1
-        if planner.is_centred or planner.chooses_ridges or self.width == "auto":
-            fold = deal_folds(sample, rng)
-        if planner.chooses_ridges:
-            n_groups = int(fold.max()) + 1
-            group = deal_groups(cells, len(rows.X), n_groups, rng)
-
-        def centre(plan: SumsPlan) -> CentringParts:
-            # Rows that the means have seen are too few to matter.
-            seen = take_sample(rows, cells, SAMPLE_ROWS // 2, rng)
-            everything = np.zeros(len(seen.X), dtype=np.int64)
-            ((centring, _),) = planner.fit_means(plan, seen, everything, rng)
-            return [(centring, np.arange(len(sample.X)))]
-
-        tried = planner.draw(sample, len(rows.X), rng, self._feature_names, n_groups)
-        return *planner.settle(tried, sample, fold, centre), group
-
     def _plan_census(self, census: Census) -> tuple[SumsPlan, MinMaxSearch | None]:
         """Settle the plan by the sample of a census."""
         census.check_complete()
         rows, group = census.sample(N_FOLDS)
         rng = check_random_state(self.random_state)
-        return self._plan_sample(rows, group, N_FOLDS, census.n_rows, census.feature_names, rng)
-
-    def _plan_several(
-        self, rows: LabelledRows, rng: np.random.RandomState
-    ) -> tuple[SumsPlan, MinMaxSearch | None, IntArray]:
-        """Settle the plan for more than two populations, and deal all rows into groups."""
-        many, cells = len(rows.X) > CROSS_FIT_ROWS, rows.all_cells()
-        sample = take_sample(rows, cells, SAMPLE_ROWS, rng) if many else rows
-        fold = deal_folds(sample, rng)
-        n = int(fold.max()) + 1
-        group = deal_groups(cells, len(rows.X), n, rng) if many else fold
-        planned = self._plan_sample(sample, fold, n, len(rows.X), self._feature_names, rng)
-        return *planned, group
-
-    def _plan_sample(
-        self,
-        rows: LabelledRows,
-        group: IntArray,
-        n_groups: int,
-        n_rows: int,
-        feature_names: tuple[str, ...] | None,
-        rng: np.random.RandomState,
-    ) -> tuple[SumsPlan, MinMaxSearch | None]:
-        """Settle the plan by some of ``n_rows`` rows, more than two populations in two groups."""
-        planner, names = self._planner, tuple(rows.names)
-        if len(names) > 2:
-            rows, at = in_two_groups(rows, contrasts_of(rows, n_jobs=self.n_jobs)[0])
-            group = group[at]
-        tried = planner.draw(rows, n_rows, rng, feature_names, n_groups)
-        if planner.is_centred or len(tried) > 1:
-            check_groups(rows, group, n_groups)
-        plan, search = planner.settle(
-            tried, rows, group, lambda plan: planner.fit_means(plan, rows, group, rng)
+        return self._planner.plan_sample(
+            rows, group, N_FOLDS, census.n_rows, census.feature_names, rng
         )
-        return replace(plan, populations=names), search
 
     def _collect(
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None

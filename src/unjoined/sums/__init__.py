@@ -1,10 +1,19 @@
 """Additive sums of rows: one pass, any chunking, any order."""
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
-from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan
+from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
 from unjoined.sums.census import Census, take_census
+from unjoined.sums.centring import (
+    CELLS,
+    Centring,
+    SmoothMeans,
+    by_chunks,
+    center_sums,
+    has_constant,
+    means_basis,
+    smooth_coef,
+)
 from unjoined.sums.files import (
-    merge_sums,
     read_finished_sums,
     read_sums,
     sum_with_checkpoint,
@@ -20,6 +29,7 @@ from unjoined.sums.moments import (
 from unjoined.sums.noise import (
     GaussianNoise,
     multipliers,
+    noise_in_scores,
     noise_multiplier,
     product_variance,
     sensitivity,
@@ -32,20 +42,11 @@ from unjoined.sums.passes import (
     over_partitions,
 )
 from unjoined.sums.plan import (
-    CELLS,
-    Centring,
     MinMaxSystem,
     PlannedSums,
-    SmoothMeans,
     SumsPlan,
     assemble,
-    by_chunks,
-    cell_positions,
-    center_sums,
-    has_constant,
-    means_basis,
     sample_cells,
-    smooth_coef,
     take_sample,
 )
 from unjoined.sums.policies import (
@@ -78,7 +79,6 @@ __all__ = [
     "assemble",
     "best_contrasts",
     "by_chunks",
-    "cell_positions",
     "center_sums",
     "combine",
     "contrasts_of",
@@ -95,6 +95,7 @@ __all__ = [
     "merge_sums",
     "multipliers",
     "n_functions",
+    "noise_in_scores",
     "noise_multiplier",
     "over_partitions",
     "product_variance",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,14 @@ from unjoined.basis import FourierBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.data import ChunkSource, LabelledRows, as_source
 from unjoined.errors import InputError
 from unjoined.sums.census import Census, take_census
+from unjoined.sums.checks import refuse_overlap, tables_of, warn_of_differences
 from unjoined.sums.files import sum_with_checkpoint
-from unjoined.sums.moments import CellKey, MomentSums
-from unjoined.sums.noise import GaussianNoise, function_sizes, with_noise
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
+from unjoined.sums.noise import GaussianNoise, function_sizes, with_noise, with_policies_of_sums
 from unjoined.sums.passes import labelled_batches
 from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan
-from unjoined.sums.policies import policy_design
+from unjoined.sums.plan_file import plan_digest
+from unjoined.sums.policies import PolicySums, policy_design
 
 # Radians per spread: no function goes through a whole period within one spread of a feature.
 MAX_FREQUENCY = 2.0 * np.pi
@@ -390,3 +393,41 @@ def _check_unit_weights(census: Census) -> None:
                 f"noise is scaled to rows of weight 1, and the {kind} rows of population {name!r} "
                 "have others. Leave the weights out."
             )
+
+
+def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
+    """Add up the sums of several parties.
+
+    Raises
+    ------
+    InputError
+        There is nothing to merge, the plans differ, or two hold the same table, be it within
+        sums that were merged before.
+
+    Warns
+    -----
+    DisclosureWarning
+        Two tables differ in few rows: their difference would tell of a few people.
+    """
+    if not parts:
+        raise InputError("there is nothing to merge: give one file of sums or more.")
+    digests = [plan_digest(part.plan) for part in parts]
+    for i, digest in enumerate(digests):
+        if digest != digests[0]:
+            raise InputError(
+                f"sums {i + 1} were made with another basis, scaling, coding, centring or other "
+                f"features than sums 1 (plan {digest[:12]} against {digests[0][:12]}), so they "
+                "cannot be added. All parties must use the same plan file."
+            )
+    refuse_overlap(parts)
+    warn_of_differences(parts, stacklevel=2)
+    noise = tuple(sorted(table for part in parts for table in part.noise))
+    merged = replace(
+        parts[0],
+        sums=reduce(GroupedSums.merge, [part.sums for part in parts]),
+        tables=tuple(sorted(table for part in parts for table in tables_of(part))),
+        noise=noise,
+    )
+    if noise:
+        return with_policies_of_sums(merged)
+    return replace(merged, policy=reduce(PolicySums.merge, [part.policy for part in parts]))

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.errors import DisclosureWarning, InputError
+from unjoined.sums.centring import has_constant
 from unjoined.sums.moments import CellKey, MomentSums
-from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, has_constant
+from unjoined.sums.plan import PlannedSums, SumsPlan, TableId
 
 LARGEST = 1e150  # of any number: its square is still one
 

@@ -9,7 +9,6 @@ import os
 import re
 import zipfile
 from dataclasses import replace
-from functools import reduce
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data import ChunkSource, replace_file
 from unjoined.errors import InputError, TableError
@@ -32,17 +30,15 @@ from unjoined.sums.checks import (
     items,
     need,
     number,
-    refuse_overlap,
     tables_of,
     text,
-    warn_of_differences,
     whole,
 )
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
 from unjoined.sums.noise import with_policies_of_sums
 from unjoined.sums.passes import Position, sum_source
 from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, TableNoise
-from unjoined.sums.plan_file import plan_from_parts, plan_parts
+from unjoined.sums.plan_file import little, plan_digest, plan_from_parts, plan_parts
 from unjoined.sums.policies import PolicySums
 
 VERSION = 4
@@ -116,15 +112,10 @@ def write_sums(
     }
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
     members: dict[str, Any] = {MANIFEST: text}
-    members |= {name: _little(array) for name, array in arrays.items()}
+    members |= {name: little(array) for name, array in arrays.items()}
     content = BytesIO()
     np.savez(content, **members | {CHECKSUM: checksum(members)})
     return replace_file(path, lambda file: file.write_bytes(content.getvalue()))
-
-
-def _little(array: Array) -> Array:
-    """Return numbers as every machine writes them."""
-    return np.ascontiguousarray(array, dtype="<f8")
 
 
 def checksum(members: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
@@ -134,16 +125,6 @@ def checksum(members: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
         digest.update(f"{name} {members[name].shape}\n".encode())
         digest.update(members[name].tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8)
-
-
-def plan_digest(plan: SumsPlan) -> str:
-    """Return a SHA-256 of everything in a plan: equal for equal plans only."""
-    parts, arrays = plan_parts(plan)
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
-    for name, array in arrays.items():
-        digest.update(f"{name} {array.shape}".encode())
-        digest.update(_little(array).tobytes())
-    return digest.hexdigest()
 
 
 def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | None]:
@@ -330,44 +311,6 @@ def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
             "rows. Run the same command again to finish it, and use the file it writes."
         )
     return found
-
-
-def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
-    """Add up the sums of several parties.
-
-    Raises
-    ------
-    InputError
-        There is nothing to merge, the plans differ, or two hold the same table, be it within
-        sums that were merged before.
-
-    Warns
-    -----
-    DisclosureWarning
-        Two tables differ in few rows: their difference would tell of a few people.
-    """
-    if not parts:
-        raise InputError("there is nothing to merge: give one file of sums or more.")
-    digests = [plan_digest(part.plan) for part in parts]
-    for i, digest in enumerate(digests):
-        if digest != digests[0]:
-            raise InputError(
-                f"sums {i + 1} were made with another basis, scaling, coding, centring or other "
-                f"features than sums 1 (plan {digest[:12]} against {digests[0][:12]}), so they "
-                "cannot be added. All parties must use the same plan file."
-            )
-    refuse_overlap(parts)
-    warn_of_differences(parts, stacklevel=2)
-    noise = tuple(sorted(table for part in parts for table in part.noise))
-    merged = replace(
-        parts[0],
-        sums=reduce(GroupedSums.merge, [part.sums for part in parts]),
-        tables=tuple(sorted(table for part in parts for table in tables_of(part))),
-        noise=noise,
-    )
-    if noise:
-        return with_policies_of_sums(merged)
-    return replace(merged, policy=reduce(PolicySums.merge, [part.policy for part in parts]))
 
 
 BATCH_ROWS, CHECKPOINT_BATCHES = 65_536, 16  # a checkpoint about every million rows

@@ -190,3 +190,21 @@ def with_policies_of_sums(found: PlannedSums) -> PlannedSums:
         gram + added,
     )
     return replace(found, policy=policy)
+
+
+def noise_in_scores(plan: SumsPlan, sums: GroupedSums, C: Array, ridge: float) -> Array:
+    """Return P with alpha^T P alpha what noise on A adds to the score of each fold, (folds, p, p).
+
+    With J = (C + r I)^-1 and noise of variance v on a symmetric matrix, its quadratic form J has
+    the expectation sum_i alpha_i^2 sum_l J_ll v_il + sum_{i != l} alpha_i alpha_l J_il v_il.
+    """
+    p, K = plan.size, len(plan.populations)
+    J = np.linalg.inv(C[:p, :p] + ridge * np.eye(p))
+    parts = np.ones(K) if plan.contrasts is None else np.sum(plan.contrasts**2, axis=0)
+    v, found = product_variance(plan), []
+    coupled = np.diag(v @ np.diag(J)) + np.where(np.eye(p, dtype=bool), 0.0, J * v)
+    for group in sums.groups:
+        held = sums.of_group(group)
+        weight = np.array([held.total(TREATMENT, k).weight for k in range(K)])
+        found.append(coupled * float(np.sum(parts * np.asarray(plan.noise) / weight**2)) / 4.0)
+    return np.array(found)
