@@ -34,8 +34,8 @@ from unjoined.sums import (
     take_census,
     write_sums,
 )
-from unjoined.sums.files import plan_digest
 from unjoined.sums.passes import Position, sum_source
+from unjoined.sums.plan_file import plan_digest
 
 DATA = dict(paper_problem(b=5.0).draw(200, random_state=0))
 ROWS = label_rows(**DATA)

@@ -31,7 +31,7 @@ SAME = 0.9995  # correlation of ranks of a label and what is a function of it
 
 
 class LeftOut(NamedTuple):
-    """A column that is no feature, and why."""
+    """A column that is not a feature, and why."""
 
     name: str
     reason: str
