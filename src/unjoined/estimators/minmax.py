@@ -56,7 +56,6 @@ from unjoined.nuisance import (
 )
 from unjoined.solve import solve_minmax
 from unjoined.sums import (
-    Census,
     MinMaxSystem,
     PlannedSums,
     SumsPlan,
@@ -427,15 +426,6 @@ class MinMaxUplift(RowEstimator):
         self._solve(plan, system, search, shift, SummedRows(rows, used.label, self.n_jobs))
         self._keep_groups(plan, alphas)
 
-    def _plan_census(self, census: Census) -> tuple[SumsPlan, MinMaxSearch | None]:
-        """Settle the plan by the sample of a census."""
-        census.check_complete()
-        rows, group = census.sample(N_FOLDS)
-        rng = check_random_state(self.random_state)
-        return self._planner.plan_sample(
-            rows, group, N_FOLDS, census.n_rows, census.feature_names, rng
-        )
-
     def _collect(
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
     ) -> tuple[PlannedSums, MinMaxSearch | None]:
@@ -446,7 +436,10 @@ class MinMaxUplift(RowEstimator):
         if as_dask_source(source) is not None:
             check_no_checkpoint(checkpoint)
         rows, census = self._look_through(source, size)
-        plan, search = self._plan_census(census)
+        census.check_complete()
+        sample, group = census.sample(N_FOLDS)
+        rng, names = check_random_state(self.random_state), census.feature_names
+        plan, search = self._planner.plan_sample(sample, group, N_FOLDS, census.n_rows, names, rng)
         if isinstance(rows, DaskSource):
             return dask_sums(rows, plan, census), search
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
