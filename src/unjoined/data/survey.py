@@ -265,6 +265,7 @@ class Survey(NamedTuple):
     leading: Callable[[], Iterable[Piece]]  # the first rows of each table
     whole: Callable[[Sequence[str]], Looks] | None  # at some columns; None if leading rows are all
 
+    @np.errstate(over="ignore", invalid="ignore")  # infinite numbers are refused by name later
     def choose(self, ignored: Iterable[str]) -> Choice:
         """Return the columns that all tables have and that may be features."""
         looks = look_at(self.leading(), self.columns)
