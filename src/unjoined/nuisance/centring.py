@@ -28,7 +28,6 @@ from unjoined.sums import (
     SmoothMeans,
     accumulate,
     by_chunks,
-    cell_positions,
     smooth_coef,
     take_sample,
 )
@@ -126,7 +125,7 @@ def center_rows(
     """
     seen = _cut_down(rows) if robust else rows
     if len(rows.X) > CROSS_FIT_ROWS:
-        some = take_sample(seen, cell_positions(seen, n_jobs=n_jobs), SAMPLE_ROWS // 4, rng)
+        some = take_sample(seen, seen.all_cells(), SAMPLE_ROWS // 4, rng)
         centring = fit_centring(some, rng, model=model, n_jobs=n_jobs)
         parts: list[tuple[Centring, IntArray]] = [(centring, np.arange(len(rows.X)))]
     else:
