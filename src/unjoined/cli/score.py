@@ -293,8 +293,13 @@ def _show_gain(
         )
         return {"predicted_gain": total, "gain": None}
     gain: Estimate = record.gain(people.uplift, chosen)
-    out.print(f"{whom} is expected to add {interval_words(gain)} in units of the outcome.")
+    spoken = f"{record.speaks_for:.0%}".replace("%", " %")
+    out.print(
+        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. That speaks "
+        f"for {spoken} of people of each rank, those whom the populations treat differently."
+    )
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
+    facts["speaks_for"] = record.speaks_for
     facts |= {"predicted_gain": float(people.uplift[:n].sum())}
     if target.value is not None:
         low, high = (target.value * end - target.cost * n for end in gain.interval(0.95))
