@@ -58,6 +58,8 @@ def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> Non
     out.print(f"Features: {', '.join(data.feature_names or [])}.")
     for column in data.left_out:
         out.print(f"Left out: {column}.")
+    if data.left_out:
+        out.print("To use such a column after all, name all features with --features.")
     for line in result.remarks() + result.measurements():
         out.print(line)
     for title, columns, rows in result.result_tables():

@@ -18,6 +18,7 @@ from unjoined.cli.show import (
     cell_sizes,
     console,
     estimate_facts,
+    for_whom,
     interval_words,
     noted,
     print_json,
@@ -50,6 +51,7 @@ ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
 }
 IN_PIECES = ("auto", "mixture", "minmax")
 FOLDS = 5  # that the record of gains is made with
+IGNORED = "was named with --ignore"
 Facts = dict[str, Any]
 
 
@@ -60,6 +62,7 @@ Facts = dict[str, Any]
     "unjoined fit --config unjoined.toml",
 )
 def fit(
+    ctx: typer.Context,
     tables: TableOptions,
     estimator: Annotated[
         str,
@@ -108,15 +111,15 @@ def fit(
                 fitted, facts = _fit_pieces(out, named, estimator, checkpoint, seed)
             else:
                 fitted, facts = _fit_rows(out, named, estimator, seed)
-    fitted.notes_ = notes
+    fitted.notes_, fitted.left_out_ = notes, facts.get("left_out", {})
     written = save_model(fitted, model)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     facts |= show_fit(out, fitted) | {"warnings": notes}
     out.print(f"Wrote {written}.")
-    out.print(
-        f"Next: unjoined score --model {written} --table PEOPLE.csv --out LIST.csv", soft_wrap=True
-    )
+    config = ctx.params.get("config")
+    spelled = f"--model {written} --table PEOPLE.csv --out LIST.csv"
+    out.print(f"Next: unjoined score {f'--config {config}' if config else spelled}", soft_wrap=True)
     if as_json:
         print_json({"model": str(written), "estimator": estimator} | facts)
 
@@ -163,9 +166,9 @@ def _fit_rows(
     _judge(fitted, data, seed)
     uplift = fitted.predict(data.X)
     left_out = {c.name: c.reason for c in getattr(data, "left_out", ())}
-    left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
+    left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
-    show_uplift(out, uplift)
+    show_uplift(out, uplift, "the people in the tables")
     return fitted, {
         "rows": data.n_rows,
         "tables": [
@@ -198,7 +201,7 @@ def _fit_pieces(
         return _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
     fitted = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint)
     left_out = {c.name: c.reason for c in getattr(source, "left_out", ())}
-    left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
+    left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
     return fitted, {"left_out": left_out}
 
@@ -222,6 +225,8 @@ def _show_features(out: Console, fitted: UpliftEstimator, left_out: dict[str, st
     out.print(f"Features used: {', '.join(map(str, fitted.feature_names_in_))}.")
     for name, why in left_out.items():
         out.print(f"Left out: {name!r} {why}.")
+    if any(why != IGNORED for why in left_out.values()):
+        out.print("To use such a column after all, name all features with --features.")
 
 
 def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
@@ -243,6 +248,8 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         for line in fitted.summary().splitlines():
             if not line.startswith("It uses "):  # all features have been named
                 out.print(line)
+        if average is not None and "It speaks for" not in fitted.summary():
+            out.print("The average effect " + for_whom(fitted))
     elif average is not None:
         out.print(f"Average effect: {interval_words(average)}, in units of the outcome.")
     if (spread := getattr(fitted, "effect_features_", None)) is not None and np.any(spread):

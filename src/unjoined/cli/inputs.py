@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob
 from itertools import combinations
 from pathlib import Path
@@ -113,12 +113,22 @@ class Tables:
         columns = {name for table in tables.values() for name in table.column_names}
         # An identifier may be in some tables only; a name that is in none is a typing error.
         if unknown := [name for name in self.ignored if name not in columns]:
-            raise TableError(f"--ignore names {unknown[0]!r}, a column that no table has.")
+            raise TableError(
+                f"--ignore names {unknown[0]!r}, a column that no table has"
+                f"{did_you_mean(unknown[0], columns)}"
+            )
         features = self.features or None
         data: SeparateLabels = self._combine(
             SeparateLabels, tables.__getitem__, features=features, ignore=self.ignored
         )
         return data
+
+    def of_model(self, model: Any) -> Tables:
+        """Return the same with the features of a model, unless others are named."""
+        names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+        if self.features or not names:
+            return self
+        return replace(self, features=[name for name in names if name not in self.ignored])
 
     def stream(self) -> TableSource:
         """Return the rows as a source that reads them in pieces, however many there are."""
@@ -198,6 +208,14 @@ class Tables:
                     "population."
                 )
             return
+        names = [
+            sorted({name.casefold() for name in of}) for of in (self.outcomes, self.treatments)
+        ]
+        if names[0] != names[1] and "" not in names[0] + names[1]:
+            raise TableError(
+                f"--outcomes names the populations {', '.join(self.outcomes)}, and --treatments "
+                f"{', '.join(self.treatments)}. Each needs a table of both, under one name."
+            )
         for option in ("--outcomes", "--treatments"):
             files = self.given[option]
             if len(files) < 2 or "" in files:

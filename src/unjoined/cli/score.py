@@ -38,6 +38,7 @@ from unjoined.cli.options import (
 from unjoined.cli.show import (
     console,
     estimate_facts,
+    for_whom,
     interval_words,
     noted,
     print_json,
@@ -258,7 +259,7 @@ def show_list(
 ) -> dict[str, Any]:
     """Print what the list is expected to bring and what is odd about it; return all numbers."""
     uplift, n = people.uplift, target.count(people.uplift)
-    show_uplift(out, uplift)
+    show_uplift(out, uplift, "the people in the table")
     tied, harmed = people.tied(n), int(np.count_nonzero(uplift[:n] < 0.0))
     facts: dict[str, Any] = {"rows": len(uplift), "treated": n}
     facts |= {"uplift": uplift_summary(uplift), "tied": tied, "harmed": harmed}
@@ -289,12 +290,16 @@ def _show_gain(
         total = float(people.uplift[:n].sum())
         out.print(
             f"{whom} is predicted to add {total:+,.4g} in units of the outcome, if the model is "
-            "right; this model has no record of its own errors, so there is no interval."
+            "right about each of them; it has no record of its own errors, so there is no interval."
         )
         return {"predicted_gain": total, "gain": None}
     gain: Estimate = record.gain(people.uplift, chosen)
-    out.print(f"{whom} is expected to add {interval_words(gain)} in units of the outcome.")
+    out.print(
+        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. This "
+        f"{for_whom(model)}"
+    )
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
+    facts |= {"speaks_for": float(record.speaks_for)}
     facts |= {"predicted_gain": float(people.uplift[:n].sum())}
     if target.value is not None:
         low, high = (target.value * end - target.cost * n for end in gain.interval(0.95))

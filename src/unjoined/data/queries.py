@@ -192,6 +192,11 @@ def first_lines(message: str, limit: int = 6) -> str:
             f"line {line:,} has {found} cell{'s' * (found != 1)}, the header has {wanted}. Correct "
             "the line, or put quotes around cells that hold a separator."
         )
+    if open_quote := re.search(r"on Line: (\d+).*unterminated quote", message, re.DOTALL):
+        return f"line {int(open_quote[1]):,} begins a quote that does not end."
+    if "magic bytes" in message:
+        return "it is not a Parquet file, or a damaged one."
+    message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", message)
     lines = [line for line in message.partition("Possible ")[0].splitlines() if line.strip()]
     return " ".join(line.strip() for line in lines[:limit])
 

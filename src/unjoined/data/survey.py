@@ -252,7 +252,9 @@ class Choice(NamedTuple):
             n = len(self.left_out)
             which = "a column is left out" if n == 1 else f"{n} columns are left out"
             listed = "; ".join(map(str, self.left_out))
-            sentences.insert(0, f"{which}: {listed}. Name a column in features to use it.")
+            sentences.insert(
+                0, f"{which}: {listed}. To use such a column, name all features (features)."
+            )
         for sentence in sentences:
             warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)
 
@@ -282,8 +284,12 @@ class Survey(NamedTuple):
         if not cells:
             raise TableError("no table was given, or all of them are empty.")
         out = _other_labels(self.tables, labels)
+        rows: dict[Cell, int] = {}
+        for of in (*labels.values(), *looks.values()):
+            rows |= {cell: max(rows.get(cell, 0), look.profile.n) for cell, look in of.items()}
         for name in list(looks):
-            if absent := [cell for cell in cells if cell not in looks[name]]:
+            of = looks[name]
+            if absent := [c for c in cells if c not in of or of[c].profile.n < rows[c]]:
                 out.append(_absent(name, looks, absent[0], cells[absent[0]]))
                 del looks[name]
         found, notes = self._judged(looks, labels)
@@ -344,6 +350,8 @@ def _other_labels(tables: Sequence[Table], labels: Looks) -> list[LeftOut]:
 
 def _absent(name: str, looks: Looks, cell: Cell, title: str) -> LeftOut:
     """Return a column that some table lacks, or ask about one that is spelled in another way."""
+    if cell in looks[name]:
+        return LeftOut(name, f"is not in all files of {title}")
     there = [other for other, of in looks.items() if cell in of and other != name]
     first = next(iter(looks[name].values())).title
     for other in there:
