@@ -1,20 +1,30 @@
 """How often `Uplift.summary()` says that people respond differently, when they do and do not.
 
-Run: python benchmarks/words.py [--problems 10] [--sizes 500,2000] [--jobs 2]
+Run: python benchmarks/words.py [--problems 60] [--first 0] [--sizes 500,2000] [--jobs 2]
+     [--keep FILE]
 
 Each problem is drawn at random: three to ten features, of which some bend the base, two policies,
 and an effect c + s f(x) with f a line, a wave or a product of two features of variance about one.
 One problem in four has a real outcome, the others have two values. With s = 0 the effect is the
-same for all in log-odds, or in units of the outcome. Prints the share of fits whose summary says
-"clearly" and "probably".
+same for all in log-odds, or in units of the outcome.
+
+Prints the share of fits whose summary says "clearly" and "probably", then how often a word is
+right if people differ in half of the problems, for the words and for other thresholds of the
+weight of forms in which people differ. The thresholds were chosen with --first 1000, on other
+problems than those of --first 0. FILE keeps finished fits, one a line: started again, it goes on
+where it stopped.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from problems import binary_problem, real_problem
@@ -26,7 +36,18 @@ from unjoined.data import SimulatedProblem
 
 SPREADS = (0.0, 0.3, 0.8)
 WORDS = ("clearly", "probably", "do not show")
+BANDS = tuple(pairwise((0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)))
 Task = tuple[int, float, int]  # seed of the problem, spread of the effect, rows of a table
+
+
+class Fit(NamedTuple):
+    """What one fit says: the task, the weight of the forms in which people differ, the word."""
+
+    seed: int
+    spread: float
+    n: int
+    differ: float
+    word: str
 
 
 def random_problem(seed: int, spread: float) -> SimulatedProblem:
@@ -62,35 +83,71 @@ def random_problem(seed: int, spread: float) -> SimulatedProblem:
     return binary_problem(features, policies, response)
 
 
-def word_of(task: Task) -> tuple[float, int, str]:
-    """Return the spread, the rows and the word of one fit."""
+def fit_one(task: Task) -> Fit:
+    """Return the weight of the forms in which people differ, and the word."""
     seed, spread, n = task
     data = random_problem(seed, spread).draw(n, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # weak identification is part of it
-        said = Uplift(n_jobs=1, random_state=seed).fit(**data).summary()
-    return spread, n, next(word for word in WORDS if word in said)
+        model = Uplift(n_jobs=1, random_state=seed).fit(**data)
+    word = next(word for word in WORDS if word in model.summary())
+    return Fit(*task, model.candidates_.differ, word)
+
+
+def run(tasks: list[Task], jobs: int, file: Path | None) -> list[Fit]:
+    """Run what is not in the file yet."""
+    lines = file.read_text().splitlines() if file is not None and file.is_file() else []
+    fits = {fit[:3]: fit for fit in (Fit(*json.loads(line)) for line in lines)}
+    os.environ["OMP_NUM_THREADS"] = "1"  # one core for each process, read when it starts
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for fit in pool.imap_unordered(fit_one, [task for task in tasks if task not in fits]):
+            fits[fit[:3]] = fit
+            if file is not None:
+                with file.open("a") as out:
+                    out.write(json.dumps(fit) + "\n")
+    return [fits[task] for task in tasks]
+
+
+def share(fits: list[Fit], says: Callable[[Fit], bool], *, differ: bool) -> float:
+    """Return how often fits to problems in which people differ, or do not, say something."""
+    return float(np.mean([says(fit) for fit in fits if (fit.spread > 0.0) == differ]))
+
+
+def right(fits: list[Fit], says: Callable[[Fit], bool]) -> str:
+    """Return how often something that is said is right if people differ in half of the problems."""
+    true, false = (share(fits, says, differ=differ) for differ in (True, False))
+    found = f"{true / (true + false):.0%}" if true + false else "-"
+    return f"{found:>8} right, said in {true:.1%} if people differ and {false:.1%} if not"
 
 
 def main() -> None:
     """Fit and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--problems", type=int, default=10)
+    parser.add_argument("--problems", type=int, default=60)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first problem")
     parser.add_argument("--sizes", default="500,2000")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
     sizes = [int(size) for size in args.sizes.split(",")]
-    tasks = [(seed, s, n) for seed in range(args.problems) for n in sizes for s in SPREADS]
-    os.environ["OMP_NUM_THREADS"] = "1"  # one core for each process, read when it starts
-    with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-        found = Counter(pool.imap_unordered(word_of, tasks))
+    seeds = range(args.first, args.first + args.problems)
+    tasks = [(seed, s, n) for seed in seeds for n in sizes for s in SPREADS]
+    fits = run(tasks, args.jobs, args.keep)
     print(f"{args.problems} problems; people differ by s in log-odds or units of the outcome")
     print(f"{'rows':>10} {'s':>5}" + "".join(word.rjust(14) for word in WORDS))
+    found = Counter((fit.spread, fit.n, fit.word) for fit in fits)
     for n in sizes:
         for spread in SPREADS:
             shares = (found[spread, n, word] / args.problems for word in WORDS)
             cells = "".join(f"{share:14.1%}" for share in shares)
             print(f"{f'4 x {n:,}':>10} {spread:5.1f}{cells}")
+    for n in sizes:
+        some = [fit for fit in fits if fit.n == n]
+        for word in WORDS[:2]:
+            print(f"4 x {n:,}, {word:9}{right(some, lambda fit, word=word: fit.word == word)}")
+        for low, high in BANDS:
+            band = right(some, lambda fit, low=low, high=high: low < fit.differ <= high)
+            print(f"4 x {n:,}, weight {low:.2f} to {high:.2f}{band}")
 
 
 if __name__ == "__main__":

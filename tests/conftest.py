@@ -27,6 +27,21 @@ def arithmetic(request):
 
 
 @pytest.fixture
+def limits():
+    """Lower limits that a module sets itself, so that few rows go the way of many.
+
+    ``limits("sums.files", BATCH_ROWS=256)``: no other test and no other module sees it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+
+        def lower(module, **values):
+            for name, value in values.items():
+                patch.setattr(f"unjoined.{module}.{name}", value)
+
+        yield lower
+
+
+@pytest.fixture
 def here(tmp_path):
     """The folder of the test, made the working folder."""
     with contextlib.chdir(tmp_path):

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -27,11 +28,19 @@ def python_blocks(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S)
 
 
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """The files that examples read."""
+    folder = tmp_path_factory.mktemp("files")
+    write_campaign(folder / "campaign", n_per_table=300, n_customers=20, seed=0)
+    write_raw_files(folder / "shop", n_per_table=800, n_customers=1000, seed=0)
+    return folder
+
+
 @pytest.mark.filterwarnings("ignore::unjoined.errors.ColumnWarning")  # of ids in raw files
 @pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
-def test_examples_of_a_page_run_in_order(page, here):
-    write_campaign(Path("campaign"), n_per_table=300, n_customers=20, seed=0)
-    write_raw_files(Path("shop"), n_per_table=800, n_customers=1000, seed=0)
+def test_examples_of_a_page_run_in_order(page, files, here):
+    shutil.copytree(files, here, dirs_exist_ok=True)
     names = {}
     for block in python_blocks(page):
         exec(compile(block, str(page), "exec"), names)  # noqa: S102 - our own pages
@@ -151,12 +160,12 @@ def modules_behind_packages(path):
 
 
 def test_tests_go_through_public_names_and_patch_little():
-    """Both numbers may go down and not up."""
+    """Both numbers may go down and not up. Limits lowered by the fixture `limits` do not count."""
     tests = sorted((ROOT / "tests").rglob("*.py"))
     behind = [path.name for path in tests if modules_behind_packages(path)]
     patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
-    assert len(behind) <= 34, behind
-    assert len(patched) <= 27, patched
+    assert len(behind) <= 20, behind
+    assert len(patched) <= 25, patched
 
 
 def test_messages_of_the_page_of_messages_are_those_of_the_code():

@@ -179,7 +179,7 @@ def killed_amid_write(words: list[str], size: int) -> None:
 def kill_once(job: Job, dice: np.random.Generator, seconds: float) -> tuple[str, int]:
     """Begin a command and kill it somehow; return how, and how it ended."""
     ways = ["clock", "operation", "amid"] if job.writes else ["clock"]
-    way = dice.choice(ways)
+    way = str(dice.choice(ways))
     if way == "clock":
         child = in_child(lambda: run(job.words))
         time.sleep(dice.uniform(0.0, seconds))

@@ -2,7 +2,7 @@
 
 Reading ease is Flesch's: 206.8 - 1.015 words per sentence - 84.6 syllables per word, by groups of
 vowels. 60 to 70 is plain English. Code, tables, formulas and links do not count. A sentence of more
-than 45 words and a turn of phrase that reads like a translation are named, and make the exit code 1.
+than 45 words, or a phrase that reads like a translation, is named and makes the exit code 1.
 """
 
 import re

@@ -1,10 +1,7 @@
 """The command line as a user types it: results, and messages without a traceback."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from unjoined import load_model, read_table
-from unjoined._compiled import arithmetic
 from unjoined.cli import main
 from unjoined.data import write_table
 from unjoined.reproduce import write_campaign
@@ -212,18 +208,6 @@ def test_a_folder_that_cannot_be_made_is_no_traceback(capsys, tmp_path):
     assert code == 2
     assert "taken" in err
     assert "Traceback" not in err
-
-
-@pytest.mark.parametrize(("wanted", "name"), [("0", "numpy only"), ("1", arithmetic())])
-def test_module_runs_and_knows_its_version_and_what_does_its_arithmetic(wanted, name):
-    done = subprocess.run(
-        [sys.executable, "-m", "unjoined", "--version"],
-        env=os.environ | {"UNJOINED_COMPILED": wanted},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == f"0.1.0 ({name})"
 
 
 def test_chunks_fit_the_same_from_two_tables_and_from_four(capsys, folder, two_tables, tmp_path):

@@ -52,6 +52,13 @@ def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path):
     assert found["average"]["value"] == pytest.approx(same.average.value)
     assert found["rules"]["best 20%"]["low"] == pytest.approx(same.rules["best 20%"].interval()[0])
     assert set(found["rules"]) == set(rules)
+    code, out, err = run(capsys, *arguments, "--chunks", "--json")
+    assert (code, err) == (0, "")
+    pieces = json.loads(out)
+    assert pieces["rows"] == found["rows"] == 1200
+    assert pieces["average"]["value"] == pytest.approx(
+        found["average"]["value"], abs=found["average"]["standard_error"]
+    )
 
 
 def test_mistakes_are_said_in_one_line(capsys, tmp_path):
@@ -62,6 +69,9 @@ def test_mistakes_are_said_in_one_line(capsys, tmp_path):
     code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path)[:-2])
     assert code == 2
     assert "Missing: --treatment" in err
+    code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path), "--chunks")
+    assert code == 2
+    assert "--cross fits to all rows in memory" in err
     code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path), "--estimator", "magic")
     assert code == 2
     assert "--estimator" in err

@@ -105,14 +105,12 @@ def test_an_estimator_of_two_populations_fits_three_as_two_groups(capsys, folder
     assert len(load_model(model).contrast_) == 3
 
 
-def test_chunks_of_three_populations_are_fitted_or_refused_with_a_way_out(capsys, folder, tmp_path):
+@pytest.mark.parametrize("name", ["auto", "minmax"])
+def test_chunks_of_three_populations_are_fitted(capsys, folder, tmp_path, name):
     model = tmp_path / "m.skops"
-    line = ["fit", *two_tables(folder), "--chunks", "--model", model, "--force"]
+    line = ["fit", *two_tables(folder), "--chunks", "--model", model, "--estimator", name]
     assert run(capsys, *line)[0] == 0
-    code, _, err = run(capsys, *line, "--estimator", "minmax")
-    assert code == 2
-    assert "the source has 3: 'east', 'north', 'south'" in err
-    assert "Uplift or MixtureUplift, which take any number" in err
+    assert load_model(model).populations_ == ["east", "north", "south"]
 
 
 def test_one_population_is_refused_by_every_command(capsys, folder, tmp_path):

@@ -304,3 +304,15 @@ def test_an_extension_that_is_missing_or_of_no_use_leaves_the_work_to_numpy(monk
     monkeypatch.setattr(compiled, "extension", lambda: None)
     assert compiled.arithmetic() == "numpy only"
     assert gaussian_kernel(np.zeros(3), np.ones(3), np.zeros((5, 20)), None) is None
+
+
+@pytest.mark.parametrize(("wanted", "name"), [("0", "numpy only"), ("1", compiled.arithmetic())])
+def test_module_runs_and_knows_its_version_and_what_does_its_arithmetic(wanted, name):
+    done = subprocess.run(
+        [sys.executable, "-m", "unjoined", "--version"],
+        env=os.environ | {"UNJOINED_COMPILED": wanted},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"0.1.0 ({name})"

@@ -86,3 +86,24 @@ def test_a_query_does_not_read_variables_of_the_program():
     piece = pd.DataFrame({"x": [1.0], "y": [1]})  # noqa: F841 - a name that must not be found
     with pytest.raises(TableError, match="piece"):
         features("piece")
+
+
+def test_a_query_of_a_database_reads_that_database_alone(tmp_path, database):
+    pd.DataFrame({"x": [3.0], "y": [0]}).to_parquet(tmp_path / "t.parquet")
+    for query in ("SELECT * FROM 't.parquet'", "SELECT 1.0 AS x, size AS y FROM read_text('*')"):
+        with pytest.raises(TableError, match="disabled by configuration"):
+            features(query, database)
+
+
+def test_what_memory_does_not_hold_is_not_left_beside_the_users_files(tmp_path, database):
+    rows = "SELECT range::DOUBLE AS x, range % 2 AS y FROM range(3000000) ORDER BY hash(range)"
+    source = TableSource.from_tables(
+        {"A": SqlQuery(rows, database)},
+        {},
+        outcome="y",
+        treatment="t",
+        features=["x"],
+        memory_limit="40MB",
+    )
+    assert sum(len(chunk.X) for chunk in source) == 3_000_000
+    assert [path.name for path in tmp_path.iterdir()] == ["shop.duckdb"]

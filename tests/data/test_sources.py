@@ -16,11 +16,12 @@ from unjoined.data import (
     ArraySource,
     ChunkSource,
     IterableSource,
+    Reading,
     SqlQuery,
     as_source,
     paper_problem,
+    scan_table,
 )
-from unjoined.data.tables import Reading, scan_table
 from unjoined.errors import InputError, LabelError, TableError
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}

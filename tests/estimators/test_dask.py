@@ -17,7 +17,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
 from unjoined.data import ArraySource, DaskSource, paper_problem
-from unjoined.data import cluster as cluster_data
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.sums import passes as dask_pass
 from unjoined.sums import take_census
@@ -275,8 +274,8 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
     assert_predictions_close(found, expected)
 
 
-def test_every_message_about_clusters(client, monkeypatch):
-    monkeypatch.setattr(cluster_data, "SECONDS", 0.2)
+def test_every_message_about_clusters(client, limits):
+    limits("data.cluster", SECONDS=0.2)
     model = MinMaxUplift(**QUICK)
     with pytest.raises(
         InputError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1' with"

@@ -1,6 +1,7 @@
 """EM over any models: equal to textbook formulas and direct maximisation, and never NaN."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from unjoined import MixtureUplift
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators import em as _em
 from unjoined.estimators.em import PROBABILITY_FLOOR, VARIANCE_FLOOR, fit_em
@@ -467,6 +469,7 @@ def test_models_come_back_as_given_and_the_callers_is_not_touched(model):
         assert repr(fitted.set_params(**{name: None})) == before
 
 
+@pytest.mark.filterwarnings("ignore:Persisting input arguments")  # on a busy machine
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("memory", [False, True])
 def test_pipelines_equal_their_steps_by_hand(routing, memory, tmp_path):
@@ -574,3 +577,54 @@ def test_a_part_with_one_outcome_only_is_refused():
     n = int((~treated).sum())
     with pytest.raises(LabelError, match=rf"is 0 in all {n} rows that may have been untreated"):
         em(X, y, treated.astype(float), EXACT)
+
+
+def tables(family, n=250):
+    """Outcomes and treatments of two populations, each with a policy of its own."""
+    parts = []
+    for seed, (kind, name) in enumerate(product(("outcome", "treatment"), "AB")):
+        policy = (1.5,) if name == "A" else (-1.5,)
+        X, y, _, treated = draw(n, seed, family=family, policies=policy)
+        parts.append((X, y if kind == "outcome" else treated, np.full(n, kind), np.full(n, name)))
+    columns = map(np.concatenate, zip(*parts, strict=True))
+    return dict(zip(("X", "y", "kind", "population"), columns, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("family", "outcome_model"),
+    [
+        ("bernoulli", LogisticRegression()),
+        ("bernoulli", make_pipeline(PolynomialFeatures(2), StandardScaler(), LogisticRegression())),
+        ("gaussian", LinearRegression()),
+        ("gaussian", Ridge()),
+    ],
+)
+def test_em_is_the_same_likelihood_over_other_models(family, outcome_model):
+    """The class adds policies and units; the rest is `fit_em` on the same rows."""
+    data = tables(family)
+    model = MixtureUplift(
+        engine="em",
+        outcome_model=outcome_model,
+        policy_model=LogisticRegression(),
+        n_starts=1,
+        random_state=0,
+    ).fit(**data)
+    assert model.family_ == family
+    assert not hasattr(model, "candidates_")
+    at = data["kind"] == "outcome"
+    chances = model.predict_policies(data["X"][at])
+    e = np.where(data["population"][at] == "A", chances[:, 0], chances[:, 1])
+    y, scale = data["y"][at], model.outcome_scaling_
+    own = fit_em(
+        model.scaling_(data["X"][at]),
+        (y - scale.mean[0]) / scale.scale[0],
+        e,
+        np.ones(at.sum()),
+        outcome_model,
+        family=family,
+        rng=np.random.RandomState(0),
+    )
+    treated, untreated = own.means(model.scaling_(data["X"]))
+    expected = scale.scale[0] * (treated - untreated)
+    assert_allclose(model.predict(data["X"]), expected, atol=1e-8)
+    assert model.score(**data) == pytest.approx(own.path.max(), abs=1e-9)

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -20,9 +18,8 @@ from unjoined import (
     UpliftSearchCV,
     WeightedUplift,
 )
-from unjoined.data import SeparateLabels, SimulatedProblem, label_rows
+from unjoined.data import SeparateLabels, SimulatedProblem
 from unjoined.errors import InputError
-from unjoined.nuisance import best_contrast, in_two_groups
 
 QUICK = [
     DensityUplift(n_centers=20),
@@ -95,42 +92,6 @@ def test_three_populations_are_no_worse_than_the_best_two(estimator):
             model = clone(estimator).fit(rows)
             error[name] += np.mean((model.predict(X) - 0.25 * (0.2 + X[:, 0])) ** 2)
     assert error["three"] < error["two"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10_000), K=st.integers(2, 5))
-def test_no_pair_tells_more_than_the_best_contrast(seed, K):
-    rng = np.random.default_rng(seed)
-    policies, size = rng.random((40, K)), rng.integers(1, 20, K).astype(float)
-    weight = rng.random(40)
-    contrast = best_contrast(policies, weight, size)
-
-    def information(a):
-        return np.average((policies @ a) ** 2, weights=weight) / np.sum(a**2 / size)
-
-    assert_allclose(contrast.sum(), 0.0, atol=1e-12)
-    assert_allclose(np.abs(contrast).sum(), 2.0)
-    best = information(contrast) * (1.0 + 1e-9)
-    for i in range(K):
-        for j in range(i):
-            assert information(np.eye(K)[i] - np.eye(K)[j]) <= best
-    for _ in range(5):
-        a = rng.standard_normal(K)
-        assert information(a - a.mean()) <= best
-
-
-def test_two_groups_keep_the_contrast_of_all_populations():
-    """The difference of the groups' means is the contrast of the populations' means."""
-    data = THREE.draw(50, random_state=1)
-    rows = label_rows(data.X, data.y, kind=data.kind, population=data.population, several=True)
-    two, contrast = in_two_groups(rows)
-    for kind in ("outcome", "treatment"):
-        means = [rows.label[rows.at(kind, k)].mean() for k in range(3)]
-        groups = [
-            np.average(two.label[at], weights=two.weight[at])
-            for at in (two.at(kind, 0), two.at(kind, 1))
-        ]
-        assert_allclose(groups[0] - groups[1], contrast @ means)
 
 
 def test_wrong_calls_say_what_to_write():

@@ -12,10 +12,9 @@ from sklearn.linear_model import LinearRegression
 
 from unjoined import MinMaxUplift, identification_strength, load_model, save_model
 from unjoined.basis import LinearBasis
-from unjoined.data import ArraySource, DaskSource, SimulatedProblem, paper_problem
+from unjoined.data import ArraySource, paper_problem
 from unjoined.errors import InputError, LabelError, TableError, WeakIdentificationWarning
-from unjoined.sums import aggregate_rows, fourier_plan, read_sums, write_sums
-from unjoined.sums import files as _checkpoint
+from unjoined.sums import read_sums, write_sums
 
 PROBLEM = paper_problem(b=5.0)
 DATA = dict(PROBLEM.draw(400, random_state=0))
@@ -133,9 +132,8 @@ def test_a_failed_fit_leaves_no_half_of_another(fitted):
 
 
 @pytest.fixture
-def small_batches(monkeypatch):
-    monkeypatch.setattr(_checkpoint, "BATCH_ROWS", 256)
-    monkeypatch.setattr(_checkpoint, "CHECKPOINT_BATCHES", 2)
+def small_batches(limits):
+    limits("sums.files", BATCH_ROWS=256, CHECKPOINT_BATCHES=2)
 
 
 class Breaks:
@@ -205,48 +203,6 @@ def test_tables_too_small_for_groups_are_refused():
         MinMaxUplift().fit_chunks(DATA, sample_rows=0)
 
 
-def test_three_populations_are_refused_with_a_way_out():
-    population = np.asarray(DATA["population"]).astype(object)
-    population[:40] = "third"
-    with pytest.raises(
-        LabelError, match=r"the source has 3.*Choose two of them, or fit Uplift or Mixture"
-    ):
-        MinMaxUplift(**QUICK).fit_chunks({**DATA, "population": population.astype(str)})
+def test_one_population_is_refused():
     with pytest.raises(LabelError, match=r"the source has 1.*cannot be identified from one"):
         MinMaxUplift(**QUICK).fit_chunks({**DATA, "population": np.full(1600, "only")})
-
-
-def three(n=20):
-    shares = {"A": 0.2, "B": 0.5, "C": 0.8}
-    return SimulatedProblem(
-        features=lambda n, rng: rng.standard_normal((n, 2)),
-        policies={k: (lambda X, p=p: np.full(len(X), p)) for k, p in shares.items()},
-        outcome=lambda X, treated, rng: rng.standard_normal(len(X)),
-        outcome_mean=lambda X, treated: np.zeros(len(X)),
-    ).draw(n, random_state=0)
-
-
-WAY_OUT = r"3: 'A', 'B', 'C'.* Choose two of them, or (use|fit) Uplift or MixtureUplift"
-
-
-def test_three_populations_in_chunks():
-    with pytest.raises(LabelError, match=WAY_OUT + ", which take any number"):
-        MinMaxUplift().fit_chunks(ArraySource(**three(), chunk_rows=7))
-
-
-def test_three_populations_in_dask():
-    da = pytest.importorskip("dask.array")
-    data = three()
-    columns = {
-        name: da.from_array(np.asarray(data[name]), chunks=(13,) * np.ndim(data[name]))
-        for name in ("y", "kind", "population")
-    }
-    X = da.from_array(data.X, chunks=(13, 2))
-    with pytest.raises(LabelError, match=WAY_OUT + ", which take any number"):
-        MinMaxUplift().fit_chunks(DaskSource.from_arrays(X, **columns))
-
-
-def test_rows_of_a_third_population_are_named_where_a_plan_is_for_two():
-    plan = fourier_plan({"a": (0, 1), "b": (0, 1)}, ["A", "B"])
-    with pytest.raises(LabelError, match=r"rows of population 'C'; the sums are for 'A' and 'B'"):
-        aggregate_rows(ArraySource(**three()), plan)

@@ -11,7 +11,6 @@ from unjoined import MinMaxUplift, identification_strength
 from unjoined.basis import ScaledBasis
 from unjoined.data import campaign_problem, label_rows, paper_problem
 from unjoined.errors import InputError, WeakIdentificationWarning
-from unjoined.estimators import minmax as _minmax
 
 PROBLEM = paper_problem(b=5.0)
 DATA = PROBLEM.draw(1500, random_state=0)
@@ -20,9 +19,8 @@ FIXED = {"n_centers": 15, "width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2, "
 
 
 @pytest.fixture(autouse=True)
-def few_are_many(monkeypatch):
-    monkeypatch.setattr(_minmax, "CROSS_FIT_ROWS", 1000)
-    monkeypatch.setattr(_minmax, "SAMPLE_ROWS", 400)
+def few_are_many(limits):
+    limits("estimators.minmax", CROSS_FIT_ROWS=1000, SAMPLE_ROWS=400)
 
 
 def slow_system(model, data):
@@ -91,11 +89,11 @@ def test_threads_change_nothing():
 
 
 @pytest.mark.parametrize("problem", [paper_problem(b=5.0), campaign_problem()])
-def test_it_is_as_accurate_as_the_fit_to_few_rows(problem, monkeypatch):
+def test_it_is_as_accurate_as_the_fit_to_few_rows(problem, limits):
     """Within what two draws differ by."""
     shares = []
     for many in (1000, 10**9):
-        monkeypatch.setattr(_minmax, "CROSS_FIT_ROWS", many)
+        limits("estimators.minmax", CROSS_FIT_ROWS=many)
         found = []
         for seed in range(3):
             model = MinMaxUplift(random_state=0).fit(**problem.draw(2000, random_state=seed))

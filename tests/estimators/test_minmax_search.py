@@ -305,17 +305,15 @@ def test_some_rows_are_rows_without_repeats():
     assert_array_equal(few[rows_for_basis(50, "auto", rng)], few)
 
 
-def test_held_out_values_do_not_depend_on_chunks(data, fitted, monkeypatch):
-    monkeypatch.setattr("unjoined.sums.add_up.PIECE_ROWS", 7)
+def test_held_out_values_do_not_depend_on_chunks(data, fitted, limits):
+    limits("sums.add_up", PIECE_ROWS=7)
     small = MinMaxUplift(random_state=0).fit(**data)
     assert_allclose(small.search_.risk, fitted.search_.risk, rtol=1e-9)
 
 
-def test_with_many_rows_some_settle_the_width_and_all_the_ridges(data, monkeypatch):
-    from unjoined.estimators import minmax_search as select
-
+def test_with_many_rows_some_settle_the_width_and_all_the_ridges(data, limits):
     everything = MinMaxUplift(random_state=0).fit(**data)
-    monkeypatch.setattr(select, "WIDTH_ROWS", 90)  # of 200 in each table
+    limits("estimators.minmax_search", WIDTH_ROWS=90)  # of 200 in each table
     model = MinMaxUplift(random_state=0).fit(**data)
     best = model.search_.chosen[0]
     # Same centres and folds: whichever width wins, its ridges are those all rows choose for it.
@@ -323,15 +321,15 @@ def test_with_many_rows_some_settle_the_width_and_all_the_ridges(data, monkeypat
     assert_allclose(model.search_.score[best], everything.search_.score[best])
     others = [j for j in range(3) if j != best]
     assert not np.allclose(model.search_.score[others], everything.search_.score[others])
-    monkeypatch.setattr(select, "WIDTH_FACTORS", (select.WIDTH_FACTORS[best],))
+    limits("estimators.minmax_search", WIDTH_FACTORS=((0.5, 1.0, 2.0)[best],))
     given = MinMaxUplift(random_state=0).fit(**data)
     assert (model.ridge_f_, model.ridge_g_) == (given.ridge_f_, given.ridge_g_)
     assert_allclose(model.coef_, given.coef_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("how", ["fit", "fit_chunks"])
-def test_much_memory_is_warned_of_where_the_fit_was_called(how, data, monkeypatch):
-    monkeypatch.setattr("unjoined.estimators.minmax_search.MUCH_MEMORY", 0.0)
+def test_much_memory_is_warned_of_where_the_fit_was_called(how, data, limits):
+    limits("estimators.minmax_search", MUCH_MEMORY=0.0)
     model = MinMaxUplift(n_centers=10, width="median", random_state=0)
     with pytest.warns(UnjoinedWarning, match="functions with each other") as caught:
         model.fit(**data) if how == "fit" else model.fit_chunks(data)

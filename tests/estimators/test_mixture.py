@@ -13,16 +13,11 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from unjoined import MixtureUplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
-from unjoined.estimators import mixture as _mixture
-from unjoined.estimators.em import fit_em
-from unjoined.nuisance import ALONE, EFFECT_FORMS, FormTable, deal
-from unjoined.nuisance import additive as _additive
+from unjoined.nuisance import ALONE, EFFECT_FORMS, FormTable, average_forms, deal
 
 SMALL = {"n_folds": 3, "n_jobs": 1, "random_state": 0}
 FAMILIES = ["bernoulli", "mean", "gaussian"]
@@ -284,6 +279,18 @@ def test_idle_features_drop_out():
     assert_allclose(model.effect_features_.shape, (12,))
 
 
+def test_a_product_is_found_among_many_features():
+    """Sixteen features have 120 pairs, of which the rows choose; one is the effect."""
+    wide = problem("bernoulli", effect=lambda X: 2.0 * np.sign(X[:, 3] * X[:, 8]), d=16)
+    data = dict(wide.draw(2000, random_state=0))
+    model = fit(data)
+    X = wide.draw_joint(2000, random_state=1).X
+    assert model.candidates_.name[0] == "pairs"
+    assert set(np.argsort(-model.effect_features_)[:2]) == {3, 8}
+    assert np.corrcoef(model.predict(X), wide.uplift(X))[0, 1] > 0.6
+    assert_array_equal(fit(data, n_jobs=2).predict(X), model.predict(X))
+
+
 def test_predictions_are_differences_of_outcomes_in_chunks_too(fitted):
     """20,000 rows are mapped in two chunks."""
     data, model = fitted("mean")
@@ -460,11 +467,11 @@ def test_folds_deal_each_cell_evenly():
     assert len(set(deal(np.arange(3), 5, np.random.RandomState(0)))) == 3
 
 
-def test_many_rows_agree_with_few(monkeypatch):
+def test_many_rows_agree_with_few(limits):
     """Forms are chosen by 300 of 2,000 outcome rows, then all of them are fitted."""
     data = draw("real", n=1000)
     whole = fit(data)
-    monkeypatch.setattr(_additive, "CHOICE_ROWS", 300)
+    limits("nuisance.additive", CHOICE_ROWS=300)
     some = fit(data)
     assert len(some.fit_.members) == len(some.candidates_.kept)
     assert some.fit_.weight.sum() == pytest.approx(1.0)
@@ -581,6 +588,23 @@ def test_a_long_tail_on_one_side_is_not_bounded(sign):
     assert threshold_of(draw("real", n=400, noise=money)) == np.inf
 
 
+def test_an_effect_without_noise_keeps_its_size():
+    """All that varies beside the base is who was treated: bounding that would bend the effect."""
+    real = problem("real", noise=lambda X, rng: np.zeros(len(X)))
+    model = fit(dict(real.draw(700, random_state=0)))
+    X = real.draw_joint(2000, random_state=1).X
+    slope = np.polyfit(real.uplift(X), model.predict(X), 1)[0]
+    assert slope == pytest.approx(1.0, abs=0.15)
+
+
+def test_noise_of_infinite_variance_does_not_hide_the_effect():
+    real = problem("real", noise=lambda X, rng: rng.standard_t(1.5, len(X)))
+    X = real.draw_joint(2000, random_state=1).X
+    for seed in range(3):
+        model = fit(dict(real.draw(1000, random_state=seed)))
+        assert np.corrcoef(model.predict(X), real.uplift(X))[0, 1] > 0.9
+
+
 def test_outcomes_that_are_mostly_equal_are_not_bounded():
     data = draw("real", n=300)
     rare = np.random.default_rng(0).choice([-10.0, 0.0, 10.0], len(data["y"]), p=[0.02, 0.96, 0.02])
@@ -649,46 +673,6 @@ def test_scoring_needs_outcome_rows_of_known_populations_and_values(fitted):
 # --- EM -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("family", "outcome_model"),
-    [
-        ("bernoulli", LogisticRegression()),
-        ("bernoulli", make_pipeline(PolynomialFeatures(2), StandardScaler(), LogisticRegression())),
-        ("gaussian", LinearRegression()),
-        ("gaussian", Ridge()),
-    ],
-)
-def test_em_is_the_same_likelihood_over_other_models(family, outcome_model):
-    """The class adds policies and units; the rest is `fit_em` on the same rows."""
-    data = draw(family)
-    model = MixtureUplift(
-        engine="em",
-        outcome_model=outcome_model,
-        policy_model=LogisticRegression(),
-        n_starts=1,
-        random_state=0,
-    ).fit(**data)
-    assert model.family_ == family
-    assert not hasattr(model, "candidates_")
-    at = data["kind"] == "outcome"
-    chances = model.predict_policies(data["X"][at])
-    e = np.where(data["population"][at] == "A", chances[:, 0], chances[:, 1])
-    y, scale = data["y"][at], model.outcome_scaling_
-    own = fit_em(
-        model.scaling_(data["X"][at]),
-        (y - scale.mean[0]) / scale.scale[0],
-        e,
-        np.ones(at.sum()),
-        outcome_model,
-        family=family,
-        rng=np.random.RandomState(0),
-    )
-    treated, untreated = own.means(model.scaling_(data["X"]))
-    expected = scale.scale[0] * (treated - untreated)
-    assert_allclose(model.predict(data["X"]), expected, atol=1e-8)
-    assert model.score(**data) == pytest.approx(own.path.max(), abs=1e-9)
-
-
 def test_a_model_that_was_fitted_before_forgets_it_when_it_goes_over_to_em():
     data = draw("gaussian", n=100)
     model = fit(data, n_folds=2)
@@ -749,10 +733,10 @@ def test_a_binary_outcome_may_be_taken_as_real(family):
 
 def test_what_does_not_settle_is_warned_of(monkeypatch):
     def unsettled(*args, **settings):
-        fit, held = _additive.average_forms(*args, **settings)
+        fit, held = average_forms(*args, **settings)
         return replace(fit, best=replace(fit.best, converged=False)), held
 
-    monkeypatch.setattr(_mixture, "average_forms", unsettled)
+    monkeypatch.setattr("unjoined.estimators.mixture.average_forms", unsettled)
     with pytest.warns(ConvergenceWarning, match=r"did not settle; see fit_.objective"):
         fit(draw(n=200), n_folds=2)
 

@@ -314,9 +314,44 @@ def test_types_and_ways_to_build_them_that_are_not_listed_are_refused_by_name(sa
 def test_another_estimator_is_refused(tmp_path):
     other = tmp_path / "other.skops"
     skops.io.dump(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), other)
-    other.write_bytes(sealed(members(other.read_bytes())))
+    record = {"layout": 1, "unjoined": "0.1.0", "predictions": {}}
+    parts = members(other.read_bytes()) | {"unjoined.json": json.dumps(record).encode()}
+    other.write_bytes(sealed(parts))
     with pytest.raises(TableError, match="holds a LinearRegression, not an uplift estimator"):
         load_model(other)
+
+
+@pytest.mark.parametrize(
+    ("said", "match"),
+    [
+        ({"layout": 2}, "written by unjoined 0.1.0, in layout 2; this program reads layouts up to"),
+        ({"layout": "1"}, "this program reads layouts up to 1"),
+        ({"predictions": {}}, "its predictions are not those of its type"),
+        ({"predictions": 5}, "is not a model file of this program"),
+    ],
+)
+def test_a_layout_of_a_later_version_and_a_strange_record_are_refused(said, match, saved, tmp_path):
+    parts, path = members(saved["stages"][0]), tmp_path / "model.skops"
+    record = json.loads(parts["unjoined.json"]) | said
+    path.write_bytes(sealed(parts | {"unjoined.json": json.dumps(record).encode()}))
+    with pytest.raises(TableError, match=match):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", ["minmax", "mixture", "stages"])
+def test_numbers_changed_under_a_right_checksum_are_noticed(name, saved, tmp_path):
+    """Each array in turn, one number of it doubled: predictions stay, or the file is refused."""
+    raw, wanted = saved[name]
+    parts, path = members(raw), tmp_path / "model.skops"
+    for part in [part for part in parts if part.endswith(".npy")]:
+        array = np.load(io.BytesIO(parts[part]))
+        if array.dtype.kind != "f" or not array.size:
+            continue
+        array.flat[array.size // 2] = 2.0 * array.flat[array.size // 2] + 1.0
+        np.save(file := io.BytesIO(), array)
+        found = outcome(sealed(parts | {part: file.getvalue()}), path)
+        if found is not None:
+            assert_array_equal(found, wanted)
 
 
 # --- archives -----------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_another_zip_file_and_another_estimator_are_refused(tmp_path):
     with pytest.raises(TableError, match="is not a model file"):
         load_model(other)
     skops.io.dump(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), other)
-    with pytest.raises(TableError, match="it has no schema or no checksum"):
+    with pytest.raises(TableError, match="it has no schema, no checksum or no record"):
         load_model(other)
 
 

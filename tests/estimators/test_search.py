@@ -21,7 +21,7 @@ from unjoined import (
     WeightedUplift,
     identification_strength,
 )
-from unjoined.data import SimulatedProblem
+from unjoined.data import SimulatedProblem, campaign_problem
 from unjoined.errors import InputError, RatioGuardWarning, WeakIdentificationWarning
 from unjoined.estimators import search as _search
 from unjoined.estimators.base import RowEstimator
@@ -436,3 +436,32 @@ def test_a_search_inside_a_search_takes_three_populations():
         **three(400)
     )
     assert found.best_name_ == "inner"
+
+
+def test_candidates_are_compared_by_rows_that_their_fits_have_not_seen():
+    problem = campaign_problem()
+    data = problem.draw(150, random_state=0)
+
+    class Known(WeightedUplift):
+        """Predicts the truth, or its opposite, whatever it was fitted to."""
+
+        def __init__(self, sign=1.0):
+            super().__init__(basis="linear")
+            self.sign = sign
+
+        def predict(self, X):
+            return self.sign * problem.uplift(np.asarray(X))
+
+    candidates = [("truth", Known()), ("opposite", Known(-1.0)), ("same", Known())]
+    search = UpliftSearchCV(candidates, cv=3, compare=True, rule="best", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = search.fit(**data).comparison_
+    first, second, third = found.differences
+    assert {first.first, first.second} == {"truth", "same"}
+    assert first.auuc.value == pytest.approx(0.0)
+    assert second.auuc.value == pytest.approx(third.auuc.value)
+    assert "cannot be told apart" in search.reason_
+    assert UpliftSearchCV(candidates[:2]).compare is False
+    with pytest.raises(InputError, match="compare"):
+        UpliftSearchCV(candidates, compare="yes").fit(**data)

@@ -1,6 +1,8 @@
 """Evaluations from separate tables: constructed truth, slow formulas, and clear errors."""
 
 import json
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -208,7 +210,7 @@ def test_scores_and_tables_that_do_not_fit_are_refused(data, score):
         evaluate_uplift(score[: len(one["y"])], one)
     cells = [data.rows(k, p)[:4] for k in ("outcome", "treatment") for p in data.populations]
     at = np.concatenate(cells)
-    with pytest.raises(InputError, match="n_folds=5"):
+    with pytest.raises(InputError, match="5 rows or more; the smallest has 4"):
         evaluate_uplift(score[at], data.take(at))
 
 
@@ -362,3 +364,17 @@ def test_pictures_show_the_band_and_the_bins(found):
     assert len(other.lines) >= 2
     with pytest.raises(InputError, match="what"):
         found.plot(what="roc")
+
+
+DRAWS = 40
+
+
+@pytest.mark.slow
+def test_intervals_cover_in_as_many_draws_as_they_say():
+    """Of 40 draws at 95 %, fewer than 33 cover by chance in 1 of 1,000 studies."""
+    script = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "coverage.py"))
+    found = script["study"](DRAWS, None, (400,), ["covariate shift"])
+    (row,) = found.values()
+    for what in ("average", "top share", "auuc", "qini", "uniform band"):
+        assert row[what] >= 33 / DRAWS, what
+    assert 0.90 <= row["deciles"] <= 0.99

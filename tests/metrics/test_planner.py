@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from unjoined.data import SimulatedProblem
+from unjoined.data import SimulatedProblem, campaign_problem
 from unjoined.errors import UnjoinedError
-from unjoined.metrics import StudyGuess, plan_study
+from unjoined.metrics import StudyGuess, evaluate_uplift, plan_study
 
 N = 1000
 NOISE = {"average": (1.0, 1.0), "auuc": (1 / 3, 0.5), "top": (0.3, 0.3)}
@@ -37,6 +37,18 @@ def test_a_pilots_standard_error_is_the_closed_form(pilot, quantity):
     assert found.standard_error == pytest.approx(np.sqrt(variance), rel=0.12)
     assert found.strength == pytest.approx(N * 0.36 / 0.32, rel=0.12)
     assert not plan.is_rough
+
+
+@pytest.mark.parametrize("quantity", ["average", "auuc", "qini", "top"])
+def test_a_plan_for_the_pilot_again_is_its_own_standard_error(quantity):
+    data = campaign_problem().draw(500, random_state=3)
+    score = campaign_problem().uplift(np.asarray(data.X))
+    options = {"rules": {"top": ("share", 0.3)}, "random_state": 0}
+    found = evaluate_uplift(score, data, **options)
+    of = found.rules["top"] if quantity == "top" else getattr(found, quantity)
+    plan = plan_study(data, quantity=quantity, score=score, random_state=0)
+    same = next(p for p in plan.table if p.gap == plan.gap and p.rows == 500)
+    assert same.standard_error == pytest.approx(of.standard_error)
 
 
 def test_what_is_asked_for_reaches_the_wanted_precision(pilot):

@@ -513,7 +513,7 @@ def test_scales_of_a_simpler_form_are_kept_in_one_that_contains_it():
     narrow = Parts.of_groups(block, groups, lines, frozenset({"constant"}))
     wide = Parts.of_groups(block, groups, curves, lines)
     known = Scales(np.array([1.0, 2.0, 3.0, 4.0]), np.array([np.inf, 0.3, np.inf]))
-    found, start = known.extended(narrow, wide), Scales.start(wide)
+    found, start = known.carried(narrow, wide), Scales.start(wide)
     assert_array_equal(found.precision[[0, 1, 2, 4]], known.precision)
     assert_array_equal(found.precision[[3, 5, 6]], start.precision[[3, 5, 6]])
     assert found.group[wide.names.index(("base", "line"))] == 0.3
@@ -657,3 +657,24 @@ def test_gross_residuals_of_both_signs_are_bounded_and_others_are_not():
     assert choose_threshold(7.0 * few_gross, weight) == pytest.approx(7.0 * threshold)
     assert choose_threshold(normal, np.ones(999)) == np.inf
     assert choose_threshold(np.abs(few_gross), weight) == np.inf  # a long tail on one side
+
+
+def test_heavy_tails_are_bounded_though_one_gross_value_decides_their_sum():
+    """The largest of many heavy values is worth all others, and its side is chance."""
+    found = [
+        choose_threshold(np.random.default_rng(seed).standard_cauchy(2000), np.ones(2000))
+        for seed in range(20)
+    ]
+    # Tails of equal chance are taken for unequal ones in a test at two standard errors or so.
+    assert np.isfinite(found).sum() >= 16
+
+
+def test_residuals_that_lean_against_the_effect_are_not_bounded():
+    """Outcomes (1 + x) t with no noise: residuals lean to one side wherever treatment acts."""
+    rng = np.random.default_rng(0)
+    x, chance = rng.standard_normal(4000), np.where(np.arange(4000) % 2, 0.75, 0.25)
+    effect = 1.0 + x
+    residual = effect * ((rng.random(4000) < chance) - chance)
+    weight, pull = np.ones(4000), (chance - 0.5) * effect
+    assert np.isfinite(choose_threshold(residual, weight))  # as if it were noise
+    assert choose_threshold(residual, weight, pull) == np.inf

@@ -1,7 +1,5 @@
 """Range constraints at every row: against a general solver, and by the conditions of optimality."""
 
-import sys
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -159,8 +157,8 @@ def test_scan_lists_the_worst_rows_first():
     assert all_rows(X)(np.array([1.0]), -9.0, 9.0, most=2).worst == 0.0
 
 
-def test_rounds_are_limited(monkeypatch):
-    monkeypatch.setattr(sys.modules[solve_box_qp.__module__], "MAX_ROUNDS", 1)
+def test_rounds_are_limited(limits):
+    limits("solve.qp", MAX_ROUNDS=1)
     Q, q, phi = random_problem(0)
     with pytest.raises(InputError, match="did not settle within 1 rounds"):
         solve_box_qp(Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=-0.1, upper=0.1)

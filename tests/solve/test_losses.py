@@ -1,6 +1,5 @@
 """General losses: conjugates by brute force, saddle points by certificate and by other solvers."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -296,8 +295,8 @@ def test_only_thresholds_know_units():
         assert loss.in_units(2.0) is loss
 
 
-def test_newton_stops_at_its_limit_and_the_gap_says_so(problem, monkeypatch):
-    monkeypatch.setattr(sys.modules[solve_loss.__module__], "MAX_STEPS", 1)
+def test_newton_stops_at_its_limit_and_the_gap_says_so(problem, limits):
+    limits("solve.losses", MAX_STEPS=1)
     system, scan, _, share = problem
     strong = replace(system, b=3.0 * system.b)
     with pytest.raises(InputError, match=r"duality gap .* after 1 steps"):

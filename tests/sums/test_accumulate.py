@@ -12,9 +12,9 @@ from unjoined.basis import GaussianBasis, LinearBasis, ScaledBasis, Scaling
 from unjoined.data import label_rows, paper_problem
 from unjoined.errors import InputError
 from unjoined.sums import MomentSums, accumulate
-from unjoined.sums import add_up as module
 from unjoined.sums import add_up as pieces
 from unjoined.sums.add_up import CACHE_ROWS, chunk_rows
+from unjoined.sums.moments import add_gram, mirrored
 
 FIELDS = ("n_rows", "weight", "label_cross", "label_basis", "gram", "weight_square")
 CELLS = [(kind, k) for kind in ("outcome", "treatment") for k in (0, 1)]
@@ -167,16 +167,14 @@ def test_the_rows_are_not_changed():
 
 @pytest.mark.parametrize("labels", ["as they are", "centred"])
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_sums_do_not_depend_on_blocks_pieces_and_chunks(monkeypatch, labels, n_jobs):
+def test_sums_do_not_depend_on_blocks_pieces_and_chunks(limits, labels, n_jobs):
     """Cut at 7, some 50 and 300 rows, so that every kind of seam occurs."""
     rows = draw(150)
     if labels == "centred":
         rows = replace(rows, label=rows.label - 0.3 * np.tanh(rows.X[:, 0]))
     groups = np.arange(len(rows.X)) % 3
     whole = accumulate(basis(), P, rows, groups=groups)
-    monkeypatch.setattr(pieces, "BLOCK_ROWS", 100)
-    monkeypatch.setattr(pieces, "PIECE_ROWS", 50)
-    monkeypatch.setattr(module, "chunk_rows", lambda p: 7)
+    limits("sums.add_up", BLOCK_ROWS=100, PIECE_ROWS=50, chunk_rows=lambda p: 7)
     cut = accumulate(basis(), P, rows, groups=groups, n_jobs=n_jobs)
     assert set(cut.cells) == set(whole.cells)
     for key, cell in whole.cells.items():
@@ -253,3 +251,30 @@ def test_chunks_keep_to_a_size_in_memory_within_limits():
 def test_no_threads_are_refused():
     with pytest.raises(InputError, match="n_jobs must not be 0: None is one thread, -1 all cores"):
         accumulate(basis(), P, draw(), n_jobs=0)
+
+
+@pytest.mark.parametrize(("m", "p"), [(0, 3), (1, 1), (5, 3), (300, 40)])
+def test_the_upper_triangle_gains_the_products_of_all_rows(m, p):
+    rng = np.random.default_rng(m)
+    phi, start = rng.standard_normal((m, p)), rng.standard_normal((p, p))
+    phi.setflags(write=False)
+    total = np.array(start, order="F")
+    add_gram(phi, total)
+    expected = start + sum((np.outer(x, x) for x in phi), np.zeros((p, p)))
+    # m products of size about 1, and now and then 10, each rounded, added in any order.
+    tolerance = 10 * max(m, 1) * np.finfo(np.float64).eps
+    assert_allclose(np.triu(total), np.triu(expected), rtol=0, atol=tolerance)
+
+
+def test_mirroring_takes_the_upper_triangle():
+    total = np.asfortranarray(np.array([[1.0, 2.0, 3.0], [9.0, 4.0, 5.0], [9.0, 9.0, 6.0]]))
+    found = mirrored(total)
+    assert_array_equal(found, [[1.0, 2.0, 3.0], [2.0, 4.0, 5.0], [3.0, 5.0, 6.0]])
+    assert found.flags.c_contiguous
+    assert total[1, 0] == 9.0
+
+
+@pytest.mark.parametrize("total", [np.zeros((2, 2), order="F"), np.zeros((3, 3))])
+def test_a_total_that_rows_do_not_fit_is_refused(total):
+    with pytest.raises(InputError, match=r"rows in C order, shape \(5, 3\)"):
+        add_gram(np.ones((5, 3)), total)

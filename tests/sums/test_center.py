@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
 
-from unjoined._validation import OutcomeCoding
 from unjoined.basis import GaussianBasis, LinearBasis, Scaling, StackedBasis, draw_basis
 from unjoined.data import (
     LabelledRows,
@@ -22,9 +21,7 @@ from unjoined.data import (
 )
 from unjoined.errors import InputError
 from unjoined.nuisance import center_rows, check_center, deal_folds, fit_centring
-from unjoined.nuisance import centring as center
 from unjoined.sums import Centring, SmoothMeans, accumulate, assemble, smooth_coef
-from unjoined.sums import plan as _smooth_coef
 
 
 def rng(seed=0):
@@ -216,11 +213,10 @@ def test_a_given_regressor_is_cloned_and_takes_weights():
 # --- many rows ------------------------------------------------------------------------------
 
 
-def test_many_rows_are_centred_by_models_of_a_sample(monkeypatch):
+def test_many_rows_are_centred_by_models_of_a_sample(limits):
     """Above the limit one fixed pair, fitted to a sample, serves all rows, whatever the threads."""
-    monkeypatch.setattr(center, "CROSS_FIT_ROWS", 1000)
-    monkeypatch.setattr(center, "SAMPLE_ROWS", 800)
-    monkeypatch.setattr("unjoined.sums.plan.CACHE_ROWS", 256)
+    limits("nuisance.centring", CROSS_FIT_ROWS=1000, SAMPLE_ROWS=800)
+    limits("sums.plan", CACHE_ROWS=256)
     rows = rows_of(main_effect(), 400)
     fold = deal_folds(rows, rng())
     found, threaded = (center_rows(rows, fold, rng(3), n_jobs=n) for n in (None, 2))
@@ -229,7 +225,7 @@ def test_many_rows_are_centred_by_models_of_a_sample(monkeypatch):
     same = replace(rows, X=np.zeros_like(rows.X))
     taken = same.label - center_rows(same, fold, rng(3)).rows.label
     assert np.ptp(taken[outcome]) < 1e-9  # one function of x, not one per fold
-    monkeypatch.undo()
+    limits("nuisance.centring", CROSS_FIT_ROWS=10**9)
     cross = center_rows(rows, fold, rng(3)).rows.label
     close = np.corrcoef((rows.label - found.rows.label)[outcome], (rows.label - cross)[outcome])
     assert close[0, 1] > 0.98
@@ -237,8 +233,8 @@ def test_many_rows_are_centred_by_models_of_a_sample(monkeypatch):
     assert np.ptp(taken[outcome]) > 1e-3
 
 
-def test_a_sample_draws_centres_from_some_rows_only(monkeypatch):
-    monkeypatch.setattr(center, "SAMPLE_ROWS", 50)
+def test_a_sample_draws_centres_from_some_rows_only(limits):
+    limits("nuisance.centring", SAMPLE_ROWS=50)
     found = fit_centring(rows_of(main_effect(), 100), rng())
     assert found.means.basis.size == 4 + 27  # 10 * 50 ** (1 / 4) centres
     assert isinstance(found, Centring)
@@ -247,9 +243,12 @@ def test_a_sample_draws_centres_from_some_rows_only(monkeypatch):
 # --- the regression behind it ---------------------------------------------------------------
 
 
+PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row: the grid that cross-validation searches
+
+
 def sums_and_square(basis, X, label, weight):
     cell = np.zeros(len(X), dtype=np.uint8)
-    coding = OutcomeCoding(0.0, 1.0, is_binary=False)
+    coding = rows_of(main_effect(), 20).coding
     rows = LabelledRows(X, label, cell, weight, ["A", "B"], coding)
     sums = accumulate(basis, basis.size, rows).total("outcome", 0)
     return sums, float(weight @ label**2)
@@ -269,7 +268,7 @@ def test_coefficients_minimise_the_penalised_squares():
     assert_allclose(slope[:3], 0.0, atol=1e-8)  # no penalty on the linear part
     penalty = slope[3:] / coef[3:]  # one and the same for all Gaussians
     assert_allclose(penalty, penalty[0], rtol=1e-5)
-    assert np.isclose(_smooth_coef.PENALTIES * 200, penalty[0], rtol=1e-5).any()
+    assert np.isclose(PENALTIES * 200, penalty[0], rtol=1e-5).any()
 
     def loss(c):
         return normalised @ (label - phi @ c) ** 2 + penalty[0] * np.sum(c[3:] ** 2)
@@ -286,7 +285,7 @@ def test_generalised_cross_validation_is_the_textbook_formula():
     phi = basis(X)
     found = phi @ smooth_coef(*sums_and_square(basis, X, label, np.ones(120)), 2)
     scores, fits = [], []
-    for penalty in 120 * _smooth_coef.PENALTIES:
+    for penalty in 120 * PENALTIES:
         ridge = np.diag([0.0] * 3 + [penalty] * 15)
         hat = phi @ np.linalg.solve(phi.T @ phi + ridge, phi.T)
         fits.append(hat @ label)

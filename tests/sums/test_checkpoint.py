@@ -5,16 +5,15 @@ import pytest
 
 from unjoined.errors import TableError
 from unjoined.sums import aggregate_rows, fourier_plan, read_sums
-from unjoined.sums import files as _checkpoint
 
 N = 1024  # rows after which a checkpoint is written
 PLAN = fourier_plan({"age": (0.0, 1.0)}, ["north", "south"], n_functions=1, n_groups=2)
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch):
+def often(limits):
     """Write a checkpoint every 1024 rows: a million of them would take seconds for each test."""
-    monkeypatch.setattr(_checkpoint, "BATCH_ROWS", N // _checkpoint.CHECKPOINT_BATCHES)
+    limits("sums.files", BATCH_ROWS=N // 16, CHECKPOINT_BATCHES=16)
 
 
 class StoppedError(Exception):
@@ -82,7 +81,7 @@ def test_a_truncated_checkpoint_is_refused_and_the_message_says_what_to_do(check
         aggregate_rows(rows_of(), PLAN, checkpoint=checkpoint)
 
 
-def test_a_checkpoint_that_ends_amid_a_batch_does_not_count_rows_twice(checkpoint, monkeypatch):
-    monkeypatch.setattr(_checkpoint, "BATCH_ROWS", 1000)
+def test_a_checkpoint_that_ends_amid_a_batch_does_not_count_rows_twice(checkpoint, limits):
+    limits("sums.files", BATCH_ROWS=1000)
     with pytest.raises(TableError, match="stands at row 1,024, amid a batch"):
         aggregate_rows(rows_of(), PLAN, checkpoint=checkpoint)

@@ -7,9 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from unjoined import MinMaxUplift
 from unjoined.basis import GaussianBasis, LinearBasis, ScaledBasis, Scaling, StackedBasis
 from unjoined.data import paper_problem
-from unjoined.sums import add_up as module
 from unjoined.sums import combine
-from unjoined.sums.add_up import PIECE_ROWS
 
 GAUSSIANS = GaussianBasis(np.random.default_rng(0).standard_normal((19, 2)), 2.0)
 BASIS = StackedBasis(LinearBasis(2), GAUSSIANS)
@@ -24,9 +22,8 @@ def draw(n):
 
 @pytest.mark.parametrize("n", [0, 1, 100])
 @pytest.mark.parametrize("scaled", [True, False])
-def test_the_result_is_the_product_of_values_and_coefficients(monkeypatch, n, scaled):
-    monkeypatch.setattr(module, "PIECE_ROWS", 30)
-    monkeypatch.setattr(module, "chunk_rows", lambda p: 7)
+def test_the_result_is_the_product_of_values_and_coefficients(limits, n, scaled):
+    limits("sums.add_up", PIECE_ROWS=30, chunk_rows=lambda p: 7)
     X = draw(n)
     basis = ScaledBasis(BASIS, SCALING) if scaled else (lambda rows: BASIS(SCALING(rows)))
     expected = BASIS(SCALING(X)) @ COEF
@@ -46,12 +43,12 @@ def test_several_combinations_are_found_together():
 
 def test_many_combinations_are_found_together_too():
     X, basis = draw(50), ScaledBasis(BASIS, SCALING)
-    many = np.random.default_rng(0).standard_normal((22, module.FEW + 1))
+    many = np.random.default_rng(0).standard_normal((22, 20))
     assert_allclose(combine(basis, many, X), BASIS(SCALING(X)) @ many, rtol=0, atol=1e-12)
 
 
 def test_the_result_does_not_depend_on_threads_to_the_bit():
-    X, basis = draw(3 * PIECE_ROWS + 5), ScaledBasis(BASIS, SCALING)
+    X, basis = draw(50_000), ScaledBasis(BASIS, SCALING)
     one, two, all_ = (combine(basis, COEF, X, n_jobs=n) for n in (None, 2, -1))
     assert_array_equal(two, one)
     assert_array_equal(all_, one)
@@ -60,7 +57,7 @@ def test_the_result_does_not_depend_on_threads_to_the_bit():
 def test_predictions_of_a_model_do_not_depend_on_its_threads_to_the_bit():
     data = paper_problem().draw(200, random_state=0)
     model = MinMaxUplift(width=2.0, ridge_f=1e-2, ridge_g=1e-2, random_state=0).fit(**data)
-    X = 3.0 * draw(PIECE_ROWS + 100)
+    X = 3.0 * draw(20_000)
     found = [model.set_params(n_jobs=n).predict(X) for n in (1, 2)]
     assert_array_equal(*found)
     expected = model.basis_(model.scaling_(X)) @ model.coef_

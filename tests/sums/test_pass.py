@@ -343,7 +343,7 @@ def test_sums_of_parties_add_up_to_those_of_all_rows():
 def test_every_message_about_plans():
     for arguments, message in (
         (({}, ["p", "q"]), "one feature or more"),
-        (({"a": (0, 1)}, ["p", "p"]), "two populations with different names"),
+        (({"a": (0, 1)}, ["p", "p"]), "two populations or more with different names"),
         (({"a": (0, 0)}, ["p", "q"]), "spread of a must be"),
     ):
         with pytest.raises(InputError, match=message):

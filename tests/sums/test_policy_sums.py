@@ -8,7 +8,6 @@ from unjoined.basis import Scaling
 from unjoined.data import label_rows, paper_problem
 from unjoined.metrics import strength_of
 from unjoined.sums import PolicySums
-from unjoined.sums import moments as _policy_sums
 
 ROWS = label_rows(**paper_problem().draw(60, random_state=0))
 SCALING = Scaling(np.array([0.5, -1.0]), np.array([2.0, 3.0]))
@@ -27,8 +26,8 @@ def slow(X, label, weight):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_sums_are_those_of_the_rows_one_by_one(weighted, monkeypatch):
-    monkeypatch.setattr(_policy_sums, "CACHE_ROWS", 16)  # a last chunk that is not full
+def test_sums_are_those_of_the_rows_one_by_one(weighted, limits):
+    limits("sums.moments", CACHE_ROWS=16)  # a last chunk that is not full
     at = ROWS.at("treatment", 1)
     weight = np.linspace(0.5, 2.0, len(at)) if weighted else np.ones(len(at))
     X, label = ROWS.X[at], ROWS.label[at]

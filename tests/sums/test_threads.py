@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from unjoined._threads import LINE, Scratch, n_threads, over_pieces
+from unjoined._threads import LINE, Scratch, all_finite, n_threads, over_pieces
 from unjoined.errors import InputError
 
 
@@ -82,3 +82,23 @@ def test_a_machine_that_does_not_count_its_cores_has_one(monkeypatch):
 def test_no_threads_are_refused():
     with pytest.raises(InputError, match="n_jobs must not be 0: None is one thread, -1 all cores"):
         list(over_pieces(abs, range(2), 0))
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", [0, 6, 7, 29])
+def test_one_bad_number_anywhere_is_found(limits, n_jobs, bad, row):
+    limits("_threads", CHUNK_ROWS=7)
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    assert all_finite(X, n_jobs=n_jobs)
+    X[row, 1] = bad
+    assert not all_finite(X, n_jobs=n_jobs)
+
+
+def test_numbers_whose_sum_is_beyond_all_numbers_are_numbers():
+    assert all_finite(np.full((3, 2), 1.7e308))
+    assert not all_finite(np.array([[np.inf, -np.inf]]))
+
+
+def test_no_rows_hold_nothing_bad():
+    assert all_finite(np.empty((0, 3)))

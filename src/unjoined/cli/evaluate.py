@@ -14,6 +14,7 @@ from unjoined.cli.options import AsJson, Seed, TableOptions
 from unjoined.cli.program import command
 from unjoined.cli.score import as_share
 from unjoined.cli.show import console, noted, print_json
+from unjoined.data import available_bytes
 from unjoined.errors import InputError
 from unjoined.estimators import load_model
 from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
@@ -47,6 +48,13 @@ def evaluate(
         str, typer.Option(help="Whom the answer speaks for: overlap, or gap for fewer of them.")
     ] = "overlap",
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    chunks: Annotated[
+        bool | None,
+        typer.Option(
+            "--chunks/--no-chunks",
+            help="Read tables in pieces, or not; default: if they are larger than memory allows.",
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -65,14 +73,21 @@ def evaluate(
     make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
     with noted() as notes:
         if model is None:
-            data = tables.read()
-            found = cross_evaluate(make(random_state=seed), data, folds, **asked)
+            if chunks:
+                raise InputError(
+                    "--cross fits to all rows in memory, so --chunks cannot be given beside it. "
+                    "Fit a model to other rows with `unjoined fit --chunks`, and give it as "
+                    "--model."
+                )
+            found = cross_evaluate(make(random_state=seed), tables.read(), folds, **asked)
         else:
             fitted = load_model(model)
-            data = tables.of_model(fitted).read()
-            found = evaluate_uplift(fitted, data, **asked)
+            tables = tables.of_model(fitted)
+            if chunks is None:
+                chunks = tables.has_folders or tables.memory() > available_bytes()
+            found = evaluate_uplift(fitted, tables.stream() if chunks else tables.read(), **asked)
     if as_json:
-        print_json(found.to_dict() | {"rows": data.n_rows, "warnings": notes})
+        print_json(found.to_dict() | {"warnings": notes})
     else:
         _show(found)
 

@@ -26,9 +26,7 @@ from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
 from unjoined.sums import (
     MIN_COUNT,
-    GroupedSums,
     PlannedSums,
-    PolicySums,
     aggregate_rows,
     fourier_plan,
     merge_sums,
@@ -46,7 +44,7 @@ Out = Annotated[Path, typer.Option(metavar="FILE", help="File to write.")]
 )
 def plan(
     feature: Annotated[list[str], typer.Option(help="NAME=TYPICAL:SPREAD, once for each feature.")],
-    populations: Annotated[str, typer.Option(help="The two, comma-separated.")],
+    populations: Annotated[str, typer.Option(help="Two or more, comma-separated.")],
     out: Out,
     outcome_values: Annotated[
         str | None, typer.Option(help="LOW,HIGH if the outcome has two values.")
@@ -72,8 +70,7 @@ def plan(
         n_groups=groups,
         random_state=seed,
     )
-    nothing = PlannedSums(agreed, GroupedSums(agreed.size), PolicySums.zero(agreed.n_features))
-    written = write_sums(nothing, out)
+    written = write_sums(PlannedSums.of_no_rows(agreed), out)
     console().print(
         f"Wrote {written}: {agreed.size} functions of {', '.join(agreed.feature_names or ())}. "
         "Send it to every party; each runs unjoined aggregate with it."

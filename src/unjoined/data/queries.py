@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
+from uuid import uuid4
 
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
@@ -20,7 +22,6 @@ DATABASE = re.compile(r"(.+?\.(?:duckdb|ddb|db))(?::(.*))?", re.IGNORECASE | re.
 STATEMENT = re.compile(r"\s*(select|with|from)\s", re.IGNORECASE)
 # A query may neither undo what is said here nor read variables of the running program.
 LOCKED = {
-    "lock_configuration": "true",
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",  # nothing is downloaded
 }
@@ -107,7 +108,7 @@ def database_tables(file: Path) -> list[str]:
 
 @contextmanager
 def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield a connection that reads a query's database, or none, and can change nothing."""
+    """Yield a connection that reads a query's database, or files without one, and no more."""
     duckdb = import_extra("duckdb", extra="cli")
     file = query.database
     if file is not None and not Path(file).is_file():
@@ -116,7 +117,7 @@ def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
         opened = duckdb.connect(
             ":memory:" if file is None else str(file),
             read_only=file is not None,
-            config=LOCKED | dict(config),
+            config=LOCKED | _spill() | dict(config),
         )
     except duckdb.Error as error:
         said = str(error)
@@ -131,7 +132,15 @@ def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
             "newer version wrote it, update DuckDB. Tables of other databases: export them first."
         ) from error
     with opened as connection:
+        if file is not None:
+            connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
         yield connection
+
+
+def _spill() -> dict[str, str]:
+    """Return where DuckDB may put what memory does not hold: not beside the user's files."""
+    return {"temp_directory": str(Path(gettempdir(), f"unjoined-{uuid4().hex}"))}
 
 
 def checked_statement(connection: Any, query: SqlQuery, origin: str) -> str:

@@ -207,7 +207,7 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
 
 def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     duckdb = import_extra("duckdb", extra="cli")
-    with duckdb.connect() as connection:
+    with connect(SqlQuery(""), {}) as connection:
         try:
             table = connection.sql(reader.query, params=[reader.path]).to_arrow_table()
         except (duckdb.Error, RuntimeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -35,6 +35,8 @@ from unjoined.estimators.words import (
     MOST_NAMED,
     GivenRows,
     effect_in_words,
+    fingerprint,
+    package_versions,
     policies_in_words,
     refuse_unrouted,
 )
@@ -47,12 +49,8 @@ from unjoined.metrics import (
     warn_if_weak,
     weighted_risk,
 )
-from unjoined.nuisance import (
-    ConditionalMean,
-    fit_conditional_mean,
-    in_two_groups,
-    seeded_clone,
-)
+from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.sums import PlannedSums, contrasts_of, in_two_groups
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
 # Those of `unjoined._validation` that take a name and a value are such checks too.
@@ -142,6 +140,7 @@ class UpliftEstimator(FeatureEstimator, ABC):
     identification_: IdentificationStrength
     populations_: list[Any]
     average_effect_: Estimate
+    run_: dict[str, Any]  # versions, settings with the seed, and a fingerprint of the rows
     contrast_: Array  # (number of populations,) if there are more than two, in two groups
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
@@ -175,11 +174,21 @@ class UpliftEstimator(FeatureEstimator, ABC):
             self.__dict__.pop(name, None)
 
     def _conclude(
-        self, populations: Sequence[Any], strength: IdentificationStrength, *, stacklevel: int
+        self,
+        rows: LabelledRows | PlannedSums,
+        strength: IdentificationStrength,
+        *,
+        stacklevel: int,
     ) -> None:
         """Warn of policies that are hardly different, and become fitted."""
         warn_if_weak(strength, stacklevel=stacklevel + 1)
-        self.populations_, self.identification_ = list(populations), strength
+        names = rows.names if isinstance(rows, LabelledRows) else rows.plan.populations
+        self.run_ = {
+            "versions": package_versions(),
+            "settings": {name: repr(value)[:200] for name, value in self.get_params().items()},
+            "data": fingerprint(rows),
+        }
+        self.populations_, self.identification_ = list(names), strength
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""
@@ -385,7 +394,8 @@ class RowEstimator(UpliftEstimator):
         target = None if rows.X is matrix else target_rows(matrix, given.kind, weight)
         fitted, contrast, several = rows, None, len(rows.names) > 2
         if several and self._as_two_groups:
-            fitted, contrast = in_two_groups(rows)
+            contrast = contrasts_of(rows, n_jobs=n_jobs)[0]
+            fitted, _ = in_two_groups(rows, contrast)
         with narrated(self, f"{len(rows):,} rows of {rows.X.shape[1]} features"):
             strength = self._fit_rows(fitted, target)
         if contrast is not None:
@@ -394,7 +404,7 @@ class RowEstimator(UpliftEstimator):
             strength = strength_of(rows, n_jobs=n_jobs)
         if not hasattr(self, "average_effect_"):
             self.average_effect_ = average_effect(rows)
-        self._conclude(rows.names, strength, stacklevel=3)
+        self._conclude(rows, strength, stacklevel=3)
         return self
 
     @abstractmethod

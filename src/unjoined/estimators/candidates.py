@@ -214,15 +214,14 @@ def fit_fold(job: FoldJob, data: dict[str, Any], scoring: Callable[..., float] |
     c, candidate, repeat, fold, (train, test) = job
     held = take_rows(data, test)
     estimator = clone(candidate.estimator)
-    uplift, score = None, np.nan
+    score = np.nan
     # Recorded, to be repeated once by the search and not once per fold.
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
         try:
             estimator.fit(**take_rows(data, train))
-            if scoring is None:
-                uplift = _finite(np.asarray(estimator.predict(held["X"]), dtype=np.float64))
-            else:
+            uplift = _finite(np.asarray(estimator.predict(held["X"]), dtype=np.float64))
+            if scoring is not None:
                 score = float(scoring(estimator, held.pop("X"), held.pop("y"), **held))
         except Exception as error:
             raise InputError(

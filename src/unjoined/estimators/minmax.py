@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -71,8 +71,10 @@ from unjoined.sums import (
     cell_positions,
     center_sums,
     combine,
+    contrasts_of,
     dask_sums,
     has_constant,
+    in_two_groups,
     sum_with_checkpoint,
     take_sample,
 )
@@ -84,7 +86,8 @@ class MinMaxUplift(RowEstimator):
     r"""Uplift from separate labels by the paper's closed-form min-max estimator.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or
-    an outcome label, never both, from two populations that were treated by different policies.
+    an outcome label, never both, from two populations or more that were treated by different
+    policies.
     No policy is modelled and no estimate is divided by another: :math:`f` is sought that leaves a
     critic :math:`g` nothing to object to,
 
@@ -159,7 +162,9 @@ class MinMaxUplift(RowEstimator):
         Average uplift of the people for whom policies differ enough to tell, in units of the
         outcome, with Fieller's interval. From chunks and sums it comes from the sums.
     contrast_ : array of shape (number of populations,)
-        If there are more than two: how each counts in the two groups that were compared.
+        If there are more than two: how each counts in the contrast that tells the most. Further
+        contrasts in which policies clearly differ have critics of their own, for the squared loss
+        without bounds.
     singular_values_ : array
         Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
         losses other than the squared one.
@@ -174,7 +179,7 @@ class MinMaxUplift(RowEstimator):
     identification_ : IdentificationStrength
         How different the two policies are.
     populations_ : list
-        The two populations' names; the first has the positive sign.
+        The populations' names; of two the first has the positive sign.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -219,6 +224,8 @@ class MinMaxUplift(RowEstimator):
     >>> bool(np.corrcoef(model.predict(X_new), problem.uplift(X_new))[0, 1] > 0.8)
     True
     """
+
+    _as_two_groups = False
 
     _parameters: ClassVar[dict[str, Check]] = {
         "basis": basis_or(*BASES),
@@ -295,7 +302,7 @@ class MinMaxUplift(RowEstimator):
             function that returns an iterable of chunks, or a `DaskSource`. Each of the two passes
             goes through it once, so that a function is called twice.
         sample_rows : int, default=10000
-            Distinct rows of each of the four tables that are kept from the first pass.
+            Distinct rows of each of the tables that are kept from the first pass.
         checkpoint : path, optional
             A file that is written about every million rows of the second pass and removed at
             its end. If it exists, the pass goes on from there, to the same bits; the first pass
@@ -353,7 +360,7 @@ class MinMaxUplift(RowEstimator):
         Parameters
         ----------
         sums : PlannedSums
-            Of all four cells, from ``collect_sums``, or read from files and merged. Their basis
+            Of all cells, from ``collect_sums``, or read from files and merged. Their basis
             and scaling are used, whatever the parameters of this model; ridges are those of
             this model, and "auto" chooses them by the groups. Labels that were not centred when
             they were added up are now, unless ``center=False``: outcomes by what the functions
@@ -390,10 +397,16 @@ class MinMaxUplift(RowEstimator):
             X, weight = (None, None) if target is None else target
             how = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
             rows, shift = weigh_shift(rows, X, self.shift, **how, stacklevel=4)
-        if len(rows.X) <= CROSS_FIT_ROWS or not (self._is_squared and self.bounds is None):
+        several, closed = len(rows.names) > 2, self._is_squared and self.bounds is None
+        if several and not closed:
+            contrast = contrasts_of(rows, n_jobs=self.n_jobs)[0]
+            rows, _ = in_two_groups(rows, contrast)
+        if not closed or (len(rows.X) <= CROSS_FIT_ROWS and not several):
             self._fit_few(rows, shift, rng)
+            if several:
+                self.contrast_ = contrast
             return None
-        plan, search, group = self._plan_many(rows, rng)
+        plan, search, group = (self._plan_several if several else self._plan_many)(rows, rng)
         sums, policy = plan.sums(rows, group, n_jobs=self.n_jobs)
         strength = self._fit_sums(PlannedSums(plan, sums, policy), search, shift)
         return strength if shift is None else None  # weights are not the rows' own
@@ -449,13 +462,42 @@ class MinMaxUplift(RowEstimator):
         """Settle the plan by the sample of a census."""
         census.check_complete()
         rows, group = census.sample(N_FOLDS)
-        planner, rng = self._planner, check_random_state(self.random_state)
-        tried = planner.draw(rows, census.n_rows, rng, census.feature_names)
+        rng = check_random_state(self.random_state)
+        return self._plan_sample(rows, group, N_FOLDS, census.n_rows, census.feature_names, rng)
+
+    def _plan_several(
+        self, rows: LabelledRows, rng: np.random.RandomState
+    ) -> tuple[SumsPlan, MinMaxSearch | None, IntArray]:
+        """Settle the plan for more than two populations, and deal all rows into groups."""
+        many, cells = len(rows.X) > CROSS_FIT_ROWS, rows.all_cells()
+        sample = take_sample(rows, cells, SAMPLE_ROWS, rng) if many else rows
+        fold = deal_folds(sample, rng)
+        n = int(fold.max()) + 1
+        group = deal_groups(cells, len(rows.X), n, rng) if many else fold
+        planned = self._plan_sample(sample, fold, n, len(rows.X), self._feature_names, rng)
+        return *planned, group
+
+    def _plan_sample(
+        self,
+        rows: LabelledRows,
+        group: IntArray,
+        n_groups: int,
+        n_rows: int,
+        feature_names: tuple[str, ...] | None,
+        rng: np.random.RandomState,
+    ) -> tuple[SumsPlan, MinMaxSearch | None]:
+        """Settle the plan by some of ``n_rows`` rows, more than two populations in two groups."""
+        planner, names = self._planner, tuple(rows.names)
+        if len(names) > 2:
+            rows, at = in_two_groups(rows, contrasts_of(rows, n_jobs=self.n_jobs)[0])
+            group = group[at]
+        tried = planner.draw(rows, n_rows, rng, feature_names, n_groups)
         if planner.is_centred or len(tried) > 1:
-            check_groups(rows, group, N_FOLDS)
-        return planner.settle(
+            check_groups(rows, group, n_groups)
+        plan, search = planner.settle(
             tried, rows, group, lambda plan: planner.fit_means(plan, rows, group, rng)
         )
+        return replace(plan, populations=names), search
 
     def _collect(
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
@@ -476,17 +518,21 @@ class MinMaxUplift(RowEstimator):
         """Solve by sums alone, and become fitted."""
         strength = self._fit_sums(sums, search)
         self.average_effect_ = average_effect_of_sums(sums)
-        self._conclude(sums.plan.populations, strength, stacklevel=4)
+        self._conclude(sums, strength, stacklevel=4)
 
     def _fit_sums(
         self, planned: PlannedSums, search: MinMaxSearch | None, shift: ShiftReport | None = None
     ) -> IdentificationStrength:
         """Solve by sums of all rows, and return how different the policies are."""
         self._forget()
-        planner, plan, sums = self._planner, planned.plan, planned.sums
+        planner = self._planner
         planned.check_complete(groups=planner.chooses_ridges)
+        contrasts, sums = planned.contrasts, planned.sums
+        plan = replace(planned.plan, contrasts=contrasts)
+        if contrasts is not None:
+            self.contrast_ = contrasts[0]
         if planner.is_centred and not plan.centring and has_constant(plan.basis):
-            sums = center_sums(sums, plan.basis)
+            sums = center_sums(sums, plan.basis, contrasts)
         search, alphas = planner.choose_ridges(plan, sums, search)
         self._solve(plan, average(plan, sums), search, shift)
         self._keep_groups(plan, alphas)

@@ -113,8 +113,8 @@ def add_up(
 
 def average(plan: SumsPlan, sums: GroupedSums) -> MinMaxSystem:
     """Average the sums to A, b and C."""
-    system = assemble(sums)
-    return system if plan.critic is plan.basis else system.split(plan.basis.size)
+    p_f = None if plan.critic is plan.basis else plan.basis.size
+    return assemble(sums, plan.contrasts, p_f)
 
 
 def search_ridges(
@@ -339,7 +339,7 @@ class MinMaxPlanner:
             critic = draw(self.critic_basis, width)
         plan = SumsPlan(
             feature_names=feature_names,
-            populations=(rows.names[0], rows.names[1]),
+            populations=tuple(rows.names),
             coding=rows.coding,
             scaling=scaling,
             basis=basis,

@@ -300,7 +300,7 @@ class MixtureUplift(LikelihoodEstimator):
         size = check_count("sample_rows", sample_rows)
         with narrated(self, "rows in chunks"):
             rows, census = self._look_through(source, size)
-            census.check_complete(several=True)
+            census.check_complete()
             sample, fold = census.sample(self.n_folds)
             self.training_range_ = column_ranges(sample.X)
             sample = replace(sample, weight=sample.relative)
@@ -320,7 +320,7 @@ class MixtureUplift(LikelihoodEstimator):
                 self._describe(self.fit_, few, chance)
                 folded = self._folded(policies, held, fold[sample.of_kind(OUTCOME)])
                 self._measure(sample, folded, rng)
-        self._conclude(sample.names, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
+        self._conclude(sample, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
         if checkpoint is not None:
             Path(checkpoint).unlink(missing_ok=True)
         return self

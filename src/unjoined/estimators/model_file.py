@@ -10,6 +10,7 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
+from inspect import Parameter, signature
 from itertools import chain
 from typing import Any
 
@@ -20,11 +21,14 @@ from sklearn.tree._tree import Tree
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined._validation import check_count
+from unjoined.basis import Scaling
 from unjoined.data import TableEncoder
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 
-SCHEMA, CHECKSUM = "schema.json", "unjoined.sha256"
+SCHEMA, CHECKSUM, RECORD = "schema.json", "unjoined.sha256", "unjoined.json"
+VERSION = 1  # of the layout of files; a program reads its own and earlier ones
+TRIALS = 50  # rows whose predictions are kept, to be compared
 MOST_MEMBERS = 100_000
 # Models are stored as they are, not compressed, so that a file holds no more than its own size.
 # Somebody may have compressed it since; up to here that can do no harm.
@@ -120,10 +124,10 @@ def expand(raw: bytes, limit: int | None) -> dict[str, bytes]:
 
 def check_members(members: dict[str, bytes], allowed: Set[str]) -> None:
     """Refuse damage, arrays that are not as long as they say, and types that are not known."""
-    if SCHEMA not in members or CHECKSUM not in members:
+    if not {SCHEMA, CHECKSUM, RECORD} <= members.keys():
         raise TableError(
-            "is not a model file of this program: it has no schema or no checksum. Write one with "
-            "`save_model` or `unjoined fit`."
+            "is not a model file of this program: it has no schema, no checksum or no record. "
+            "Write one with `save_model` or `unjoined fit`."
         )
     if members[CHECKSUM] != checksum(members).encode():
         raise TableError(
@@ -172,12 +176,37 @@ def _check_array(name: str, content: bytes) -> None:
         raise TableError(f"holds a part {name!r} that is no array of {dtype} of shape {shape}.")
 
 
-def check_model(model: Any, n_bytes: int) -> None:
-    """Refuse what is no fitted model, or one whose parts do not belong together."""
+def record_of(model: Any, written_by: str) -> bytes:
+    """Return what is said of a model beside it: who wrote it, and what it predicts at some rows."""
+    parts = {"layout": VERSION, "unjoined": written_by, "predictions": _predictions(model)}
+    return json.dumps(parts, sort_keys=True).encode()
+
+
+def check_layout(record: bytes) -> dict[str, Any]:
+    """Return what is said of a model, if this program knows how to read it."""
+    said = json.loads(record)
+    if not isinstance(said["layout"], int) or not 1 <= said["layout"] <= VERSION:
+        raise TableError(
+            f"was written by unjoined {str(said['unjoined'])[:20]}, in layout {said['layout']!r}; "
+            f"this program reads layouts up to {VERSION}. Update unjoined, or fit the model again."
+        )
+    return {"unjoined": str(said["unjoined"])[:20], "predictions": dict(said["predictions"])}
+
+
+def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
+    """Refuse what is no fitted model, has parts that do not fit, or predicts otherwise than it did.
+
+    Whoever changes numbers in a file can change its checksum too. The predictions beside them
+    then still tell, and so they do if another version of a package predicts otherwise.
+    """
     check_is_fitted(whole := model)
     model = _last_step(model)
+    parts = list(_parts(whole))
+    for part in parts:
+        if isinstance(part, UpliftEstimator):
+            _add_new_parameters(part)
     model._check_parameters()
-    for part in _parts(whole):
+    for part in parts:
         # Files skip the checks that a class makes when it is called.
         if is_dataclass(part) and hasattr(part, "__post_init__"):
             part.__post_init__()
@@ -187,17 +216,53 @@ def check_model(model: Any, n_bytes: int) -> None:
     names = getattr(model, "feature_names_in_", np.array(["x"] * min(d, n_bytes)))
     if 8 * d > n_bytes or np.shape(names) != (d,) or not all(isinstance(n, str) for n in names):
         raise InputError(f"its {d} features do not fit its other parts")
-    trial: Any = np.vstack([np.zeros(d), np.ones(d), -np.ones(d)])
+    found, wanted = _predictions(whole), said["predictions"]
+    if found.keys() != wanted.keys() and found:  # none are found without an extra, such as torch
+        raise InputError("its predictions are not those of its type")
+    for method, rows in found.items():
+        now, then = np.array(rows), np.array(wanted[method], dtype=np.float64)
+        far = now.shape != then.shape or not np.allclose(
+            now, then, rtol=1e-6, atol=1e-8 * np.max(np.abs(now), initial=1e-300)
+        )
+        if far:
+            raise InputError(
+                f"it does not predict what it did when unjoined {said['unjoined']} wrote it: its "
+                "numbers were changed since, or another version of a package computes otherwise. "
+                "Fit the model again"
+            )
+
+
+def _predictions(model: Any) -> dict[str, Any]:
+    """Return what a model predicts at rows that are the same whenever it is loaded."""
+    model = _last_step(whole := model)
+    d = int(model.n_features_in_)
+    rng = np.random.default_rng(0)
+    trial: Any = np.vstack([np.zeros(d), np.ones(d), -np.ones(d), rng.normal(size=(TRIALS - 3, d))])
+    # Where the model has its rows, as far as it says so.
+    scales = (part for part in _parts(whole) if isinstance(part, Scaling))
+    scaling = next((part for part in scales if np.shape(part.mean) == (d,)), None)
+    if scaling is not None:
+        trial[3:] = scaling.mean + scaling.scale * trial[3:]
     if isinstance(encoder := getattr(model, "encoder_", None), TableEncoder):
-        trial = encoder.examples(len(trial))
+        trial = encoder.examples(TRIALS)
+    found = {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for method in PREDICTIONS:
                 if hasattr(type(model), method):
-                    _check_prediction(getattr(model, method)(trial), len(trial))
+                    columns = getattr(model, method)(trial)
+                    found[method] = _numbers(columns)
     except MissingExtraError:  # such as torch, without which nothing is predicted anyway
-        pass
+        return {}
+    return found
+
+
+def _add_new_parameters(model: UpliftEstimator) -> None:
+    """Give a model of an earlier version the parameters that came since, at their defaults."""
+    for name, parameter in signature(type(model).__init__).parameters.items():
+        if name not in vars(model) and parameter.default is not Parameter.empty:
+            setattr(model, name, parameter.default)
 
 
 def _last_step(model: Any) -> UpliftEstimator:
@@ -209,10 +274,12 @@ def _last_step(model: Any) -> UpliftEstimator:
     return last
 
 
-def _check_prediction(predicted: Any, n: int) -> None:
-    for column in predicted if isinstance(predicted, tuple) else (predicted,):
-        if np.shape(column)[:1] != (n,) or not np.isfinite(column).all():
+def _numbers(predicted: Any) -> list[Any]:
+    columns = predicted if isinstance(predicted, tuple) else (predicted,)
+    for column in columns:
+        if np.shape(column)[:1] != (TRIALS,) or not np.isfinite(column).all():
             raise InputError("it does not predict finite numbers")
+    return [np.asarray(column).tolist() for column in columns]
 
 
 def _parts(whole: Any) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections.abc import Iterable
 from dataclasses import is_dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,13 +29,16 @@ from unjoined.estimators.minmax_search import MinMaxSearch
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.model_file import (
     CHECKSUM,
+    RECORD,
     SCHEMA,
+    check_layout,
     check_members,
     check_model,
     check_types,
     checksum,
     expand,
     pack,
+    record_of,
     with_names,
 )
 from unjoined.estimators.neural import NeuralMinMaxUplift
@@ -65,6 +69,7 @@ STORED: dict[str, tuple[type, ...]] = {
     ),
     "unjoined.metrics": (
         *(metrics.Estimate, metrics.GainByScore, metrics.IdentificationStrength, metrics.Ratio),
+        *(metrics.Comparison, metrics.Difference),
     ),
     "unjoined.nuisance": (
         *(nuisance.AdditiveAverage, nuisance.AdditiveMean, nuisance.CellShift),
@@ -133,6 +138,7 @@ def save_model(
             members = {name: archive.read(name) for name in archive.namelist()}
         public = {private: name for name, private in LIVES_AT.items()}
         members[SCHEMA] = with_names(members[SCHEMA], public)
+        members[RECORD] = record_of(model, version("unjoined"))
         members[CHECKSUM] = checksum(members).encode()
         try:
             _model_of(members, set(trusted))
@@ -153,11 +159,12 @@ def _model_of(members: dict[str, bytes], trusted: set[str]) -> Any:
     skops_io = import_extra("skops.io", extra="cli")
     others = HARMLESS | trusted
     check_members(members, others | LIVES_AT.keys())
+    said = check_layout(members[RECORD])
     raw = pack(members | {SCHEMA: with_names(members[SCHEMA], LIVES_AT)})
     unknown = set(skops_io.get_untrusted_types(file=io.BytesIO(raw)))
     check_types(unknown - others - set(LIVES_AT.values()))
     model = skops_io.load(io.BytesIO(raw), trusted=sorted(unknown))
-    check_model(model, sum(map(len, members.values())))
+    check_model(model, sum(map(len, members.values())), said)
     return model
 
 

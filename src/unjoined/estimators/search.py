@@ -17,6 +17,7 @@ from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
     UpliftEstimator,
+    check_flag,
     check_model,
     check_verbose,
     one_of,
@@ -38,6 +39,7 @@ from unjoined.estimators.candidates import (
     list_candidates,
     score_folds,
     score_rows,
+    take_rows,
     weigh,
 )
 from unjoined.estimators.minmax import MinMaxUplift
@@ -45,7 +47,15 @@ from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.plugin import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
 from unjoined.estimators.words import GivenRows, refuse_unrouted
-from unjoined.metrics import SCORES, HeldOutRows, average_effect, labelled_rows, strength_of
+from unjoined.metrics import (
+    SCORES,
+    Comparison,
+    HeldOutRows,
+    average_effect,
+    compare_out_of_fold,
+    labelled_rows,
+    strength_of,
+)
 from unjoined.nuisance import cross_fit
 
 
@@ -123,6 +133,9 @@ class UpliftSearchCV(UpliftEstimator):
     rule : {"best", "one_se", "average"}, default="one_se"
         "best" takes the highest score. "one_se" takes the first candidate whose score is within
         one standard error of the highest. "average" predicts the mean of all that are.
+    compare : bool, default=False
+        Whether candidates are compared by the AUUC and by the gain of rules as well, as
+        `compare_uplift` does, on the predictions of fits that have not seen the rows.
     policy_model, outcome_model : scikit-learn classifier or regressor, optional
         Models behind the scores; see `HeldOutRows.from_data`.
     n_jobs : int or None, default=None
@@ -143,7 +156,10 @@ class UpliftSearchCV(UpliftEstimator):
     estimators_ : list of estimators
         All chosen candidates, fitted to all rows; their mean is what ``predict`` returns.
     reason_ : str
-        One sentence that says why.
+        Why, in a sentence, and whether the two best can be told apart if ``compare`` is set.
+    comparison_ : Comparison or None
+        What each candidate is worth and their differences, with intervals; None unless
+        ``compare`` is set.
     identification_, populations_, n_features_in_, feature_names_in_
         As in every estimator.
 
@@ -184,6 +200,7 @@ class UpliftSearchCV(UpliftEstimator):
         "cv": _check_folds,
         "n_repeats": check_count,
         "rule": one_of("best", "one_se", "average"),
+        "compare": check_flag,
         "policy_model": check_model,
         "outcome_model": check_model,
         "verbose": check_verbose,
@@ -197,6 +214,7 @@ class UpliftSearchCV(UpliftEstimator):
         cv: int = 5,
         n_repeats: int = 1,
         rule: str = "one_se",
+        compare: bool = False,
         policy_model: Any = None,
         outcome_model: Any = None,
         n_jobs: int | None = None,
@@ -208,6 +226,7 @@ class UpliftSearchCV(UpliftEstimator):
         self.cv = cv
         self.n_repeats = n_repeats
         self.rule = rule
+        self.compare = compare
         self.policy_model = policy_model
         self.outcome_model = outcome_model
         self.n_jobs = n_jobs
@@ -257,7 +276,7 @@ class UpliftSearchCV(UpliftEstimator):
         with narrated(self, f"{len(rows):,} rows, one candidate after the other"):
             self._search(given, data, rows, used)
         self.average_effect_ = average_effect(rows)
-        self._conclude(rows.names, strength_of(rows), stacklevel=3)
+        self._conclude(rows, strength_of(rows), stacklevel=3)
         return self
 
     def _search(
@@ -270,10 +289,10 @@ class UpliftSearchCV(UpliftEstimator):
         raised = FitWarnings()
         for fit in fits:
             raised.add(fit)
+        uplift = np.empty((self.n_repeats, len(candidates), len(used)))
+        for fit in fits:
+            uplift[fit.repeat, fit.candidate, fit.test] = fit.uplift
         if isinstance(self.scoring, str | list | tuple) and self.scoring != LIKELIHOOD:
-            uplift = np.empty((self.n_repeats, len(candidates), len(used)))
-            for fit in fits:
-                uplift[fit.repeat, fit.candidate, fit.test] = fit.uplift
             models = {"policy_model": self.policy_model, "outcome_model": self.outcome_model}
             nuisances = cross_fit(rows, **models, n_folds=self.cv, rng=check_random_state(0))
             names = [self.scoring] if isinstance(self.scoring, str) else list(self.scoring)
@@ -284,6 +303,10 @@ class UpliftSearchCV(UpliftEstimator):
                 scores[fit.repeat, fit.fold, fit.candidate] = fit.score
             scored = score_folds(scores)
         self._choose(candidates, scored, data, raised)
+        self.comparison_: Comparison | None = None
+        if self.compare:
+            names = [candidate.name for candidate in candidates]
+            self._compare(names, fits, uplift[0], take_rows(data, np.flatnonzero(used)), used)
         raised.warn([candidate.name for candidate in candidates], stacklevel=4)
 
     def _fit_folds(
@@ -323,6 +346,29 @@ class UpliftSearchCV(UpliftEstimator):
         self.estimators_ = list(fitted.values())
         self.best_name_, self.best_estimator_ = candidates[picked].name, fitted[picked]
         self.reason_ = _reason(self.candidates_, self.rule, candidates[best].name, self.best_name_)
+
+    def _compare(
+        self,
+        names: list[str],
+        fits: list[FoldFit],
+        uplift: Array,
+        data: dict[str, Any],
+        used: BoolArray,
+    ) -> None:
+        """Compare the candidates by the first repeat's predictions, and say what that shows."""
+        fold = np.zeros(len(used), dtype=np.int64)
+        for fit in fits:
+            if fit.repeat == 0 and fit.test is not None:
+                fold[fit.test] = fit.fold
+        scores = {name: row[used] for name, row in zip(names, uplift, strict=True)}
+        if len(scores) < 2:
+            return
+        rng = check_random_state(0)
+        self.comparison_ = compare_out_of_fold(scores, data, fold[used], rng=rng)
+        best = sorted(self.candidates_, key=lambda row: -row.score)[:2]
+        pair = {row.name for row in best}
+        said = (d for d in self.comparison_.differences if {d.first, d.second} == pair)
+        self.reason_ += f" By the order of people: {next(said).sentence(0.95)}"
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the chosen candidate's uplift at each row, or the mean of those chosen.

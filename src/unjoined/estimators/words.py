@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from platform import python_version
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
 from unjoined._typing import Array
+from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.metrics import Estimate, IdentificationStrength
+from unjoined.sums import PlannedSums, hash_features, hash_with
 
 MOST_NAMED = 5  # features
 COLUMNS = ("X", "y", "kind", "population", "sample_weight")
@@ -119,3 +125,24 @@ def policies_in_words(strength: IdentificationStrength, contrast: Array | None =
         for s in (1, -1)
     ]
     return f"{words} Held against each other: {', '.join(parts[0])} and {', '.join(parts[1])}."
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Return the versions of what computes."""
+    packages = ("unjoined", "numpy", "scipy", "scikit-learn")
+    return {name: version(name) for name in packages} | {"python": python_version()}
+
+
+def fingerprint(rows: LabelledRows | PlannedSums) -> str:
+    """Return 16 hexadecimal digits that change with the rows, but not with their order."""
+    if isinstance(rows, LabelledRows):
+        columns = (rows.label, rows.cell.astype(np.float64), rows.weight)
+        with np.errstate(over="ignore"):
+            total = hash_with(hash_features(rows.X), *columns).sum(dtype=np.uint64)
+        return f"{int(total):016x}"
+    cells = [
+        (*key, sums.n_rows, f"{sums.label_basis.sum():.6g}", f"{np.trace(sums.gram):.6g}")
+        for key, sums in sorted(rows.sums.cells.items())
+    ]
+    return hashlib.sha256(repr(cells).encode()).hexdigest()[:16]

@@ -28,7 +28,12 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
 from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
-from unjoined.metrics.evaluate_compare import Comparison, Difference, compare_uplift
+from unjoined.metrics.evaluate_compare import (
+    Comparison,
+    Difference,
+    compare_out_of_fold,
+    compare_uplift,
+)
 from unjoined.metrics.evaluate_effects import (
     Coefficient,
     EffectSummary,
@@ -106,6 +111,7 @@ __all__ = [
     "average_uplift",
     "causalml_auuc",
     "causalml_qini",
+    "compare_out_of_fold",
     "compare_uplift",
     "critical_value",
     "cross_evaluate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,171 +11,38 @@ from numpy.random import RandomState as Rng
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, BoolArray, IntArray, MatrixLike, RandomState
-from unjoined._validation import (
-    OUTCOME,
-    TARGET,
-    TREATMENT,
-    check_cost,
-    check_finite,
-    check_not_negative,
-    check_option,
-    check_probability,
-    check_share,
-    check_vector,
-    shown,
-)
-from unjoined.data import (
-    LabelledRows,
-    SeparateLabels,
-    take_rows,
-)
+from unjoined._typing import Array, IntArray, MatrixLike, RandomState
+from unjoined._validation import OUTCOME, TREATMENT, check_option, check_positive, check_vector
+from unjoined.data import is_dask, take_rows
 from unjoined.errors import InputError
+from unjoined.metrics.bin_sums import BinnedTerms, BinSums, Order
 from unjoined.metrics.estimate import Estimate, critical_value
-from unjoined.metrics.evaluate_ranks import (
-    Functional,
-    ScoredRows,
-    at_share,
-    calibration_line,
-    residual_size,
-    rule_of,
-    score_bins,
-)
 from unjoined.metrics.evaluation import Evaluation
-from unjoined.metrics.named import NamedFeatures
+from unjoined.metrics.held_out import HeldOutTables, Rules, Scores, check_rules, refuse_alike
+from unjoined.metrics.pieces import SAMPLE_ROWS, Scorer, Settled, Source
+from unjoined.metrics.ranks import ScoredRows, make_evaluation
 from unjoined.metrics.ratio import (
+    GAP,
     N_FOLDS,
     OVERLAP,
-    PLAIN,
-    RATIO,
     EvaluationRows,
     evaluation_rows,
+    residual_size,
 )
 from unjoined.metrics.regions import say_left_out
-from unjoined.metrics.scores import labelled_rows
 from unjoined.nuisance import check_folds, deal_evaluation_folds
-
-Rules = Mapping[str, Any]
-DEFAULT_RULES: dict[str, tuple[str, float]] = {
-    "best 10%": ("share", 0.1),
-    "best 30%": ("share", 0.3),
-    "predicted to gain": ("threshold", 0.0),
-}
-AT_K = (0.1, 0.2, 0.3, 0.5)
-N_BINS = 10
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOutTables:
-    """The tables of an evaluation: features as they were given, and as numbers for nuisances."""
-
-    data: SeparateLabels
-    features: NamedFeatures
-    rows: LabelledRows
-    used: BoolArray  # rows of the data with a label and a weight
-    asked: BoolArray  # rows of the data that stand for the target
-    target: MatrixLike | None  # other people the answer is for, as given
-    target_rows: tuple[Array, Array] | None  # the same or the target rows, as numbers; weights
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any], target: MatrixLike | None) -> HeldOutTables:
-        """Check tables and target, and encode what is not a number."""
-        tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
-        matrix, features = NamedFeatures.of(tables.X)
-        rest = (tables.y, tables.kind, tables.population, tables.sample_weight)
-        rows, used = labelled_rows(matrix, *rest)
-        weight = np.ones(tables.n_rows)
-        if tables.sample_weight is not None:
-            weight = np.asarray(tables.sample_weight)
-        asked = (np.asarray(tables.kind) == TARGET) & (weight > 0.0) & (target is None)
-        aim = (matrix[asked], weight[asked] / weight[asked].mean()) if asked.any() else None
-        if target is not None:
-            own, _ = features.numbers(target, table="target")
-            if len(own) == 0:
-                raise InputError(
-                    "target has no rows. Leave it out, or give the people in question."
-                )
-            aim = own, np.ones(len(own))
-        return cls(tables, features, rows, used, asked, target, aim)
-
-    def aligned(self, name: str, values: Any) -> Array:
-        """Return a number per row of the data as the rows of an evaluation have it."""
-        clean = check_vector(name, values)
-        if len(clean) != self.data.n_rows:
-            raise InputError(
-                f"{name} must have a number for each of the {self.data.n_rows:,} rows of the data, "
-                f"got {len(clean):,}."
-            )
-        if self.target is not None:
-            raise InputError(
-                f"{name} was given for the rows of the data, but target asks about other people. "
-                "Give a model or a function, or put the target into the data as rows of kind "
-                "'target'."
-            )
-        return np.concatenate([clean[self.used], clean[self.asked]])
-
-    def called(self, name: str, function: Callable[[MatrixLike], Any]) -> Array:
-        """Return the values of a function of the features, given as they came."""
-        values = check_vector(name, function(self.data.X))
-        if self.target is None:
-            return self.aligned(name, values)
-        return np.concatenate([values[self.used], check_vector(name, function(self.target))])
-
-    def scores(self, model: Any) -> Array:
-        """Return the score of each row: a model's predictions, a function's, or those given."""
-        if hasattr(model, "predict"):
-            return self.called("the model's predictions", model.predict)
-        if callable(model):
-            return self.called("scores", model)
-        return self.aligned("scores", model)
-
-    def rules(self, rules: Rules | None) -> dict[str, tuple[Any, ...]]:
-        """Check rules and give each its kind and numbers, one per row where they differ."""
-        if rules is None:
-            return dict(DEFAULT_RULES)
-        if not isinstance(rules, Mapping):
-            raise InputError(
-                "rules must be a mapping of names to rules, such as "
-                f"{{'best 30%': ('share', 0.3)}}, got {type(rules).__name__}."
-            )
-        if taken := [name for name in rules if name in ("average", "auuc", "qini")]:
-            raise InputError(f"a rule cannot be called {taken[0]!r}. Choose another name.")
-        return {str(name): self._rule(str(name), rule) for name, rule in rules.items()}
-
-    def _rule(self, name: str, rule: Any) -> tuple[Any, ...]:
-        title = f"rule {name!r}"
-        if callable(rule):
-            return "own", check_probability(title, self.called(title, rule))
-        if not (isinstance(rule, tuple | list) and rule and isinstance(rule[0], str)):
-            return "own", check_probability(title, self.aligned(title, rule))
-        check_option(f"kind of {title}", rule[0], ("share", "threshold", "budget"))
-        if len(rule) != 2 and not (rule[0] == "budget" and len(rule) == 3):
-            raise InputError(
-                f"{title} must be a kind and a number, such as ('share', 0.3), or ('budget', "
-                f"amount per person, cost of each row), got {len(rule)} entries."
-            )
-        if rule[0] == "share":
-            return "share", check_share(title, rule[1], zero_allowed=True)
-        if rule[0] == "threshold":
-            return "threshold", check_finite(title, rule[1])
-        cost = rule[2] if len(rule) == 3 else 1.0
-        if callable(cost):
-            cost = self.called(title, cost)
-        elif np.ndim(cost):
-            cost = self.aligned(title, cost)
-        n = len(self.rows) + (0 if self.target_rows is None else len(self.target_rows[0]))
-        return "budget", check_not_negative(title, rule[1]), check_cost(cost, n)
 
 
 def evaluate_uplift(
     model_or_scores: Any,
-    data: Mapping[str, Any],
+    data: Any,
     *,
     weight: str = OVERLAP,
     target: MatrixLike | None = None,
     rules: Rules | None = None,
     level: float = 0.95,
     shift: Any = None,
+    sample_rows: int = SAMPLE_ROWS,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
@@ -189,9 +56,10 @@ def evaluate_uplift(
         A model with ``predict``, a function of the features, or the score of each row of the
         data: predicted uplift, or anything that orders people. Models and functions get the
         features as they are in the data.
-    data : SeparateLabels or mapping
+    data : SeparateLabels, mapping, TableSource, DaskSource or function that returns chunks
         ``X``, ``y``, ``kind``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
-        them. Two populations or more; data frames may hold text, dates and missing values.
+        them. Two populations or more; data frames may hold text, dates and missing values. A
+        source, as ``fit_chunks`` takes it, is gone through in pieces; see Notes.
     weight : {"overlap", "gap"}, default="overlap"
         Whom the answer speaks for. "overlap" counts people fully where treatment probabilities
         differ by 0.2 or more, and less by the square of the difference below. "gap" counts them
@@ -210,6 +78,8 @@ def evaluate_uplift(
     shift : {None, "classifier", "rulsif"}, default=None
         How tables are weighted to the people in question, as in `MinMaxUplift`. None takes all
         tables for the same people; small differences then do little harm.
+    sample_rows : int, default=20000
+        Of a source: rows of each table that settle models of policies and outcomes.
     n_jobs : int or None, default=None
         Threads; None uses all cores.
     random_state : int, RandomState or None, default=None
@@ -237,6 +107,12 @@ def evaluate_uplift(
     however little the policies differ; it may be unbounded. Costs the cross-fitting of policies
     and outcomes, a second or two for 20,000 rows, and a sort of the scores.
 
+    Of a source, a first look says what the columns hold and a second pass keeps a sample, which
+    settles policies, outcome models and a thousand bins of the score. A third adds up all rows,
+    on Dask where the partitions are; scores within a bin count as tied. Memory is the sample and
+    a chunk. The order of rows and how they are cut change nothing but rounding. Scores and rules
+    are then models and functions, scores have seven digits, and ``shift`` is not to be had.
+
     Examples
     --------
     >>> from unjoined import WeightedUplift
@@ -249,8 +125,12 @@ def evaluate_uplift(
     True
     """
     critical_value(level)
-    tables = HeldOutTables.of(data, target)
     rng = check_random_state(random_state)
+    if not isinstance(data, Mapping) or is_dask(data.get("X")):
+        return evaluate_source(
+            model_or_scores, data, weight, target, rules, level, shift, sample_rows, n_jobs, rng
+        )
+    tables = HeldOutTables.of(data, target)
     score = tables.scores(model_or_scores)
     checked = tables.rules(rules)
     rows = evaluation_rows(
@@ -282,7 +162,7 @@ def cross_evaluate(
     estimator : estimator
         Not fitted, or fitted to anything: a copy of it is fitted ``n_folds`` times.
     data : SeparateLabels or mapping
-        As in `evaluate_uplift`.
+        As in `evaluate_uplift`, in memory.
     n_folds : int, default=5
         At least 2, and at most the rows of the smallest table.
     weight, target, rules, level, shift, n_jobs, random_state
@@ -348,76 +228,134 @@ def _take(X: MatrixLike, at: IntArray) -> MatrixLike:
     return X[at] if isinstance(X, np.ndarray) else take_rows(X, at)
 
 
-class Scores:
-    """The rows of an evaluation with the people they speak for, ready for any number of scores."""
+class Asked:
+    """What is computed of each row, and in which order rows are put, for a score and its rules."""
 
-    def __init__(
-        self,
-        tables: HeldOutTables,
-        rows: EvaluationRows,
-        weight: str,
-        fold: IntArray | None = None,
-        how: str = "held-out rows",
-    ) -> None:
-        self.tables, self.rows, self.fold, self.how = tables, rows, fold, how
-        self.omega = rows.omega(weight)
-        self.terms = rows.terms(self.omega)
-        if not self.terms.speaks_for > 0.0:
+    def __init__(self, model: Any) -> None:
+        predict = getattr(model, "predict", model)
+        if not callable(predict):
             raise InputError(
-                f"the populations {shown(tables.rows.names)} treat everyone alike, as far as these "
-                "tables tell, so that no number can be given. Uplift needs policies that differ."
+                "tables that are read in pieces need a model or a function of the features, got "
+                f"{type(model).__name__}. Scores of rows need all rows in memory."
             )
+        self.names, self.functions, self.chances = ["the score"], [predict], [False]
 
-    def scored(self, score: Array, form: str = RATIO) -> ScoredRows:
-        """Return the row terms with a score."""
-        terms = self.terms if form == RATIO else self.rows.terms(self.omega, form=form)
-        return ScoredRows(terms, score, self.fold)
+    def own(self, title: str, rule: Any) -> int:
+        """Return the column that holds a rule's chances of treatment."""
+        if not callable(rule):
+            raise InputError(
+                f"{title} must be a function of the features for tables that are read in pieces, "
+                f"or a kind and a number such as ('share', 0.3), got {type(rule).__name__}."
+            )
+        return self._column(title, rule, chance=True)
 
-    def evaluate(
-        self, score: Array, rules: Mapping[str, tuple[Any, ...]], level: float, rng: Rng
-    ) -> Evaluation:
-        """Return all that is said of a score."""
-        rows = self.scored(score)
-        named = functionals(rows, rules)
-        found = rows.estimates(named)
-        curve, points = rows.curve(level, rng)
-        bins, p_value = score_bins(rows, self._floor(), N_BINS)
-        plain = self.scored(score, PLAIN).estimates(named)
-        average = found.pop("average")
-        return Evaluation(
-            average=average,
-            auuc=found.pop("auuc"),
-            qini=found.pop("qini"),
-            rules=found,
-            curve=curve,
-            at_k={k: at_share(points[k], k) for k in AT_K},
-            bins=bins,
-            calibration=calibration_line(rows, average, p_value),
-            speaks_for=self.terms.speaks_for,
-            left_out=self.left_out(),
-            plain={n: Estimate(e.value, e.standard_error) for n, e in plain.items()},
-            level=level,
-            how=self.how,
+    def cost(self, title: str, cost: Any) -> int | float:
+        """Return the cost of treating anybody, or the column that holds each row's."""
+        if callable(cost):
+            return self._column(f"the cost of {title}", cost, chance=False)
+        if np.ndim(cost):
+            raise InputError(
+                f"the cost of {title} must be a number or a function of the features for tables "
+                f"that are read in pieces, got {type(cost).__name__}."
+            )
+        return float(check_positive(f"the cost of {title}", cost))
+
+    def _column(self, name: str, function: Callable[[MatrixLike], Any], *, chance: bool) -> int:
+        self.names.append(name)
+        self.functions.append(function)
+        self.chances.append(chance)
+        return len(self.names) - 1
+
+    @property
+    def scorer(self) -> Scorer:
+        """What computes the columns."""
+        return Scorer(tuple(self.names), tuple(self.functions), tuple(self.chances))
+
+
+def orders_of(rules: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Order, list[float]]]:
+    """Return the order by score, under "", and one for each rule that needs its own.
+
+    With each order go edges that must be among those of its bins.
+    """
+    # A score of 7 digits; the edge below a threshold leaves all who reach it above.
+    cuts = [np.float32(rule[1]) for rule in rules.values() if rule[0] == "threshold"]
+    edges = [0.0, *(float(np.nextafter(cut, np.float32(-np.inf))) for cut in cuts)]
+    none = np.empty(0)
+    orders = {"": (Order(none), edges)}
+    for name, (kind, *numbers) in rules.items():
+        if kind == "own":
+            orders[name] = Order(none, own=numbers[0]), []
+        elif kind == "budget" and isinstance(numbers[1], int):
+            orders[name] = Order(none, cost=numbers[1]), [0.0]
+    return orders
+
+
+def evaluate_source(
+    model: Any,
+    data: Any,
+    weight: str,
+    target: MatrixLike | None,
+    rules: Rules | None,
+    level: float,
+    shift: Any,
+    sample_rows: int,
+    n_jobs: int | None,
+    rng: Rng,
+) -> Evaluation:
+    """Evaluate tables that are gone through in pieces."""
+    check_option("weight", weight, (OVERLAP, GAP))
+    if shift is not None:
+        raise InputError(
+            "shift needs all rows in memory. Leave it out for tables that are read in pieces, or "
+            "read them with SeparateLabels."
         )
+    asked = Asked(model)
+    checked = check_rules(rules, asked.own, asked.cost)
+    source = Source.look_through(data, asked.scorer, sample_rows)
+    orders = orders_of(checked)
+    settled = Settled.of(source, weight, list(orders.values()), target, n_jobs, rng)
+    omega = settled.sample.omega(weight)
+    refuse_alike(settled.sample.share * settled.sample.aim, omega, source.census.names)
+    sums = settled.sum_up(source)
+    size = residual_size(*sums.residual.tolist())
+    binned = dict(zip(orders, zip(settled.plan.orders, sums.orders, strict=True), strict=True))
+    main, plain = (_by_score(*binned[""], size, is_plain=is_plain) for is_plain in (False, True))
+    of_score = {name: _of_bins(rule) for name, rule in checked.items() if name not in orders}
+    found = make_evaluation(main, plain, of_score, level, rng)
+    for name, (order, each) in list(binned.items())[1:]:
+        for is_plain, into in ((False, found.rules), (True, found.plain)):
+            into[name] = _own_order(checked[name], order, each, size, is_plain=is_plain)
+    return replace(
+        found,
+        rules={name: found.rules[name] for name in checked},
+        left_out=say_left_out(settled.sample, omega, settled.features),
+        how="held-out rows, read in pieces",
+        n_rows=source.census.n_rows,
+    )
 
-    def left_out(self) -> str:
-        """Say who counts less, in words."""
-        return say_left_out(self.rows, self.omega, self.tables.features)
 
-    def _floor(self) -> Array:
-        """Return how far an unseen residual would move a row's numerator, shape (n,)."""
-        rows = self.rows
-        outcome = rows.cell < rows.n_populations
-        size = residual_size(rows.residual[outcome], rows.share[outcome])
-        return np.where(outcome, self.omega * rows.contrast() * rows.ratio * size, 0.0)
+def _by_score(order: Order, sums: BinSums, size: float, *, is_plain: bool) -> ScoredRows:
+    terms = BinnedTerms(sums, size, is_plain)
+    ends = np.append(order.edges, np.inf)[terms.held]
+    return ScoredRows(terms, terms.key, ends=ends)
 
 
-def functionals(rows: ScoredRows, rules: Mapping[str, tuple[Any, ...]]) -> dict[str, Functional]:
-    """Return the average, both areas and the rules, by name."""
-    area = rows.area()
-    named = {
-        "average": rows.everyone(),
-        "auuc": area,
-        "qini": Functional(area.weight - 0.5, area.rank),
-    }
-    return named | {name: rule_of(rows, rule) for name, rule in rules.items()}
+def _of_bins(rule: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a rule by score as it is for scores of seven digits."""
+    return ("threshold", float(np.float32(rule[1]))) if rule[0] == "threshold" else rule
+
+
+def _own_order(
+    rule: tuple[Any, ...], order: Order, sums: BinSums, size: float, *, is_plain: bool
+) -> Estimate:
+    """Return the gain of a rule whose rows are in an order of their own."""
+    terms = BinnedTerms(sums, size, is_plain)
+    if rule[0] == "own":
+        found = ScoredRows(terms, terms.key)
+        functional = found.everyone()
+    else:  # bins of score over cost
+        cost = np.where(terms.people > 0.0, terms.mean(2), 1.0)
+        found = ScoredRows(terms, terms.key * cost)
+        functional = found.budget(rule[1], cost)
+    value = found.estimates({"it": functional})["it"]
+    return Estimate(value.value, value.standard_error) if is_plain else value

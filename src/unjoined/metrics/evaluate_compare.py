@@ -8,14 +8,16 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import RandomState as Rng
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, Frame, MatrixLike, RandomState
+from unjoined._typing import Array, Frame, IntArray, MatrixLike, RandomState
 from unjoined.errors import InputError
 from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text, new_axes
 from unjoined.metrics.estimate import Estimate, Totals, critical_value
-from unjoined.metrics.evaluate import HeldOutTables, Rules, Scores, functionals
 from unjoined.metrics.evaluation import cells, estimate_dict, with_interval
+from unjoined.metrics.held_out import HeldOutTables, Rules, Scores
+from unjoined.metrics.ranks import functionals
 from unjoined.metrics.ratio import OVERLAP, evaluation_rows
 
 if TYPE_CHECKING:
@@ -140,6 +142,7 @@ class Comparison:
         ax.margins(y=0.25)
         ax.axvline(0.0, color="0.3", lw=0.8)
         ax.set_xlabel(f"difference in AUUC, {self.level:.0%} interval")
+        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
         ax.spines[["top", "right"]].set_visible(False)
         return ax
 
@@ -233,9 +236,26 @@ def compare_uplift(
         rng=check_random_state(random_state),
         stacklevel=3,
     )
-    people = Scores(tables, rows, weight)
-    what = ["auuc", *checked]
-    totals = _all_totals(people, scores, checked)
+    return _compare(Scores(tables, rows, weight), scores, checked, level)
+
+
+def compare_out_of_fold(
+    scores: Mapping[str, Array], data: Mapping[str, Any], fold: IntArray, *, rng: Rng
+) -> Comparison:
+    """Compare scores of rows by fits without their folds (n,), within which rows are ranked."""
+    tables = HeldOutTables.of(data, None)
+    rows = evaluation_rows(tables.rows, fold=fold, rng=rng)
+    return _compare(Scores(tables, rows, OVERLAP, fold), scores, tables.rules(None), 0.95)
+
+
+def _compare(
+    people: Scores,
+    scores: Mapping[str, Array],
+    rules: Mapping[str, tuple[Any, ...]],
+    level: float,
+) -> Comparison:
+    what = ["auuc", *rules]
+    totals = _all_totals(people, scores, rules)
     worth = {name: _ratios(totals, what, i * len(what)) for i, name in enumerate(scores)}
     names = sorted(scores, key=lambda name: -worth[name]["auuc"].value)
     at = {name: i for i, name in enumerate(scores)}

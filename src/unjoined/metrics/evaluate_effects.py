@@ -17,8 +17,8 @@ from unjoined.data import TableEncoder, column_names, own_columns
 from unjoined.errors import InputError
 from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text
 from unjoined.metrics.estimate import Estimate, critical_value
-from unjoined.metrics.evaluate import HeldOutTables, Scores
 from unjoined.metrics.evaluation import cells, estimate_dict, number, with_interval
+from unjoined.metrics.held_out import HeldOutTables, Scores
 from unjoined.metrics.named import range_in_words
 from unjoined.metrics.ratio import OVERLAP, RatioTerms, evaluation_rows
 

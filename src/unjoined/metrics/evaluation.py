@@ -118,6 +118,8 @@ class Evaluation:
         Level of the intervals that are shown and of the band.
     how : str
         Which rows the score was evaluated on.
+    n_rows : int
+        Labelled rows.
     """
 
     average: Estimate
@@ -133,6 +135,7 @@ class Evaluation:
     plain: dict[str, Estimate]
     level: float
     how: str = "held-out rows"
+    n_rows: int = 0
 
     def to_frame(self) -> Frame:
         """Return the estimates as a data frame: what, value, standard error, interval.
@@ -165,6 +168,7 @@ class Evaluation:
         return {
             "level": self.level,
             "how": self.how,
+            "rows": self.n_rows,
             "speaks_for": self.speaks_for,
             "left_out": self.left_out,
             "average": said(self.average),
@@ -205,6 +209,7 @@ class Evaluation:
         """
         check_option("what", what, ("curve", "calibration"))
         ax = ax or new_axes(4.2)
+        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
         return draw_curve(self, ax) if what == "curve" else draw_bins(self, ax)
 
     def __str__(self) -> str:
@@ -327,7 +332,7 @@ def _calibration(evaluation: Evaluation) -> list[str]:
     if line.slope is None:
         return ["The score is the same for everyone, so that it orders nobody."]
     verdict = "contradict" if line.p_value < 1.0 - level else "do not contradict"
-    p = "below 0.001" if line.p_value < 0.001 else f"{line.p_value:.2f}"
+    p = "below 0.001" if line.p_value < 0.001 else f"{line.p_value:.2g}"
     return [
         f"Line of uplift on the score: slope {with_interval(line.slope, level)}, 1 if the score is "
         f"the uplift. The rows {verdict} the predictions (joint test over "
@@ -339,15 +344,10 @@ def draw_curve(evaluation: Evaluation, ax: Axes) -> Axes:
     """Draw the uplift curve with its uniform band and the line of a random order."""
     curve = evaluation.curve
     low, high = (np.where(np.isfinite(a), a, np.nan) for a in (curve.low, curve.high))
-    ax.fill_between(
-        curve.share,
-        low,
-        high,
-        alpha=0.18,
-        lw=0,
-        color="C0",
-        label=f"{evaluation.level:.0%} band for the whole curve",
-    )
+    label: str | None = f"{evaluation.level:.0%} band for the whole curve"
+    if np.isnan(low[1:]).all() or np.isnan(high[1:]).all():
+        label = f"no {evaluation.level:.0%} band: {UNBOUNDED}"
+    ax.fill_between(curve.share, low, high, alpha=0.18, lw=0, color="C0", label=label)
     ax.plot(curve.share, curve.value, color="C0", lw=1.8, label="by score, best first")
     ends = [0.0, curve.value[-1]]
     ax.plot([0.0, 1.0], ends, color="0.55", ls="--", lw=1.2, label="random order")
@@ -369,16 +369,17 @@ def draw_bins(evaluation: Evaluation, ax: Axes) -> Axes:
     ends = np.array([b.uplift.interval(level) for b in evaluation.bins])
     bounded = np.isfinite(ends).all(axis=1)
     error = np.abs(ends - value[:, None]).T[:, bounded]
-    ax.errorbar(
-        predicted[bounded],
-        value[bounded],
-        error,
-        fmt="o",
-        color="C0",
-        capsize=2.5,
-        ms=5,
-        label=f"uplift of a bin, {level:.0%} interval",
-    )
+    if bounded.any():
+        ax.errorbar(
+            predicted[bounded],
+            value[bounded],
+            error,
+            fmt="o",
+            color="C0",
+            capsize=2.5,
+            ms=5,
+            label=f"uplift of a bin, {level:.0%} interval",
+        )
     if not bounded.all():
         rest = value[~bounded]
         ax.plot(predicted[~bounded], rest, "o", mfc="none", color="C0", label="unbounded interval")

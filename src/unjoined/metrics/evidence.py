@@ -30,7 +30,7 @@ from unjoined.metrics.balance import Balance, Check, Sample, Sharing, compare, c
 from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
 from unjoined.metrics.falsify import Implied, check_bounds, check_shared_law, implied_means
 from unjoined.metrics.identification import strength_of
-from unjoined.metrics.named import NamedFeatures
+from unjoined.metrics.named import NamedFeatures, refuse_no_target
 from unjoined.metrics.ratio import (
     GAP,
     N_FOLDS,
@@ -139,8 +139,7 @@ def _target(
     if target is None:
         return target_rows(X, labels["kind"], labels.get("sample_weight")), ()
     matrix, notes = features.numbers(target, table="target")
-    if len(matrix) == 0:
-        raise InputError("target has no rows. Leave it out, or give the people you ask about.")
+    refuse_no_target(matrix)
     return (matrix, np.ones(len(matrix))), tuple(notes)
 
 

@@ -232,7 +232,8 @@ def average_effect_of_sums(planned: PlannedSums) -> Estimate:
     d. Each group of rows is met by the g of the others. The variance is that of leaving out one
     group at a time, widened for few groups. Costs O(p^3) for each group.
     """
-    plan, sums = planned.plan, planned.sums
+    two = planned.in_two_groups()
+    plan, sums = two.plan, two.sums
     constant = has_constant(plan.basis)
     if constant and not plan.centring:
         sums = center_sums(sums, plan.basis)

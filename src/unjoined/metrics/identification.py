@@ -5,27 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
-from unjoined._threads import over_pieces
-from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
-from unjoined._validation import TREATMENT
-from unjoined.basis import Scaling
+from unjoined._typing import Array, ArrayLike, MatrixLike
 from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import WeakIdentificationWarning
-from unjoined.sums import PolicySums
+from unjoined.sums import PolicySums, n_functions, sum_policies
 
 # Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
 # are unreliable whatever the nominal sample size.
 WEAK_F = 10.0
-PIECE_ROWS = 16_384  # rows that one thread takes at a time
-SCALING_ROWS = 20_000
-MOST_SQUARES = 500  # features; beyond, products of all of them and their squares fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +113,8 @@ def identification_strength(
 
 def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> IdentificationStrength:
     """Measure the strength from checked rows of two populations or more."""
-    cells = [rows.at(TREATMENT, k) for k in range(len(rows.names))]
-    # The functions span the same whatever features are scaled by; some rows do to keep digits.
-    some = np.concatenate([at[:: max(len(at) // SCALING_ROWS, 1)] for at in cells])
-    scaling = Scaling.of_rows(rows.X[some], np.ones(len(some)))
-    pieces = [
-        (k, at[start : start + PIECE_ROWS])
-        for k, at in enumerate(cells)
-        for start in range(0, len(at), PIECE_ROWS)
-    ]
-
-    # Products of functions that the rows cannot carry anyway would fill the memory.
-    q = _n_functions(sum(map(len, cells)), rows.X.shape[1])
-
-    def sums(piece: tuple[int, IntArray]) -> PolicySums:
-        k, at = piece
-        X, label, weight = rows.X[at], rows.label[at], rows.weight[at]
-        return PolicySums.of_rows(
-            X, scaling, label, weight, k, n_populations=len(cells), n_functions=q
-        )
-
-    parts = over_pieces(sums, pieces, n_jobs)
-    return strength_of_sums(reduce(PolicySums.merge, parts), rows.names, rows.X.shape[1])
+    policy = sum_policies(rows, n_jobs=n_jobs)
+    return strength_of_sums(policy, rows.names, rows.X.shape[1])
 
 
 def strength_of_sums(
@@ -157,7 +130,7 @@ def strength_of_sums(
     a = (sign * half) @ policy.label
     G = np.tensordot(half, policy.gram, axes=1)
     V = np.tensordot(half**2, policy.square, axes=1)
-    q = _n_functions(int(policy.n_rows.sum()), d)
+    q = n_functions(int(policy.n_rows.sum()), d)
     a, G, V = a[:q], G[:q, :q], V[:q, :q]
     chi_square, degrees, _ = against_zero(a, V)
     inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
@@ -177,7 +150,7 @@ def _strength_of_several(
     """Measure the strength from sums over the treatment rows of more than two populations."""
     each = range(len(names))
     n = policy.n_rows
-    q = _n_functions(int(n.sum()) // (len(names) - 1), d)
+    q = n_functions(int(n.sum()) // (len(names) - 1), d)
     p = n / n.sum()
     B = policy.label[:, :q] / policy.weight[:, None]  # (m, q) estimates of E_k[t d]
     V = policy.square[:, :q, :q] / policy.weight[:, None, None] ** 2  # covariances if t^2 = 1
@@ -195,7 +168,7 @@ def _strength_of_several(
         degrees=degrees,
         populations=tuple(names),
         pairs=tuple(
-            strength_of_sums(policy.pair(i, j), (names[i], names[j]), d)
+            strength_of_sums(policy.of(i, j), (names[i], names[j]), d)
             for i, j in combinations(each, 2)
         ),
     )
@@ -225,13 +198,6 @@ def _against_each_other(B: Array, V: Array) -> tuple[float, int]:
         mean = mean + gain @ (b - mean)
         covariance = covariance - gain @ covariance
     return total, degrees
-
-
-def _n_functions(n: int, d: int) -> int:
-    """Return how many functions the rows can carry: ten rows to each, squares of 500 at most."""
-    if 10 * (1 + d) > n:
-        return 1
-    return 1 + d if d > MOST_SQUARES or 10 * (1 + 2 * d) > n else 1 + 2 * d
 
 
 def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> None:

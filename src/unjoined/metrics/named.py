@@ -18,7 +18,7 @@ from unjoined._validation import (
     shown,
 )
 from unjoined.data import ColumnCode, TableEncoder, column_names, feature_matrix
-from unjoined.errors import TableError
+from unjoined.errors import InputError, TableError
 
 Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
 
@@ -63,6 +63,15 @@ class NamedFeatures:
         check_feature_sizes(matrix, named.names)
         return matrix, named
 
+    @classmethod
+    def of_numbers(cls, matrix: Array, encoder: TableEncoder | None) -> NamedFeatures:
+        """Return what to call the columns of numbers that an encoder made, or of an array."""
+        if encoder is None:
+            parts = [Feature(name, name, NUMBER) for name in _plain_names(matrix.shape[1])]
+        else:
+            parts = [part for code in encoder.columns_ for part in _parts(code)]
+        return cls(tuple(_look(part, matrix[:, j], set()) for j, part in enumerate(parts)), encoder)
+
     @property
     def names(self) -> list[str]:
         """Names of the columns of numbers."""
@@ -98,6 +107,12 @@ class NamedFeatures:
             for word in _said([self.each[j] for j in at], [conditions[j] for j in at])
         ]
         return " and ".join(words) or "everyone"
+
+
+def refuse_no_target(target: Array) -> None:
+    """Refuse a target without people."""
+    if len(target) == 0:
+        raise InputError("target has no rows. Leave it out, or give the people in question.")
 
 
 def range_in_words(name: str, low: float, high: float) -> str:

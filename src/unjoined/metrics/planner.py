@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -33,10 +34,10 @@ from unjoined._validation import (
 )
 from unjoined.data import SeparateLabels
 from unjoined.errors import InputError
-from unjoined.metrics.estimate import critical_value
-from unjoined.metrics.evaluate_ranks import Functional, ScoredRows
+from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evidence import check_fields
 from unjoined.metrics.named import NamedFeatures
+from unjoined.metrics.ranks import Functional, ScoredRows
 from unjoined.metrics.ratio import OVERLAP, EvaluationRows, evaluation_rows
 from unjoined.metrics.regions import STRONG_F
 from unjoined.metrics.scores import aligned_values, labelled_rows
@@ -285,7 +286,7 @@ class _Guessed:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Measured:
     """Variances from a pilot."""
 
@@ -295,24 +296,43 @@ class _Measured:
     share: float
 
     def __call__(self, factor: float) -> Variances:
-        """Return the variances if everyone's gap were a multiple of what it is."""
+        """Return the variances if everyone's gap were a multiple of what it is.
+
+        They are scaled so that at the pilot's own gap and size they are what the pilot's rows
+        show: the parts are products of means, which few rows get wrong by some percent.
+        """
+        found = self._parts(factor)
+        parts = ("outcome", "treatment", "people")
+        return replace(found, **{name: self._scale * getattr(found, name) for name in parts})
+
+    @cached_property
+    def _scale(self) -> float:
+        """What the rows show of the variance over what its parts add up to."""
+        now, rows = self._parts(1.0), self.rows
+        K, count = rows.n_populations, np.bincount(rows.cell)
+        # Sizes of tables that differ: each population has its part of what rows add.
+        n, m = K / np.sum(1.0 / count[:K]), K / np.sum(1.0 / count[K:])
+        expected = now.outcome / n + now.treatment / m + now.people / count.sum()
+        return float(self._estimate(rows).standard_error ** 2 / expected)
+
+    def _estimate(self, rows: EvaluationRows) -> Estimate:
+        scored = ScoredRows(rows.terms(rows.omega(OVERLAP)), self.score)
+        return scored.estimates({"it": self._functional(scored)})["it"]
+
+    def _parts(self, factor: float) -> Variances:
         rows = self.rows
         middle = rows.policies.mean(axis=1, keepdims=True)
         policies = middle + factor * (rows.policies - middle)
         rows = replace(rows, policies=np.clip(policies, CLIP, 1.0 - CLIP))
         omega, K = rows.omega(OVERLAP), rows.n_populations
         terms = rows.terms(omega)
-        scored = ScoredRows(terms, self.score)
-        weight, rank = self._functional(scored)
-        Omega = terms.speaks_for
-        theta = scored.estimates({"it": Functional(weight, rank)})["it"].value
+        weight, rank = self._functional(ScoredRows(terms, self.score))
+        Omega, theta = terms.speaks_for, self._estimate(rows).value
         own = omega * rows.contrast() * rows.ratio
         chance = rows.policies[np.arange(len(own)), rows.cell % K]
         outcome, treated = rows.cell < K, (rows.cell >= K) & rows.is_labelled
         count = np.bincount(rows.cell)[rows.cell]
-        per_row = (
-            count * rows.share**2 / Omega**2
-        )  # times a square: what n rows' variance is over n
+        per_row = count * rows.share**2 / Omega**2  # times a square: n rows' variance, times n
         noise = per_row * (own * weight * rows.residual) ** 2
         luck = float(np.sum((per_row * own**2 * chance * (1.0 - chance))[treated]))
         people = rows.share * rows.aim

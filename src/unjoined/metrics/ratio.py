@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -11,6 +13,7 @@ from numpy.random import RandomState as Rng
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, check_option
 from unjoined.data import LabelledRows
+from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, Totals
 from unjoined.nuisance import (
     EffectNuisances,
@@ -28,6 +31,15 @@ OVERLAP, GAP = "overlap", "gap"
 RATIO, PLAIN = "ratio", "plain"
 N_FOLDS = 5
 AVERAGED_ROWS = 20_000  # of each table
+FEWEST = 2  # rows of each table in a group that has an interval
+
+
+class Column(NamedTuple):
+    """What a total adds up: numerator, denominator and aim of each row, times these."""
+
+    numerator: Array | float = 0.0
+    denominator: Array | float = 0.0
+    aim: Array | float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,11 +60,41 @@ class RatioTerms:
     denominator: Array  # (n,) d
     aim: Array  # (n,) the part of d that describes the target: sum of p times aim is E[omega]
     effect: Array  # (n,) nuisance uplift, outcome units
+    floor: Array  # (n,) how far an unseen residual of the usual size would move n
 
     @property
     def speaks_for(self) -> float:
         """Share of the target that the answer speaks for, E[omega]."""
         return float(self.share @ self.aim)
+
+    @property
+    def people(self) -> Array:
+        """Share of the people spoken for that each row stands for; they add up to 1."""
+        return self.share * self.aim / self.speaks_for
+
+    def sums(self, columns: Sequence[Column]) -> Totals:
+        """Return the totals of columns, and their covariance."""
+        values = np.zeros((len(self.cell), len(columns)))
+        for j, column in enumerate(columns):
+            for part, times in zip(
+                (self.numerator, self.denominator, self.aim), column, strict=True
+            ):
+                if np.ndim(times) or times:
+                    values[:, j] += part * times
+        return self.totals(values)
+
+    def least_variance(self, inside: BoolArray) -> float:
+        """Return the least variance of a group's numerator; nan if a table has too few rows in it.
+
+        No group is surer of it than one unseen residual in each outcome table allows.
+        """
+        least = 0.0
+        for at in cell_positions(self.cell):
+            own = at[inside[at]]
+            if len(own) < FEWEST:
+                return math.nan
+            least += float(np.mean((self.share[own] * self.floor[own]) ** 2))
+        return least
 
     def totals(self, *columns: Array) -> Totals:
         """Return the totals of columns (n,) or (n, m), and their covariance.
@@ -83,6 +125,16 @@ class RatioTerms:
         return self.totals(self.numerator * inside, self.denominator * inside).ratio(0, 1)
 
 
+def residual_sums(residual: Array, share: Array) -> tuple[float, float]:
+    """Return the sums of squared residuals and of their fourth powers."""
+    return float(share @ residual**2), float(share @ residual**4)
+
+
+def residual_size(square: float, fourth: float) -> float:
+    """Return the size of the residuals that make up the variance, in outcome units."""
+    return math.sqrt(fourth / square) if square > 0.0 else 0.0
+
+
 def cell_positions(cell: IntArray) -> list[IntArray]:
     """Return the positions of the rows of each cell that has any."""
     return [np.flatnonzero(cell == c) for c in np.unique(cell)]
@@ -111,6 +163,11 @@ class EvaluationRows:
     def n_populations(self) -> int:
         """Number of populations K."""
         return len(self.size)
+
+    def take(self, at: IntArray) -> EvaluationRows:
+        """Return the rows at some positions."""
+        names = ("X", "cell", "fold", "share", "residual", "ratio", "aim", "policies", "effect")
+        return replace(self, **{name: getattr(self, name)[at] for name in names})
 
     @property
     def is_labelled(self) -> BoolArray:
@@ -164,7 +221,8 @@ class EvaluationRows:
         """
         check_option("form", form, (RATIO, PLAIN))
         K = self.n_populations
-        own = omega * self.contrast() * self.ratio * self.residual
+        reach = omega * self.contrast() * self.ratio
+        own = reach * self.residual
         outcome, treatment = self.cell < K, (self.cell >= K) & (self.cell < 2 * K)
         aim = self.aim * omega
         numerator = np.where(outcome, own, 0.0) + aim * self.effect
@@ -173,7 +231,9 @@ class EvaluationRows:
             numerator -= np.where(treatment, self.effect * own, 0.0)
         else:
             denominator += np.where(treatment, own, 0.0)
-        return RatioTerms(self.cell, self.share, numerator, denominator, aim, self.effect)
+        size = residual_size(*residual_sums(self.residual[outcome], self.share[outcome]))
+        floor = np.where(outcome, reach * size, 0.0)
+        return RatioTerms(self.cell, self.share, numerator, denominator, aim, self.effect, floor)
 
 
 def evaluation_rows(
@@ -212,6 +272,7 @@ def evaluation_rows(
         for 20,000 rows on two cores.
     """
     if fold is None:
+        refuse_few(rows, n_folds)
         check_folds(rows, n_folds, (OUTCOME, TREATMENT))
         fold = deal_evaluation_folds(rows, n_folds, rng)
     models = cross_fit_effects(rows, fold, n_jobs=n_jobs, rng=rng)
@@ -226,6 +287,17 @@ def evaluation_rows(
     X, weight = target
     dealt = rng.permutation(np.resize(np.arange(models.n_folds), len(X)))
     return with_target(labelled, X, weight, dealt, models(X, dealt, n_jobs=n_jobs), rows)
+
+
+def refuse_few(rows: LabelledRows, n_folds: int) -> None:
+    """Refuse tables that the usual folds leave empty, where no number of folds was asked for."""
+    fewest = min(len(at) for at in rows.all_cells())
+    if n_folds == N_FOLDS and fewest < N_FOLDS:
+        raise InputError(
+            f"an evaluation fits policies and outcomes without each of {N_FOLDS} folds (n_folds="
+            f"{N_FOLDS}), so that each table needs {N_FOLDS} rows or more; the smallest has "
+            f"{fewest}. Collect more rows; plan_study says how many a wanted precision needs."
+        )
 
 
 def evaluation_of(

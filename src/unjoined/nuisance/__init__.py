@@ -27,7 +27,7 @@ from unjoined.nuisance.forms import (
     Member,
     ModelRows,
 )
-from unjoined.nuisance.linear import best_contrast, cross_fit_linear, in_two_groups
+from unjoined.nuisance.linear import cross_fit_linear
 from unjoined.nuisance.models import (
     AdditiveMean,
     ConditionalMean,
@@ -70,7 +70,6 @@ __all__ = [
     "Nuisances",
     "ShiftReport",
     "average_forms",
-    "best_contrast",
     "center_rows",
     "check_center",
     "check_folds",
@@ -90,7 +89,6 @@ __all__ = [
     "fit_weighted",
     "hold_out_forms",
     "hold_out_mean",
-    "in_two_groups",
     "more_steps",
     "seeded_clone",
     "subtract_means",

@@ -13,7 +13,7 @@ from numpy.random import RandomState as Rng
 from unjoined._log import PROGRESS
 from unjoined._threads import n_threads, one_blas_thread
 from unjoined._typing import Array, IntArray
-from unjoined.basis import PAIR, AdditiveBasis, leading_features
+from unjoined.basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features
 from unjoined.nuisance.forms import (
     CURVES,
     NOTHING,
@@ -35,14 +35,20 @@ from unjoined.solve import (
     fit_steps,
     pass_by_pieces,
     pass_in_memory,
+    robust_deviation,
 )
 
-MOST_WITH_PAIRS = 12  # features; beyond, there are too many pairs
+MOST_WITH_PAIRS = 24  # features; beyond, there are too many pairs to look at
+UNUSED = "unused"  # what was screened out
+IDLE = 0.02  # log-odds or standard deviations of the outcome that are not missed
+ALL_PAIRS = 66  # more are screened: those of 12 features have all a say
+KEPT_PAIRS = 10  # of the base, and as many of the effect
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 OVER_ALL: Any = {"n_steps": 4, "tol": CHOICE_TOL}  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
+GROSS = 3.0  # robust standard deviations of the outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,15 @@ class Chooser:
         chooser = cls(rows, law, basis, basis(rows.X).T)
         if isinstance(law, MeanLaw):
             form = Form("", CURVES, CURVES if rows.exposure.any() else NOTHING)
-            fit = chooser.fit(form, np.arange(len(rows.y)), CHOICE_TOL, n_jobs=n_jobs)
+            # Gross outcomes would spoil the residuals by which they are to be judged.
+            bound = GROSS * robust_deviation(rows.y, rows.weight) or np.inf
+            fit = replace(chooser, law=MeanLaw(bound)).fit(
+                form, np.arange(len(rows.y)), CHOICE_TOL, n_jobs=n_jobs
+            )
             base, effect = fit(chooser.values.T)
-            residual = rows.y - base - rows.exposure * effect
-            chooser = replace(chooser, law=MeanLaw(choose_threshold(residual, rows.weight)))
+            pull = rows.exposure * effect
+            threshold = choose_threshold(rows.y - base - pull, rows.weight, pull)
+            chooser = replace(chooser, law=MeanLaw(threshold))
         return chooser
 
     def fit(
@@ -88,11 +99,14 @@ class Chooser:
         tol: float,
         *,
         simpler: AdditiveFit | None = None,
+        like: Parts | None = None,
         n_jobs: int | None = 1,
     ) -> AdditiveFit:
-        """Fit a form to some of the rows, from where a simpler one ended if that is given."""
-        block, groups, _ = self.basis.blocks()
-        parts = Parts.of_groups(block, groups, form.base, form.effect)
+        """Fit a form to some of the rows, from where a simpler one ended if that is given.
+
+        ``like`` are the functions to use, if they are known.
+        """
+        parts = self.parts_of(form, at, simpler) if like is None else like
         rows, inner = self.rows.take(at), parts.within()
         values = self.values[np.ix_(parts.base, at)]
         data = AdditiveRows(values, rows.y, rows.exposure, rows.weight)
@@ -102,15 +116,47 @@ class Chooser:
             start[0] = self.law.intercept(float(np.average(rows.y, weights=rows.weight)))
             fit = fit_additive(pass_over, inner, self.law, start, tol=tol)
         else:
-            k = len(simpler.parts.base)
-            start[np.searchsorted(parts.base, simpler.parts.base)] = simpler.coef[:k]
-            of_effect = np.searchsorted(parts.effect, simpler.parts.effect)
-            start[len(parts.base) + of_effect] = simpler.coef[k:]
-            scales = simpler.scales.extended(simpler.parts, parts)
+            k, p = len(simpler.parts.base), len(parts.base)
+            for ours, theirs, to, known in (
+                (parts.base, simpler.parts.base, start[:p], simpler.coef[:k]),
+                (parts.effect, simpler.parts.effect, start[p:], simpler.coef[k:]),
+            ):
+                _, here, there = np.intersect1d(ours, theirs, return_indices=True)
+                to[here] = known[there]
+            scales = simpler.scales.carried(simpler.parts, parts)
             fit = fit_additive(
                 pass_over, inner, simpler.law, start, scales, n_steps=MORE_STEPS, tol=tol
             )
         return replace(fit, parts=parts)
+
+    def parts_of(self, form: Form, at: IntArray, simpler: AdditiveFit | None) -> Parts:
+        """Return the functions of a form: of very many pairs, those that some rows ask for most."""
+        block, groups, _ = self.basis.blocks()
+        if PAIR in form.base and len(self.basis.pairs) > ALL_PAIRS and simpler is not None:
+            groups = self._screened(block, groups, simpler, at)
+        return Parts.of_groups(block, groups, form.base, form.effect)
+
+    def _screened(
+        self, block: IntArray, groups: tuple[str, ...], fit: AdditiveFit, at: IntArray
+    ) -> tuple[str, ...]:
+        """Name what a fit can do without: bends that it shrank, pairs that its loss cannot use."""
+        rows, values, named = self.rows.take(at), self.values[:, at], np.array(groups)
+        size = np.zeros(len(groups))
+        np.add.at(size, block[np.concatenate([fit.parts.base, fit.parts.effect])], fit.coef**2)
+        bends = (named == SQUARE) | (named == CURVE)
+        used = ~bends | (size > IDLE**2)
+        pairs = np.flatnonzero(named == PAIR)
+        used[pairs] = False
+        of_pair = values[np.isin(block, pairs)]
+        terms = fit.law(rows.y, rows.exposure, *fit(values.T))
+        slopes = [(terms.by_base, terms.base_base)]
+        if len(fit.parts.effect):
+            slopes.append((terms.by_effect, terms.effect_effect))
+        for slope, curvature in slopes:
+            push = of_pair @ (rows.weight * slope)
+            push = push**2 / np.maximum(of_pair**2 @ (rows.weight * curvature), 1e-300)
+            used[pairs[np.argsort(-push, kind="stable")[:KEPT_PAIRS]]] = True
+        return tuple(np.where(used, named, UNUSED).tolist())
 
     def fit_chain(self, held: IntArray, chain: list[Form]) -> dict[str, AdditiveFit]:
         """Fit forms without some rows, each from where the one before it ended."""
@@ -187,8 +233,11 @@ class HeldOutForms:
     ) -> AdditiveFit:
         """Fit a form to all rows that choose, from nothing or from a fit that is near."""
         at = np.arange(len(self.chooser.rows.y))
+        like = near or self.fits[name][0]
         with one_blas_thread():
-            return self.chooser.fit(self.forms[name], at, tol, simpler=near, n_jobs=n_jobs)
+            return self.chooser.fit(
+                self.forms[name], at, tol, simpler=near, like=like.parts, n_jobs=n_jobs
+            )
 
 
 def hold_out_forms(

@@ -16,7 +16,7 @@ from numpy.random import RandomState as Rng
 from sklearn.base import is_classifier
 
 from unjoined._typing import Array, Basis, IntArray
-from unjoined._validation import OUTCOME
+from unjoined._validation import KINDS, OUTCOME
 from unjoined.basis import ScaledBasis, Scaling, StackedBasis, draw_basis, weighted_quantile
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
@@ -90,12 +90,13 @@ def deal_folds(rows: LabelledRows, rng: Rng, n_folds: int = N_FOLDS) -> IntArray
     Groups hashed from content will not do here: where rows repeat, as with a few 0/1 features,
     all copies of a row would leave together, and the rest would have another law.
     """
-    cells = [rows.at(kind, k) for kind, k in CELLS]
-    fewest, (kind, k) = min((len(at), cell) for at, cell in zip(cells, CELLS, strict=True))
+    cells, m = rows.all_cells(), len(rows.names)
+    fewest, code = min((len(at), code) for code, at in enumerate(cells))
     if fewest < 2:
         raise InputError(
             "centring and the choice of ridges and width hold rows out in turn and need two rows "
-            f"or more in every table, but the {kind} table of population {rows.names[k]!r} has "
+            f"or more in every table, but the {KINDS[code // m]} table of population "
+            f"{rows.names[code % m]!r} has "
             f"{fewest} (n_samples={len(rows.X)} in all). Give more rows, or pass center=False and "
             "numbers for ridge_f, ridge_g and width."
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
-from numpy.random import RandomState as Rng
 from scipy.linalg import solve
 
 from unjoined._typing import Array, BoolArray, IntArray
@@ -14,7 +12,6 @@ from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.nuisance.effects import CLIP, EffectNuisances
-from unjoined.nuisance.models import deal_evaluation_folds
 
 MOST_FEATURES = 50  # beyond, those that go along with the labels of the other folds most
 MOST_SQUARES = 20  # features up to which squares are among the functions
@@ -23,7 +20,6 @@ RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # per row of weight 1, functions being of vari
 EFFECT_RIDGES = (1e-2, 1e-1, 1.0, 10.0)  # the same, times the mean square of the policies' gap
 FREE = 1e-8
 N_FOLDS = 5
-LEAST_WEIGHT = 1e-6  # of the largest: populations that count less are left out
 
 
 def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
@@ -124,48 +120,3 @@ def _ridges(
         [solve(gram + np.diag(penalty), right, assume_a="pos") for penalty in penalties]
     )
     return coefs, weight[held] @ (label[held, None] - D[held] @ coefs.T) ** 2
-
-
-def in_two_groups(rows: LabelledRows) -> tuple[LabelledRows, Array]:
-    """Return rows of several populations as rows of two groups of them, and the contrast.
-
-    By the best fixed contrast: populations of positive weight are one group, those of negative
-    weight the other, each counting by its weight, alike in its two tables. The two groups differ
-    in their policies, and share the law of outcomes, as two populations do.
-    """
-    fold = deal_evaluation_folds(rows, N_FOLDS, Rng(0))
-    K = len(rows.names)
-    size = np.array([float(len(rows.at(OUTCOME, k))) for k in range(K)])
-    contrast = best_contrast(cross_fit_linear(rows, fold).policies, rows.share, size)
-    weight = np.zeros(len(rows.label))
-    for k, part in enumerate(contrast.tolist()):
-        for kind in (OUTCOME, TREATMENT):
-            at = rows.at(kind, k)
-            weight[at] = abs(part) * rows.weight[at] / rows.weight[at].sum()
-    second = contrast[rows.population] < 0.0
-    cell = (np.where(rows.is_outcome, 0, 2) + second).astype(rows.cell.dtype)
-    groups = [[n for n, c in zip(rows.names, contrast, strict=True) if c * s > 0] for s in (1, -1)]
-    names = [" + ".join(map(str, group)) for group in groups]
-    merged = replace(rows, cell=cell, weight=weight, names=names)
-    merged = merged.take(weight > LEAST_WEIGHT * weight.max())
-    return replace(merged, weight=merged.relative), contrast
-
-
-def best_contrast(policies: Array, weight: Array, size: Array) -> Array:
-    r"""Return the fixed combination of populations that tells most of the uplift, shape (K,).
-
-    Of all :math:`a` that add up to 0 it has the largest
-    :math:`E[(\sum_k a_k e_k(x))^2] / \sum_k a_k^2 / n_k`, the information that the contrast of
-    outcomes carries: never less than that of any pair or subset of the populations. Positive
-    entries add up to 1, negative ones to -1.
-    """
-    p = size / size.sum()
-    apart = policies - (policies @ p)[:, None]
-    spread = (apart.T * (weight / weight.sum())) @ apart
-    root = np.sqrt(p)
-    contrast = root * np.linalg.eigh(root[:, None] * spread * root)[1][:, -1]
-    contrast -= p * contrast.sum()  # 0 but for rounding, or where no policy differs
-    if not np.abs(contrast).max() > 1e-9:
-        contrast = np.where(np.arange(len(p)) == 0, 1.0, 0.0) - p
-    contrast *= np.sign(contrast[np.argmax(np.abs(contrast) > 1e-3 * np.abs(contrast).max())])
-    return np.asarray(2.0 * contrast / np.abs(contrast).sum())

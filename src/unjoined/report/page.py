@@ -273,6 +273,14 @@ def _day() -> str:
     return f"{day:%Y-%m-%d}"
 
 
+def _run_in_words(model: Any) -> str:
+    """Say by what the model was fitted, and to which rows."""
+    if (run := getattr(model, "run_", None)) is None:
+        return "not known"
+    with_what = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+    return f"{with_what}; rows of fingerprint {run['data']}"
+
+
 def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
     """Return what made the report."""
     packages = ("unjoined", "numpy", "scipy", "scikit-learn")
@@ -281,6 +289,7 @@ def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
         ("Seeds", f"model {facts.model.get_params()['random_state']}, report {seed}"
          if "random_state" in facts.model.get_params() else f"report {seed}"),
         ("Fingerprint of the tables", fingerprint(facts.data)),
+        ("The model was fitted with", _run_in_words(facts.model)),
         (
             "Versions",
             ", ".join(

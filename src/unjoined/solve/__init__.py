@@ -33,6 +33,7 @@ from unjoined.solve.laws import (
     MeanLaw,
     Sums,
     choose_threshold,
+    robust_deviation,
 )
 from unjoined.solve.losses import checked_biconjugate, checked_conjugate, solve_loss
 from unjoined.solve.minmax import (
@@ -100,6 +101,7 @@ __all__ = [
     "outcome_grid",
     "pass_by_pieces",
     "pass_in_memory",
+    "robust_deviation",
     "score_ridges",
     "search_density",
     "seeded",

@@ -125,12 +125,14 @@ class Scales:
         free = np.array([FREE[part] for part, _ in parts.names])
         return cls(np.where(np.isinf(group), free, 1.0 / group)[parts.group], group)
 
-    def extended(self, parts: Parts, wider: Parts) -> Scales:
-        """Return scales for parts that hold these and more: known ones are kept."""
-        start = Scales.start(wider)
-        places = {origin: k for k, origin in enumerate(wider.origin.tolist())}
-        start.precision[[places[origin] for origin in parts.origin.tolist()]] = self.precision
-        start.group[[wider.names.index(name) for name in parts.names]] = self.group
+    def carried(self, parts: Parts, other: Parts) -> Scales:
+        """Return scales for other parts: those of blocks and groups that both have are kept."""
+        start = Scales.start(other)
+        _, here, there = np.intersect1d(other.origin, parts.origin, return_indices=True)
+        start.precision[here] = self.precision[there]
+        for g, name in enumerate(parts.names):
+            if name in other.names:
+                start.group[other.names.index(name)] = self.group[g]
         return start
 
     def updated(self, parts: Parts, coef: Array, variance: Array) -> Scales:

@@ -14,6 +14,7 @@ from unjoined.basis import weighted_quantile
 FLOOR = 1e-9  # probabilities stay this far from 0 and 1
 THRESHOLDS = (6.0, 3.0, 1.5)  # of robust standard deviations
 LOPSIDED = 0.3  # tails that differ by more than this share are not symmetric noise
+BY_SIZE, BY_NUMBER = 2.0, 1.5  # standard errors that they must differ by
 WORTHWHILE = 0.9  # share of the variance that a threshold must bring it below
 
 
@@ -247,22 +248,30 @@ class Sums:
         return max(self.square / max(self.counted - freedom, 1.0), 1e-12)
 
 
-def choose_threshold(residual: Array, weight: Array) -> float:
+def robust_deviation(values: Array, weight: Array) -> float:
+    """Return the standard deviation that normal values with this median distance would have."""
+    median = weighted_quantile(values, weight, (0.5,))[0]
+    return float(weighted_quantile(np.abs(values - median), weight, (0.5,))[0]) / 0.6745
+
+
+def choose_threshold(residual: Array, weight: Array, direction: Array | None = None) -> float:
     """Return where the squared loss of a real outcome should turn linear; usually nowhere.
 
     Gross values on both sides make a mean very noisy; bounding their pull then lowers the variance
     of the fit, to E[psi^2] / E[psi']^2 for the bounded residual psi. That is done if both tails
     are alike: with a long tail on one side (sums of money), bounding would change what is
-    estimated. In the units of the residual; infinity for the squared loss itself.
+    estimated. Tails must also be alike along ``direction``, the fitted part of the effect: where
+    treatment makes the outcome and little else, residuals lean against it in every population.
+    In the units of the residual; infinity for the squared loss itself.
     """
-    median = weighted_quantile(residual, weight, (0.5,))[0]
-    spread = float(weighted_quantile(np.abs(residual - median), weight, (0.5,))[0]) / 0.6745
+    spread = robust_deviation(residual, weight)
     best, chosen = float(np.average(residual**2, weights=weight)), np.inf
+    ways = [np.ones_like(residual)] + ([] if direction is None else [np.sign(direction)])
     for factor in THRESHOLDS:
         threshold = factor * spread
-        upper = float(weight @ np.maximum(residual - threshold, 0.0))
-        lower = float(weight @ np.maximum(-residual - threshold, 0.0))
-        if spread == 0.0 or abs(upper - lower) > LOPSIDED * (upper + lower):
+        beyond = residual - np.clip(residual, -threshold, threshold)
+        tails = ((weight * beyond, BY_SIZE), (weight * np.sign(beyond), BY_NUMBER))
+        if spread == 0.0 or any(_lopsided(way * tail, z) for way in ways for tail, z in tails):
             break
         inside = float(np.average(np.abs(residual) < threshold, weights=weight))
         bounded = np.clip(residual, -threshold, threshold)
@@ -270,3 +279,12 @@ def choose_threshold(residual: Array, weight: Array) -> float:
         if variance < WORTHWHILE * best:
             best, chosen = variance, threshold
     return chosen
+
+
+def _lopsided(tail: Array, chance: float) -> bool:
+    """Whether the two sides of a tail differ by more than a share of it, and more than by chance.
+
+    The sum of a heavy tail is often that of its largest value, whose side is chance.
+    """
+    apart, error = abs(float(tail.sum())), float(np.sqrt(np.sum(tail**2)))
+    return apart > LOPSIDED * float(np.abs(tail).sum()) and apart > chance * error

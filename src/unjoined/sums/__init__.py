@@ -14,7 +14,6 @@ from unjoined.sums.moments import (
     CellKey,
     GroupedSums,
     MomentSums,
-    PolicySums,
     hash_features,
     hash_with,
 )
@@ -42,6 +41,14 @@ from unjoined.sums.plan import (
     smooth_coef,
     take_sample,
 )
+from unjoined.sums.policies import (
+    PolicySums,
+    best_contrasts,
+    contrasts_of,
+    in_two_groups,
+    n_functions,
+    sum_policies,
+)
 
 __all__ = [
     "CELLS",
@@ -61,10 +68,12 @@ __all__ = [
     "accumulate",
     "aggregate_rows",
     "assemble",
+    "best_contrasts",
     "by_chunks",
     "cell_positions",
     "center_sums",
     "combine",
+    "contrasts_of",
     "dask_census",
     "dask_sums",
     "fourier_plan",
@@ -72,14 +81,17 @@ __all__ = [
     "hash_features",
     "hash_with",
     "in_cells",
+    "in_two_groups",
     "inner_outcomes",
     "means_basis",
     "merge_sums",
+    "n_functions",
     "over_partitions",
     "read_finished_sums",
     "read_sums",
     "sample_cells",
     "smooth_coef",
+    "sum_policies",
     "sum_with_checkpoint",
     "take_census",
     "take_sample",

@@ -19,10 +19,10 @@ from unjoined.errors import InputError
 from unjoined.sums.moments import (
     CellKey,
     GroupedSums,
-    PolicySums,
     Roots,
     RunningSums,
 )
+from unjoined.sums.policies import PolicySums
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +209,14 @@ def accumulate_policies(
             sums, unit = _sum_piece(_Values(writer, p, X, scratch), rows, piece, X, mean)
         if told is not None:
             k, label = piece.key.population, treatment[at]
-            policy = PolicySums.of_rows(X, told, label, rows.weight[at], k)
+            policy = PolicySums.of_rows(
+                X, told, label, rows.weight[at], k, n_populations=len(rows.names)
+            )
         return piece, sums, unit, policy
 
     pieces = _sorted_pieces(rows, groups, BLOCK_ROWS * n_groups, n_jobs)
     totals: dict[CellKey, RunningSums] = {}
-    policies = PolicySums.zero(rows.X.shape[1])
+    policies = PolicySums.zero(rows.X.shape[1], len(rows.names))
     for piece, sums, unit, policy in over_pieces(sums_of, pieces, n_jobs):
         total = totals.setdefault(piece.key, RunningSums.zero(p))
         total.absorb(sums, sign=piece.sign, unit=unit)

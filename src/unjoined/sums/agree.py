@@ -25,9 +25,10 @@ from unjoined.data import ChunkSource, LabelledRows, as_source
 from unjoined.errors import InputError
 from unjoined.sums.census import Census, take_census
 from unjoined.sums.files import sum_with_checkpoint
-from unjoined.sums.moments import CellKey, policy_design
+from unjoined.sums.moments import CellKey
 from unjoined.sums.passes import labelled_batches
 from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan
+from unjoined.sums.policies import policy_design
 
 # Radians per spread: no function goes through a whole period within one spread of a feature.
 MAX_FREQUENCY = 2.0 * np.pi
@@ -114,7 +115,8 @@ def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> N
     """Refuse sums in which one row outweighs the others, in one more pass over the rows."""
     plan = found.plan
     roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
-    policies = {k: _inverse_root(found.policy.gram[k]) for k in (0, 1) if found.policy.n_rows[k]}
+    policy = found.policy
+    policies = {k: _inverse_root(policy.gram[k]) for k, n in enumerate(policy.n_rows) if n}
     for batch in labelled_batches(source, plan, census):
         rows = batch.rows
         phi = plan.values(rows.X)
@@ -193,8 +195,8 @@ def fourier_plan(
     features : mapping of name to pair of float
         For each feature a typical value and a typical spread, in its units. Rough numbers do:
         they are a matter of convenience, not of correctness.
-    populations : sequence of two str
-        Names of the populations, as in the tables.
+    populations : sequence of str
+        Names of the populations, two or more, as in the tables.
     outcome_values : pair of float, optional
         The two values of a two-valued outcome, such as (0, 1). None is for real outcomes.
     n_functions : int, optional
@@ -247,14 +249,16 @@ def fourier_plan(
     )
 
 
-def _names(populations: Any) -> tuple[str, str]:
-    """Return the names of the two populations, sorted."""
+def _names(populations: Any) -> tuple[str, ...]:
+    """Return the names of the populations, sorted."""
     given = _listed(populations)
     check_names(given)
     names = sorted(population_name(name) for name in given)
-    if len(names) != 2 or len(set(names)) != 2 or not all(names):
-        raise InputError(f"a plan needs two populations with different names, got {populations!r}.")
-    return names[0], names[1]
+    if len(names) < 2 or len(set(names)) < len(names) or not all(names):
+        raise InputError(
+            f"a plan needs two populations or more with different names, got {populations!r}."
+        )
+    return tuple(names)
 
 
 def _listed(values: Any) -> list[Any]:
@@ -305,7 +309,7 @@ def aggregate_rows(
     Parameters
     ----------
     source : ChunkSource, mapping or callable
-        Rows of some or all of the four cells, with the plan's features in the plan's order.
+        Rows of some or all of the cells, with the plan's features in the plan's order.
     plan : SumsPlan
         As agreed.
     min_count : int, default=10

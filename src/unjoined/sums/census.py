@@ -54,15 +54,14 @@ class Census:
             )
         return check_outcome(self.outcomes)
 
-    def check_complete(self, *, several: bool = False) -> None:
-        """Refuse a source that lacks a cell, or has a third population unless ``several``."""
+    def check_complete(self) -> None:
+        """Refuse a source that lacks a cell, or has a single population."""
         check_names(
             self.names,
             lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
         )
-        if not several or len(self.names) < 2:
-            instead = "fit Uplift or MixtureUplift, which take any number"
-            check_two(self.names, "the source has {}", instead)
+        if len(self.names) < 2:
+            check_two(self.names, "the source has {}")
         for name in self.names:
             for kind in (OUTCOME, TREATMENT):
                 if (kind, name) not in self.cells:
@@ -129,7 +128,7 @@ class Census:
                 n_groups, self.places(rows, hash_features(rows.X))
             )
             inner = coding.encode(label) if kind == OUTCOME else self.treatment(label)
-            parts.append((X, inner, np.full(len(label), code, dtype=np.uint8), weight))
+            parts.append((X, inner, rows.cell[:1].repeat(len(label)), weight))
             groups.append(group)
         X, label, cell, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
         return LabelledRows(X, label, cell, weight, names, coding), np.concatenate(groups)
@@ -269,7 +268,7 @@ class RowSketch:
 
     def rows(self, cell: int, names: list[Any]) -> Rows:
         """Return the distinct rows, as those of one cell."""
-        cells = np.full(len(self.key), cell, dtype=np.uint8)
+        cells = np.full(len(self.key), cell, dtype=np.min_scalar_type(2 * len(names)))
         return Rows(self.X, self.label, cells, self.weight, names)
 
     def merge(self, other: RowSketch) -> RowSketch:

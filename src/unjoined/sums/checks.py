@@ -122,7 +122,7 @@ def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan) -> None:
 def check_policy(found: PlannedSums) -> None:
     """Refuse sums of policies that are not those of the treatment rows."""
     policy = found.policy
-    for k in (0, 1):
+    for k in range(len(found.plan.populations)):
         what = f"the sums of policies of population {k}"
         cells = [
             sums
@@ -194,10 +194,8 @@ def tables_of(found: PlannedSums) -> tuple[TableId, ...]:
     """Return the identities of all tables that were added up, sorted."""
     if found.tables:
         return found.tables
-    totals = {(kind, k): found.sums.total(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)}
-    return tuple(
-        TableId(kind, k, _digest(sums)) for (kind, k), sums in totals.items() if sums.n_rows
-    )
+    tables = sorted({key[:2] for key in found.sums.cells})
+    return tuple(TableId(*table, _digest(found.sums.total(*table))) for table in tables)
 
 
 def _digest(sums: MomentSums) -> str:

@@ -37,10 +37,11 @@ from unjoined.sums.checks import (
     warn_of_differences,
     whole,
 )
-from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
 from unjoined.sums.passes import Position, sum_source
 from unjoined.sums.plan import PlannedSums, SumsPlan, TableId
 from unjoined.sums.plan_file import plan_from_parts, plan_parts
+from unjoined.sums.policies import PolicySums
 
 VERSION = 3
 MANIFEST, CHECKSUM = f"unjoined-sums-{VERSION}", "sha256"  # JSON as bytes, and a digest of all
@@ -230,10 +231,11 @@ def _checked(members: dict[str, NDArray[Any]]) -> tuple[PlannedSums, Position | 
         key, sums = _read_cell(cell, f"cell{i}", plan, arrays)
         need(key not in cells, "the same cell comes twice")
         cells[key] = sums
-    rows = items(header["policy_rows"], "the rows of the policies", 2)
+    K = len(plan.populations)
+    rows = items(header["policy_rows"], "the rows of the policies", K)
     counts = np.array([whole(n, "a number of rows", 0, MAX_ROWS) for n in rows], dtype=np.int64)
     q = 2 * plan.n_features + 1
-    shapes = ((2,), (2, q), (2, q, q), (2, q, q))
+    shapes = ((K,), (K, q), (K, q, q), (K, q, q))
     parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=True)]
     arrays.check_empty()
     tables = _read_tables(header["tables"], {key[:2] for key in cells})
@@ -249,7 +251,7 @@ def _read_cell(
     given = fields(cell, "a cell", *CELL)
     key = CellKey(
         _kind(given["kind"]),
-        whole(given["population"], "the population of a cell", 0, 1),
+        whole(given["population"], "the population of a cell", 0, len(plan.populations) - 1),
         whole(given["group"], "the group of a cell", 0, plan.n_groups - 1),
     )
     p, square = plan.size, (plan.size, plan.size)
@@ -279,7 +281,7 @@ def _read_tables(listed: Any, cells: set[tuple[str, int]]) -> tuple[TableId, ...
         kind, population, digest = items(entry, "a table", 3)
         good = re.fullmatch("[0-9a-f]{32}", text(digest, "the identity of a table")) is not None
         need(good, "the identity of a table is not 32 hexadecimal digits")
-        found.append(TableId(_kind(kind), whole(population, "a population", 0, 1), digest))
+        found.append(TableId(_kind(kind), whole(population, "a population", 0, MAX_ROWS), digest))
     need(len(set(found)) == len(found), "the same table comes twice")
     need({(table.kind, table.population) for table in found} == cells, "its tables are not listed")
     return tuple(sorted(found))

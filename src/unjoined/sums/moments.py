@@ -1,4 +1,4 @@
-"""Additive sums of one cell, of groups of cells, and of policies; they merge in any order."""
+"""Additive sums of one cell and of groups of cells; they merge in any order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from unjoined._threads import CACHE_ROWS
-from unjoined._typing import Array, BoolArray, IntArray
-from unjoined.basis import Scaling
+from unjoined._typing import Array, BoolArray
 from unjoined.errors import InputError
 
 
@@ -175,12 +174,23 @@ class MomentSums:
             self.weight_square + other.weight_square,
         )
 
+    def scaled(self, factor: float) -> MomentSums:
+        """Return the sums with every weight multiplied by a factor."""
+        return MomentSums(
+            self.n_rows,
+            factor * self.weight,
+            factor * self.label_cross,
+            factor * self.label_basis,
+            factor * self.gram,
+            factor**2 * self.weight_square,
+        )
+
 
 class CellKey(NamedTuple):
     """Which rows a sum is over."""
 
     kind: str  # "outcome" or "treatment"
-    population: int  # 0 or 1, in the sorted order of names
+    population: int  # position in the sorted order of names
     group: int  # a stable hash of the row's content
 
 
@@ -206,6 +216,17 @@ class GroupedSums:
             cells[key] = cells[key].merge(sums) if key in cells else sums
         return GroupedSums(self.p, cells)
 
+    def in_two_groups(self, contrast: Array) -> GroupedSums:
+        """Return the sums of two groups of populations, as `in_two_groups` has them of rows."""
+        cells: dict[CellKey, MomentSums] = {}
+        for kind, k in sorted({key[:2] for key in self.cells}):
+            weight = self.total(kind, k).weight
+            for key in sorted(key for key in self.cells if key[:2] == (kind, k) and contrast[k]):
+                to = CellKey(kind, int(contrast[k] < 0.0), key.group)
+                part = self.cells[key].scaled(abs(float(contrast[k])) / weight)
+                cells[to] = cells[to].merge(part) if to in cells else part
+        return GroupedSums(self.p, cells)
+
     @property
     def groups(self) -> list[int]:
         """The groups that have rows, sorted."""
@@ -223,98 +244,6 @@ class GroupedSums:
             if key.kind == kind and key.population == population
         ]
         return reduce(MomentSums.merge, parts, MomentSums.zero(self.p))
-
-
-def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
-    """Write a constant, the scaled features and their squares, as far as D (q, n) has room."""
-    d, q = X.shape[1], len(D)
-    # By columns: operations on rows of ten numbers are several times as slow.
-    D[0], Z = 1.0, D[1 : 1 + d]
-    if q > 1:
-        np.subtract(X.T, scaling.mean[:, None], out=Z)
-        Z /= scaling.scale[:, None]
-    if q > 1 + d:
-        np.multiply(Z, Z, out=D[1 + d :])
-
-
-def policy_design(X: Array, scaling: Scaling) -> Array:
-    """Return the functions that policies are told apart by, shape (n, 2 d + 1)."""
-    D = np.empty((1 + 2 * X.shape[1], len(X)))
-    _write_design(X, scaling, D)
-    return D.T
-
-
-@dataclass(frozen=True, slots=True)
-class PolicySums:
-    """Sums over the treatment rows of each of m populations, with D the design."""
-
-    n_rows: IntArray  # (m,)
-    weight: Array  # (m,)    sum of row weights r
-    label: Array  # (m, q)   sum of r t D, t being -1/+1
-    gram: Array  # (m, q, q) sum of r D D^T
-    square: Array  # (m, q, q) sum of r^2 D D^T
-
-    @classmethod
-    def zero(cls, d: int, n_populations: int = 2, n_functions: int | None = None) -> PolicySums:
-        """Return the sums of no rows, the neutral element of `merge`."""
-        m, q = n_populations, 2 * d + 1 if n_functions is None else n_functions
-        return cls(
-            np.zeros(m, dtype=np.int64),
-            np.zeros(m),
-            np.zeros((m, q)),
-            np.zeros((m, q, q)),
-            np.zeros((m, q, q)),
-        )
-
-    @classmethod
-    def of_rows(
-        cls,
-        X: Array,
-        scaling: Scaling,
-        label: Array,
-        weight: Array,
-        population: int,
-        *,
-        n_populations: int = 2,
-        n_functions: int | None = None,
-    ) -> PolicySums:
-        """Return the sums of treatment rows of one population, on all or the first functions."""
-        total = cls.zero(X.shape[1], n_populations, n_functions)
-        q = total.label.shape[1]
-        total.n_rows[population] = len(X)
-        total.weight[population] = weight.sum()
-        unit = bool(np.all(weight == 1.0))
-        held = np.empty(q * min(len(X), CACHE_ROWS))
-        for start in range(0, len(X), CACHE_ROWS):
-            chunk = slice(start, min(start + CACHE_ROWS, len(X)))
-            size = chunk.stop - start
-            D = held[: q * size].reshape(-1, size)
-            _write_design(X[chunk], scaling, D)
-            # Rows of weight one, as most are, take one product for both matrices. Unlike the
-            # operator, dot leaves Python's lock to other threads for small results too.
-            weighted = D if unit else D * weight[chunk]
-            total.label[population] += np.dot(weighted, label[chunk])
-            gram = np.dot(weighted, D.T)
-            total.gram[population] += gram
-            total.square[population] += gram if unit else np.dot(weighted, weighted.T)
-        return total
-
-    def pair(self, first: int, second: int) -> PolicySums:
-        """Return the sums of two of the populations."""
-        at = [first, second]
-        return PolicySums(
-            self.n_rows[at], self.weight[at], self.label[at], self.gram[at], self.square[at]
-        )
-
-    def merge(self, other: PolicySums) -> PolicySums:
-        """Return the sums over the rows of both; neither argument changes."""
-        return PolicySums(
-            self.n_rows + other.n_rows,
-            self.weight + other.weight,
-            self.label + other.label,
-            self.gram + other.gram,
-            self.square + other.square,
-        )
 
 
 HashArray: TypeAlias = NDArray[np.uint64]

@@ -19,8 +19,9 @@ from unjoined.basis import Scaling
 from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, connected
 from unjoined.errors import LabelError, TableError
 from unjoined.sums.census import Census, RepeatedRows, RowSketch, census_of_chunk
-from unjoined.sums.moments import GroupedSums, HashArray, PolicySums, hash_features, hash_with
+from unjoined.sums.moments import GroupedSums, HashArray, hash_features, hash_with
 from unjoined.sums.plan import PlannedSums, SumsPlan
+from unjoined.sums.policies import PolicySums
 
 FAN_IN = 8  # results of Dask partitions that are merged at a time
 Sums: TypeAlias = tuple[GroupedSums, PolicySums]
@@ -113,8 +114,7 @@ def sum_source(
     and goes on from there, to the same bits. ``after_batch`` is called with the sums so far and
     the position. The result does not depend on ``n_jobs``, to the bit.
     """
-    zero = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
-    total, begin = (zero, Position()) if start is None else start
+    total, begin = (PlannedSums.of_no_rows(plan), Position()) if start is None else start
     at = Position()
     for batch in labelled_batches(source, plan, census, batch_rows):
         if start is not None or after_batch is not None:
@@ -159,7 +159,7 @@ def in_cells(chunk: Chunk, populations: Sequence[Any], census: Census) -> Chunk:
     used = (chunk.weight > 0.0) & (chunk.cell < 2 * m)
     if not used.all():
         chunk = chunk.take(used)
-    codes = np.zeros(2 * m, dtype=np.uint8)
+    codes = np.zeros(2 * m, dtype=np.min_scalar_type(2 * len(names)))
     for code in np.flatnonzero(np.bincount(chunk.cell, minlength=2 * m)).tolist():
         kind, name = KINDS[code // m], chunk.names[code % m]
         if name not in names:
@@ -223,12 +223,12 @@ def _with_own_squares(
 ) -> PolicySums:
     """Put the squares of rows' own weights in the place of those of their mean."""
     square = policy.square.copy()
-    for k in (0, 1):
+    for k in range(len(rows.names)):
         at = rows.at(TREATMENT, k)
         at = at[rows.weight[at] != weight[at]]
         X, label = rows.X[at], rows.label[at]
-        square += PolicySums.of_rows(X, scaling, label, weight[at], k).square
-        square -= PolicySums.of_rows(X, scaling, label, rows.weight[at], k).square
+        for sign, used in ((1.0, weight), (-1.0, rows.weight)):
+            square[k] += sign * PolicySums.of_rows(X, scaling, label, used[at], 0).square[0]
     return replace(policy, square=square)
 
 
@@ -294,7 +294,7 @@ def _merge_censuses(parts: list[Census]) -> Census:
 
 def _sum_part(chunk: Chunk, shared: _Shared) -> Sums:
     plan = shared.plan
-    total = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    total = PlannedSums.of_no_rows(plan)
     for batch in labelled_batches([chunk], plan, shared.census):
         rest = batch.without(shared.repeated)
         if len(rest.rows):
@@ -309,7 +309,7 @@ def _merge_sums(parts: list[Sums]) -> Sums:
 
 def _sums_of_repeated(plan: SumsPlan, census: Census) -> Sums:
     """Return the sums of all copies of the rows that repeat, from their counts."""
-    total = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    total = PlannedSums.of_no_rows(plan)
     names = list(plan.populations)
     for code, (kind, name) in enumerate((kind, name) for kind in KINDS[:2] for name in names):
         sketch = census.cells.get((kind, name))
@@ -342,9 +342,11 @@ def _add_copies(
     ((key, cell),) = _with_squares(sums, inner, groups, square).cells.items()
     counted = GroupedSums(sums.p, {key: replace(cell, n_rows=int(times.sum()))})
     if not is_outcome:
-        own = PolicySums.of_rows(some.X, plan.scaling, label, np.sqrt(square), key.population)
-        n_rows = np.where(own.n_rows > 0, times.sum(), 0)
-        policy = replace(policy, n_rows=n_rows, square=own.square)
+        k, own = key.population, policy.square.copy()
+        roots = np.sqrt(square)
+        own[k] = PolicySums.of_rows(some.X, plan.scaling, label, roots, 0).square[0]
+        n_rows = np.where(policy.n_rows > 0, times.sum(), 0)
+        policy = replace(policy, n_rows=n_rows, square=own)
     return PlannedSums(plan, total.sums.merge(counted), total.policy.merge(policy))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import RandomState as Rng
-from scipy.linalg import pinvh
+from scipy.linalg import block_diag, pinvh
 
 from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, Basis, IntArray
@@ -27,7 +28,8 @@ from unjoined.basis import (
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.sums.add_up import CellMeans, accumulate_policies, combine
-from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
+from unjoined.sums.policies import PolicySums, best_contrasts, group_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,11 @@ class MinMaxSystem:
     b: Array  # (p_g,)      estimate of E[z psi]
     C: Array  # (p_g, p_g)  estimate of E[psi psi^T]
 
-    def split(self, p_f: int) -> MinMaxSystem:
-        """Return the problem whose uplift has the first ``p_f`` functions, the critic the rest."""
-        return MinMaxSystem(self.A[:p_f, p_f:], self.b[p_f:], self.C[p_f:, p_f:])
 
-
-def assemble(sums: GroupedSums) -> MinMaxSystem:
-    r"""Average the sums of the four cells.
+def assemble(
+    sums: GroupedSums, contrasts: Array | None = None, p_f: int | None = None
+) -> MinMaxSystem:
+    r"""Average the sums of all cells.
 
     With :math:`s_1 = 1`, :math:`s_2 = -1`, so that :math:`w = s_k t` and :math:`z = s_k y`,
 
@@ -58,16 +58,28 @@ def assemble(sums: GroupedSums) -> MinMaxSystem:
     where cells of unequal sizes are put on an equal footing: dividing each by its own weight is
     the factor :math:`n / (2 n_k)` of the paper's appendix, and gives the formulas of its section
     4.2 when sizes are equal.
+
+    More than two populations come with ``contrasts``, shape (J, K), whose entries take the place of
+    :math:`s_k`; in C a population counts by the size of its entry in the first. Each contrast has
+    a critic of its own: the J parts of A and b stand side by side. With ``p_f`` the uplift has so
+    many functions, and the critic the rest.
     """
-    A = np.zeros((sums.p, sums.p))
-    b = np.zeros(sums.p)
+    parts = np.array([[1.0, -1.0]]) if contrasts is None else contrasts
+    A = np.zeros((len(parts), sums.p, sums.p))
+    b = np.zeros((len(parts), sums.p))
     C = np.zeros((sums.p, sums.p))
-    for k, sign in enumerate((1.0, -1.0)):
+    for k, part in enumerate(parts.T):
         treatment, outcome = sums.total(TREATMENT, k), sums.total(OUTCOME, k)
-        A += sign / 2.0 * treatment.label_cross / treatment.weight
-        b += sign / 2.0 * outcome.label_basis / outcome.weight
-        C += 0.25 * (treatment.gram / treatment.weight + outcome.gram / outcome.weight)
-    return MinMaxSystem(A, b, C)
+        A += part[:, None, None] / 2.0 * treatment.label_cross / treatment.weight
+        b += part[:, None] / 2.0 * outcome.label_basis / outcome.weight
+        size = 0.25 * abs(part[0])
+        C += size * (treatment.gram / treatment.weight + outcome.gram / outcome.weight)
+    f, g = (slice(None), slice(None)) if p_f is None else (slice(p_f), slice(p_f, None))
+    if len(parts) == 1:
+        return MinMaxSystem(A[0, f, g], b[0, g], C[g, g])
+    return MinMaxSystem(
+        np.hstack(list(A[:, f, g])), b[:, g].ravel(), block_diag(*[C[g, g]] * len(b))
+    )
 
 
 MAX_GROUPS = 1000
@@ -83,8 +95,8 @@ class SumsPlan:
     ----------
     feature_names : tuple of str or None
         The features, in order.
-    populations : pair
-        Names of the two populations, sorted; the first has the positive sign.
+    populations : tuple
+        Names of the populations, two or more, sorted; of two the first has the positive sign.
     coding : OutcomeCoding
         How outcomes are written inside.
     scaling : Scaling
@@ -96,16 +108,20 @@ class SumsPlan:
         for all.
     n_groups : int
         Groups rows are dealt into, by which ridges are chosen.
+    contrasts : array of shape (J, number of populations), optional
+        How populations are held against each other, if there are more than two; settled by the
+        sums, and not part of what is agreed on.
     """
 
     feature_names: tuple[str, ...] | None
-    populations: tuple[Any, Any]
+    populations: tuple[Any, ...]
     coding: OutcomeCoding
     scaling: Scaling
     basis: Basis
     critic: Basis
     centring: tuple[Centring, ...]
     n_groups: int
+    contrasts: Array | None = None
 
     @property
     def n_features(self) -> int:
@@ -154,8 +170,8 @@ class SumsPlan:
             means = shared_means(centring, self.basis, self.scaling)
             if means is None:
                 return None
-            cells = {CellKey(kind, k, group): means[kind] for kind in means for k in (0, 1)}
-            found.update(cells)
+            for kind, k in product(means, range(len(self.populations))):
+                found[CellKey(kind, k, group)] = means[kind]
         return found
 
     def centred(self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None) -> Array:
@@ -187,13 +203,36 @@ class PlannedSums:
     policy: PolicySums
     tables: tuple[TableId, ...] = ()  # those merged; empty for sums of one pass
 
+    @classmethod
+    def of_no_rows(cls, plan: SumsPlan) -> PlannedSums:
+        """Return a plan without sums, to be agreed on or added to."""
+        policy = PolicySums.zero(plan.n_features, len(plan.populations))
+        return cls(plan, GroupedSums(plan.size), policy)
+
+    @property
+    def contrasts(self) -> Array | None:
+        """How more than two populations are held against each other; None for two."""
+        names = self.plan.populations
+        if len(names) == 2:
+            return None
+        size = [self.sums.total(OUTCOME, k).effective_rows for k in range(len(names))]
+        return best_contrasts(self.policy, np.array(size), self.plan.n_features)
+
+    def in_two_groups(self) -> PlannedSums:
+        """Return the sums of the two groups of populations whose contrast tells the most."""
+        if (contrasts := self.contrasts) is None:
+            return self
+        names = tuple(group_names(self.plan.populations, contrasts[0]))
+        plan = replace(self.plan, populations=names)
+        return replace(self, plan=plan, sums=self.sums.in_two_groups(contrasts[0]))
+
     def n_rows(self, kind: str, population: int) -> int:
         """Return the number of rows of one cell."""
         cells = self.sums.cells.items()
         return sum(s.n_rows for k, s in cells if (k.kind, k.population) == (kind, population))
 
     def check_complete(self, *, groups: bool) -> None:
-        """Refuse sums without one of the four cells, or of a group if those are needed."""
+        """Refuse sums without one of the cells, or of a group if those are needed."""
         for k, name in enumerate(self.plan.populations):
             for kind in (OUTCOME, TREATMENT):
                 if self.n_rows(kind, k) == 0:
@@ -261,24 +300,26 @@ def has_constant(basis: Basis) -> bool:
     return isinstance(basis.first if isinstance(basis, StackedBasis) else basis, LinearBasis)
 
 
-def center_sums(sums: GroupedSums, basis: Basis) -> GroupedSums:
+def center_sums(sums: GroupedSums, basis: Basis, contrasts: Array | None = None) -> GroupedSums:
     r"""Subtract from labels what the functions predict of them, when they are added up already.
 
     With :math:`m(x) = c^\top \phi(x)` the sums of :math:`(y - m) \phi` are those of
     :math:`y \phi` less the products of functions times c, exactly. What it takes for a function
     q(x) of treatments is not in the sums, but for a constant. As in `center_rows`, m is the average
-    of both populations' regressions, each fitted without the group of rows it is subtracted from;
+    of the populations' regressions, each fitted without the group of rows it is subtracted from;
     the penalty is the one that predicts the labels of groups left out best. ``basis`` are the first
     of the functions of the sums: a constant and the features, then any others.
     """
     p, d = basis.size, basis.n_features
-    first = [_mean_label(sums, OUTCOME, k) for k in (0, 1)]
+    parts = (0.5, 0.5) if contrasts is None else np.abs(contrasts[0]) / 2.0
     start = np.zeros(p)
-    start[0] = sum(first) / 2.0  # else sums of labels far from 0 would cancel in the regressions
+    # Else sums of labels far from 0 would cancel in the regressions.
+    start[0] = sum(part * _mean_label(sums, OUTCOME, k) for k, part in enumerate(parts))
     near = _shifted(sums, dict.fromkeys(sums.groups, start))
-    coefs = [_coef_without(near, p, d, k) for k in (0, 1)]
-    found = _shifted(near, {group: (coefs[0][group] + coefs[1][group]) / 2.0 for group in coefs[0]})
-    share = sum(_mean_label(sums, TREATMENT, k) for k in (0, 1)) / 2.0
+    coefs = [_coef_without(near, p, d, k) for k in range(len(parts))]
+    means = {g: sum(part * c[g] for part, c in zip(parts, coefs, strict=True)) for g in sums.groups}
+    found = _shifted(near, means)
+    share = sum(part * _mean_label(sums, TREATMENT, k) for k, part in enumerate(parts))
     cells = dict(found.cells)
     for key, cell in cells.items():
         if key.kind == TREATMENT:

@@ -113,14 +113,15 @@ def _get_feature_names(names: Any, d: int) -> tuple[str, ...] | None:
     return found
 
 
-def _get_populations(names: Any) -> tuple[Any, Any]:
-    """Return the names of the two populations."""
-    first, second = items(names, "the populations", 2)
-    for name in (first, second):
+def _get_populations(names: Any) -> tuple[Any, ...]:
+    """Return the names of two populations or more."""
+    found = items(names, "the populations")
+    need(len(found) > 1, "it has a single population")
+    for name in found:
         need(isinstance(name, str | int | float), f"{name!r} is no name of a population")
         need(isinstance(name, str) or abs(name) <= LARGEST, f"{name!r} is no name of a population")
-    need(first != second, "the two populations have the same name")
-    return first, second
+    need(len(set(found)) == len(found), "two populations have the same name")
+    return tuple(found)
 
 
 def _get_coding(coding: Any) -> OutcomeCoding:

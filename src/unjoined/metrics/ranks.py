@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -14,13 +14,36 @@ from scipy.stats import chi2
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.metrics.curves import group_ties
 from unjoined.metrics.estimate import Estimate, Totals
-from unjoined.metrics.evaluation import Calibration, CurveBand, ScoreBin
-from unjoined.metrics.ratio import RatioTerms, cell_positions
+from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
+from unjoined.metrics.ratio import Column, cell_positions
 
 WINDOW = 0.05  # on either side of a cut-off, in shares of people: whose uplift counts as there
 SHARES = np.arange(1, 21) / 20.0  # of the curve
+AT_K = (0.1, 0.2, 0.3, 0.5)
+N_BINS = 10
 N_DRAWS = 20_000  # of the largest deviation of the curve
-FEWEST = 2  # rows of each table in a bin that has an interval
+
+
+class Terms(Protocol):
+    """What is asked of the terms of rows, or of sums of them in bins."""
+
+    @property
+    def people(self) -> Array:
+        """Share of the people spoken for; they add up to 1."""
+
+    @property
+    def effect(self) -> Array:
+        """Nuisance uplift, outcome units."""
+
+    @property
+    def speaks_for(self) -> float:
+        """Share of the target that the answer speaks for."""
+
+    def sums(self, columns: Sequence[Column]) -> Totals:
+        """Return the totals of columns, and their covariance."""
+
+    def least_variance(self, inside: BoolArray) -> float:
+        """Return the least variance of a group's numerator."""
 
 
 class Functional(NamedTuple):
@@ -67,17 +90,18 @@ def place(key: Array, demand: Array, fold: IntArray | None) -> Place:
 
 @dataclass(frozen=True, eq=False)
 class ScoredRows:
-    """Row terms, a score of each row, and where each row stands by it."""
+    """Terms of rows, or of bins of rows, a score of each, and where each stands by it."""
 
-    terms: RatioTerms
+    terms: Terms
     score: Array  # (n,)
     fold: IntArray | None = None  # (n,) to be ranked within; None ranks all rows together
+    ends: Array | None = None  # (n,) greatest score in each bin; None for rows
     people: Array = field(init=False)  # (n,) share of the people spoken for, adds up to 1
     order: Place = field(init=False)
 
     def __post_init__(self) -> None:
         """Rank the rows among those the answer speaks for."""
-        people = self.terms.share * self.terms.aim / self.terms.speaks_for
+        people = self.terms.people
         object.__setattr__(self, "people", people)
         object.__setattr__(self, "order", place(self.score, people, self.fold))
 
@@ -107,7 +131,7 @@ class ScoredRows:
         curve = above[ties.group]
         return Functional(F, curve - self.people @ curve)
 
-    def budget(self, budget: float, cost: Array) -> Functional:
+    def budget(self, budget: float, cost: Array | float) -> Functional:
         """Spend a budget per person on the best uplift per cost, as long as it is above 0."""
         helped = self.score > 0.0
         spend = np.where(helped, self.people * cost, 0.0)
@@ -116,7 +140,7 @@ class ScoredRows:
         h = np.where(helped, order.filled(budget), 0.0)
         if float(spend.sum()) <= budget:  # money is left over, so that no cut-off is estimated
             return Functional(h, np.zeros(1))
-        width = WINDOW * float(self.people @ cost)
+        width = WINDOW * float(np.sum(self.people * cost))
         per_cost = self._uplift_near(order, budget, width, cost)
         return Functional(h, -per_cost * (cost * h - budget))
 
@@ -128,17 +152,12 @@ class ScoredRows:
         total = float(np.sum(near * cost))
         return float(near @ self.terms.effect) / total if total > 0.0 else 0.0
 
-    def totals(self, functionals: Sequence[Functional], *others: Array) -> Totals:
-        """Return N of each functional with its rank term, then D, then other columns."""
-        terms = self.terms
-        scale = float(terms.share @ terms.denominator) / terms.speaks_for
-        values = np.empty((len(self.score), len(functionals) + 1 + len(others)))
-        for j, (weight, rank) in enumerate(functionals):
-            values[:, j] = terms.numerator * weight + scale * terms.aim * rank
-        values[:, len(functionals)] = terms.denominator
-        for j, column in enumerate(others, len(functionals) + 1):
-            values[:, j] = column
-        return terms.totals(values)
+    def totals(self, functionals: Sequence[Functional]) -> Totals:
+        """Return N of each functional with its rank term, then D."""
+        D = Column(denominator=1.0)
+        scale = float(self.terms.sums([D]).value[0]) / self.terms.speaks_for
+        each = [Column(weight, aim=scale * rank) for weight, rank in functionals]
+        return self.terms.sums([*each, D])
 
     def estimates(self, functionals: Mapping[str, Functional]) -> dict[str, Estimate]:
         """Return the gain per person of each functional."""
@@ -214,12 +233,13 @@ class Bins:
             return cls._within_folds(rows, cell_positions(rows.fold), n_bins)
         order = np.argsort(rows.score, kind="stable")
         held = order[rows.people[order] > 0.0]
-        mass, score = np.cumsum(rows.people[held]), rows.score[held]
+        ends = rows.score if rows.ends is None else rows.ends
+        mass, score = np.cumsum(rows.people[held]), ends[held]
         wanted = np.arange(1, n_bins) / n_bins
         at = np.searchsorted(mass, wanted * mass[-1] - 1e-12)
         edges = np.unique(score[np.minimum(at, len(score) - 1)])
         edges = edges[edges < score[-1]]
-        return cls(edges, np.searchsorted(edges, rows.score, side="left"))
+        return cls(edges, np.searchsorted(edges, ends, side="left"))
 
     @classmethod
     def _within_folds(cls, rows: ScoredRows, folds: list[IntArray], n_bins: int) -> Bins:
@@ -234,47 +254,28 @@ class Bins:
         return cls(np.array(tops), np.searchsorted(kept, np.minimum(bins, kept[-1])))
 
 
-def score_bins(rows: ScoredRows, floor: Array, n_bins: int) -> tuple[tuple[ScoreBin, ...], float]:
-    """Return the uplift in bins of the score, and the p-value that all predictions are right.
-
-    ``floor`` (n,) is how far an unseen residual of a row's size would move the numerator: no bin
-    is surer of its numerator than one such row in each outcome table allows.
-    """
-    terms, bins, found = rows.terms, Bins.cut(rows, n_bins), []
+def score_bins(rows: ScoredRows, n_bins: int) -> tuple[tuple[ScoreBin, ...], float]:
+    """Return the uplift in bins of the score, and the p-value that all predictions are right."""
+    bins, found = Bins.cut(rows, n_bins), []
     n = len(bins.edges) + 1
-    inside = bins.of_row[:, None] == np.arange(n)
-    off = terms.numerator - terms.denominator * rows.score
-    columns = [column[:, None] * inside for column in (terms.numerator, terms.denominator, off)]
-    totals = terms.totals(*columns)
+    inside = [(bins.of_row == b) * 1.0 for b in range(n)]
+    columns = [Column(numerator=each) for each in inside]
+    columns += [Column(denominator=each) for each in inside]
+    columns += [Column(each, -each * rows.score) for each in inside]
+    totals = rows.terms.sums(columns)
     variance = totals.covariance.copy()
-    least = np.array([_least_variance(terms, floor, inside[:, b]) for b in range(n)])
+    least = np.array([rows.terms.least_variance(bins.of_row == b) for b in range(n)])
     for j in (*range(n), *range(2 * n, 3 * n)):
         variance[j, j] = np.maximum(variance[j, j], least[j % n])  # nan stays nan
     totals = Totals(totals.value, variance)
+    held = rows.score[rows.people > 0.0]
+    edges = [float(held.min()), *bins.edges.tolist(), float(held.max())]
     for b in range(n):
-        people = rows.people * inside[:, b]
-        scores = rows.score[people > 0.0]
-        found.append(
-            ScoreBin(
-                low=float(scores.min()) if b == 0 else float(bins.edges[b - 1]),
-                high=float(scores.max()) if b == n - 1 else float(bins.edges[b]),
-                share=float(people.sum()),
-                predicted=float(people @ rows.score / people.sum()),
-                uplift=totals.ratio(b, n + b),
-            )
-        )
+        people = rows.people * inside[b]
+        share = float(people.sum())
+        predicted = float(people @ rows.score) / share
+        found.append(ScoreBin(edges[b], edges[b + 1], share, predicted, totals.ratio(b, n + b)))
     return tuple(found), _joint_p(totals, 2 * n + np.flatnonzero(np.isfinite(least)))
-
-
-def _least_variance(terms: RatioTerms, floor: Array, inside: BoolArray) -> float:
-    """Return the least variance of a bin's numerator; nan if a table has too few rows in it."""
-    least = 0.0
-    for at in cell_positions(terms.cell):
-        own = at[inside[at]]
-        if len(own) < FEWEST:
-            return math.nan
-        least += float(np.mean((terms.share[own] * floor[own]) ** 2))
-    return least
 
 
 def _joint_p(totals: Totals, at: IntArray) -> float:
@@ -293,21 +294,19 @@ def calibration_line(rows: ScoredRows, average: Estimate, p_value: float) -> Cal
     interval is Fieller's. A constant score has no slope, and its intercept is the average.
     Scores of several fits are centred at the mean of each.
     """
-    terms, s = rows.terms, rows.score
-    held = rows.people > 0.0
+    s, held = rows.score, rows.people > 0.0
     if float(np.ptp(s[held])) <= 1e-12 * max(1.0, float(np.abs(s[held]).max())):
         return Calibration(None, average, p_value)
-    D = float(terms.share @ terms.denominator)
-    c = float(terms.share @ (terms.denominator * s)) / D
-    theta = float(terms.share @ terms.numerator) / D
+    sums = rows.terms.sums
+    N, D, weighted = sums([Column(1.0), Column(denominator=1.0), Column(denominator=s)]).value
+    theta, c = float(N / D), float(weighted / D)
     off = s - (c if rows.fold is None else _fold_means(rows))
-    left = terms.numerator - theta * terms.denominator
-    slope = terms.totals(off * left, off**2 * terms.denominator).ratio(0, 1)
-    left = left - slope.value * off * terms.denominator
-    spread = float(terms.share @ (off**2 * terms.denominator))
-    intercept = terms.totals((1.0 / D - c * off / spread) * left)
-    error = math.sqrt(max(float(intercept.covariance[0, 0]), 0.0))
-    return Calibration(slope, Estimate(theta - slope.value * c, error), p_value)
+    totals = sums([Column(off, -theta * off), Column(denominator=off**2)])
+    slope = totals.ratio(0, 1)
+    k = 1.0 / D - c * off / totals.value[1]
+    error = sums([Column(k, -k * (theta + slope.value * off))]).covariance[0, 0]
+    intercept = Estimate(theta - slope.value * c, math.sqrt(max(float(error), 0.0)))
+    return Calibration(slope, intercept, p_value)
 
 
 def _fold_means(rows: ScoredRows) -> Array:
@@ -315,12 +314,6 @@ def _fold_means(rows: ScoredRows) -> Array:
     fold = np.zeros(len(rows.score), dtype=np.int64) if rows.fold is None else rows.fold
     total, mass = (np.bincount(fold, weights=w) for w in (rows.people * rows.score, rows.people))
     return np.asarray((total / mass)[fold])
-
-
-def residual_size(residual: Array, share: Array) -> float:
-    """Return the size of the residuals that make up the variance, in outcome units."""
-    square = float(share @ residual**2)
-    return math.sqrt(float(share @ residual**4) / square) if square > 0.0 else 0.0
 
 
 def rule_of(rows: ScoredRows, rule: tuple[Any, ...]) -> Functional:
@@ -333,3 +326,43 @@ def rule_of(rows: ScoredRows, rule: tuple[Any, ...]) -> Functional:
     if kind == "budget":
         return rows.budget(*numbers)
     return Functional(numbers[0], np.zeros(1))
+
+
+def functionals(rows: ScoredRows, rules: Mapping[str, tuple[Any, ...]]) -> dict[str, Functional]:
+    """Return the average, both areas and the rules, by name."""
+    area = rows.area()
+    named = {
+        "average": rows.everyone(),
+        "auuc": area,
+        "qini": Functional(area.weight - 0.5, area.rank),
+    }
+    return named | {name: rule_of(rows, rule) for name, rule in rules.items()}
+
+
+def make_evaluation(
+    rows: ScoredRows,
+    plain: ScoredRows,
+    rules: Mapping[str, tuple[Any, ...]],
+    level: float,
+    rng: Rng,
+) -> Evaluation:
+    """Return all that is said of a score but for whom it leaves out, in both forms."""
+    named = functionals(rows, rules)
+    found, doubly = rows.estimates(named), plain.estimates(named)
+    curve, points = rows.curve(level, rng)
+    bins, p_value = score_bins(rows, N_BINS)
+    average = found.pop("average")
+    return Evaluation(
+        average=average,
+        auuc=found.pop("auuc"),
+        qini=found.pop("qini"),
+        rules=found,
+        curve=curve,
+        at_k={k: at_share(points[k], k) for k in AT_K},
+        bins=bins,
+        calibration=calibration_line(rows, average, p_value),
+        speaks_for=rows.terms.speaks_for,
+        left_out="",
+        plain={n: Estimate(e.value, e.standard_error) for n, e in doubly.items()},
+        level=level,
+    )

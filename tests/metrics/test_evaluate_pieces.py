@@ -1,0 +1,170 @@
+"""Evaluations of tables that are read in pieces: the sums are those of rows in memory."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from unjoined.data import (
+    ArraySource,
+    DaskSource,
+    IterableSource,
+    SeparateLabels,
+    TableSource,
+    campaign_problem,
+)
+from unjoined.errors import InputError, TableError
+from unjoined.metrics import evaluate_uplift, evaluation_rows
+from unjoined.sums import take_census
+
+PROBLEM = campaign_problem()
+RULES = {
+    "top": ("share", 0.3),
+    "above": ("threshold", 0.05),
+    "old": lambda X: np.asarray(X)[:, 0] > 60.0,
+    "tenth": ("budget", 0.2, 2.0),
+    "dear": ("budget", 0.1, lambda X: 1.0 + np.asarray(X)[:, 4]),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return PROBLEM.draw(150, random_state=1)
+
+
+def evaluate(source, **options):
+    return evaluate_uplift(PROBLEM.uplift, source, n_jobs=1, random_state=0, **options)
+
+
+def numbers(found):
+    estimates = [found.average, found.auuc, found.qini, *found.rules.values()]
+    estimates += [*found.plain.values(), *(b.uplift for b in found.bins), found.calibration.slope]
+    ends = [*found.curve.low, *found.curve.high, found.speaks_for, found.calibration.p_value]
+    return np.array([*((e.value, e.standard_error) for e in estimates), ends], dtype=object)
+
+
+def assert_same(one, two):
+    for a, b in zip(numbers(one), numbers(two), strict=True):
+        assert_allclose(np.asarray(a, dtype=float), np.asarray(b, dtype=float), rtol=1e-8)
+    assert one.left_out == two.left_out
+
+
+def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
+    """The same folds and fits, on rows in memory, and slow formulas for ranks and errors."""
+    source = ArraySource(**data, chunk_rows=101)
+    found = evaluate(source, rules=RULES)
+    sample, fold = take_census(source, sample_rows=1000).sample(5)
+    rows = evaluation_rows(sample, fold=fold, rng=np.random.RandomState(0), n_jobs=1)
+    omega = rows.omega()
+    score = PROBLEM.uplift(sample.X).astype(np.float32).astype(float)
+    for form, estimates in (("ratio", None), ("plain", found.plain)):
+        terms = rows.terms(omega, form=form)
+        people = terms.share * terms.aim / terms.speaks_for
+        higher = score[None, :] > score[:, None]
+        rank = 1.0 - higher @ people - 0.5 * (score[None, :] == score[:, None]) @ people
+        slow = {
+            "average": terms.average(),
+            "old": terms.value((sample.X[:, 0] > 60.0) * 1.0),
+            "above": terms.value((score >= 0.05) * 1.0),
+            "auuc": terms.value(rank),
+        }
+        mine = estimates or {"average": found.average, "auuc": found.auuc, **found.rules}
+        for name, expected in slow.items():
+            assert mine[name].value == pytest.approx(expected.value, rel=1e-8)
+            if name != "auuc":  # whose ranks add to its error
+                error = pytest.approx(expected.standard_error, rel=1e-8)
+                assert mine[name].standard_error == error
+    assert found.speaks_for == pytest.approx(terms.speaks_for)
+    in_memory = evaluate(data, rules=RULES)  # other folds
+    for one, two in zip(numbers(found)[:8], numbers(in_memory)[:8], strict=True):
+        assert one[1] == pytest.approx(two[1], rel=0.25)
+        assert abs(one[0] - two[0]) < one[1]
+
+
+def test_pieces_order_and_partitions_change_nothing(data):
+    """Rows that repeat, a sample smaller than the tables, and three populations."""
+    X = np.round(np.asarray(data.X) / 20.0)
+    population = np.asarray(data.population).astype(object)
+    population[::3] = "west"
+    weight = np.random.RandomState(0).uniform(0.5, 2.0, len(X))
+    parts = {"X": X, "y": data.y, "kind": data.kind, "population": population}
+    parts = {name: np.asarray(column) for name, column in parts.items()} | {"sample_weight": weight}
+    options = {"sample_rows": 60, "rules": RULES}
+
+    def model(X):
+        return 0.1 * np.asarray(X)[:, 1] - 0.05 * np.asarray(X)[:, 0]
+
+    def run(source):
+        return evaluate_uplift(model, source, n_jobs=1, random_state=0, **options)
+
+    whole = run(ArraySource(**parts))
+    order = np.random.RandomState(1).permutation(len(X))
+    shuffled = {name: column[order] for name, column in parts.items()}
+    assert_same(whole, run(ArraySource(**shuffled, chunk_rows=37)))
+    dask = pytest.importorskip("dask.array")
+    columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
+    assert_same(whole, run(DaskSource.from_arrays(**columns)))
+    assert whole.n_rows == len(X)
+
+
+def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
+    X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
+    X["member"] = np.where(X["member"] > 0.0, "yes", "no")
+    X.loc[::9, "age"] = np.nan
+    framed = SeparateLabels(X, data.y, data.kind, data.population)
+
+    class Model:
+        def predict(self, X):
+            assert set(X["member"]) <= {"yes", "no"}
+            return X["days"].to_numpy() / 100.0
+
+    options = {"rules": {"members": lambda X: X["member"] == "yes"}, "n_jobs": 1}
+    parts = {"target": X[X["days"] > 60.0], "random_state": 0, **options}
+    found = evaluate_uplift(Model(), ArraySource(**framed, chunk_rows=150), **parts)
+    known = evaluate_uplift(Model(), framed, **parts)
+    for name in ("average", "auuc"):
+        one, two = getattr(found, name), getattr(known, name)
+        assert abs(one.value - two.value) < one.standard_error
+        assert one.standard_error == pytest.approx(two.standard_error, rel=0.2)
+    assert found.speaks_for == pytest.approx(known.speaks_for, abs=0.05)
+    frame = pd.concat([X, pd.DataFrame({"label": np.asarray(data.y)})], axis=1)
+    frame["region"] = np.asarray(data.population)
+    tables = (frame[np.asarray(data.kind) == kind] for kind in ("outcome", "treatment"))
+    columns = {"outcome": "label", "treatment": "label", "population": "region"}
+    source = TableSource.from_frames(*tables, **columns, chunk_rows=100)
+    again = evaluate_uplift(Model(), source, **parts).average
+    assert again.value == pytest.approx(found.average.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_or_scores": np.zeros(600)}, "a model or a function of the features, got ndarray"),
+        ({"rules": {"x": np.zeros(600)}}, "rule 'x' must be a function of the features"),
+        ({"rules": {"x": ("budget", 1.0, np.ones(600))}}, "cost of rule 'x' must be a number"),
+        ({"rules": {"x": lambda X: X[:, 0]}}, r"probabilities in \[0, 1\]"),
+        ({"model_or_scores": lambda X: np.full(len(X), np.nan)}, "the score must be finite"),
+        ({"model_or_scores": lambda X: X[:3, 0]}, "one number per row"),
+        ({"shift": "classifier"}, "shift needs all rows in memory"),
+        ({"weight": "all"}, "weight"),
+        ({"target": np.empty((0, 5))}, "target has no rows"),
+        ({"sample_rows": 0}, "sample_rows"),
+    ],
+)
+def test_what_pieces_cannot_do_is_refused(data, options, message):
+    with pytest.raises(InputError, match=message):
+        evaluate_uplift(
+            **{"model_or_scores": PROBLEM.uplift, "data": ArraySource(**data)} | options
+        )
+
+
+def test_sources_that_change_or_hold_target_rows_are_refused(data):
+    passes = iter([data, data, data.take(np.arange(len(data.y)) % 50 > 0)])
+    with pytest.raises(TableError, match="600 labelled rows, then 588"):
+        evaluate(IterableSource(lambda: [next(passes)]))
+    target = PROBLEM.draw(30, random_state=0)
+    kind = np.where(np.arange(120) % 4 == 0, "target", np.asarray(target.kind))
+    y = np.where(kind == "target", np.nan, np.asarray(target.y))
+    more = [data, {**target, "kind": kind, "y": y}]
+    with pytest.raises(InputError, match="give the people in question as target"):
+        evaluate(IterableSource(lambda: more))

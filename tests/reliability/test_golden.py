@@ -1,0 +1,56 @@
+"""Models that released versions wrote stay readable, and predict what they predicted."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import unjoined
+from unjoined import MinMaxUplift, MixtureUplift, TwoStageUplift, load_model, save_model
+from unjoined.data import paper_problem
+
+GOLDEN = Path(__file__).parent / "golden"
+MODELS = {
+    "minmax": lambda: MinMaxUplift(n_centers=5, random_state=0),
+    "mixture": lambda: MixtureUplift(n_folds=2, random_state=0),
+    "two-stage": lambda: TwoStageUplift(),
+}
+
+
+def rows():
+    return np.random.default_rng(0).uniform(-10.0, 10.0, (20, 2))
+
+
+def fitted(name):
+    data = paper_problem().draw(100, random_state=0)
+    return MODELS[name]().fit(**data)
+
+
+@pytest.mark.parametrize("version", ["0.1.0"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_a_released_version_is_read_and_predicts_the_same(version, name):
+    """`python tests/reliability/test_golden.py` writes those of the present version."""
+    folder = GOLDEN / version
+    model = load_model(folder / f"{name}.skops")
+    wanted = json.loads((folder / "predictions.json").read_text())[name]
+    assert_allclose(model.predict(rows()), wanted, rtol=1e-9, atol=1e-12)
+    assert model.run_["versions"]["unjoined"] == version
+    said = {name: repr(value) for name, value in model.get_params().items()}
+    assert model.run_["settings"].items() <= said.items()  # parameters may have come since
+
+
+def write():
+    """Write the models of the present version, once, when it is released."""
+    folder, predictions = GOLDEN / unjoined.__version__, {}
+    folder.mkdir(parents=True)
+    for name in MODELS:
+        model = fitted(name)
+        save_model(model, folder / f"{name}.skops")
+        predictions[name] = model.predict(rows()).tolist()
+    (folder / "predictions.json").write_text(json.dumps(predictions, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write()
