@@ -7,9 +7,11 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import unjoined._compiled as compiled
+from unjoined.data import campaign_problem, write_table
 
 # Some tests run a benchmark. Last, so that no script there hides an installed package.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -39,6 +41,32 @@ def limits():
                 patch.setattr(f"unjoined.{module}.{name}", value)
 
         yield lower
+
+
+@pytest.fixture(scope="session")
+def write_campaign():
+    """A function that writes four tables of a simulated campaign and one of customers."""
+    return _write_campaign
+
+
+def _write_campaign(folder, *, n_per_table, n_customers, seed):
+    import pyarrow as pa
+
+    problem = campaign_problem()
+    data = problem.draw(n_per_table, random_state=seed)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def features(X):
+        return dict(zip(problem.feature_names, np.asarray(X).T, strict=True))
+
+    for kind, column in (("outcome", "bought"), ("treatment", "mailed")):
+        for name in problem.policies:
+            at = data.rows(kind, name)
+            table = features(data.X[at]) | {column: data.y[at].astype(np.int8)}
+            write_table(pa.table(table), folder / f"{kind}s_{name}.parquet")
+    ids = {"customer_id": np.arange(100_001, 100_001 + n_customers)}
+    people = problem.draw_joint(n_customers, random_state=seed + 1)
+    write_table(pa.table(ids | features(people.X)), folder / "customers.parquet")
 
 
 @pytest.fixture

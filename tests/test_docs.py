@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import unjoined
-from unjoined.reproduce import write_campaign, write_raw_files
+from unjoined.reproduce import write_raw_files
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -29,7 +29,7 @@ def python_blocks(page):
 
 
 @pytest.fixture(scope="session")
-def files(tmp_path_factory):
+def files(tmp_path_factory, write_campaign):
     """The files that examples read."""
     folder = tmp_path_factory.mktemp("files")
     write_campaign(folder / "campaign", n_per_table=300, n_customers=20, seed=0)

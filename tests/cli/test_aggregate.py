@@ -9,12 +9,11 @@ import pytest
 from unjoined import load_model, read_table
 from unjoined.cli import main
 from unjoined.data import TableSource, write_table
-from unjoined.reproduce import write_campaign
 from unjoined.sums import aggregate_rows, read_sums, write_sums
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, write_campaign):
     path = tmp_path_factory.mktemp("campaign")
     write_campaign(path, n_per_table=6000, n_customers=50, seed=0)
     return path

@@ -7,7 +7,6 @@ import pytest
 from unjoined import SeparateLabels, load_model, read_table
 from unjoined.cli import main
 from unjoined.metrics import evaluate_uplift
-from unjoined.reproduce import write_campaign
 
 
 def run(capsys, *arguments):
@@ -26,7 +25,7 @@ def tables(folder):
     ] + ["--outcome", "bought", "--treatment", "mailed"]
 
 
-def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path):
+def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path, write_campaign):
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, seed in ((old, 0), (new, 1)):
         folder.mkdir()
@@ -61,7 +60,7 @@ def test_numbers_are_those_of_the_library_on_the_same_tables(capsys, tmp_path):
     )
 
 
-def test_mistakes_are_said_in_one_line(capsys, tmp_path):
+def test_mistakes_are_said_in_one_line(capsys, tmp_path, write_campaign):
     write_campaign(tmp_path, n_per_table=50, n_customers=5, seed=0)
     code, out, err = run(capsys, "evaluate", *tables(tmp_path))
     assert (code, out) == (2, "")

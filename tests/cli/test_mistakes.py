@@ -26,7 +26,7 @@ from unjoined import (
 )
 from unjoined.cli import main
 from unjoined.data import paper_problem, unjoin, write_table
-from unjoined.reproduce import draw_customers, write_campaign
+from unjoined.reproduce import raw_customers, write_raw_files
 from unjoined.sums import write_sums
 
 
@@ -539,6 +539,6 @@ def test_an_earlier_result_is_replaced_when_asked_for(capsys, tmp_path):
 
 def test_the_largest_seed_has_others_behind_it(tmp_path):
     """The demo draws with its seed and the two behind it."""
-    write_campaign(tmp_path, n_per_table=10, n_customers=5, seed=2**32 - 1)
-    _, behind = draw_customers(10, seed=2**32 + 1)
-    np.testing.assert_array_equal(behind, draw_customers(10, seed=1)[1])
+    write_raw_files(tmp_path, n_per_table=10, n_customers=5, seed=2**32 - 1)
+    _, behind = raw_customers(10, seed=2**32 + 1)
+    np.testing.assert_array_equal(behind, raw_customers(10, seed=1)[1])

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from unjoined.data import SeparateLabels, SimulatedProblem
+from unjoined.data import ArraySource, SeparateLabels, SimulatedProblem, paper_problem
 from unjoined.errors import LabelError, UnjoinedError
 from unjoined.metrics import diagnose
 
@@ -266,3 +266,15 @@ def test_wrong_calls_say_what_is_missing(strong):
     no_treatments = np.asarray(strong.kind) == "outcome"
     with pytest.raises(LabelError, match="treatment"):
         diagnose({name: np.asarray(strong[name])[no_treatments] for name in strong})
+
+
+def test_a_source_is_judged_by_a_sample_of_its_rows():
+    data = paper_problem(b=4.0).draw(300, random_state=0)
+    whole, pieces = diagnose(data), diagnose(ArraySource(**data, chunk_rows=200))
+    assert pieces.verdict == whole.verdict
+    assert [t.n_rows for t in pieces.tables] == [t.n_rows for t in whole.tables]
+    means = [t.label_mean for t in whole.tables]
+    assert [t.label_mean for t in pieces.tables] == pytest.approx(means)
+    assert pieces.identification.f_statistic == pytest.approx(whole.identification.f_statistic)
+    assert pieces.strength == pytest.approx(whole.strength, rel=0.2)  # other folds
+    assert diagnose(ArraySource(**data), target=data.X[:50]).overlap

@@ -7,7 +7,6 @@ import shlex
 import pytest
 
 from unjoined.cli import main
-from unjoined.reproduce import write_campaign
 
 
 def run(capsys, *arguments):
@@ -25,7 +24,7 @@ def table_options(folder):
     return options
 
 
-def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here):
+def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, write_campaign):
     write_campaign(here, n_per_table=150, n_customers=100, seed=0)
     tables = table_options(here)
     code, _, _ = run(capsys, "fit", *tables, "--estimator", "two-stage", "--model", "m.skops")
@@ -60,7 +59,7 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here):
     assert (here / "r.html").read_text("utf-8") == page
 
 
-def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here):
+def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here, write_campaign):
     write_campaign(here, n_per_table=150, n_customers=100, seed=0)
     tables = table_options(here)
     run(capsys, "fit", *tables, "--estimator", "two-stage", "--model", "m.skops")

@@ -9,7 +9,7 @@ import struct
 from array import array
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -78,6 +78,7 @@ CRITEO_FEATURES = tuple(f"f{j}" for j in range(12))
 CRITEO_LABELS = ("treatment", "conversion", "visit", "exposure")
 CRITEO_HEADER = (*CRITEO_FEATURES, *CRITEO_LABELS)
 BLOCK = 5_000  # lines read at once
+Rows = TypeVar("Rows", list[list[float]], "array[float]")
 
 
 def fetch_email(
@@ -178,7 +179,7 @@ def _check_header(path: Path, header: list[str], expected: list[str], file: str)
         )
 
 
-def _not_empty(path: Path, rows: list[list[float]]) -> list[list[float]]:
+def _not_empty(path: Path, rows: Rows) -> Rows:
     if not rows:
         raise TableError(f"{str(path)!r} has no rows. Fetch it again.")
     return rows
@@ -383,9 +384,7 @@ def fetch_criteo_uplift(
         rest = islice(lines, max_rows)
         while block := list(islice(rest, BLOCK)):
             numbers.frombytes(_criteo_rows(block, lines).tobytes())
-    if not numbers:
-        raise TableError(f"{str(file)!r} has no rows. Fetch it again.")
-    rows = np.frombuffer(numbers).reshape(-1, len(CRITEO_HEADER))
+    rows = np.frombuffer(_not_empty(file, numbers)).reshape(-1, len(CRITEO_HEADER))
     labels = {name: np.array(rows[:, CRITEO_HEADER.index(name)]) for name in CRITEO_LABELS}
     treated = labels["treatment"]
     return PublicData(

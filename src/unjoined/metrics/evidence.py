@@ -22,6 +22,7 @@ from unjoined.basis import Scaling
 from unjoined.data import (
     LabelledRows,
     SeparateLabels,
+    is_dask,
     label_rows,
     target_rows,
 )
@@ -31,6 +32,7 @@ from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
 from unjoined.metrics.falsify import Implied, check_bounds, check_shared_law, implied_means
 from unjoined.metrics.identification import strength_of
 from unjoined.metrics.named import NamedFeatures, refuse_no_target
+from unjoined.metrics.pieces import NO_SCORES, SAMPLE_ROWS, Source
 from unjoined.metrics.ratio import (
     GAP,
     N_FOLDS,
@@ -54,7 +56,7 @@ from unjoined.nuisance import (
 
 
 def diagnose(
-    data: Mapping[str, Any], target: MatrixLike | None = None, *, random_state: RandomState = 0
+    data: Any, target: MatrixLike | None = None, *, random_state: RandomState = 0
 ) -> Diagnosis:
     """Say whether tables can tell uplift: how strongly, for whom, and what contradicts it.
 
@@ -66,7 +68,9 @@ def diagnose(
     ----------
     data : SeparateLabels or mapping
         ``X``, ``y``, ``kind``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
-        them. Two populations or more.
+        them. Two populations or more. Of a `TableSource`, a `DaskSource` or another source, as
+        ``fit_chunks`` takes it, at most 20,000 rows of each table are looked at: strengths and
+        tests are then those of the sample, which errs on the careful side.
     target : array or data frame of shape (n, d), optional
         The people uplift is wanted for, with the same features. Default: rows of kind
         "target" if there are any, else the people in the tables.
@@ -96,16 +100,24 @@ def diagnose(
     >>> diagnose(paper_problem(b=0.0).draw(200, random_state=0)).verdict  # equal policies
     'not identified'
     """
-    check_fields(data)
-    tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
-    X, features = NamedFeatures.of(tables.X)
-    labels = {name: tables[name] for name in tables if name != "X"}
-    rows = label_rows(X, **labels, several=True)
+    if is_source(data):
+        source = Source.look_through(data, NO_SCORES, SAMPLE_ROWS)
+        rows, _ = source.census.sample(N_FOLDS)
+        features = NamedFeatures.of_numbers(rows.X, source.encoder)
+        aim, strange = (None, ()) if target is None else _target(target, rows.X, {}, features)
+        tables = source.summary()
+    else:
+        check_fields(data)
+        given = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
+        X, features = NamedFeatures.of(given.X)
+        labels = {name: given[name] for name in given if name != "X"}
+        rows = label_rows(X, **labels, several=True)
+        aim, strange = _target(target, X, labels, features)
+        tables = given.summary()
     names = features.names
-    aim, strange = _target(target, X, labels, features)
     rng = check_random_state(random_state)
     evidence = Evidence(
-        tables=tuple(tables.summary()),
+        tables=tuple(tables),
         identification=strength_of(rows),
         balance=_within(rows, names, rng),
         between=_between(rows, names, rng),
@@ -117,6 +129,13 @@ def diagnose(
         evidence = _measured(evidence, rows, aim, features, rng)
     checks = [check for balance in evidence.balance for check in balance.checks]
     return judge(replace(evidence, checks=correct([*checks, *evidence.checks])))
+
+
+def is_source(data: Any) -> bool:
+    """Tell whether data are gone through in pieces."""
+    if isinstance(data, Mapping):
+        return is_dask(data.get("X"))
+    return callable(data) or hasattr(type(data), "feature_names")
 
 
 def check_fields(data: Mapping[str, Any]) -> None:

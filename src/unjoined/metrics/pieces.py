@@ -16,8 +16,9 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, IntArray, MatrixLike
-from unjoined._validation import KINDS, check_count, check_probability, check_vector
+from unjoined._validation import KINDS, OUTCOME, check_count, check_probability, check_vector
 from unjoined.data import (
+    CellSummary,
     Chunk,
     ChunkSource,
     DaskSource,
@@ -62,7 +63,7 @@ class Scorer:
     def __call__(self, X: MatrixLike) -> Array:
         """Return the columns, shape (n, k)."""
         n = len(X)
-        columns = []
+        columns = [np.empty((n, 0))]
         for name, function, chance in zip(self.names, self.functions, self.chances, strict=True):
             values = check_vector(name, function(X)) if n else np.empty(0)
             if len(values) != n:
@@ -109,6 +110,19 @@ class Source:
     census: Census
     encoder: TableEncoder | None  # None for arrays, whose chunks hold no score yet
 
+    def summary(self) -> list[CellSummary]:
+        """Return the size of each table, and the mean label of its sample."""
+        sample, _ = self.census.sample(N_FOLDS)
+        found = []
+        for code, at in enumerate(sample.all_cells()):
+            kind, k = KINDS[code // len(sample.names)], code % len(sample.names)
+            mean = float(np.average(sample.label[at], weights=sample.weight[at]))
+            coding = sample.coding
+            mean = coding.offset + coding.scale * mean if kind == OUTCOME else 0.5 + 0.5 * mean
+            name = sample.names[k]
+            found.append(CellSummary(kind, str(name), self.census.cells[kind, name].n_rows, mean))
+        return found
+
     @classmethod
     def look_through(cls, source: Any, scorer: Scorer, sample_rows: int) -> Source:
         """Take the census of a source: cells, codes, and a sample of each cell."""
@@ -122,6 +136,9 @@ class Source:
         census = look(rows, sample_rows=check_count("sample_rows", sample_rows))
         census.check_complete()
         return cls(rows, scorer, census, encoder)
+
+
+NO_SCORES = Scorer((), (), ())
 
 
 def split_columns(X: Array, scorer: Scorer, *, has_scores: bool) -> tuple[Array, Array]:

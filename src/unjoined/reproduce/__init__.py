@@ -19,10 +19,8 @@ from unjoined.reproduce.studies import (
     OURS,
     STUDIES,
     Task,
-    draw_customers,
     draw_rows,
     study_tasks,
-    write_campaign,
 )
 
 __all__ = [
@@ -32,7 +30,6 @@ __all__ = [
     "PaperFiles",
     "Task",
     "check_claims",
-    "draw_customers",
     "draw_rows",
     "paper_page",
     "raw_customers",
@@ -41,7 +38,6 @@ __all__ = [
     "score_estimates",
     "study_tasks",
     "summarise_study",
-    "write_campaign",
     "write_email_files",
     "write_paper",
     "write_raw_files",

@@ -214,21 +214,15 @@ def _synthetic_table(block: Block) -> str:
         "standard error: read it for its order of magnitude. The answer 0 has about 2."
     )
     lines.append("\n| gross errors at b = 1 | small gap | large gap |\n|---|---|---|")
-    lines += [
-        f"| {name} | {_percent(row, 'small gap')} | {_percent(row, 'large gap')} |"
-        for name, row in block["gross"].items()
-    ]
+    for name, row in block["gross"].items():
+        cells = [f"{_number(row, gap, 100.0, 1)} %" for gap in ("small gap", "large gap")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _percent(row: Block, name: str) -> str:
-    error = row[f"{name}_se"]
-    return f"{100 * row[name]:.1f}" + ("" if error is None else f" ± {100 * error:.1f}") + " %"
-
-
-def _number(row: Block, name: str) -> str:
-    error = row[f"{name}_se"]
-    return f"{row[name]:.2f}" + ("" if error is None else f" ± {error:.2f}")
+def _number(row: Block, name: str, factor: float = 1.0, digits: int = 2) -> str:
+    numbers = [row[name], row[f"{name}_se"]]
+    return " ± ".join(f"{factor * n:.{digits}f}" for n in numbers if n is not None)
 
 
 def _real_table(block: Block) -> str:

@@ -19,6 +19,7 @@ REGIONS = ("east", "west")
 ZIP_CODES = ("Rural", "Surburban", "Urban")  # spelt as in the public file
 CHANNELS = ("Multichannel", "Phone", "Web")
 SEGMENTS = (100.0, 200.0, 350.0, 500.0, 750.0, 1000.0)  # dollars at which brackets end
+SEEDS = 2**32  # numpy takes seeds below this; larger ones wrap around
 ASIDE = 0.1  # of the public file: customers to score
 COLUMNS = (
     *("recency", "history_segment", "history", "mens", "womens", "zip_code", "newbie", "channel"),
@@ -71,7 +72,7 @@ def email_problem() -> SimulatedProblem:
 
 def raw_customers(n: int, *, seed: int, first_id: int = 1) -> tuple[Frame, Array]:
     """Draw customers as a raw table, and their true uplift in visits per customer."""
-    rows = email_problem().draw_joint(n, random_state=seed % 2**32)
+    rows = email_problem().draw_joint(n, random_state=seed % SEEDS)
     return _roughen(_texts(rows.X), first_id, seed), rows.uplift
 
 
@@ -85,7 +86,7 @@ def write_raw_files(
         for name in REGIONS:
             at = data.rows(kind, name)
             parts[kind, name] = _texts(np.asarray(data.X)[at]), np.asarray(data.y)[at]
-    customers = _texts(email_problem().draw_joint(n_customers, random_state=seed + 1).X)
+    customers = _texts(email_problem().draw_joint(n_customers, random_state=(seed + 1) % SEEDS).X)
     return _write(folder, parts, customers, seed)
 
 
@@ -151,7 +152,7 @@ def _texts(X: Array) -> Columns:
 def _roughen(columns: Columns, first_id: int, seed: int) -> Frame:
     """Return columns as a company has them: an id, a date of entry, cells that are empty."""
     n = len(columns["recency"])
-    rng = np.random.RandomState((seed + first_id) % 2**32)
+    rng = np.random.RandomState((seed + first_id) % SEEDS)
     day = np.datetime64("2021-01-01") + rng.randint(0, 1000, n)
     rough: dict[str, list[str | None]] = {
         "customer_id": [str(first_id + i) for i in range(n)],

@@ -1,4 +1,4 @@
-"""What is studied: the draws of the paper's synthetic and real data, and the demo's campaign."""
+"""What is studied: the draws of the paper's synthetic and real data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from unjoined._optional import import_extra
-from unjoined._typing import Array, Frame, IntArray
-from unjoined.data import SeparateLabels, campaign_problem, paper_problem, unjoin, write_table
+from unjoined._typing import Array, IntArray
+from unjoined.data import SeparateLabels, paper_problem, unjoin
 from unjoined.datasets import PublicData, data_folder, fetch_criteo, fetch_email, fetch_jobs
 from unjoined.errors import InputError, TableError
 from unjoined.metrics import joint_values
@@ -54,8 +53,11 @@ CRITEO_ROWS = 200_000
 OVERLAP = 0.2  # rows whose treatment is more certain than this are left out
 FEWEST = 50  # rows of a category with an indicator of its own in the propensity model
 ROOM = 0.9  # of the rows that sub-sampling leaves on average
-
-SEEDS = 2**32  # numpy takes seeds below this; larger ones wrap around
+# The paper's policies for Criteo, p(t | x) = 1 / (1 + exp(-+ t 1'x)); 1 is treated.
+POLICIES: dict[str, Callable[[Array], Array]] = {
+    "1": lambda X: expit(X.sum(axis=1)),
+    "2": lambda X: expit(-X.sum(axis=1)),
+}
 
 Record = dict[str, Any]  # a finished task, ready for a line of JSON
 
@@ -151,7 +153,10 @@ def load_study(name: str, *, small: bool, folder: str | None) -> TrialStudy:
     """Read a trial, standardise its features, and say how many rows its tables can have."""
     n_train, n_test = Task(name, 0, small=small).size
     data = READERS[name](folder)
-    X, e, rows = _encode_criteo(data) if data.propensity is None else _as_is(data)
+    if data.propensity is None:
+        X, e, rows = _encode_criteo(data)
+    else:
+        X, e, rows = data.X, data.propensity, np.arange(data.n_rows)
     X, e = StandardScaler().fit_transform(X[rows]), e[rows]
     room = int(ROOM * (len(X) - n_test) / 4.0 / _largest_ratio(X, e))
     if name == "criteo":
@@ -165,11 +170,6 @@ def load_study(name: str, *, small: bool, folder: str | None) -> TrialStudy:
     return TrialStudy(X, data.y[rows], data.treatment[rows], e, n_train, n_test)
 
 
-def _policies() -> dict[str, Callable[[Array], Array]]:
-    """Return the paper's policies for Criteo, p(t | x) = 1 / (1 + exp(-+ t 1'x)), 1 is treated."""
-    return {"1": lambda X: expit(X.sum(axis=1)), "2": lambda X: expit(-X.sum(axis=1))}
-
-
 def _four_tables(study: TrialStudy, rows: IntArray, seed: int) -> SeparateLabels:
     """Sub-sample until every table is full: a few draws leave one of them a few rows short."""
     rng = np.random.RandomState(seed)
@@ -180,7 +180,7 @@ def _four_tables(study: TrialStudy, rows: IntArray, seed: int) -> SeparateLabels
                 study.y[rows],
                 study.treatment[rows],
                 propensity=study.propensity[rows],
-                policies=_policies(),
+                policies=POLICIES,
                 n_per_table=study.n_train,
                 random_state=rng,
             ).data
@@ -194,14 +194,10 @@ def _largest_ratio(X: Array, e: Array) -> float:
     """Return the largest p_k(t | x) / p(t | x): one row in this many is kept."""
     ratios = [
         ratio.max()
-        for policy in _policies().values()
+        for policy in POLICIES.values()
         for ratio in (policy(X) / e, (1.0 - policy(X)) / (1.0 - e))
     ]
     return float(max(ratios))
-
-
-def _as_is(data: PublicData) -> tuple[Array, Any, IntArray]:
-    return data.X, data.propensity, np.arange(data.n_rows)
 
 
 def _encode_criteo(data: PublicData) -> tuple[Array, Array, IntArray]:
@@ -268,32 +264,3 @@ READERS: dict[str, Callable[[str | None], PublicData]] = {
     "jobs": _read_jobs,
     "criteo": _read_criteo,
 }
-
-
-def write_campaign(folder: Path, *, n_per_table: int, n_customers: int, seed: int) -> None:
-    """Write four tables of a simulated campaign and one of customers to score, as Parquet."""
-    pyarrow = import_extra("pyarrow", extra="cli")
-    problem = campaign_problem()
-    data = problem.draw(n_per_table, random_state=seed)
-    X, y = np.asarray(data.X), np.asarray(data.y)
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind, column in (("outcome", "bought"), ("treatment", "mailed")):
-        for name in problem.policies:
-            at = data.rows(kind, name)
-            table = pyarrow.table(_columns(X[at]) | {column: y[at].astype(np.int8)})
-            write_table(table, folder / f"{kind}s_{name}.parquet")
-    ids = pyarrow.table({"customer_id": np.arange(100_001, 100_001 + n_customers)})
-    customers, _ = draw_customers(n_customers, seed=seed + 1)
-    for name in customers.column_names:
-        ids = ids.append_column(name, customers.column(name))
-    write_table(ids, folder / "customers.parquet")
-
-
-def draw_customers(n: int, *, seed: int) -> tuple[Frame, Array]:
-    """Draw customers as a table, and their true uplift in purchases per customer."""
-    rows = campaign_problem().draw_joint(n, random_state=seed % SEEDS)
-    return import_extra("pyarrow", extra="cli").table(_columns(rows.X)), rows.uplift
-
-
-def _columns(X: Array) -> dict[str, Array]:
-    return dict(zip(campaign_problem().feature_names or (), X.T, strict=True))
