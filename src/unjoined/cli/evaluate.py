@@ -14,7 +14,6 @@ from unjoined.cli.options import AsJson, Seed, TableOptions
 from unjoined.cli.program import command
 from unjoined.cli.score import as_share
 from unjoined.cli.show import console, noted, print_json
-from unjoined.data import available_bytes
 from unjoined.errors import InputError
 from unjoined.estimators import load_model
 from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
@@ -84,7 +83,7 @@ def evaluate(
             fitted = load_model(model)
             tables = tables.of_model(fitted)
             if chunks is None:
-                chunks = tables.has_folders or tables.memory() > available_bytes()
+                chunks = tables.in_pieces
             found = evaluate_uplift(fitted, tables.stream() if chunks else tables.read(), **asked)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})

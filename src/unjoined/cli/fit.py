@@ -102,6 +102,7 @@ def fit(
             _refuse_tables(named, checkpoint, chunks)
             start = MinMaxUplift(random_state=seed)
             fitted, facts = _fit_sums(out, start, read_finished_sums(moments))
+            _show_features(out, fitted, {})
         else:
             named.require("fit needs {}, or --moments with a file of sums.")
             pieces = _in_pieces(out, named, estimator, chunks)
@@ -145,7 +146,7 @@ def _in_pieces(out: Console, tables: Tables, estimator: str, chunks: bool | None
         return bool(chunks)
     needed, free = tables.memory(), available_bytes()
     if needed <= free:
-        return tables.has_folders
+        return tables.in_pieces
     out.print(
         f"The tables need about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free, so they "
         "are read in pieces (--no-chunks reads them at once)."
@@ -159,13 +160,13 @@ def _fit_rows(
     """Read the tables into memory and fit any estimator."""
     make = ESTIMATORS[estimator]
     data = tables.read()
-    show_labels(out, data)
+    show_labels(out, data.summary())
     fitted = make(random_state=seed).fit(**data)
     if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:
         unjoined.record_gain(fitted, data, n_folds=FOLDS, random_state=seed)
     _judge(fitted, data, seed)
     uplift = fitted.predict(data.X)
-    left_out = {c.name: c.reason for c in getattr(data, "left_out", ())}
+    left_out = {c.name: c.reason for c in data.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
     show_uplift(out, uplift, "the people in the tables")
@@ -198,12 +199,14 @@ def _fit_pieces(
     source = tables.stream()
     if estimator == "minmax":
         model = MinMaxUplift(random_state=seed)
-        return _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
-    fitted = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint)
-    left_out = {c.name: c.reason for c in getattr(source, "left_out", ())}
+        fitted, facts = _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
+    else:
+        fitted, facts = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint), {}
+    _judge(fitted, source, seed)
+    left_out = {c.name: c.reason for c in source.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
-    return fitted, {"left_out": left_out}
+    return fitted, facts | {"left_out": left_out}
 
 
 def _fit_sums(
@@ -222,7 +225,8 @@ def _fit_sums(
 
 def _show_features(out: Console, fitted: UpliftEstimator, left_out: dict[str, str]) -> None:
     """Print the features that were used, and columns that are none."""
-    out.print(f"Features used: {', '.join(map(str, fitted.feature_names_in_))}.")
+    if (names := getattr(fitted, "feature_names_in_", None)) is not None:  # arrays have none
+        out.print(f"Features used: {', '.join(map(str, names))}.")
     for name, why in left_out.items():
         out.print(f"Left out: {name!r} {why}.")
     if any(why != IGNORED for why in left_out.values()):

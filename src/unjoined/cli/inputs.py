@@ -20,6 +20,7 @@ from unjoined.data import (
     SqlQuery,
     TableSource,
     as_query,
+    available_bytes,
     is_query,
     needed_bytes,
     read_table,
@@ -97,9 +98,10 @@ class Tables:
         }
 
     @property
-    def has_folders(self) -> bool:
-        """Whether a table is a folder of files, which are read in pieces."""
-        return any(isinstance(table, Path) and table.is_dir() for _, table in self.paths)
+    def in_pieces(self) -> bool:
+        """Whether to read in pieces: tables that are folders, or too large for memory."""
+        folders = any(isinstance(table, Path) and table.is_dir() for _, table in self.paths)
+        return folders or self.memory() > available_bytes()
 
     def memory(self) -> int:
         """Return about how many bytes the tables take in memory, with what a fit adds."""

@@ -29,7 +29,7 @@ from rich.text import Text
 from unjoined._log import PROGRESS
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
-from unjoined.data import SeparateLabels
+from unjoined.data import CellSummary
 from unjoined.errors import ColumnWarning, UnjoinedWarning
 from unjoined.estimators import UpliftEstimator
 from unjoined.metrics import Estimate, IdentificationStrength
@@ -175,10 +175,10 @@ def show_pairs(out: Console, rows: Iterable[tuple[str, str]]) -> None:
     out.print(table)
 
 
-def show_labels(out: Console, data: SeparateLabels) -> None:
+def show_labels(out: Console, cells: Iterable[CellSummary]) -> None:
     """Print one line per table: how many rows, and what their labels average."""
     rows = []
-    for cell in data.summary():
+    for cell in cells:
         mean = cell.label_mean
         label = f"mean {mean:.4g}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
         rows.append((cell.kind + "s", cell.population, f"{cell.n_rows:,}", label))
