@@ -58,8 +58,7 @@ def form_of(file: Path) -> TextForm:
         with open_bytes(file) as stream:
             head = stream.read(HEADER_BYTES)
     except (OSError, EOFError, RuntimeError) as error:
-        what = "cannot be read" if packing(file) == "none" else "cannot be unpacked"
-        raise TableError(f"{str(file)!r} {what} beyond row 0: {error}.") from error
+        raise TableError(f"{str(file)!r} cannot be read beyond row 0: {error}.") from error
     encoding, lines = _decoded(head)
     found = {mark: named for mark in DELIMITERS if (named := _names(lines, mark))}
     if not found:
