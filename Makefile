@@ -18,7 +18,7 @@ OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_stops.py tests/cli/test_
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test pytest environments test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel workflows clean
+.PHONY: help demo test pytest environments test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel sdist workflows reliability kills fuzz load licences audit clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -36,6 +36,10 @@ help:
 	@echo "make files       what each file is for"
 	@echo "make walk        which files and functions the main commands enter"
 	@echo "make wheel       the package for this machine and any Python from 3.11 on, tried by the demo"
+	@echo "make sdist       the source archive, installed and tried on its own"
+	@echo "make reliability kills, fuzzers, load and faults, an hour (make kills, fuzz, load: a part)"
+	@echo "make licences    whether every dependency has a licence that we accept"
+	@echo "make audit       known weaknesses of the dependencies; needs the network"
 	@echo "make workflows   check the workflow files"
 	@echo "make format      format the code"
 
@@ -138,6 +142,44 @@ walk: $(VENV)/.test
 	$(BIN)/python tools/walk.py
 
 # In an environment of its own: what is tried out is what was packed.
+# Kills, fuzzers, load and faults; an hour on two cores. docs/reliability.md quotes the results.
+reliability: kills fuzz load
+
+kills: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python tools/kills.py --kills 25 --out benchmarks/results/kills.json
+
+# Guided by coverage where atheris has a package for this Python.
+fuzz: $(VENV)/.test
+	-$(PIP) atheris
+	OMP_NUM_THREADS=1 $(BIN)/python tools/fuzz.py --runs 2000 --out benchmarks/results/fuzz.json
+
+load: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python tools/load.py --out benchmarks/results/load.json
+
+# What users install. A licence that is not on the list, or a known weakness, is an error.
+LICENCES := BSD;MIT;Apache;PSF;Python;ISC;MPL;HPND;Unlicense;CC0;0BSD;Zlib
+licences: $(VENV)/.test
+	$(PIP) pip-licenses
+	$(BIN)/pip-licenses --from=mixed --partial-match --allow-only='$(LICENCES)' --summary \
+		--packages $$($(BIN)/python tools/dependencies.py | grep -v '^skops$$')  # whose licence file says MIT
+
+audit: $(VENV)/.test
+	$(PIP) pip-audit
+	$(BIN)/python tools/dependencies.py --pins > build-audit.txt
+	@$(BIN)/pip-audit --strict --disable-pip --no-deps --requirement build-audit.txt; end=$$?; rm -f build-audit.txt; \
+		[ $$end -eq 0 ] || { echo "The audit found a weakness (listed above), or could not reach its database: it needs the network."; exit 1; }
+
+# Unpacked, built and tried as somebody does who has the source archive alone.
+sdist: $(BIN)/python $(SOURCES)
+	rm -rf build/sdist dist/unjoined-*.tar.gz
+	$(PIP) build
+	$(BIN)/python -m build --sdist --outdir dist . > /dev/null
+	$(PYTHON) -m venv --clear build/sdist
+	build/sdist/bin/python $(INSTALL) --constraint constraints.txt "$$(ls $(CURDIR)/dist/unjoined-*.tar.gz)[cli,plot]" pytest
+	cd build && sdist/bin/unjoined --version && sdist/bin/unjoined demo --rows 500 --out sdist-demo --force
+	cp -r tests/reliability/golden tests/reliability/test_golden.py build/sdist/
+	cd build/sdist && bin/python -m pytest -q test_golden.py
+
 wheel: $(BIN)/python $(SOURCES)
 	rm -rf build dist/unjoined-*.whl
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .

@@ -7,8 +7,8 @@ Writes FOLDER/accuracy-trials.jsonl, one line for each method and draw, as they 
 again, it goes on where it stopped. Then it prints the tables, says which of the targets are met,
 and writes FOLDER/accuracy.json, means and standard errors.
 
---default-only runs Uplift alone and keeps its draws in FOLDER/default-trials.jsonl. The other
-methods' means are read from FOLDER/accuracy.json, in which the lines of the default are replaced.
+--default-only runs Uplift alone and keeps its draws in FOLDER/default-trials.jsonl. All else is
+read from FOLDER/accuracy.json, in which the lines of the default are replaced that were run.
 
 Rules and defaults were settled on the problems marked so, and on nothing else; "reported" are the
 others. Above 4 x 500 rows the two slowest methods, EM and the networks of the min-max problem, are
@@ -177,14 +177,14 @@ def summary(results: Results) -> list[Row]:
     return rows
 
 
-def with_other_methods(rows: list[Row], file: Path) -> list[Row]:
-    """Return lines of the default among those of the other methods in a file of results."""
-    kept = [row for row in json.loads(file.read_text()) if row["method"] in METHODS[1:]]
-    ours = {(row["problem"], row["n"]): [row] for row in rows}
+def with_other_lines(rows: list[Row], file: Path) -> list[Row]:
+    """Return the lines of a file of results, with those of the default that were run renewed."""
+    ours = {(row["problem"], row["n"]): row for row in rows}
     merged: list[Row] = []
-    for row in kept:
-        merged += [*ours.pop((row["problem"], row["n"]), []), row]
-    return merged + [row for one in ours.values() for row in one]
+    for row in json.loads(file.read_text()):
+        key = row["problem"], row["n"]
+        merged.append(ours.pop(key, row) if row["method"] == DEFAULT else row)
+    return merged + list(ours.values())
 
 
 def main() -> None:
@@ -212,7 +212,7 @@ def main() -> None:
     results = {(name, n): results[name, n] for n in sizes for name in names}
     rows = summary(results)
     if args.default_only:
-        rows = with_other_methods(rows, args.out / "accuracy.json")
+        rows = with_other_lines(rows, args.out / "accuracy.json")
     means: Means = {key: {} for key in results}
     for row in rows:
         if (key := (row["problem"], row["n"])) in means:

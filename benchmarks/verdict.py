@@ -28,8 +28,7 @@ from unjoined import SeparateLabels
 from unjoined._typing import Array
 from unjoined.data import SimulatedProblem, feature_matrix, label_rows
 from unjoined.metrics import Estimate, diagnose, evaluation_rows
-from unjoined.metrics.named import NamedFeatures
-from unjoined.metrics.regions import find_regions, verdict_of
+from unjoined.metrics.people import NamedFeatures, find_regions, verdict_of
 from unjoined.metrics.verdict import NO_GAP
 
 DELTAS = (0.0, 0.1, 0.2, 0.4, 0.8)

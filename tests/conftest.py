@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 
 import unjoined._compiled as compiled
 from unjoined.data import campaign_problem, write_table
@@ -105,6 +106,13 @@ def interrupt_when():
 # and these tests run every line of them; `make coverage` measures every test.
 MEASURED = {"sums", "solve", "basis", "test_aggregate", "test_dask", "test_neural", "test_sources"}
 MEASURED |= {"test_minmax_chunks", "test_mixture_chunks"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path):
+    """Look for examples in the package alone: tests have none, and looking takes seconds."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
 
 
 def pytest_configure(config):

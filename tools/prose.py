@@ -1,8 +1,8 @@
 """Words, reading ease and longest sentences of the documentation: ``python tools/prose.py``.
 
 Reading ease is Flesch's: 206.8 - 1.015 words per sentence - 84.6 syllables per word, by groups of
-vowels. 60 to 70 is plain English. Code, tables, formulas and links do not count. A sentence of more
-than 45 words, or a phrase that reads like a translation, is named and makes the exit code 1.
+vowels. 60 to 70 is plain English. Code, tables, formulas and references do not count. A sentence of
+more than 45 words, or a phrase that reads like a translation, is named and makes the exit code 1.
 """
 
 import re
@@ -30,6 +30,7 @@ def sentences(page: Path) -> list[list[str]]:
     if page.suffix == ".py":  # a worked example: its cells of text
         cells = re.findall(r"^# %% \[markdown\]\n((?:#.*\n)+)", text, flags=re.M)
         text = re.sub(r"^# ?", "", "\n".join(cells), flags=re.M)
+    text = re.sub(r"^## References\n.*?(?=^## |\Z)", "", text, flags=re.M | re.S)
     text = re.sub(r"^(```|:::).*?^\1\s*$", "", text, flags=re.M | re.S)
     text = re.sub(r"\$\$.*?\$\$", " x ", text, flags=re.S)
     text = re.sub(r"\$[^$]*?\$|`[^`]*`", "x", text)

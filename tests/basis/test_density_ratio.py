@@ -20,7 +20,7 @@ from unjoined.nuisance.ratios import (
     _held_out_scores,
     _kernel_sums,
     classifier_ratio,
-    deal_folds,
+    deal_rows,
     fit_relative_ratio,
     pooled_classifier_ratios,
     rulsif_ratio,
@@ -131,7 +131,7 @@ def test_no_row_is_weighted_by_a_model_that_saw_it(n_folds):
 
 
 def test_folds_are_even_and_each_row_has_one():
-    counts = np.bincount(deal_folds(23, 5, rng_of()))
+    counts = np.bincount(deal_rows(23, 5, rng_of()))
     assert counts.sum() == 23
     assert counts.max() - counts.min() <= 1
 
@@ -223,7 +223,7 @@ def test_rulsif_scores_settings_by_the_loss_on_held_out_rows():
     alpha, n_folds = 0.3, 3
     target, cell = gaussians(31, 22, d=2)
     basis = GaussianBasis(target[:7], 1.5)
-    folds = [deal_folds(len(X), n_folds, rng_of()) for X in (target, cell)]
+    folds = [deal_rows(len(X), n_folds, rng_of()) for X in (target, cell)]
     sums = _kernel_sums(
         basis,
         np.concatenate([target, cell]),

@@ -196,3 +196,13 @@ def test_names_and_cells_may_hold_anything_within_quotes(tmp_path):
         "X": [1, 3],
         "x": [2, 4],
     }
+
+
+def test_a_comma_that_cannot_separate_is_part_of_a_name(tmp_path):
+    (file := tmp_path / "t.csv").write_bytes(',"\n2,5;'.encode("utf-16-le"))
+    try:
+        found = read_table(file)
+    except TableError as error:
+        assert "t.csv" in str(error)  # noqa: PT017
+    else:
+        assert found.column_names[0] == ',"'

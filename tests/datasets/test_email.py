@@ -97,6 +97,12 @@ def test_a_bad_cell_is_named_with_file_and_line(tmp_path, old, new, message):
         fetch_email(path=path)
 
 
+def test_what_is_no_csv_is_named_with_file_and_line(tmp_path):
+    (file := tmp_path / "email.csv").write_bytes(b"recency,h\r\x00\x00istory\n1,2\n")
+    with pytest.raises(TableError, match=r"line 1 of '.*email\.csv' cannot be read: "):
+        fetch_email(path=file)
+
+
 def test_another_file_is_refused_by_its_header(tmp_path):
     with pytest.raises(TableError, match=r"is not the e-mail file: .*, not 'age,visit'"):
         fetch_email(path=small(tmp_path, header="age,visit\r\n"))

@@ -10,7 +10,7 @@ from unjoined.basis import GaussianBasis, LinearBasis
 from unjoined.data import CellKFold, SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.estimators import MinMaxSearch
-from unjoined.estimators.minmax_search import rows_for_basis
+from unjoined.estimators.minmax_plan import rows_for_basis
 from unjoined.metrics import qini, weighted_risk
 from unjoined.solve import RIDGES_F, RIDGES_G
 
@@ -321,7 +321,7 @@ def test_with_many_rows_some_settle_the_width_and_all_the_ridges(data, limits):
     assert_allclose(model.search_.score[best], everything.search_.score[best])
     others = [j for j in range(3) if j != best]
     assert not np.allclose(model.search_.score[others], everything.search_.score[others])
-    limits("estimators.minmax_search", WIDTH_FACTORS=((0.5, 1.0, 2.0)[best],))
+    limits("estimators.minmax_plan", WIDTH_FACTORS=((0.5, 1.0, 2.0)[best],))
     given = MinMaxUplift(random_state=0).fit(**data)
     assert (model.ridge_f_, model.ridge_g_) == (given.ridge_f_, given.ridge_g_)
     assert_allclose(model.coef_, given.coef_, rtol=1e-6)
@@ -329,7 +329,7 @@ def test_with_many_rows_some_settle_the_width_and_all_the_ridges(data, limits):
 
 @pytest.mark.parametrize("how", ["fit", "fit_chunks"])
 def test_much_memory_is_warned_of_where_the_fit_was_called(how, data, limits):
-    limits("estimators.minmax_search", MUCH_MEMORY=0.0)
+    limits("estimators.minmax_plan", MUCH_MEMORY=0.0)
     model = MinMaxUplift(n_centers=10, width="median", random_state=0)
     with pytest.warns(UnjoinedWarning, match="functions with each other") as caught:
         model.fit(**data) if how == "fit" else model.fit_chunks(data)

@@ -5,20 +5,20 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.data import label_rows, paper_problem
-from unjoined.sums import cell_positions, sample_cells, take_sample
+from unjoined.sums import sample_cells, take_sample
 
 ROWS = label_rows(**paper_problem().draw(37, random_state=0))
 CELLS = [(kind, k) for kind in ("outcome", "treatment") for k in (0, 1)]
 
 
 def test_positions_are_those_of_the_cells():
-    for at, cell in zip(cell_positions(ROWS, n_jobs=2), CELLS, strict=True):
+    for at, cell in zip(ROWS.all_cells(), CELLS, strict=True):
         assert_array_equal(at, ROWS.at(*cell))
 
 
 @pytest.mark.parametrize("most", [1, 5, 36, 37, 1000])
 def test_rows_are_distinct_in_order_and_all_if_there_are_few(most):
-    cells = cell_positions(ROWS)
+    cells = ROWS.all_cells()
     for at, cell in zip(sample_cells(cells, most, np.random.RandomState(0)), cells, strict=True):
         assert len(at) == min(most, len(cell))
         assert (np.diff(at) > 0).all()
@@ -36,6 +36,6 @@ def test_every_row_is_as_likely_as_any_other():
 
 
 def test_a_sample_has_the_weight_of_all_rows():
-    sample = take_sample(ROWS, cell_positions(ROWS), 10, np.random.RandomState(0))
+    sample = take_sample(ROWS, ROWS.all_cells(), 10, np.random.RandomState(0))
     for cell in CELLS:
         assert_allclose(sample.weight[sample.at(*cell)].sum(), 37.0)

@@ -26,6 +26,7 @@ from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
 from unjoined.sums import (
     MIN_COUNT,
+    GaussianNoise,
     PlannedSums,
     aggregate_rows,
     fourier_plan,
@@ -55,12 +56,19 @@ def plan(
     ] = None,
     width: Annotated[float | None, typer.Option(help="In spreads.")] = None,
     groups: Annotated[int, typer.Option(min=2, help="Groups ridges are chosen by.")] = 5,
+    clip: Annotated[
+        float | None, typer.Option(help="Spreads to keep features within; needed for noise.")
+    ] = None,
+    outcome_range: Annotated[
+        str | None, typer.Option(help="LOW,HIGH to keep an outcome within; with --clip.")
+    ] = None,
     force: Force = False,
     seed: Seed = 0,
 ) -> None:
     """Write the plan that all parties then use: features, scales, functions."""
     check_paths([], [("--out", out, SUMS)], force=force)
     values = None if outcome_values is None else _numbers("--outcome-values", outcome_values, ",")
+    limits = None if outcome_range is None else _numbers("--outcome-range", outcome_range, ",")
     agreed = fourier_plan(
         _features(feature),
         [name.strip() for name in populations.split(",")],
@@ -68,6 +76,8 @@ def plan(
         n_functions=functions,
         width=width,
         n_groups=groups,
+        clip=clip,
+        outcome_range=limits,
         random_state=seed,
     )
     written = write_sums(PlannedSums.of_no_rows(agreed), out)
@@ -94,6 +104,10 @@ def aggregate(
     min_count: Annotated[
         int, typer.Option(min=2, help="Fewest effective rows to a sum.")
     ] = MIN_COUNT,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Add noise: differential privacy for each row.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="With --epsilon, such as 1e-6.")] = None,
     checkpoint: Checkpoint = None,
     threads: Annotated[int, typer.Option(help="-1 is all cores.")] = -1,
     force: Force = False,
@@ -102,6 +116,9 @@ def aggregate(
     """Turn one party's tables into a file of sums for the agreed plan."""
     if threads == 0:
         raise InputError("--threads must not be 0: give a number of threads, or -1 for all cores.")
+    if (epsilon is None) != (delta is None):
+        raise InputError("noise takes both: --epsilon, such as 1, and --delta, such as 1e-6.")
+    noise = None if epsilon is None or delta is None else GaussianNoise(epsilon, delta)
     tables = Tables.of(
         TableOptions(
             outcomes, treatments, outcome, treatment, population, weight=weight, treated=treated
@@ -116,7 +133,7 @@ def aggregate(
         raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
     source = tables.source(agreed.feature_names)
     sums = aggregate_rows(
-        source, agreed, min_count=min_count, checkpoint=checkpoint, n_jobs=threads
+        source, agreed, min_count=min_count, noise=noise, checkpoint=checkpoint, n_jobs=threads
     )
     _write(sums, out, as_json=as_json)
     if checkpoint is not None:
@@ -143,7 +160,10 @@ def _write(sums: PlannedSums, file: Path, *, as_json: bool) -> None:
     smallest = min(groups, default=0)
     if as_json:
         cells = cell_sizes(sums)
-        print_json({"out": str(written), "cells": cells, "smallest_group": smallest})
+        noise = [table._asdict() for table in sums.noise]
+        print_json(
+            {"out": str(written), "cells": cells, "smallest_group": smallest, "noise": noise}
+        )
         return
     out = console()
     show_cell_sizes(out, sums)
@@ -152,6 +172,11 @@ def _write(sums: PlannedSums, file: Path, *, as_json: bool) -> None:
         f"{smallest:,} rows or more. It holds no rows, but sums are not anonymous in general; see "
         "the guide before you pass it on."
     )
+    for table in sums.noise:
+        out.print(
+            f"Noise on the {table.kind} rows of {sums.plan.populations[table.population]}: "
+            f"epsilon {table.epsilon:g}, delta {table.delta:g} for each row."
+        )
 
 
 def _features(entries: list[str]) -> dict[str, tuple[float, float]]:

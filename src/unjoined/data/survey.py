@@ -31,7 +31,7 @@ SAME = 0.9995  # correlation of ranks of a label and what is a function of it
 
 
 class LeftOut(NamedTuple):
-    """A column that is no feature, and why."""
+    """A column that is not a feature, and why."""
 
     name: str
     reason: str
@@ -267,6 +267,7 @@ class Survey(NamedTuple):
     leading: Callable[[], Iterable[Piece]]  # the first rows of each table
     whole: Callable[[Sequence[str]], Looks] | None  # at some columns; None if leading rows are all
 
+    @np.errstate(over="ignore", invalid="ignore")  # infinite numbers are refused by name later
     def choose(self, ignored: Iterable[str]) -> Choice:
         """Return the columns that all tables have and that may be features."""
         looks = look_at(self.leading(), self.columns)

@@ -75,7 +75,7 @@ def form_of(file: Path) -> TextForm:
                 f"{str(file)!r}: its columns may be separated by a comma, semicolon, tab or bar, "
                 "and the first lines do not tell which. Put quotes around names that hold another."
             )
-    delimiter = several[0] if several else ","
+    delimiter = several[0] if several else next(iter(found))  # a comma, if it may be one
     skip, names = found[delimiter]
     if len(names) == 1 and ".txt" in file.suffixes:  # prose, rather than a table
         raise TableError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import os
@@ -210,8 +211,10 @@ class Lines(Iterator[str]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the file."""
+        """Close the file, and say where it is that it cannot be read as CSV."""
         self._source.close()
+        if isinstance(error, csv.Error):
+            raise self.fail(f"{error}.") from error
 
     def __next__(self) -> str:
         """Return the next line."""

@@ -19,17 +19,9 @@ from unjoined.errors import InputError, LabelError
 from unjoined.nuisance import seeded_clone
 
 BERNOULLI, GAUSSIAN = "bernoulli", "gaussian"
-
-
 PROBABILITY_FLOOR = 1e-9  # how far likelihoods (not predictions) keep probabilities from 0 and 1
-
-
 VARIANCE_FLOOR = 1e-6  # least residual variance, as a share of the outcome's variance
-
-
 PATIENCE = 10  # iterations without a new best likelihood that end the run of a falling model
-
-
 START_SPREAD = 2.0  # standard deviation of the coefficients of a random start, log-odds
 
 
@@ -101,48 +93,11 @@ def fit_em(
     which is which. Where e hardly varies between rows of similar x, the answer rests on the
     functional form of ``model``.
 
-    Parameters
-    ----------
-    X, y : arrays of shape (n, d) and (n,)
-        Outcome rows: features, scaled as ``model`` likes them, and outcomes, 0 and 1 for
-        "bernoulli", finite numbers for "gaussian".
-    chance : array of shape (n,)
-        :math:`e_k(x)` of each row in its own population, from 0 to 1; populations may be many.
-    weight : array of shape (n,)
-        Row weights, above 0.
-    model : scikit-learn classifier with ``predict_proba`` ("bernoulli") or regressor
-        Cloned and fitted with ``sample_weight``, which only the last step of a `Pipeline` sees.
-    family : {"bernoulli", "gaussian"}
-        Law of y given x and treatment; "gaussian" has one variance for all.
-    n_starts : int, default=1
-        Number of runs. The first starts at r = e, the others at the r of log-density ratios
-        drawn at random. The likeliest counts; a tie goes to the earliest.
-    max_iter : int, default=200
-        Most iterations per run.
-    tol : float, default=1e-6
-        A run ends when an iteration changes the mean log-likelihood by at most this share of
-        it; for "gaussian", whose likelihood depends on the outcome's units, by this many nats.
-    pooled : bool, default=False
-        Fit one model with the treatment, -1 or +1, as a last column instead of two models.
-    rng : RandomState
-        For the starts, and for models without a ``random_state``. A model keeps its seed over
-        all iterations, else no iteration would be the last.
-
-    Returns
-    -------
-    EMFit
-        The models of the likeliest iteration.
-
-    Raises
-    ------
-    InputError
-        ``model`` does not suit ``family``, takes no weights or predicts no finite numbers, or
-        the outcomes leave nothing to fit.
-
-    Notes
-    -----
-    An iteration costs two weighted fits of ``model`` and two predictions for all rows; memory is
-    a few times ``X``. Logistic regression starts where it last ended.
+    Outcomes are 0 and 1 for "bernoulli", whose model is a classifier. The first of ``n_starts``
+    runs starts at r = e, the others at random; the likeliest counts. A run ends when an iteration
+    changes the mean log-likelihood by at most ``tol`` of it, for "gaussian" by so many nats.
+    ``pooled`` fits one model with the treatment, -1 or +1, as a last column. A model keeps its seed
+    over all iterations, else no iteration would be the last.
 
     With a penalty it is the penalised likelihood that rises; the plain one may fall, as a forest's
     may. Then the likeliest iteration is returned and ``is_monotone`` is False. A fully grown tree

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._log import narrated
-from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
-from unjoined._validation import check_count, check_positive
+from unjoined._typing import Array, Basis, MatrixLike, RandomState
+from unjoined._validation import TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
 from unjoined.estimators.base import (
@@ -24,6 +24,7 @@ from unjoined.estimators.base import (
     optional,
     word_or,
 )
+from unjoined.estimators.minmax_plan import SAMPLE_ROWS, MinMaxPlanner
 from unjoined.estimators.minmax_problem import (
     SummedRows,
     check_bounds,
@@ -36,16 +37,7 @@ from unjoined.estimators.minmax_problem import (
     solve_in_bounds,
     solve_with_loss,
 )
-from unjoined.estimators.minmax_search import (
-    CentringParts,
-    MinMaxPlanner,
-    MinMaxSearch,
-    add_up,
-    average,
-    check_groups,
-    deal_groups,
-    search_widths,
-)
+from unjoined.estimators.minmax_search import MinMaxSearch, add_up, average, search_widths
 from unjoined.losses import SquaredLoss
 from unjoined.metrics import (
     IdentificationStrength,
@@ -64,22 +56,18 @@ from unjoined.nuisance import (
 )
 from unjoined.solve import solve_minmax
 from unjoined.sums import (
-    Census,
     MinMaxSystem,
     PlannedSums,
     SumsPlan,
-    cell_positions,
     center_sums,
     combine,
     contrasts_of,
     dask_sums,
     has_constant,
     in_two_groups,
+    multipliers,
     sum_with_checkpoint,
-    take_sample,
 )
-
-SAMPLE_ROWS = 10_000  # of each cell
 
 
 class MinMaxUplift(RowEstimator):
@@ -168,6 +156,8 @@ class MinMaxUplift(RowEstimator):
     singular_values_ : array
         Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
         losses other than the squared one.
+    feature_limit_ : float or None
+        Spreads that features are kept within, if the plan of the sums says so.
     ridge_f_, ridge_g_, search_ : float, float, and MinMaxSearch or None
         Penalties in use, and what was tried for ridges and width if any was "auto".
     bounds_ : BoundsReport or None
@@ -406,7 +396,8 @@ class MinMaxUplift(RowEstimator):
             if several:
                 self.contrast_ = contrast
             return None
-        plan, search, group = (self._plan_several if several else self._plan_many)(rows, rng)
+        settle = self._planner.plan_several if several else self._planner.plan_many
+        plan, search, group = settle(rows, rng, self._feature_names)
         sums, policy = plan.sums(rows, group, n_jobs=self.n_jobs)
         strength = self._fit_sums(PlannedSums(plan, sums, policy), search, shift)
         return strength if shift is None else None  # weights are not the rows' own
@@ -435,70 +426,6 @@ class MinMaxUplift(RowEstimator):
         self._solve(plan, system, search, shift, SummedRows(rows, used.label, self.n_jobs))
         self._keep_groups(plan, alphas)
 
-    def _plan_many(
-        self, rows: LabelledRows, rng: np.random.RandomState
-    ) -> tuple[SumsPlan, MinMaxSearch | None, IntArray | None]:
-        """Settle the plan by a sample, and deal all rows into groups if ridges are chosen."""
-        planner, cells = self._planner, cell_positions(rows, n_jobs=self.n_jobs)
-        sample = take_sample(rows, cells, SAMPLE_ROWS, rng)
-        fold, group, n_groups = np.zeros(len(sample.X), dtype=np.int64), None, 1
-        if planner.is_centred or planner.chooses_ridges or self.width == "auto":
-            fold = deal_folds(sample, rng)
-        if planner.chooses_ridges:
-            n_groups = int(fold.max()) + 1
-            group = deal_groups(cells, len(rows.X), n_groups, rng)
-
-        def centre(plan: SumsPlan) -> CentringParts:
-            # Rows that the means have seen are too few to matter.
-            seen = take_sample(rows, cells, SAMPLE_ROWS // 2, rng)
-            everything = np.zeros(len(seen.X), dtype=np.int64)
-            ((centring, _),) = planner.fit_means(plan, seen, everything, rng)
-            return [(centring, np.arange(len(sample.X)))]
-
-        tried = planner.draw(sample, len(rows.X), rng, self._feature_names, n_groups)
-        return *planner.settle(tried, sample, fold, centre), group
-
-    def _plan_census(self, census: Census) -> tuple[SumsPlan, MinMaxSearch | None]:
-        """Settle the plan by the sample of a census."""
-        census.check_complete()
-        rows, group = census.sample(N_FOLDS)
-        rng = check_random_state(self.random_state)
-        return self._plan_sample(rows, group, N_FOLDS, census.n_rows, census.feature_names, rng)
-
-    def _plan_several(
-        self, rows: LabelledRows, rng: np.random.RandomState
-    ) -> tuple[SumsPlan, MinMaxSearch | None, IntArray]:
-        """Settle the plan for more than two populations, and deal all rows into groups."""
-        many, cells = len(rows.X) > CROSS_FIT_ROWS, rows.all_cells()
-        sample = take_sample(rows, cells, SAMPLE_ROWS, rng) if many else rows
-        fold = deal_folds(sample, rng)
-        n = int(fold.max()) + 1
-        group = deal_groups(cells, len(rows.X), n, rng) if many else fold
-        planned = self._plan_sample(sample, fold, n, len(rows.X), self._feature_names, rng)
-        return *planned, group
-
-    def _plan_sample(
-        self,
-        rows: LabelledRows,
-        group: IntArray,
-        n_groups: int,
-        n_rows: int,
-        feature_names: tuple[str, ...] | None,
-        rng: np.random.RandomState,
-    ) -> tuple[SumsPlan, MinMaxSearch | None]:
-        """Settle the plan by some of ``n_rows`` rows, more than two populations in two groups."""
-        planner, names = self._planner, tuple(rows.names)
-        if len(names) > 2:
-            rows, at = in_two_groups(rows, contrasts_of(rows, n_jobs=self.n_jobs)[0])
-            group = group[at]
-        tried = planner.draw(rows, n_rows, rng, feature_names, n_groups)
-        if planner.is_centred or len(tried) > 1:
-            check_groups(rows, group, n_groups)
-        plan, search = planner.settle(
-            tried, rows, group, lambda plan: planner.fit_means(plan, rows, group, rng)
-        )
-        return replace(plan, populations=names), search
-
     def _collect(
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
     ) -> tuple[PlannedSums, MinMaxSearch | None]:
@@ -509,7 +436,10 @@ class MinMaxUplift(RowEstimator):
         if as_dask_source(source) is not None:
             check_no_checkpoint(checkpoint)
         rows, census = self._look_through(source, size)
-        plan, search = self._plan_census(census)
+        census.check_complete()
+        sample, group = census.sample(N_FOLDS)
+        rng, names = check_random_state(self.random_state), census.feature_names
+        plan, search = self._planner.plan_sample(sample, group, N_FOLDS, census.n_rows, names, rng)
         if isinstance(rows, DaskSource):
             return dask_sums(rows, plan, census), search
         return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
@@ -528,7 +458,8 @@ class MinMaxUplift(RowEstimator):
         planner = self._planner
         planned.check_complete(groups=planner.chooses_ridges)
         contrasts, sums = planned.contrasts, planned.sums
-        plan = replace(planned.plan, contrasts=contrasts)
+        noise = multipliers(planned.plan, planned.noise, TREATMENT) if planned.noise else None
+        plan = replace(planned.plan, contrasts=contrasts, noise=noise)
         if contrasts is not None:
             self.contrast_ = contrasts[0]
         if planner.is_centred and not plan.centring and has_constant(plan.basis):
@@ -560,6 +491,7 @@ class MinMaxUplift(RowEstimator):
         else:
             solution = solve_minmax(system, **ridges)
         self.bounds_, self.loss_, self.shift_ = bounds_report, loss_report, shift
+        self.feature_limit_ = plan.clip
         self.basis_, self.critic_basis_, self.scaling_ = plan.basis, plan.critic, plan.scaling
         self.ridge_f_, self.ridge_g_, self.search_ = ridges["ridge_f"], ridges["ridge_g"], search
         self.coef_ = plan.coding.scale * solution.alpha
@@ -613,6 +545,9 @@ class MinMaxUplift(RowEstimator):
         return self._combine(matrix, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
+        if self.feature_limit_ is not None:
+            reach = self.feature_limit_ * self.scaling_.scale
+            matrix = np.clip(matrix, self.scaling_.mean - reach, self.scaling_.mean + reach)
         return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:

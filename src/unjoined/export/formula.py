@@ -58,6 +58,8 @@ def formula_of(model: Any) -> Formula:
         coef, weight = _arms(fit, float(model.outcome_scaling_.scale[0]))
     elif isinstance(model, MinMaxUplift | WeightedUplift):
         scaling, basis, coef = model.scaling_, model.basis_, model.coef_[:, None]
+        if getattr(model, "feature_limit_", None) is not None:
+            raise InputError("models of sums with limits on the features cannot be exported yet.")
         if isinstance(model, MinMaxUplift) and model.clip and model.bounds_ is not None:
             bounds = (model.bounds_.lower, model.bounds_.upper)
     else:

@@ -26,6 +26,7 @@ MOST_TERMS = 40  # of a sum in a row: databases limit how deep expressions are
 FARTHEST, FARTHEST_LINE = 1e30, 5.0  # standard deviations, of all functions and of lines
 LARGEST_EXPONENT = 700.0
 OUTPUT = "uplift"
+FENCE = "OFFSET 0 ROWS"  # skips nothing
 HEADING = "-- Uplift by {} of unjoined, in units of the outcome.\n"
 
 
@@ -139,8 +140,8 @@ class _Query:
         one = "_one"
         while one in {*columns, *keep}:
             one += "_"
-        # With nothing between, DuckDB puts the expressions of all layers into one another if the
-        # result is sorted and cut, which are millions. One row beside each changes nothing else.
+        # With nothing between, databases put the expressions of all layers into one another, which
+        # are millions. One row beside each stops DuckDB, the fence PostgreSQL; rows stay the same.
         barrier = f"CROSS JOIN (SELECT 1 AS {identifier(one)}) AS {identifier(one)}"
         self.source = f"{table} AS {identifier('_rows')} {barrier}"
         self.select = kept
@@ -152,7 +153,8 @@ class _Query:
             made[f'"_{self.n_names}"'] = expression
             self.n_names += 1
         columns = [*self.select, *(f"{e} AS {name}" for name, e in made.items())]
-        self.source = f"(SELECT {', '.join(columns)}\nFROM {self.source}) AS {identifier('_rows')}"
+        inner = f"SELECT {', '.join(columns)}\nFROM {self.source} {FENCE}"
+        self.source = f"({inner}) AS {identifier('_rows')}"
         self.select = [identifier(alias) for alias in self.kept.values()]
         return list(made)
 

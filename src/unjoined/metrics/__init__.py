@@ -1,7 +1,7 @@
 """Curves, areas and scores; nothing here imports an estimator."""
 
-from unjoined.metrics.balance import Balance, Check, Sharing
 from unjoined.metrics.bound import ErrorBound, error_bound
+from unjoined.metrics.checks import Balance, Check, Sharing
 from unjoined.metrics.conventions import (
     causalml_auuc,
     causalml_qini,
@@ -50,6 +50,7 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
+from unjoined.metrics.people import Region
 from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.ratio import (
     EvaluationRows,
@@ -59,7 +60,6 @@ from unjoined.metrics.ratio import (
     evaluation_rows,
     some_rows,
 )
-from unjoined.metrics.regions import Region
 from unjoined.metrics.scores import (
     SCORES,
     HeldOutRows,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 
-from unjoined._optional import import_extra
 from unjoined._typing import Array, Frame
 from unjoined.data import CellSummary
-from unjoined.metrics.balance import Balance, Check, Sharing
+from unjoined.metrics.checks import Balance, Check, Sharing
+from unjoined.metrics.estimate import ResultTable, as_frame, as_html, as_text, new_axes
 from unjoined.metrics.identification import IdentificationStrength
-from unjoined.metrics.regions import IDENTIFIED, PLENTY_F, STRONG_F, UNKNOWN, WEAK, Region
+from unjoined.metrics.people import IDENTIFIED, PLENTY_F, STRONG_F, UNKNOWN, WEAK, Region
 from unjoined.nuisance import CellShift
 
 if TYPE_CHECKING:
@@ -233,13 +231,12 @@ class Diagnosis:
         MissingExtraError
             None of them is installed.
         """
-        checks = [asdict(check) for check in self.checks]
-        return as_frame({name: [check[name] for check in checks] for name in CHECK_COLUMNS})
+        return as_frame([asdict(check) for check in self.checks], CHECK_COLUMNS)
 
     def regions_frame(self) -> Frame:
         """Return the regions as a data frame: where, share, gap, strength, verdict."""
         rows = [asdict(region) | {"verdict": region.verdict} for region in self.regions]
-        return as_frame({name: [row[name] for row in rows] for name in REGION_COLUMNS})
+        return as_frame(rows, REGION_COLUMNS)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of people at each policy gap, and how well each region is identified.
@@ -289,17 +286,6 @@ HEADS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("weighted to the target", "rows", "worth", "of the target covered"),
     ),
 )
-ResultTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]  # title, columns, rows
-
-
-def as_frame(columns: dict[str, list[Any]]) -> Frame:
-    """Return columns as a data frame of the first library that is installed."""
-    for library in ("pandas", "polars"):
-        try:
-            return nw.from_dict(columns, backend=import_extra(library, extra="cli")).to_native()
-        except ImportError:
-            continue
-    return import_extra("pyarrow", extra="cli").table(columns)
 
 
 def sentences(diagnosis: Diagnosis) -> list[str]:
@@ -367,30 +353,6 @@ def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
     return [(*head, rows) for head, rows in found if rows]
 
 
-def as_text(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
-    """Return sentences and tables as text."""
-    text = list(lines)
-    for title, columns, rows in tables:
-        width = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-        text += ["", title]
-        for row in (columns, *rows):
-            cells = [cell.ljust(w) for cell, w in zip(row, width, strict=True)]
-            text.append("  ".join(cells).rstrip())
-    return "\n".join(text)
-
-
-def as_html(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
-    """Return sentences and tables as HTML."""
-    parts = [f"<p>{escape(line)}</p>" for line in lines]
-    for title, columns, rows in tables:
-        head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-        )
-        parts.append(f"<p><b>{escape(title)}</b></p><table><tr>{head}</tr>{body}</table>")
-    return "".join(parts)
-
-
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
@@ -399,13 +361,6 @@ def _p(value: float) -> str:
     if np.isnan(value):
         return "not tested"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def new_axes(height: float) -> Axes:
-    """Return axes in a new figure, ``height`` inches high."""
-    pyplot = import_extra("matplotlib.pyplot", extra="plot")
-    ax: Axes = pyplot.figure(figsize=(6.4, height), layout="constrained").add_subplot()
-    return ax
 
 
 def draw_regions(diagnosis: Diagnosis, ax: Axes | None) -> Axes:

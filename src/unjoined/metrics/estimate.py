@@ -1,15 +1,23 @@
-"""A number with its standard error and interval; Fieller's interval if it is a ratio."""
+"""A number with its standard error and interval, and how results are shown."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 
-from unjoined._typing import Array
+from unjoined._optional import import_extra
+from unjoined._typing import Array, Frame
 from unjoined.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Pieces = tuple[tuple[float, float], ...]  # intervals, from the left to the right
 
@@ -197,3 +205,116 @@ class Totals:
         found = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
         along = directions[:, found].T @ (value[kept] / scale[kept])
         return float(along @ (along / size[found])), int(found.sum())
+
+
+ResultTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]  # title, columns, rows
+UNBOUNDED = "the tables cannot bound it"
+
+
+class Shown:
+    """A result that prints as sentences and tables, in plain text or as HTML for notebooks."""
+
+    __slots__ = ()
+
+    def sentences(self) -> list[str]:
+        """Return what was found in words, the answer first."""
+        raise NotImplementedError
+
+    def result_tables(self) -> list[ResultTable]:
+        """Return what is shown as tables, all of it text: each a title, columns and rows."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Return what was found, as text."""
+        return as_text(self.sentences(), self.result_tables())
+
+    def __repr__(self) -> str:
+        """Return the same."""
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """Return the same as HTML."""
+        return as_html(self.sentences(), self.result_tables())
+
+
+def as_text(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
+    """Return sentences and tables as text."""
+    text = list(lines)
+    for title, columns, rows in tables:
+        width = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        text += ["", title]
+        for row in (columns, *rows):
+            cells = [cell.ljust(w) for cell, w in zip(row, width, strict=True)]
+            text.append("  ".join(cells).rstrip())
+    return "\n".join(text)
+
+
+def as_html(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
+    """Return sentences and tables as HTML."""
+    parts = [f"<p>{escape(line)}</p>" for line in lines]
+    for title, columns, rows in tables:
+        head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        parts.append(f"<p><b>{escape(title)}</b></p><table><tr>{head}</tr>{body}</table>")
+    return "".join(parts)
+
+
+def as_frame(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None) -> Frame:
+    """Return rows as a data frame of the first library that is installed."""
+    columns = {name: [row[name] for row in rows] for name in names or rows[0]}
+    for library in ("pandas", "polars"):
+        try:
+            return nw.from_dict(columns, backend=import_extra(library, extra="cli")).to_native()
+        except ImportError:
+            continue
+    return import_extra("pyarrow", extra="cli").table(columns)
+
+
+def new_axes(height: float) -> Axes:
+    """Return axes in a new figure, ``height`` inches high."""
+    pyplot = import_extra("matplotlib.pyplot", extra="plot")
+    ax: Axes = pyplot.figure(figsize=(6.4, height), layout="constrained").add_subplot()
+    return ax
+
+
+def number(value: float) -> str:
+    """Return a number with three digits and its sign."""
+    return f"{value:+.3g}" if np.isfinite(value) else "unbounded"
+
+
+def cells(estimate: Estimate, level: float) -> tuple[str, str]:
+    """Return an estimate and its interval as text."""
+    return number(estimate.value), interval_text(estimate, level)
+
+
+def interval_text(estimate: Estimate, level: float) -> str:
+    """Return the interval of an estimate; an unbounded one is said in words."""
+    pieces = estimate.confidence_set(level)
+    low, high = pieces[0][0], pieces[-1][1]
+    if math.isnan(low) or math.isnan(high):
+        return UNBOUNDED
+    if len(pieces) == 2:
+        return f"below {number(pieces[0][1])} or above {number(pieces[1][0])}: {UNBOUNDED}"
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return UNBOUNDED
+    return f"{number(low)} to {number(high)}"
+
+
+def with_interval(estimate: Estimate, level: float) -> str:
+    """Return an estimate with its interval in brackets."""
+    value, interval = cells(estimate, level)
+    return f"{value} ({interval})"
+
+
+def estimate_dict(estimate: Estimate, level: float) -> dict[str, Any]:
+    """Return an estimate as plain numbers, with the pieces of its confidence set."""
+    low, high = estimate.interval(level)
+    return {
+        "value": estimate.value,
+        "standard_error": estimate.standard_error,
+        "low": low,
+        "high": high,
+        "bounded": bool(np.isfinite([low, high]).all()),
+    }

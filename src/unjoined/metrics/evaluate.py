@@ -19,6 +19,7 @@ from unjoined.metrics.bin_sums import BinnedTerms, BinSums, Order
 from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evaluation import Evaluation
 from unjoined.metrics.held_out import HeldOutTables, Rules, Scores, check_rules, refuse_alike
+from unjoined.metrics.people import say_left_out
 from unjoined.metrics.pieces import SAMPLE_ROWS, Scorer, Settled, Source
 from unjoined.metrics.ranks import ScoredRows, make_evaluation
 from unjoined.metrics.ratio import (
@@ -29,7 +30,6 @@ from unjoined.metrics.ratio import (
     evaluation_rows,
     residual_size,
 )
-from unjoined.metrics.regions import say_left_out
 from unjoined.nuisance import check_folds, deal_evaluation_folds
 
 

@@ -13,9 +13,18 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Frame, IntArray, MatrixLike, RandomState
 from unjoined.errors import InputError
-from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text, new_axes
-from unjoined.metrics.estimate import Estimate, Totals, critical_value
-from unjoined.metrics.evaluation import cells, estimate_dict, with_interval
+from unjoined.metrics.estimate import (
+    Estimate,
+    ResultTable,
+    Shown,
+    Totals,
+    as_frame,
+    cells,
+    critical_value,
+    estimate_dict,
+    new_axes,
+    with_interval,
+)
 from unjoined.metrics.held_out import HeldOutTables, Rules, Scores
 from unjoined.metrics.ranks import functionals
 from unjoined.metrics.ratio import OVERLAP, evaluation_rows
@@ -55,8 +64,8 @@ class Difference:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Comparison(Shown):
     """Models held against each other on the same rows. Printing it shows all of it.
 
     Attributes
@@ -95,7 +104,7 @@ class Comparison:
             for what, value in ({"auuc": each.auuc} | each.rules).items():
                 pair = {"first": each.first, "second": each.second, "what": what}
                 rows.append(pair | estimate_dict(value, self.level))
-        return as_frame({name: [row[name] for row in rows] for name in rows[0]})
+        return as_frame(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
@@ -146,7 +155,8 @@ class Comparison:
         ax.spines[["top", "right"]].set_visible(False)
         return ax
 
-    def _tables(self) -> list[ResultTable]:
+    def result_tables(self) -> list[ResultTable]:
+        """Return worths and differences, as text."""
         interval = f"{self.level:.0%} interval"
         worth: list[tuple[str, ...]] = [
             (name, what, *cells(value, self.level))
@@ -162,16 +172,6 @@ class Comparison:
             ("What each is worth, per person", ("model", "what", "estimate", interval), worth),
             ("Differences on the same rows", ("models", "what", "estimate", interval), apart),
         ]
-
-    def __str__(self) -> str:
-        """Return what was found, as text."""
-        return as_text(self.sentences(), self._tables())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return the same as HTML, for notebooks."""
-        return as_html(self.sentences(), self._tables())
 
 
 def compare_uplift(

@@ -15,11 +15,19 @@ from unjoined._typing import Array, BoolArray, Frame, RandomState
 from unjoined._validation import shown
 from unjoined.data import TableEncoder, column_names, own_columns
 from unjoined.errors import InputError
-from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text
-from unjoined.metrics.estimate import Estimate, critical_value
-from unjoined.metrics.evaluation import cells, estimate_dict, number, with_interval
+from unjoined.metrics.estimate import (
+    Estimate,
+    ResultTable,
+    Shown,
+    as_frame,
+    cells,
+    critical_value,
+    estimate_dict,
+    number,
+    with_interval,
+)
 from unjoined.metrics.held_out import HeldOutTables, Scores
-from unjoined.metrics.named import range_in_words
+from unjoined.metrics.people import range_in_words
 from unjoined.metrics.ratio import OVERLAP, RatioTerms, evaluation_rows
 
 FEW_VALUES = 5  # of a column of numbers that each make a group
@@ -68,8 +76,8 @@ class GroupEffect:
     predicted: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EffectSummary:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EffectSummary(Shown):
     """Uplift by columns. Printing it shows all of it.
 
     Attributes
@@ -107,7 +115,7 @@ class EffectSummary:
             | estimate_dict(g.uplift, self.level)
             for g in self.groups
         ]
-        return as_frame({name: [row[name] for row in rows] for name in rows[0]})
+        return as_frame(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
@@ -128,12 +136,17 @@ class EffectSummary:
             ],
         }
 
-    def _parts(self) -> tuple[list[str], list[ResultTable]]:
-        interval = f"{self.level:.0%} interval"
-        lines = [
-            f"Average uplift {with_interval(self.average, self.level)}; {interval}s.",
+    def sentences(self) -> list[str]:
+        """Return the average, and for whom the numbers speak."""
+        return [
+            f"Average uplift {with_interval(self.average, self.level)}; {self.level:.0%} "
+            "intervals.",
             f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
         ]
+
+    def result_tables(self) -> list[ResultTable]:
+        """Return groups and coefficients, as text."""
+        interval = f"{self.level:.0%} interval"
         groups: list[tuple[str, ...]] = [
             (g.where, f"{g.share:.0%}", *cells(g.uplift, self.level), _said(g.predicted))
             for g in self.groups
@@ -143,20 +156,10 @@ class EffectSummary:
         ]
         head = ("uplift", interval, "predicted")
         per_unit = ("column", "change of uplift per unit", interval, "predicted")
-        return lines, [
+        return [
             ("Average uplift of groups", ("where", "people", *head), groups),
             ("Best linear description of uplift by these columns", per_unit, line),
         ]
-
-    def __str__(self) -> str:
-        """Return what was found, as text."""
-        return as_text(*self._parts())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return the same as HTML, for notebooks."""
-        return as_html(*self._parts())
 
 
 def _said(value: float) -> str:

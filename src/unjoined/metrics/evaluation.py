@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,21 @@ import numpy as np
 
 from unjoined._typing import Array, Frame
 from unjoined._validation import check_option
-from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text, new_axes
-from unjoined.metrics.estimate import Estimate
+from unjoined.metrics.estimate import (
+    UNBOUNDED,
+    Estimate,
+    ResultTable,
+    Shown,
+    as_frame,
+    cells,
+    estimate_dict,
+    new_axes,
+    number,
+    with_interval,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-UNBOUNDED = "the tables cannot bound it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,8 +91,8 @@ class Calibration:
     p_value: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Evaluation(Shown):
     """What a score is worth, from separate tables. Printing it shows all of it.
 
     Made by `evaluate_uplift` and `cross_evaluate`. All numbers are for the people the evaluation
@@ -145,7 +152,8 @@ class Evaluation:
         data frame
             Of pandas, or of polars or pyarrow if that is what is installed.
         """
-        return estimates_frame(self._named(), self.level)
+        named = self._named().items()
+        return as_frame([{"what": name} | estimate_dict(e, self.level) for name, e in named])
 
     def _named(self) -> dict[str, Estimate]:
         """Return all estimates by name."""
@@ -212,16 +220,6 @@ class Evaluation:
         ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
         return draw_curve(self, ax) if what == "curve" else draw_bins(self, ax)
 
-    def __str__(self) -> str:
-        """Return what was found, as text."""
-        return as_text(self.sentences(), self._tables())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return the same as HTML, for notebooks."""
-        return as_html(self.sentences(), self._tables())
-
     def sentences(self) -> list[str]:
         """Return what was found in words, the average first."""
         return [
@@ -232,7 +230,7 @@ class Evaluation:
             *_calibration(self),
         ]
 
-    def _tables(self) -> list[ResultTable]:
+    def result_tables(self) -> list[ResultTable]:
         """Return the tables that are shown, as text."""
         head = ("", "estimate", f"{self.level:.0%} interval", "plain doubly robust")
         summary: list[tuple[str, ...]] = []
@@ -264,53 +262,6 @@ class Evaluation:
             ("Average uplift of those with the best scores", ("who", *head[1:3]), best),
             ("Uplift by score", columns, bins),
         ]
-
-
-def number(value: float) -> str:
-    """Return a number with three digits and its sign."""
-    return f"{value:+.3g}" if np.isfinite(value) else "unbounded"
-
-
-def cells(estimate: Estimate, level: float) -> tuple[str, str]:
-    """Return an estimate and its interval as text."""
-    return number(estimate.value), interval_text(estimate, level)
-
-
-def interval_text(estimate: Estimate, level: float) -> str:
-    """Return the interval of an estimate; an unbounded one is said in words."""
-    pieces = estimate.confidence_set(level)
-    low, high = pieces[0][0], pieces[-1][1]
-    if math.isnan(low) or math.isnan(high):
-        return UNBOUNDED
-    if len(pieces) == 2:
-        return f"below {number(pieces[0][1])} or above {number(pieces[1][0])}: {UNBOUNDED}"
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return UNBOUNDED
-    return f"{number(low)} to {number(high)}"
-
-
-def with_interval(estimate: Estimate, level: float) -> str:
-    """Return an estimate with its interval in brackets."""
-    value, interval = cells(estimate, level)
-    return f"{value} ({interval})"
-
-
-def estimate_dict(estimate: Estimate, level: float) -> dict[str, Any]:
-    """Return an estimate as plain numbers, with the pieces of its confidence set."""
-    low, high = estimate.interval(level)
-    return {
-        "value": estimate.value,
-        "standard_error": estimate.standard_error,
-        "low": low,
-        "high": high,
-        "bounded": bool(np.isfinite([low, high]).all()),
-    }
-
-
-def estimates_frame(named: dict[str, Estimate], level: float) -> Frame:
-    """Return estimates as a data frame, a row each."""
-    rows = [{"what": name} | estimate_dict(value, level) for name, value in named.items()]
-    return as_frame({name: [row[name] for row in rows] for name in rows[0]})
 
 
 def _ranking(evaluation: Evaluation) -> str:

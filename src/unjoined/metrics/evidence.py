@@ -27,11 +27,26 @@ from unjoined.data import (
     target_rows,
 )
 from unjoined.errors import InputError, OverlapWarning
-from unjoined.metrics.balance import Balance, Check, Sample, Sharing, compare, correct, shared_rows
+from unjoined.metrics.checks import (
+    Balance,
+    Check,
+    Implied,
+    Sample,
+    Sharing,
+    check_bounds,
+    check_shared_law,
+    compare,
+    correct,
+    implied_means,
+    shared_rows,
+)
 from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
-from unjoined.metrics.falsify import Implied, check_bounds, check_shared_law, implied_means
 from unjoined.metrics.identification import strength_of
-from unjoined.metrics.named import NamedFeatures, refuse_no_target
+from unjoined.metrics.people import (
+    NamedFeatures,
+    find_regions,
+    total_given_target,
+)
 from unjoined.metrics.pieces import NO_SCORES, SAMPLE_ROWS, Source
 from unjoined.metrics.ratio import (
     GAP,
@@ -42,7 +57,6 @@ from unjoined.metrics.ratio import (
     labelled_part,
     with_target,
 )
-from unjoined.metrics.regions import find_regions, total_given_target
 from unjoined.metrics.verdict import FEWEST_ROWS, Evidence, judge
 from unjoined.nuisance import (
     CellShift,
@@ -157,8 +171,7 @@ def _target(
     """
     if target is None:
         return target_rows(X, labels["kind"], labels.get("sample_weight")), ()
-    matrix, notes = features.numbers(target, table="target")
-    refuse_no_target(matrix)
+    matrix, notes = features.numbers(target)
     return (matrix, np.ones(len(matrix))), tuple(notes)
 
 

@@ -24,10 +24,9 @@ from unjoined._validation import (
 from unjoined.data import LabelledRows, SeparateLabels
 from unjoined.errors import InputError
 from unjoined.metrics.evaluation import Evaluation
-from unjoined.metrics.named import NamedFeatures, refuse_no_target
+from unjoined.metrics.people import NamedFeatures, say_left_out
 from unjoined.metrics.ranks import ScoredRows, make_evaluation
 from unjoined.metrics.ratio import PLAIN, RATIO, EvaluationRows
-from unjoined.metrics.regions import say_left_out
 from unjoined.metrics.scores import labelled_rows
 
 Rules = Mapping[str, Any]
@@ -63,8 +62,7 @@ class HeldOutTables:
         asked = (np.asarray(tables.kind) == TARGET) & (weight > 0.0) & (target is None)
         aim = (matrix[asked], weight[asked] / weight[asked].mean()) if asked.any() else None
         if target is not None:
-            own, _ = features.numbers(target, table="target")
-            refuse_no_target(own)
+            own, _ = features.numbers(target)
             aim = own, np.ones(len(own))
         return cls(tables, features, rows, used, asked, target, aim)
 

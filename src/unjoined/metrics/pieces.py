@@ -30,7 +30,7 @@ from unjoined.data import (
 )
 from unjoined.errors import InputError, TableError
 from unjoined.metrics.bin_sums import Order, PassSums
-from unjoined.metrics.named import NamedFeatures, refuse_no_target
+from unjoined.metrics.people import NamedFeatures
 from unjoined.metrics.ratio import (
     N_FOLDS,
     EvaluationRows,
@@ -282,8 +282,7 @@ class Settled:
         rows = labelled_part(sample, fold, models(X, fold, n_jobs=n_jobs), np.ones(len(X)), None)
         rows = replace(rows, size=size, aim=aims[sample.cell])
         if target is not None:
-            people = features.numbers(target, table="target")[0]
-            refuse_no_target(people)
+            people = features.numbers(target)[0]
             dealt = np.resize(np.arange(N_FOLDS), len(people))
             found = models(people, dealt, n_jobs=n_jobs)
             rows = with_target(rows, people, np.ones(len(people)), dealt, found, sample)

@@ -36,10 +36,9 @@ from unjoined.data import SeparateLabels
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evidence import check_fields
-from unjoined.metrics.named import NamedFeatures
+from unjoined.metrics.people import STRONG_F, NamedFeatures
 from unjoined.metrics.ranks import Functional, ScoredRows
 from unjoined.metrics.ratio import OVERLAP, EvaluationRows, evaluation_rows
-from unjoined.metrics.regions import STRONG_F
 from unjoined.metrics.scores import aligned_values, labelled_rows
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan
 

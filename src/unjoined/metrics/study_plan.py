@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unjoined._typing import Frame
-from unjoined.metrics.diagnosis import ResultTable, as_frame, as_html, as_text, new_axes
-from unjoined.metrics.regions import STRONG_F
+from unjoined.metrics.estimate import ResultTable, Shown, as_frame, new_axes
+from unjoined.metrics.people import STRONG_F
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +46,8 @@ class PlanPoint:
     speaks_for: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StudyPlan:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StudyPlan(Shown):
     """Rows and policy gaps, and the precision they reach. Printing it shows all of it.
 
     Attributes
@@ -111,8 +111,7 @@ class StudyPlan:
         data frame
             Of pandas, or of polars or pyarrow if that is what is installed.
         """
-        rows = [asdict(point) for point in self.table]
-        return as_frame({name: [row[name] for row in rows] for name in rows[0]})
+        return as_frame([asdict(point) for point in self.table])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the half width against the rows of a table, a line for each gap.
@@ -153,16 +152,6 @@ class StudyPlan:
         ax.legend(frameon=False, fontsize="small")
         ax.spines[["top", "right"]].set_visible(False)
         return ax
-
-    def __str__(self) -> str:
-        """Return the answer and the tables, as text."""
-        return as_text(self.sentences(), self.result_tables())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return the same as HTML, for notebooks."""
-        return as_html(self.sentences(), self.result_tables())
 
 
 def _sentences(plan: StudyPlan) -> Iterator[str]:

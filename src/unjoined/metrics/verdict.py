@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from unjoined.data import CellSummary
-from unjoined.metrics.balance import Balance, Check, Sharing
+from unjoined.metrics.checks import Balance, Check, Sharing
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.identification import IdentificationStrength
-from unjoined.metrics.regions import IDENTIFIED, STRONG_F, UNKNOWN, WEAK, Regions
+from unjoined.metrics.people import IDENTIFIED, STRONG_F, UNKNOWN, WEAK, Regions
 from unjoined.nuisance import CellShift
 
 FEWEST_ROWS = 50  # in a table; below, nothing is measured

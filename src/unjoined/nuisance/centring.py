@@ -20,7 +20,7 @@ from unjoined._validation import KINDS, OUTCOME
 from unjoined.basis import ScaledBasis, Scaling, StackedBasis, draw_basis, weighted_quantile
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.nuisance.models import fit_weighted, seeded_clone
+from unjoined.nuisance.models import deal_rows, fit_weighted, seeded_clone
 from unjoined.sums import (
     CELLS,
     Centring,
@@ -28,7 +28,6 @@ from unjoined.sums import (
     SmoothMeans,
     accumulate,
     by_chunks,
-    cell_positions,
     smooth_coef,
     take_sample,
 )
@@ -102,7 +101,7 @@ def deal_folds(rows: LabelledRows, rng: Rng, n_folds: int = N_FOLDS) -> IntArray
         )
     fold = np.empty(len(rows.label), dtype=np.int64)
     for at in cells:
-        fold[at] = rng.permutation(np.resize(np.arange(min(n_folds, fewest)), len(at)))
+        fold[at] = deal_rows(len(at), min(n_folds, fewest), rng)
     return fold
 
 
@@ -118,36 +117,15 @@ def center_rows(
     """Subtract m(x) from outcomes and q(x) from treatments.
 
     Up to 100,000 rows m and q are cross-fitted: at each row they come from models that did not
-    see the row's fold. Above that they are fitted once, on at most 20,000 rows.
-
-    Parameters
-    ----------
-    rows : LabelledRows
-        Rows of the four cells.
-    fold : array of shape (n,)
-        From `deal_folds`.
-    rng : RandomState
-        Draws centres and the sample, seeds the model.
-    model : scikit-learn regressor, optional
-        Used for all four conditional means; ridge regression on a smooth basis by default.
-    robust : bool, default=False
-        Whether gross outcomes are cut down before m is fitted to them (not before m is
-        subtracted). Any m leaves the estimand as it is, but one that follows gross values would
-        spread them over all rows.
-    n_jobs : int or None, default=None
-        Threads. The result does not depend on it.
-
-    Returns
-    -------
-    CenteredRows
-
-    Notes
-    -----
-    The default costs O(n p^2 + 20 p^3) time for p basis functions, a given model 20 fits.
+    see the row's fold. Above that they are fitted once, on at most 20,000 rows. A given regressor
+    is used for all four conditional means, otherwise ridge regression on a smooth basis, which
+    costs O(n p^2 + 20 p^3) for p functions. With ``robust`` gross outcomes are cut down before m is
+    fitted to them (not before m is subtracted): any m leaves the estimand as it is, but one that
+    follows gross values would spread them over all rows.
     """
     seen = _cut_down(rows) if robust else rows
     if len(rows.X) > CROSS_FIT_ROWS:
-        some = take_sample(seen, cell_positions(seen, n_jobs=n_jobs), SAMPLE_ROWS // 4, rng)
+        some = take_sample(seen, seen.all_cells(), SAMPLE_ROWS // 4, rng)
         centring = fit_centring(some, rng, model=model, n_jobs=n_jobs)
         parts: list[tuple[Centring, IntArray]] = [(centring, np.arange(len(rows.X)))]
     else:

@@ -126,6 +126,11 @@ def cross_fit_additive_means(
     return [AdditiveMean(held.without(j), offset, scale, is_binary) for j in range(n_folds)]
 
 
+def deal_rows(n: int, n_folds: int, rng: Rng) -> IntArray:
+    """Return a fold for each of ``n`` rows, all folds of the same size to one row."""
+    return np.asarray(rng.permutation(np.resize(np.arange(n_folds), n)), dtype=np.int64)
+
+
 def deal(cell: IntArray, n_folds: int, rng: Rng) -> IntArray:
     """Deal the rows of each cell evenly into folds, at most as many as there are rows."""
     fold = np.empty(len(cell), dtype=np.int64)
@@ -134,7 +139,7 @@ def deal(cell: IntArray, n_folds: int, rng: Rng) -> IntArray:
         return np.arange(len(cell)) % n_folds
     for k in names:
         at = np.flatnonzero(cell == k)
-        fold[at] = rng.permutation(np.resize(np.arange(min(n_folds, len(at))), len(at)))
+        fold[at] = deal_rows(len(at), min(n_folds, len(at)), rng)
     return fold
 
 
@@ -302,7 +307,7 @@ def deal_evaluation_folds(rows: LabelledRows, n_folds: int, rng: Rng) -> IntArra
     """
     fold = np.empty(len(rows.label), dtype=np.int64)
     for cell in rows.all_cells():
-        fold[cell] = rng.permutation(np.resize(np.arange(n_folds), len(cell)))
+        fold[cell] = deal_rows(len(cell), n_folds, rng)
     return fold
 
 

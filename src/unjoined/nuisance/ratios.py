@@ -12,12 +12,25 @@ from scipy.linalg import eigh
 
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import GaussianBasis, Scaling, median_width
-from unjoined.nuisance.models import cross_fit_additive_means, fit_weighted, seeded_clone
+from unjoined.nuisance.models import (
+    cross_fit_additive_means,
+    deal_rows,
+    fit_weighted,
+    seeded_clone,
+)
 
 N_FOLDS = 5
 # Standard deviations at which the default classifier cuts features: a curve goes on rising where
 # there are hardly any rows, and with skewed features a few of them would get all of the weight.
 CUT = 2.5
+N_CENTERS = 100  # of RuLSIF, as in its authors' experiments
+# Multiples of the median distance between rows, and penalties: RuLSIF's cross-validation
+# chooses among them. Kernel values lie between 0 and 1, so the penalties need no units.
+WIDTH_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+# Below this share of the target's mass, the rows of the cell say nothing about the target.
+NO_MASS = 0.01
+CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,38 +63,10 @@ def classifier_ratio(
         \frac{p(x)}{p_k(x)} = \frac{n_k}{n} \cdot
         \frac{P(\text{target} \mid x)}{P(\text{cell} \mid x)}
 
-    Parameters
-    ----------
-    target, cell : arrays of shape (n, d) and (n_k, d)
-        Rows of the two samples; trusted. At least ``n_folds`` each.
-    model : scikit-learn classifier with ``predict_proba``, optional
-        Cloned; gets standardised features. By default additive models, as for policies.
-    n_folds : int, default=5
-        Folds of the cross-fitting: no row is weighted by a model that saw it.
-    rng : RandomState
-        Deals the folds, and seeds models whose ``random_state`` is None.
-    target_weight, weight : arrays of shape (n,) and (n_k,), optional
-        Positive row weights; the densities are then those of the weighted rows.
-
-    Returns
-    -------
-    RatioEstimate
-        At the rows of the cell. ``apart`` is ``(0,)`` if the classifier, on rows it has not
-        seen, gives every target row a higher chance of being one than every row of the cell.
-
-    Notes
-    -----
-    Costs ``n_folds`` fits. Rows are sorted before folds are dealt, so that the order they come
-    in has no bearing on the result; only rows with equal features may swap their weights.
-
-    Examples
-    --------
-    >>> rng = np.random.RandomState(0)
-    >>> target, cell = rng.normal(0.5, 1.0, (4000, 1)), rng.normal(0.0, 1.0, (4000, 1))
-    >>> ratio = classifier_ratio(target, cell, rng=rng).ratio
-    >>> truth = np.exp(0.5 * cell[:, 0] - 0.125)
-    >>> bool(np.mean((ratio / truth - 1.0) ** 2) < 0.01)
-    True
+    No row is weighted by a model that saw it; both samples have ``n_folds`` rows or more. A given
+    classifier gets standardised features, by default additive models are used, as for policies.
+    ``apart`` is ``(0,)`` if every target row is likelier to be one than every row of the cell.
+    Rows are sorted before folds are dealt, so that their order does not matter.
     """
     chance, weights = _held_out_chances(
         [target, cell], [target_weight, weight], model, n_folds, rng
@@ -104,27 +89,15 @@ def pooled_classifier_ratios(
 ) -> list[RatioEstimate]:
     r"""Estimate, for every cell, the ratio of the pooled rows' density to its own.
 
-    The pool is :math:`p = \sum_c \pi_c p_c` with the cells' shares :math:`\pi_c` of the rows (of
-    their weight), so that one classifier of the cells gives every ratio at once,
+    The pool is :math:`p = \sum_c \pi_c p_c` with the cells' shares :math:`\pi_c` of the weight, so
+    that one classifier of the cells gives every ratio at once,
 
     .. math::
 
         \frac{p(x)}{p_k(x)} = \frac{\pi_k}{P(\text{cell} = k \mid x)} \ge \pi_k .
 
-    Parameters
-    ----------
-    cells : sequence of arrays of shape (n_k, d)
-        Rows of each cell; trusted. At least ``n_folds`` each.
-    model, n_folds, rng
-        As in `classifier_ratio`; the classifier tells as many classes as there are cells. The
-        default tells each cell from all others, and their chances are brought to the sum 1.
-    weights : sequence of arrays of shape (n_k,) or None, optional
-        Positive row weights of each cell.
-
-    Returns
-    -------
-    list of RatioEstimate
-        One per cell; ``apart`` lists the positions in ``cells`` of those it does not overlap.
+    The default tells each cell from all others, and their chances are brought to the sum 1.
+    ``apart`` lists the positions of the cells that a cell does not overlap.
     """
     given = [None] * len(cells) if weights is None else weights
     chance, clean = _held_out_chances(cells, given, model, n_folds, rng)
@@ -171,7 +144,7 @@ def _held_out_chances(
     Z = Scaling.of_rows(X, weight)(X)
     fold = np.empty(len(X), dtype=np.int64)
     for k, n in enumerate(sizes):
-        fold[part == k] = deal_folds(n, n_folds, rng)
+        fold[part == k] = deal_rows(n, n_folds, rng)
     if model is None:
         chance = _additive_chances(np.clip(Z, -CUT, CUT), part, weight, fold, rng)
     else:
@@ -204,32 +177,9 @@ def _additive_chances(Z: Array, part: IntArray, weight: Array, fold: IntArray, r
     return np.asarray(chance / chance.sum(axis=1, keepdims=True))
 
 
-def deal_folds(n: int, n_folds: int, rng: Rng) -> IntArray:
-    """Return a fold for each of ``n`` rows, all folds of the same size to one row."""
-    return np.asarray(rng.permutation(np.resize(np.arange(n_folds), n)), dtype=np.int64)
-
-
 def filled(weight: Array | None, n: int) -> Array:
     """Return the weights, or ones if there are none."""
     return np.ones(n) if weight is None else weight
-
-
-N_CENTERS = 100  # of RuLSIF, as in its authors' experiments
-
-
-# Multiples of the median distance between rows, and penalties: RuLSIF's cross-validation
-# chooses among them. Kernel values lie between 0 and 1, so the penalties need no units.
-WIDTH_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-
-
-RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-
-
-# Below this share of the target's mass, the rows of the cell say nothing about the target.
-NO_MASS = 0.01
-
-
-CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,27 +209,10 @@ def rulsif_ratio(
     target_weight: Array | None = None,
     weight: Array | None = None,
 ) -> RatioEstimate:
-    """Estimate the (relative) ratio at the rows of the cell by RuLSIF.
+    """Estimate the (relative) ratio at the rows of the cell by RuLSIF, see `fit_relative_ratio`.
 
-    Parameters
-    ----------
-    target, cell, alpha, n_folds, rng, target_weight, weight
-        As in `fit_relative_ratio`.
-
-    Returns
-    -------
-    RatioEstimate
-        At the rows of the cell. ``apart`` is ``(0,)`` if, with coefficients fitted to other
-        rows, every target row gets a higher ratio than every row of the cell, or if the cell
-        covers less than 1 % of the target's mass.
-
-    Examples
-    --------
-    >>> rng = np.random.RandomState(0)
-    >>> target, cell = rng.normal(0.5, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> ratio = rulsif_ratio(target, cell, rng=rng).ratio
-    >>> bool(np.corrcoef(ratio, np.exp(0.5 * cell[:, 0]))[0, 1] > 0.95)
-    True
+    ``apart`` is ``(0,)`` if held-out target rows all get higher ratios than those of the cell, or
+    if the cell covers less than 1 % of the target's mass.
     """
     fitted = fit_relative_ratio(
         target,
@@ -316,35 +249,10 @@ def fit_relative_ratio(
         H = \alpha E_p[K K^\top] + (1 - \alpha) E_k[K K^\top], \quad h = E_p[K],
 
     so that :math:`\theta = (H + \lambda I)^{-1} h`. Width and :math:`\lambda` are those with the
-    smallest :math:`J` on held-out folds.
-
-    Parameters
-    ----------
-    target, cell : arrays of shape (n, d) and (n_k, d)
-        Rows of the two samples; trusted.
-    alpha : float, default=0.0
-        In [0, 1). 0 is the plain ratio. Above, the ratio is bounded by 1/alpha and easier to
-        estimate, but it is another function: averages weighted by it are biased.
-    n_folds : int, default=5
-        Folds of the cross-validation; at most the rows of either sample.
-    rng : RandomState
-        Draws at most 100 centres and deals the folds.
-    target_weight, weight : arrays of shape (n,) and (n_k,), optional
-        Positive row weights.
-
-    Returns
-    -------
-    RelativeRatio
-
-    Notes
-    -----
-    Costs O((n + n_k) b^2) time for each of five widths and b = 100 centres, and O(b^2) memory
-    per fold. Rows are sorted first: their order has no bearing on the result.
-
-    References
-    ----------
-    M. Yamada, T. Suzuki, T. Kanamori, H. Hachiya, M. Sugiyama. Relative Density-Ratio Estimation
-    for Robust Distribution Comparison. Neural Computation 2013.
+    smallest :math:`J` on held-out folds. With ``alpha`` above 0 the ratio is bounded by 1/alpha and
+    easier to estimate, but averages weighted by it are biased. Costs O((n + n_k) b^2) for each of
+    five widths and at most b = 100 centres; the order of rows does not matter. (Yamada, Suzuki,
+    Kanamori, Hachiya and Sugiyama, Neural Computation 2013.)
     """
     X = np.concatenate([target, cell])
     part = np.repeat([0, 1], [len(target), len(cell)])
@@ -359,7 +267,7 @@ def fit_relative_ratio(
     centers = Z[np.sort(rng.choice(len(target), min(N_CENTERS, len(target)), replace=False))]
     # Two samples by n_folds folds: rows of sample k and fold j make group k * n_folds + j.
     group = np.concatenate(
-        [deal_folds(len(target), n_folds, rng), deal_folds(len(cell), n_folds, rng)]
+        [deal_rows(len(target), n_folds, rng), deal_rows(len(cell), n_folds, rng)]
     )
     group += n_folds * part
     bases = [GaussianBasis(centers, factor * width) for factor in WIDTH_FACTORS]

@@ -88,13 +88,7 @@ class _Cell:
 
 
 def effective_size(weight: Array) -> float:
-    r"""Return :math:`(\sum w)^2 / \sum w^2`, Kish's effective number of rows.
-
-    Examples
-    --------
-    >>> effective_size(np.array([1.0, 1.0, 1.0])), effective_size(np.array([1.0, 0.0, 0.0]))
-    (3.0, 1.0)
-    """
+    r"""Return :math:`(\sum w)^2 / \sum w^2`, Kish's effective number of rows."""
     return float(weight.sum() ** 2 / np.sum(weight**2))
 
 
@@ -108,7 +102,7 @@ def weigh_shift(
     target_weight: Array | None = None,
     stacklevel: int = 2,
 ) -> tuple[LabelledRows, ShiftReport]:
-    r"""Weight the rows of every cell by :math:`p(x) / p_{cell}(x)`.
+    r"""Weight the rows of every cell by :math:`p(x) / p_{cell}(x)`, and report what that costs.
 
     The paper's appendix weights the rows of population k by :math:`n/(2n_k) \cdot p(x)/p_k(x)`.
     `assemble` has the first factor; this is the second, with one ratio per cell rather than one
@@ -116,58 +110,13 @@ def weigh_shift(
     alone, so that each table may be brought to p(x) by itself, even if the two tables of one
     population describe different people.
 
-    Parameters
-    ----------
-    rows : LabelledRows
-        Rows of the four cells. Their weights are taken as part of the data: ratios are those of
-        the weighted rows, and multiply the weights.
-    target : array of shape (n_target, d) or None
-        Features of the people the estimate is for. None: of all labelled rows, pooled.
-    shift : {"classifier", "rulsif"} or scikit-learn classifier
-        How ratios are estimated: by additive models, by least squares on Gaussian kernels, or by
-        the odds of the given classifier, which must have ``predict_proba``. Classifiers are
-        cross-fitted on standardised features.
-    clip : float or None, default=None
-        Cap on the ratios, at least 1. None leaves them alone, as unbiasedness asks for; a cap
-        trades bias for variance.
-    rng : RandomState
-        Deals folds, draws centres, seeds the classifier. The order of rows does not matter.
-    target_weight : array of shape (n_target,), optional
-        Positive weights of the target rows.
-    stacklevel : int, default=2
-        Whom the warning points at.
-
-    Returns
-    -------
-    LabelledRows
-        With new weights. The sum of weights of each cell is as before. Rows of ratio 0 are left
-        out, as rows of weight 0 are everywhere.
-    ShiftReport
-
-    Raises
-    ------
-    InputError
-        A cell and the target do not overlap; ratios are infinite; a parameter is wrong.
-
-    Warns
-    -----
-    OverlapWarning
-        A cell's effective size is below 5 % of its rows, or it covers less than half of the
-        target.
-
-    Notes
-    -----
-    Costs five fits of the classifier per cell, or for pooled rows five in all; RuLSIF costs
-    O(n b^2) per pair of samples and width, b = 100 kernels.
-
-    Examples
-    --------
-    >>> from unjoined.data import paper_problem
-    >>> from unjoined.data import label_rows
-    >>> rows = label_rows(**paper_problem().draw(500, random_state=0))
-    >>> weighted, report = weigh_shift(rows, None, "classifier", rng=np.random.RandomState(0))
-    >>> all(cell.effective_size > 0.95 * cell.n_rows for cell in report.cells)  # no shift here
-    True
+    ``target`` has the features of the people the estimate is for, None stands for all labelled
+    rows, pooled. ``shift`` is "classifier" (additive models), "rulsif" or a scikit-learn classifier
+    with ``predict_proba``. ``clip`` caps the ratios: less variance, some bias. Ratios multiply the
+    weights of the rows; the sum of each cell stays as it was, and rows of ratio 0 are left out.
+    Refuses cells that do not overlap the target, and warns if a cell's effective size is below 5 %
+    of its rows or it covers less than half of the target. Costs five fits of the classifier per
+    cell, or five in all for pooled rows.
     """
     _check_parameters(shift, clip)
     cells = [

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import platform
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -34,6 +35,8 @@ from unjoined.report.figures import (
 from unjoined.report.people import FEWEST
 from unjoined.report.words import ASSUMPTIONS, TELL, Speech, firmer, judge, number
 from unjoined.sums import hash_features, hash_with
+
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 if TYPE_CHECKING:
     from unjoined.metrics import Diagnosis, Evaluation
@@ -134,6 +137,8 @@ def report(
         random_state=random_state,
     )
     text = render(facts, environment, random_state)
+    # What a terminal or an editor would obey; markup was escaped before.
+    text = CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     return replace_file(target, lambda file: file.write_text(text, "utf-8"))
 
 

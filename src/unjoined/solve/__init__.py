@@ -37,6 +37,7 @@ from unjoined.solve.laws import (
 )
 from unjoined.solve.losses import checked_biconjugate, checked_conjugate, solve_loss
 from unjoined.solve.minmax import (
+    CRITIC_RIDGE,
     RIDGES_F,
     RIDGES_G,
     MinMaxSolution,
@@ -61,6 +62,7 @@ from unjoined.solve.torch import (
 )
 
 __all__ = [
+    "CRITIC_RIDGE",
     "RIDGES_F",
     "RIDGES_G",
     "AdditiveFit",

@@ -1,10 +1,19 @@
 """Additive sums of rows: one pass, any chunking, any order."""
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
-from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan
+from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
 from unjoined.sums.census import Census, take_census
+from unjoined.sums.centring import (
+    CELLS,
+    Centring,
+    SmoothMeans,
+    by_chunks,
+    center_sums,
+    has_constant,
+    means_basis,
+    smooth_coef,
+)
 from unjoined.sums.files import (
-    merge_sums,
     read_finished_sums,
     read_sums,
     sum_with_checkpoint,
@@ -17,6 +26,14 @@ from unjoined.sums.moments import (
     hash_features,
     hash_with,
 )
+from unjoined.sums.noise import (
+    GaussianNoise,
+    multipliers,
+    noise_in_scores,
+    noise_multiplier,
+    product_variance,
+    sensitivity,
+)
 from unjoined.sums.passes import (
     dask_census,
     dask_sums,
@@ -25,20 +42,11 @@ from unjoined.sums.passes import (
     over_partitions,
 )
 from unjoined.sums.plan import (
-    CELLS,
-    Centring,
     MinMaxSystem,
     PlannedSums,
-    SmoothMeans,
     SumsPlan,
     assemble,
-    by_chunks,
-    cell_positions,
-    center_sums,
-    has_constant,
-    means_basis,
     sample_cells,
-    smooth_coef,
     take_sample,
 )
 from unjoined.sums.policies import (
@@ -56,6 +64,7 @@ __all__ = [
     "CellKey",
     "Census",
     "Centring",
+    "GaussianNoise",
     "GroupedSums",
     "MinMaxSystem",
     "MomentSums",
@@ -70,7 +79,6 @@ __all__ = [
     "assemble",
     "best_contrasts",
     "by_chunks",
-    "cell_positions",
     "center_sums",
     "combine",
     "contrasts_of",
@@ -85,11 +93,16 @@ __all__ = [
     "inner_outcomes",
     "means_basis",
     "merge_sums",
+    "multipliers",
     "n_functions",
+    "noise_in_scores",
+    "noise_multiplier",
     "over_partitions",
+    "product_variance",
     "read_finished_sums",
     "read_sums",
     "sample_cells",
+    "sensitivity",
     "smooth_coef",
     "sum_policies",
     "sum_with_checkpoint",

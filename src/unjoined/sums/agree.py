@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,14 @@ from unjoined.basis import FourierBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.data import ChunkSource, LabelledRows, as_source
 from unjoined.errors import InputError
 from unjoined.sums.census import Census, take_census
+from unjoined.sums.checks import refuse_overlap, tables_of, warn_of_differences
 from unjoined.sums.files import sum_with_checkpoint
-from unjoined.sums.moments import CellKey
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
+from unjoined.sums.noise import GaussianNoise, function_sizes, with_noise, with_policies_of_sums
 from unjoined.sums.passes import labelled_batches
 from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan
-from unjoined.sums.policies import policy_design
+from unjoined.sums.plan_file import plan_digest
+from unjoined.sums.policies import PolicySums, policy_design
 
 # Radians per spread: no function goes through a whole period within one spread of a feature.
 MAX_FREQUENCY = 2.0 * np.pi
@@ -74,8 +79,10 @@ def _functions_of(plan: SumsPlan) -> str | None:
 
 def check_counts(found: PlannedSums, min_count: int) -> None:
     """Refuse sums over few effective rows, and scales far from the rows' own."""
-    for key in sorted(found.sums.cells):
-        cell = found.sums.cells[key]
+    tables = {key[:2] for key in found.sums.cells}
+    none = MomentSums.zero(found.plan.size)
+    for key in sorted(CellKey(*table, g) for table in tables for g in range(found.plan.n_groups)):
+        cell = found.sums.cells.get(key, none)
         p = found.plan.size
         sums = p if key.kind == OUTCOME else p * (p + 1) // 2
         least = max(min_count, ROWS_PER_SUM * sums)
@@ -183,6 +190,8 @@ def fourier_plan(
     n_functions: int | None = None,
     width: float | None = None,
     n_groups: int = 5,
+    clip: float | None = None,
+    outcome_range: tuple[float, float] | None = None,
     random_state: RandomState = 0,
 ) -> SumsPlan:
     r"""Make a plan from what parties may tell each other: names and rough numbers, no rows.
@@ -209,6 +218,12 @@ def fourier_plan(
         single out people.
     n_groups : int, default=5
         Groups that ridges are chosen by, 2 to 1000.
+    clip : float, optional
+        Spreads from the typical value that features are kept within, when rows are added up and
+        when the model predicts. Needed for noise, as is a limit for outcomes.
+    outcome_range : pair of float, optional
+        Lowest and highest outcome, for one of many values: others are moved to the nearer of the
+        two. With ``clip`` only.
     random_state : int or RandomState, default=0
         Draws the Fourier features.
 
@@ -240,12 +255,13 @@ def fourier_plan(
     return SumsPlan(
         feature_names=tuple(features),
         populations=names,
-        coding=_coding(outcome_values),
+        coding=_coding(outcome_values, outcome_range, clip),
         scaling=scaling,
         basis=basis,
         critic=basis,
         centring=(),
         n_groups=n_groups,
+        clip=None if clip is None else check_positive("clip", clip),
     )
 
 
@@ -285,15 +301,21 @@ def _scaling(features: Mapping[str, tuple[float, float]]) -> Scaling:
     return Scaling(np.array(mean), np.array(scale))
 
 
-def _coding(values: Any) -> OutcomeCoding:
-    """Return how outcomes are written inside, from the two values that they have, if two."""
-    if values is None:
+def _coding(values: Any, limits: Any, clip: Any) -> OutcomeCoding:
+    """Return how outcomes are written inside, from the two values that they have or lie between."""
+    if (limits is not None) != (clip is not None and values is None):
+        raise InputError(
+            "limits are for features and outcomes alike: pass clip, and with it outcome_values for "
+            "an outcome of two values or else outcome_range, the lowest and the highest."
+        )
+    if values is None and limits is None:
         return OutcomeCoding(0.0, 1.0, is_binary=False)
-    pair = [check_finite("each of outcome_values", value) for value in _listed(values)]
+    name, given = ("outcome_range", limits) if values is None else ("outcome_values", values)
+    pair = [check_finite(f"each of {name}", value) for value in _listed(given)]
     if len(pair) != 2 or pair[0] == pair[1]:
-        raise InputError(f"outcome_values must be two different numbers, got {values!r}.")
+        raise InputError(f"{name} must be two different numbers, got {given!r}.")
     low, high = sorted(pair)
-    return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
+    return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=values is not None)
 
 
 def aggregate_rows(
@@ -301,6 +323,7 @@ def aggregate_rows(
     plan: SumsPlan,
     *,
     min_count: int = MIN_COUNT,
+    noise: GaussianNoise | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
 ) -> PlannedSums:
@@ -314,6 +337,9 @@ def aggregate_rows(
         As agreed.
     min_count : int, default=10
         Fewest effective rows that a group may have, whatever the number of functions.
+    noise : GaussianNoise, optional
+        Noise on every sum, under which the file is differentially private for each row. The plan
+        must have limits (``clip``), and rows no weights.
     checkpoint : path, optional
         A file that is written about every million rows of the second pass and left where it is.
         If it exists, the pass goes on from there, to the same bits. Keep it to yourself: it is
@@ -348,7 +374,60 @@ def aggregate_rows(
             f"the plan is for the features {plan.feature_names or plan.n_features}, the rows have "
             f"{census.feature_names or census.n_features}. Pass the plan's features, in its order."
         )
+    if noise is not None:
+        function_sizes(plan)  # refuse a plan without limits before the rows are gone through
+        _check_unit_weights(census)
+        # Where a row goes must not depend on other rows: copies are not dealt evenly.
+        census = replace(census.without_samples(), outcomes=np.empty(0))
     found = sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=n_jobs)
     check_counts(found, least)
     check_leverage(rows, census, found)
-    return found
+    return found if noise is None else with_noise(found, noise)
+
+
+def _check_unit_weights(census: Census) -> None:
+    """Refuse weights where noise is scaled to rows that count once each."""
+    for (kind, name), sketch in census.cells.items():
+        if not np.all(sketch.weight == sketch.count) or sketch.total_weight != sketch.n_rows:
+            raise InputError(
+                f"noise is scaled to rows of weight 1, and the {kind} rows of population {name!r} "
+                "have others. Leave the weights out."
+            )
+
+
+def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
+    """Add up the sums of several parties.
+
+    Raises
+    ------
+    InputError
+        There is nothing to merge, the plans differ, or two hold the same table, be it within
+        sums that were merged before.
+
+    Warns
+    -----
+    DisclosureWarning
+        Two tables differ in few rows: their difference would tell of a few people.
+    """
+    if not parts:
+        raise InputError("there is nothing to merge: give one file of sums or more.")
+    digests = [plan_digest(part.plan) for part in parts]
+    for i, digest in enumerate(digests):
+        if digest != digests[0]:
+            raise InputError(
+                f"sums {i + 1} were made with another basis, scaling, coding, centring or other "
+                f"features than sums 1 (plan {digest[:12]} against {digests[0][:12]}), so they "
+                "cannot be added. All parties must use the same plan file."
+            )
+    refuse_overlap(parts)
+    warn_of_differences(parts, stacklevel=2)
+    noise = tuple(sorted(table for part in parts for table in part.noise))
+    merged = replace(
+        parts[0],
+        sums=reduce(GroupedSums.merge, [part.sums for part in parts]),
+        tables=tuple(sorted(table for part in parts for table in tables_of(part))),
+        noise=noise,
+    )
+    if noise:
+        return with_policies_of_sums(merged)
+    return replace(merged, policy=reduce(PolicySums.merge, [part.policy for part in parts]))

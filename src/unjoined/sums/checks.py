@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.errors import DisclosureWarning, InputError
+from unjoined.sums.centring import has_constant
 from unjoined.sums.moments import CellKey, MomentSums
-from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, has_constant
+from unjoined.sums.plan import PlannedSums, SumsPlan, TableId
 
 LARGEST = 1e150  # of any number: its square is still one
 
@@ -95,10 +96,15 @@ class FileArrays:
         need(not self.left, f"nothing calls for the array {next(iter(self.left), '')!r}")
 
 
-def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan) -> None:
-    """Refuse sums that are those of no rows whatever."""
+def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan, *, noisy: bool) -> None:
+    """Refuse sums that are those of no rows whatever; noise may hide more than that they fit."""
     what = f"the sums of group {key.group} of the {key.kind} rows of population {key.population}"
     _check_weights(sums.n_rows, sums.weight, sums.weight_square, what)
+    if noisy:
+        both = (sums.gram, sums.label_cross)
+        need(all(np.array_equal(part, part.T) for part in both), f"{what} are not symmetric")
+        need(_near(sums.gram[0, 0], sums.weight), f"{what} contradict their weight")
+        return
     _check_gram(sums.gram, what)
     constant = has_constant(plan.basis)
     if constant:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import zipfile
-from functools import reduce
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data import ChunkSource, replace_file
 from unjoined.errors import InputError, TableError
@@ -31,19 +30,18 @@ from unjoined.sums.checks import (
     items,
     need,
     number,
-    refuse_overlap,
     tables_of,
     text,
-    warn_of_differences,
     whole,
 )
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
+from unjoined.sums.noise import with_policies_of_sums
 from unjoined.sums.passes import Position, sum_source
-from unjoined.sums.plan import PlannedSums, SumsPlan, TableId
-from unjoined.sums.plan_file import plan_from_parts, plan_parts
+from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, TableNoise
+from unjoined.sums.plan_file import little, plan_digest, plan_from_parts, plan_parts
 from unjoined.sums.policies import PolicySums
 
-VERSION = 3
+VERSION = 4
 MANIFEST, CHECKSUM = f"unjoined-sums-{VERSION}", "sha256"  # JSON as bytes, and a digest of all
 FIRST = re.compile(rb"unjoined-sums[ -]([0-9]{1,9})\b")  # near the beginning, in any version
 CONTENTS = "sums over rows of products of basis functions and labels; no rows"
@@ -53,6 +51,7 @@ HEADER = (
     "plan_digest",
     "cells",
     "tables",
+    "noise",
     "policy_rows",
     "position",
 )
@@ -99,7 +98,7 @@ def write_sums(
         arrays[f"cell{i}.label_basis"] = sums.label_basis
         arrays[f"cell{i}.gram"] = sums.gram
     policy = found.policy
-    for name in POLICY:
+    for name in POLICY if not found.noise else ():  # with noise they are made of the cells
         arrays[f"policy.{name}"] = getattr(policy, name)
     header = {
         "contents": CONTENTS,
@@ -107,20 +106,16 @@ def write_sums(
         "plan_digest": plan_digest(found.plan),
         "cells": cells,
         "tables": [list(table) for table in tables_of(found)],
+        "noise": [list(table) for table in found.noise],
         "policy_rows": policy.n_rows.tolist(),
         "position": None if position is None else [position.n_rows, str(position.digest)],
     }
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
     members: dict[str, Any] = {MANIFEST: text}
-    members |= {name: _little(array) for name, array in arrays.items()}
+    members |= {name: little(array) for name, array in arrays.items()}
     content = BytesIO()
     np.savez(content, **members | {CHECKSUM: checksum(members)})
     return replace_file(path, lambda file: file.write_bytes(content.getvalue()))
-
-
-def _little(array: Array) -> Array:
-    """Return numbers as every machine writes them."""
-    return np.ascontiguousarray(array, dtype="<f8")
 
 
 def checksum(members: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
@@ -130,16 +125,6 @@ def checksum(members: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
         digest.update(f"{name} {members[name].shape}\n".encode())
         digest.update(members[name].tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8)
-
-
-def plan_digest(plan: SumsPlan) -> str:
-    """Return a SHA-256 of everything in a plan: equal for equal plans only."""
-    parts, arrays = plan_parts(plan)
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
-    for name, array in arrays.items():
-        digest.update(f"{name} {array.shape}".encode())
-        digest.update(_little(array).tobytes())
-    return digest.hexdigest()
 
 
 def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | None]:
@@ -226,20 +211,27 @@ def _checked(members: dict[str, NDArray[Any]]) -> tuple[PlannedSums, Position | 
     arrays = FileArrays(members)
     plan = plan_from_parts(header["plan"], arrays)
     need(header["plan_digest"] == plan_digest(plan), "its plan is not the one it names")
-    cells = {}
+    cells, noise = {}, _read_noise(header["noise"], plan)
+    noisy = {table[:2] for table in noise}
     for i, cell in enumerate(items(header["cells"], "the list of cells")):
         key, sums = _read_cell(cell, f"cell{i}", plan, arrays)
+        check_cell(key, sums, plan, noisy=key[:2] in noisy)
         need(key not in cells, "the same cell comes twice")
         cells[key] = sums
     K = len(plan.populations)
     rows = items(header["policy_rows"], "the rows of the policies", K)
     counts = np.array([whole(n, "a number of rows", 0, MAX_ROWS) for n in rows], dtype=np.int64)
     q = 2 * plan.n_features + 1
-    shapes = ((K,), (K, q), (K, q, q), (K, q, q))
-    parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=True)]
+    shapes = () if noise else ((K,), (K, q), (K, q, q), (K, q, q))
+    parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=False)]
     arrays.check_empty()
     tables = _read_tables(header["tables"], {key[:2] for key in cells})
-    found = PlannedSums(plan, GroupedSums(plan.size, cells), PolicySums(counts, *parts), tables)
+    found = replace(
+        PlannedSums.of_no_rows(plan), sums=GroupedSums(plan.size, cells), tables=tables, noise=noise
+    )
+    if noise:
+        return with_policies_of_sums(found), _read_position(header["position"])
+    found = replace(found, policy=PolicySums(counts, *parts))
     check_policy(found)
     return found, _read_position(header["position"])
 
@@ -264,8 +256,21 @@ def _read_cell(
         arrays.take(f"{name}.gram", *square),
         number(given["weight_square"], "the squared weight of a cell", positive=True),
     )
-    check_cell(key, sums, plan)
     return key, sums
+
+
+def _read_noise(listed: Any, plan: SumsPlan) -> tuple[TableNoise, ...]:
+    """Return what the rows of tables are protected by."""
+    found = []
+    for entry in items(listed, "the list of noise"):
+        kind, population, epsilon, delta = items(entry, "the noise of a table", 4)
+        k = whole(population, "a population", 0, len(plan.populations) - 1)
+        good = number(delta, "delta", positive=True) < 1.0 and plan.clip is not None
+        need(good, "its noise is none")
+        found.append(
+            TableNoise(_kind(kind), k, number(epsilon, "epsilon", positive=True), float(delta))
+        )
+    return tuple(found)
 
 
 def _kind(value: Any) -> str:
@@ -306,40 +311,6 @@ def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
             "rows. Run the same command again to finish it, and use the file it writes."
         )
     return found
-
-
-def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
-    """Add up the sums of several parties.
-
-    Raises
-    ------
-    InputError
-        There is nothing to merge, the plans differ, or two hold the same table, be it within
-        sums that were merged before.
-
-    Warns
-    -----
-    DisclosureWarning
-        Two tables differ in few rows: their difference would tell of a few people.
-    """
-    if not parts:
-        raise InputError("there is nothing to merge: give one file of sums or more.")
-    digests = [plan_digest(part.plan) for part in parts]
-    for i, digest in enumerate(digests):
-        if digest != digests[0]:
-            raise InputError(
-                f"sums {i + 1} were made with another basis, scaling, coding, centring or other "
-                f"features than sums 1 (plan {digest[:12]} against {digests[0][:12]}), so they "
-                "cannot be added. All parties must use the same plan file."
-            )
-    refuse_overlap(parts)
-    warn_of_differences(parts, stacklevel=2)
-    return PlannedSums(
-        parts[0].plan,
-        reduce(GroupedSums.merge, [part.sums for part in parts]),
-        reduce(PolicySums.merge, [part.policy for part in parts]),
-        tuple(sorted(table for part in parts for table in tables_of(part))),
-    )
 
 
 BATCH_ROWS, CHECKPOINT_BATCHES = 65_536, 16  # a checkpoint about every million rows

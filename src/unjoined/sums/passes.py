@@ -177,7 +177,7 @@ def _prepare(
     batch: Chunk, plan: SumsPlan, census: Census, repeated: dict[tuple[str, Any], RepeatedRows]
 ) -> Batch:
     """Return a batch in the inner coding, each row hashed once; copies are counted on the way."""
-    state = hash_features(batch.X)
+    state = hash_features(batch.X)  # as they came, so that limits do not deal rows unevenly
     place, keys = census.places(batch, state), hash_with(state, batch.label)
     group = (place % np.uint64(plan.n_groups)).astype(np.int64)
     even, square = batch.weight, batch.weight**2
@@ -188,8 +188,10 @@ def _prepare(
             even = even.copy()
             even[at], square[at] = repeated[cell].evened(keys[at], batch.weight[at])
     outcome, treatment = inner_outcomes(batch, plan.coding), census.treatment(batch.label)
+    if plan.clip is not None:
+        outcome = np.clip(outcome, -1.0, 1.0)
     label = np.where(batch.is_outcome, outcome, treatment)
-    rows = LabelledRows(batch.X, label, batch.cell, even, batch.names, plan.coding)
+    rows = LabelledRows(plan.clipped(batch.X), label, batch.cell, even, batch.names, plan.coding)
     return Batch(rows, group, keys, batch.weight, square)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from unjoined.basis import (
     StackedBasis,
 )
 from unjoined.errors import InputError
+from unjoined.sums.centring import CELLS, Centring, SmoothMeans
 from unjoined.sums.checks import (
     LARGEST,
     FileArrays,
@@ -28,7 +31,7 @@ from unjoined.sums.checks import (
     text,
     whole,
 )
-from unjoined.sums.plan import CELLS, MAX_GROUPS, Centring, SmoothMeans, SumsPlan
+from unjoined.sums.plan import MAX_GROUPS, SumsPlan
 
 MAX_DEPTH = 4  # of bases stacked on bases
 
@@ -38,6 +41,7 @@ PLAN = (
     "populations",
     "coding",
     "n_groups",
+    "clip",
     "scaling",
     "basis",
     "critic",
@@ -62,6 +66,7 @@ def plan_parts(plan: SumsPlan) -> tuple[dict[str, Any], dict[str, Array]]:
         "populations": list(plan.populations),
         "coding": [plan.coding.offset, plan.coding.scale, plan.coding.is_binary],
         "n_groups": plan.n_groups,
+        "clip": plan.clip,
         "scaling": _put_scaling(plan.scaling, "scaling", arrays),
         "basis": _put_basis(plan.basis, "basis", arrays),
         "critic": None if plan.critic is plan.basis else _put_basis(plan.critic, "critic", arrays),
@@ -101,6 +106,7 @@ def plan_from_parts(parts: Any, arrays: FileArrays) -> SumsPlan:
             _get_centring(part, f"centring{j}", arrays, d) for j, part in enumerate(centring)
         ),
         n_groups=n_groups,
+        clip=None if given["clip"] is None else number(given["clip"], "the clip", positive=True),
     )
 
 
@@ -229,3 +235,18 @@ def _get_centring(part: Any, name: str, arrays: FileArrays, d: int) -> Centring:
     coef = arrays.take(f"{name}.coef", basis.size, len(CELLS))
     offset = arrays.take(f"{name}.offset", len(CELLS))
     return Centring(scaling, SmoothMeans(basis, coef, offset, -high, high))
+
+
+def plan_digest(plan: SumsPlan) -> str:
+    """Return a SHA-256 of everything in a plan: equal for equal plans only."""
+    parts, arrays = plan_parts(plan)
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.shape}".encode())
+        digest.update(little(array).tobytes())
+    return digest.hexdigest()
+
+
+def little(array: Array) -> Array:
+    """Return numbers as every machine writes them."""
+    return np.ascontiguousarray(array, dtype="<f8")

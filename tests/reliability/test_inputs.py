@@ -1,0 +1,125 @@
+"""Tables that people really have give the right answer, or an error that names the column."""
+
+import decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_allclose
+
+from unjoined import MinMaxUplift, SeparateLabels, read_table
+from unjoined.errors import UnjoinedError
+
+PEOPLE = pd.DataFrame({"x": [1.0, 5.0, 30.0], "z": [1, 2, 3]})
+pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
+
+
+def frames(label, shares, n=120):
+    rng = np.random.default_rng(len(label))
+    return {
+        name: pd.DataFrame(
+            {
+                "x": rng.integers(0, 50, n).astype(float),
+                "z": rng.integers(0, 9, n),
+                label: (rng.random(n) < share).astype(int),
+            }
+        )
+        for name, share in shares.items()
+    }
+
+
+def fit(change):
+    outcomes = frames("yy", {"n": 0.3, "s": 0.6})
+    treatments = frames("t", {"n": 0.2, "s": 0.8})
+    tables = [{k: change(f) for k, f in t.items()} for t in (outcomes, treatments)]
+    data = SeparateLabels.from_tables(*tables, outcome="yy", treatment="t")
+    return MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1).fit(**data)
+
+
+def as_decimals(frame):
+    cells = {c: [decimal.Decimal(str(v)) for v in frame[c]] for c in frame}
+    return pa.table({c: pa.array(v, pa.decimal128(20, 4)) for c, v in cells.items()})
+
+
+def from_row_groups(folder):
+    def read(frame):
+        table, path = pa.Table.from_pandas(frame, preserve_index=False), folder / "t.parquet"
+        with pq.ParquetWriter(path, table.schema) as writer:
+            for start, length in ((0, 0), (0, 50), (50, 0), (50, 70), (120, 0)):
+                writer.write_table(table.slice(start, length))
+        return read_table(path)
+
+    return read
+
+
+def with_times(zone):
+    def add(frame):
+        days = pd.date_range("2024-01-01", periods=len(frame), freq="D", tz="Europe/Berlin")
+        return frame.assign(when=days.tz_convert(zone))
+
+    return add
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda f: f.convert_dtypes(), id="nullable types"),
+        pytest.param(lambda f: f.convert_dtypes(dtype_backend="pyarrow"), id="arrow types"),
+        pytest.param(as_decimals, id="decimals"),
+        pytest.param("row groups", id="empty row groups"),
+        pytest.param(lambda f: f.assign(id=[f"c{i}" for i in range(len(f))]), id="many levels"),
+        pytest.param(lambda f: f.assign(k=7.0), id="constant"),
+        pytest.param(lambda f: f.sample(frac=1.0, random_state=0), id="another order and index"),
+        pytest.param(lambda f: f[f.columns[::-1]].astype({"x": "float32"}), id="float32"),
+    ],
+)
+def test_the_same_numbers_in_other_types_give_the_same_answer(change, tmp_path):
+    change = from_row_groups(tmp_path) if change == "row groups" else change
+    found, wanted = fit(change), fit(lambda f: f)
+    names = list(found.feature_names_in_)
+    assert sorted(names) == ["x", "z"]
+    assert_allclose(found.predict(PEOPLE[names]), wanted.predict(PEOPLE), rtol=1e-9)
+
+
+def test_one_moment_in_two_time_zones_is_one_moment():
+    one, two = (fit(with_times(zone)) for zone in ("Europe/Berlin", "Asia/Tokyo"))
+    assert list(one.feature_names_in_) == list(two.feature_names_in_)
+    people = PEOPLE.assign(when=pd.to_datetime(["2024-01-03"] * 3).tz_localize("UTC"))
+    columns = list(one.feature_names_in_)
+    assert_allclose(one.predict(people[columns]), two.predict(people[columns]), rtol=1e-9)
+
+
+def lacking(frame):
+    frame = frame.convert_dtypes()
+    frame.iloc[3, 2] = pd.NA
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lacking, "row 3 of the outcome table of population 'n' .* column 'yy' missing"),
+        (lambda f: f.assign(x=np.where(f.x == f.x[0], np.inf, f.x)), "'x' missing, infinite"),
+        (lambda f: f.assign(x=f.x * 1e307), "'x' missing, infinite or beyond 1e"),
+        (lambda f: f.assign(k=1j), "column 'k' .* holds complex values"),
+        (lambda f: f.assign(k=[[1]] * len(f)), "column 'k' .* holds list values"),
+        (lambda f: f.assign(k=[b"x"] * len(f)), "column 'k' .* holds bytes values"),
+        (lambda f: f.iloc[:0], "outcome"),
+        (lambda f: f.drop(columns="x").drop(columns="z"), "feature"),
+    ],
+)
+def test_what_cannot_be_used_is_named(change, words):
+    with pytest.raises(UnjoinedError, match=words):
+        fit(change)
+
+
+def test_populations_that_are_numbers_here_and_text_there_are_the_same_ones():
+    tables = []
+    for label, names in (("yy", [1, 2]), ("t", ["1", "2"])):
+        own = frames(label, {"n": 0.3, "s": 0.7}).values()
+        parts = [f.assign(place=name) for name, f in zip(names, own, strict=True)]
+        tables.append(pd.concat(parts))
+    data = SeparateLabels.from_frames(*tables, outcome="yy", treatment="t", population="place")
+    assert data.populations == ["1", "2"]
