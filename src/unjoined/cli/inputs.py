@@ -11,9 +11,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from unjoined._typing import Frame
-from unjoined._validation import did_you_mean, shown
-from unjoined.cli.options import TableOptions
+from unjoined._validation import did_you_mean
+from unjoined.cli.options import TableOptions, split_names
 from unjoined.data import (
     ENDINGS,
     SeparateLabels,
@@ -265,25 +264,6 @@ def _named_tables(option: str, entries: Sequence[str] | None) -> dict[str, Named
             )
         tables[name] = as_table(path)
     return tables
-
-
-def select_columns(table: Frame, names: list[str], *, title: str) -> Frame:
-    """Return the named columns, in that order, or say which are missing."""
-    if missing := [name for name in names if name not in table.column_names]:
-        raise TableError(
-            f"{title} lacks the column{'s' * (len(missing) > 1)} {shown(missing)}; its columns are "
-            f"{', '.join(table.column_names)}{did_you_mean(missing[0], table.column_names)}"
-        )
-    return table.select(names)
-
-
-def split_names(option: str, names: str | None) -> list[str]:
-    """Take a comma-separated list of columns apart; none may be named twice."""
-    columns = [name.strip() for name in (names or "").split(",") if name.strip()]
-    for i, name in enumerate(columns):
-        if name in columns[:i]:
-            raise TableError(f"{option} names the column {name!r} twice. Name each column once.")
-    return columns
 
 
 def check_paths(

@@ -16,8 +16,6 @@ from unjoined.cli.inputs import (
     Tables,
     as_table,
     check_paths,
-    select_columns,
-    split_names,
 )
 from unjoined.cli.options import (
     AsJson,
@@ -30,6 +28,8 @@ from unjoined.cli.options import (
     Share,
     TableOptions,
     Value,
+    select_columns,
+    split_names,
 )
 from unjoined.cli.program import command
 from unjoined.cli.score import as_share, targeting_list

@@ -20,8 +20,6 @@ from unjoined.cli.inputs import (
     Named,
     as_table,
     check_paths,
-    select_columns,
-    split_names,
 )
 from unjoined.cli.options import (
     AsJson,
@@ -34,6 +32,8 @@ from unjoined.cli.options import (
     Share,
     Value,
     command,
+    select_columns,
+    split_names,
 )
 from unjoined.cli.show import (
     console,
