@@ -1,6 +1,6 @@
 """How often the intervals of an evaluation cover the truth, over many draws with known uplift.
 
-Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/coverage.json]
+Run: python benchmarks/coverage.py [--draws 500] [--out benchmarks/results/coverage.json] [--gain]
 
 Five designs and two sizes. In each draw a fixed score, wrong in places as models are, is evaluated
 on fresh tables by `evaluate_uplift`. The truth is that of the same score over 400,000 people, who
@@ -21,8 +21,15 @@ from numpy.random import RandomState as Rng
 from scipy.special import expit
 
 from unjoined._typing import Array
-from unjoined.data import SimulatedProblem, paper_problem
-from unjoined.metrics import Estimate, Evaluation, evaluate_uplift
+from unjoined.data import SimulatedProblem, campaign_problem, label_rows, paper_problem
+from unjoined.metrics import (
+    Estimate,
+    Evaluation,
+    GainByScore,
+    evaluate_uplift,
+    evaluation_of,
+)
+from unjoined.nuisance import cross_fit_linear, deal_evaluation_folds
 
 SIZES = (600, 2000)
 PEOPLE = 400_000
@@ -218,6 +225,37 @@ def study(draws: int, out: Path | None, sizes: tuple[int, ...], only: list[str])
     return {key: summary(entries) for key, entries in known.items() if entries}
 
 
+def gain_study(draws: int) -> dict[str, float]:
+    """Return how often intervals of what a model keeps, `GainByScore`, cover the truth.
+
+    Tables of 1,000 rows, the gain of treating the best 10, 30 and 50 % of other people and all of
+    them, ranked by a score that is somewhat wrong. Nuisances are linear: any will do.
+    """
+    problem = campaign_problem()
+
+    def score(X: Array) -> Array:
+        return np.asarray(problem.uplift(X) + 0.1 * np.sin(X[:, 0]))
+
+    people = problem.draw_joint(40_000, random_state=999).X
+    said, uplift = score(people), problem.uplift(people)
+    omega = np.minimum(1.0, (problem.policy_gap(people) / 0.2) ** 2)
+    shares = (0.1, 0.3, 0.5, 1.0)
+    rules = [(said >= np.quantile(said, 1.0 - share)) * 1.0 for share in shares]
+    truth = [float(np.average(uplift, weights=omega * rule)) for rule in rules]
+    held = np.zeros(len(shares))
+    for seed in range(draws):
+        data = problem.draw(1000, random_state=seed)
+        labels = {name: data[name] for name in ("y", "kind", "population")}
+        rows = label_rows(np.asarray(data.X), **labels)
+        fold = deal_evaluation_folds(rows, 5, Rng(seed))
+        found = evaluation_of(rows, fold, cross_fit_linear(rows, fold))
+        own = score(rows.X)
+        record = GainByScore.of_rows(found, own, own, rows.weight)
+        gains = [record.average(said, rule) for rule in rules]
+        held += [gain.covers(value) for gain, value in zip(gains, truth, strict=True)]
+    return {f"best {share:.0%}": float(h) for share, h in zip(shares, held / draws, strict=True)}
+
+
 def rounded(value: Any) -> Any:
     """Return nested numbers with five digits."""
     if isinstance(value, dict):
@@ -234,7 +272,11 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--designs", nargs="*", default=[])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--gain", action="store_true", help="only the gains that models keep")
     args = parser.parse_args()
+    if args.gain:
+        print(json.dumps({"draws": args.draws, "coverage of gains": gain_study(args.draws)}))
+        return
     found = study(args.draws, args.out, tuple(args.sizes), args.designs)
     columns = ("draws", "average", "top share", "auuc", "qini", "deciles", "uniform band")
     columns += ("bounded", "plain average")

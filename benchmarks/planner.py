@@ -4,7 +4,8 @@ Run: python benchmarks/planner.py [--draws 100] [--out benchmarks/results/planne
 
 Each design is drawn many times at 4 x 500 rows. The spread of the estimates over draws is held
 against what pilots of the same size and of a quarter of it promise, averaged over ten pilots. A
-spread over n draws has a relative standard error of 1 / sqrt(2 n).
+spread over n draws has a relative standard error of 1 / sqrt(2 n). Spreads that the file of results
+has for as many draws are not simulated again.
 """
 
 import argparse
@@ -37,8 +38,8 @@ def real_outcome() -> SimulatedProblem:
     )
 
 
-def study(problem: SimulatedProblem, draws: int) -> dict[str, Any]:
-    """Return the spread of estimates, and what pilots promise."""
+def simulated(problem: SimulatedProblem, draws: int) -> dict[str, float]:
+    """Return the spread of the estimates of simulated studies."""
     found: dict[str, list[float]] = {quantity: [] for quantity in QUANTITIES}
     for seed in range(draws):
         data = problem.draw(ROWS, random_state=seed)
@@ -48,9 +49,13 @@ def study(problem: SimulatedProblem, draws: int) -> dict[str, Any]:
         for quantity in QUANTITIES[:3]:
             found[quantity].append(getattr(result, quantity).value)
         found["top"].append(result.rules["top"].value)
+    return {quantity: float(np.std(found[quantity], ddof=1)) for quantity in QUANTITIES}
+
+
+def study(problem: SimulatedProblem, spreads: dict[str, float]) -> dict[str, Any]:
+    """Return what pilots promise, over the spread of simulated studies."""
     rows: dict[str, Any] = {}
-    for quantity in QUANTITIES:
-        spread = float(np.std(found[quantity], ddof=1))
+    for quantity, spread in spreads.items():
         rows[quantity] = {"simulated": spread}
         for size in (ROWS, ROWS // 4):
             promised = []
@@ -71,8 +76,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     results: dict[str, Any] = {"draws": args.draws, "rows of a table": ROWS}
+    known = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
     for name, problem in {"campaign": campaign_problem(), "real": real_outcome()}.items():
-        results[name] = study(problem, args.draws)
+        if known.get("draws") == args.draws and name in known:
+            spreads = {quantity: known[name][quantity]["simulated"] for quantity in QUANTITIES}
+        else:
+            spreads = simulated(problem, args.draws)
+        results[name] = study(problem, spreads)
         print(json.dumps({name: results[name]}, indent=1), flush=True)
         if args.out:
             args.out.write_text(json.dumps(results, indent=1) + "\n")

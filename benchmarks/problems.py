@@ -311,6 +311,20 @@ def pairs() -> SimulatedProblem:
     )
 
 
+def wide() -> SimulatedProblem:
+    """Return sixteen features, of which four interact in the effect."""
+
+    def log_odds(X: Array, t: Array) -> Array:
+        effect = 1.5 * np.tanh(X[:, 1] * X[:, 2]) + 0.9 * X[:, 4] * (X[:, 6] > 0.0) - 0.1
+        return -0.3 + 0.8 * np.sin(1.3 * X[:, 2]) + t * effect
+
+    return binary_problem(
+        _uniform(16, 2.0),
+        {"a": lambda X: expit(0.9 + 0.6 * X[:, 3]), "b": lambda X: expit(-0.9 + 0.5 * X[:, 0])},
+        log_odds,
+    )
+
+
 def _paper(b: float, slope: float) -> BenchmarkProblem:
     noisy = "" if slope == 10.0 else ", noisy"
     return BenchmarkProblem(
@@ -356,6 +370,7 @@ PROBLEMS: dict[str, BenchmarkProblem] = {
         ),
         BenchmarkProblem("gated", "6 features, effects switched on", gated, is_settled_on=True),
         BenchmarkProblem("pairs", "8 features, products", pairs, is_settled_on=True),
+        BenchmarkProblem("wide", "16 features, interactions", wide, is_settled_on=True),
         BenchmarkProblem("steps", "step functions throughout", steps, is_settled_on=True),
         BenchmarkProblem(
             "few mixed", "12 columns, some categorical", few_mixed, is_settled_on=True

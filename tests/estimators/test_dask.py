@@ -18,6 +18,7 @@ import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
 from unjoined.data import ArraySource, DaskSource, paper_problem
 from unjoined.errors import InputError, LabelError, TableError
+from unjoined.estimators.minmax_plan import MinMaxPlanner
 from unjoined.sums import passes as dask_pass
 from unjoined.sums import take_census
 
@@ -251,14 +252,14 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
             return block
         os._exit(1)
 
-    plan_census = MinMaxUplift._plan_census
+    plan_sample = MinMaxPlanner.plan_sample
 
     def arm_again(*arguments):
         assert not armed.exists()
         armed.touch()
-        return plan_census(*arguments)
+        return plan_sample(*arguments)
 
-    monkeypatch.setattr(MinMaxUplift, "_plan_census", arm_again)
+    monkeypatch.setattr(MinMaxPlanner, "plan_sample", arm_again)
     X = da.from_array(DATA["X"], (100, 2)).map_blocks(
         dies, str(armed), dtype=float, meta=np.empty((0, 0))
     )

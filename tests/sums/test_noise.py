@@ -202,6 +202,21 @@ def test_fits_and_intervals_know_of_the_noise(draws, n):
     assert np.median(error) < 0.5 * np.mean(truth**2)
 
 
+@pytest.mark.filterwarnings("ignore:.*can hardly be told")
+def test_noise_that_drowns_the_products_still_ends_in_a_fit():
+    """Sums of squares below 0 are possible; an interval may then be wide, but there is one."""
+    plan = fourier_plan(
+        {"x": (0, 1), "z": (0, 1)}, NAMES, outcome_values=(0, 1), n_functions=6, clip=3.0
+    )
+    for seed in range(4):
+        data = PROBLEM.draw(6000, random_state=seed)
+        found = aggregate_rows(data, plan, noise=seeded(0.6, seed))
+        grams = [np.linalg.eigvalsh(found.sums.total("outcome", k).gram)[0] for k in (0, 1)]
+        assert min(grams) < 0.0
+        low, high = MinMaxUplift(n_jobs=1).fit_moments(found).average_effect_.interval(0.95)
+        assert low < high
+
+
 def test_what_noise_needs_is_said():
     rows = table()
     free = fourier_plan(FEATURES, NAMES, n_functions=3, n_groups=2)

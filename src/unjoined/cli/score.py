@@ -38,7 +38,6 @@ from unjoined.cli.options import (
 from unjoined.cli.show import (
     console,
     estimate_facts,
-    for_whom,
     interval_words,
     noted,
     print_json,
@@ -294,12 +293,13 @@ def _show_gain(
         )
         return {"predicted_gain": total, "gain": None}
     gain: Estimate = record.gain(people.uplift, chosen)
+    spoken = f"{record.speaks_for:.0%}".replace("%", " %")
     out.print(
-        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. This "
-        f"{for_whom(model)}"
+        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. That speaks "
+        f"for {spoken} of people of each rank, those whom the populations treat differently."
     )
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
-    facts |= {"speaks_for": float(record.speaks_for)}
+    facts["speaks_for"] = record.speaks_for
     facts |= {"predicted_gain": float(people.uplift[:n].sum())}
     if target.value is not None:
         low, high = (target.value * end - target.cost * n for end in gain.interval(0.95))

@@ -94,7 +94,7 @@ class MixtureUplift(LikelihoodEstimator):
     whose shares come from the treatment tables and whose two parts are the same in every
     population. The likelihood of the outcomes needs no row with both labels. It is written with a
     base and an effect, which are sums of functions of single features: a line, a square and a
-    curve each, and products of pairs if there are at most twelve features. How large the functions
+    curve each, and products of pairs if there are at most 24 features. How large the functions
     of a feature are is learnt from the rows, so that idle features drop out and the average effect
     is not shrunk. Simpler and richer forms are weighed by held-out likelihood and averaged.
 

@@ -13,7 +13,7 @@ from unjoined.estimators.words import MOST_NAMED, effect_in_words, policies_in_w
 from unjoined.nuisance import ALONE
 
 # Weight of the forms in which people differ. Chosen so that "probably" is right nine times in ten
-# if people differ in half of the problems (`benchmarks/words.py --first 1000 --problems 40`).
+# if people differ in half of the problems (`benchmarks/words.py --first 1000 --problems 33`).
 PROBABLY, CLEARLY = 0.9, 0.98
 SAME = "the effect is the same for all, so that people are ranked by their base alone"
 FORMS = {
