@@ -81,7 +81,7 @@ def fits(given: argparse.Namespace) -> str:
 def threads(given: argparse.Namespace) -> str:
     """Predict with one model in sixteen threads: all see the same."""
     data = rows(500)
-    model = Uplift(random_state=0).fit(**data)
+    model = MinMaxUplift(ridge_f=0.1, ridge_g=0.1, random_state=0).fit(**data)
     wanted = model.predict(data.X)
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda _: model.predict(data.X), range(200)))
@@ -152,7 +152,7 @@ def disk(given: argparse.Namespace) -> str:
             before = path.read_bytes()
             Path(name, "ballast").write_bytes(bytes(40_000))
             try:
-                save_model(Uplift(random_state=0).fit(**data), path)
+                save_model(MinMaxUplift(ridge_f=0.1, ridge_g=0.1).fit(**data), path)
             except UnjoinedError as error:
                 said = str(error)
             if path.read_bytes() != before or len(os.listdir(name)) != 2:

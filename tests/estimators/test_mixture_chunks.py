@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from unjoined import MixtureUplift, Uplift
+from unjoined import MixtureUplift, Uplift, load_model, save_model
 from unjoined.data import ArraySource, DaskSource, SimulatedProblem
 from unjoined.errors import InputError, TableError
 
@@ -168,3 +168,23 @@ def test_what_needs_all_rows_in_memory_is_refused(model, message):
 def test_a_checkpoint_needs_a_seed(tmp_path):
     with pytest.raises(InputError, match="needs an integer random_state"):
         Uplift().fit_chunks(ArraySource(**DATA[True]), checkpoint=tmp_path / "c")
+
+
+def test_pairs_that_were_screened_on_the_sample_are_fitted_to_all_rows(tmp_path):
+    """Sixteen features have more pairs than are used; chunks and files must agree on which."""
+    rng = np.random.RandomState(0)
+    n = 400
+    kind = np.repeat(["outcome", "treatment"], 2 * n)
+    population = np.tile(np.repeat(["A", "B"], n), 2)
+    X = rng.standard_normal((4 * n, 16))
+    treated = rng.random_sample(4 * n) < np.where(population == "A", 0.9, 0.1)
+    y = 3.0 * treated * np.sign(X[:, 3] * X[:, 8]) + rng.standard_normal(4 * n)
+    data = {"X": X, "y": np.where(kind == "outcome", y, treated)}
+    data |= {"kind": kind, "population": population}
+    model = MixtureUplift(n_folds=2, n_jobs=1, random_state=0).fit_chunks(data, sample_rows=300)
+    assert model.candidates_.name[0] == "pairs"
+    assert set(np.argsort(-model.effect_features_)[:2]) == {3, 8}
+    save_model(model, tmp_path / "wide.unjoined")
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "wide.unjoined").predict(X), model.predict(X)
+    )

@@ -17,7 +17,7 @@ def run(*words):
 
 
 def test_fits_leave_no_memory_behind_threads_agree_and_a_full_disk_costs_nothing():
-    said = run(TOOLS / "load.py", "fits", "threads", "disk", "--fits", "200")
+    said = run(TOOLS / "load.py", "fits", "threads", "disk", "--fits", "100")
     assert "no file left open" in said
     assert "all equal to the bit" in said
     assert "full disk:" in said
@@ -31,8 +31,9 @@ def test_processes_memory_and_sick_workers():
     assert "no process lives on" in said
 
 
+@pytest.mark.slow
 def test_parsers_read_or_refuse_what_nobody_meant():
-    said = run(TOOLS / "fuzz.py", "texts", "--runs", "60")
+    said = run(TOOLS / "fuzz.py", "texts", "--runs", "100")
     assert "each was read or refused by a clear error" in said
 
 

@@ -120,7 +120,7 @@ def test_a_folder_that_refuses_is_named(tmp_path):
 def test_killed_commands_resume_to_the_same_result():
     """The whole study is `make kills`."""
     done = subprocess.run(
-        [sys.executable, TOOL, "--kills", "3", "plan", "aggregate"], capture_output=True, text=True
+        [sys.executable, TOOL, "--kills", "3", "plan"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "each resumed to the same result" in done.stdout

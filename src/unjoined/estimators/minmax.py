@@ -545,8 +545,8 @@ class MinMaxUplift(RowEstimator):
         return self._combine(matrix, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
-        if self.feature_limit_ is not None:
-            reach = self.feature_limit_ * self.scaling_.scale
+        if (limit := getattr(self, "feature_limit_", None)) is not None:  # first files have none
+            reach = limit * self.scaling_.scale
             matrix = np.clip(matrix, self.scaling_.mean - reach, self.scaling_.mean + reach)
         return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
