@@ -88,6 +88,7 @@ def test_a_list_for_a_budget_says_what_it_brings(capsys, place):
     found = json.loads(out)
     assert found["treated"] == 40  # 20 at 0.5 each
     gain, net = found["gain"], found["net"]
+    assert 0.0 < found["speaks_for"] <= 1.0
     assert gain["low"] < gain["value"] < gain["high"]
     for end in ("low", "value", "high"):
         assert net[end] == pytest.approx(8.0 * gain[end] - 20.0)
@@ -196,6 +197,27 @@ def test_fit_and_check_give_one_verdict(capsys, place):
         "colour": checked["colour"],
         "words": checked["headline"],
     }
+
+
+def test_a_folder_whose_files_differ_is_judged_alike_by_check_and_fit(capsys, place, tmp_path):
+    shop, folder = place / "shop", tmp_path / "east"
+    folder.mkdir()
+    visits = pd.read_csv(shop / "visits_east.csv")
+    visits.iloc[:200].to_csv(folder / "a.csv", index=False)
+    visits.iloc[200:].drop(columns="channel").to_csv(folder / "b.csv", index=False)
+    tables = ["--outcomes", f"east={folder}", "--outcomes", f"west={shop}/visits_west.csv"]
+    for region in ("east", "west"):
+        tables += ["--treatments", f"{region}={shop}/mailings_{region}.csv"]
+    tables += ["--outcome", "visit", "--treatment", "mailed", "--json"]
+    code, out, _ = run(capsys, "check", *tables)
+    assert code == 0
+    checked = json.loads(out)
+    assert "is not in all files of the outcome table" in checked["left_out"]["channel"]
+    code, out, _ = run(capsys, "fit", *tables, "--model", tmp_path / "m.skops")
+    assert code == 0
+    fitted = json.loads(out)
+    assert fitted["verdict"]["words"] == checked["headline"]
+    assert fitted["features"] == checked["features"]
 
 
 @pytest.mark.slow

@@ -450,7 +450,7 @@ def test_a_label_that_is_no_number_names_column_table_and_row(frame, bad):
     with pytest.raises(
         LabelError,
         match=r"row 1 of the outcome table of population 'B' \(counting from 0\): column 'visits' "
-        r"missing, infinite or beyond 1e\+30, as in 1 of the 2 rows",
+        r"is missing, infinite or beyond 1e\+30, as in 1 of the 2 rows",
     ):
         tables(frame, outcomes=changed(OUTCOMES, "B", visits=[1.0, bad]))
 
@@ -459,7 +459,7 @@ def test_a_label_that_is_no_number_names_column_table_and_row(frame, bad):
 def test_a_bad_feature_names_the_table_it_is_in(frame):
     with pytest.raises(
         TableError,
-        match=r"row 1 of the treatment table of population 'A' .* features in 'age'",
+        match=r"row 1 of the treatment table of population 'A' .* features are, in 'age', missing",
     ):
         tables(frame, treatments=changed(TREATMENTS, "A", age=[28.0, np.inf]))
     with pytest.raises(TableError, match="column 'age' of the target table holds list"):

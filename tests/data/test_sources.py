@@ -254,7 +254,12 @@ def spoiled(tables, column, row, value):
     [
         ("age", np.nan, TableError, r"row 61 of the treatment table of population 'S'.*features"),
         ("age", np.inf, TableError, r"row 61 of the treatment table"),
-        ("mailed", np.nan, LabelError, r"row 61 of the treatment table.*column 'mailed' missing"),
+        (
+            "mailed",
+            np.nan,
+            LabelError,
+            r"row 61 of the treatment table.*column 'mailed' is missing",
+        ),
     ],
 )
 def test_a_bad_row_is_named(tables, column, value, error, message):

@@ -216,7 +216,7 @@ def test_a_given_regressor_is_cloned_and_takes_weights():
 def test_many_rows_are_centred_by_models_of_a_sample(limits):
     """Above the limit one fixed pair, fitted to a sample, serves all rows, whatever the threads."""
     limits("nuisance.centring", CROSS_FIT_ROWS=1000, SAMPLE_ROWS=800)
-    limits("sums.plan", CACHE_ROWS=256)
+    limits("sums.centring", CACHE_ROWS=256)
     rows = rows_of(main_effect(), 400)
     fold = deal_folds(rows, rng())
     found, threaded = (center_rows(rows, fold, rng(3), n_jobs=n) for n in (None, 2))

@@ -145,12 +145,17 @@ def check_numeric_columns(
             text = {i: v for i, v in enumerate(values) if not _reads_as_number(v)}
             text = text or dict(enumerate(values))
             some = {repr(v): v for v in text.values()}.values()
+            remedy = "Name a column of numbers."
+            if what == "features":
+                remedy = (
+                    "Leave the column out, or turn it into numbers first (say with scikit-learn's "
+                    "OneHotEncoder)."
+                )
             raise TableError(
                 f"{what} must be numbers, but column {name!r} of {table} holds "
                 f"{str(dtype).lower()} values such as {shown(some)} in {len(text)} of "
                 f"{len(values)} rows (first at row {first_row + min(text, default=0):,}, counting "
-                "from 0). Leave the column out, or turn it into numbers first (say with "
-                "scikit-learn's OneHotEncoder)."
+                f"from 0). {remedy}"
             )
 
 

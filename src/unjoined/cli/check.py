@@ -13,7 +13,7 @@ from unjoined.cli.inputs import Tables, as_table, check_paths
 from unjoined.cli.options import AsJson, Seed, TableOptions
 from unjoined.cli.program import command
 from unjoined.cli.show import STYLES, console, noted, print_json, show_labels, show_table
-from unjoined.data import SeparateLabels, read_table
+from unjoined.data import SeparateLabels, TableSource, read_table
 from unjoined.errors import InputError
 from unjoined.metrics import Diagnosis, StudyGuess, diagnose
 
@@ -39,7 +39,8 @@ def check(
     asked = None if target is None else as_table(target)
     check_paths(tables.paths + ([] if asked is None else [("--target", asked)]), [])
     with noted() as notes:
-        data = tables.read()
+        data: SeparateLabels | TableSource
+        data = tables.stream() if tables.in_pieces else tables.read()
         people = None if asked is None else read_table(asked)
         result = diagnose(data, people, random_state=seed)
     if as_json:
@@ -50,14 +51,16 @@ def check(
         show_diagnosis(console(), data, result)
 
 
-def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
+def show_diagnosis(out: Console, data: SeparateLabels | TableSource, result: Diagnosis) -> None:
     """Print the verdict in its colour, then what it rests on, then what to do."""
     out.print(result.headline, style=STYLES[result.colour])
     out.print()
-    show_labels(out, data)
+    show_labels(out, result.tables)
     out.print(f"Features: {', '.join(data.feature_names or [])}.")
     for column in data.left_out:
         out.print(f"Left out: {column}.")
+    if data.left_out:
+        out.print("To use such a column after all, name all features with --features.")
     for line in result.remarks() + result.measurements():
         out.print(line)
     for title, columns, rows in result.result_tables():

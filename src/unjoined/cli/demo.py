@@ -89,7 +89,7 @@ def demo(
     options = TableOptions(outcomes, treatments, outcome="visit", treatment="mailed")
     with noted():
         data = Tables.of(options).read()
-    show_labels(out, data)
+    show_labels(out, data.summary())
     _title(out, "2. Can these tables identify uplift?")
     strength = identification_strength(**data)
     show_strength(out, strength)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +12,8 @@ from unjoined.cli.fit import ESTIMATORS
 from unjoined.cli.inputs import Tables, check_paths
 from unjoined.cli.options import AsJson, Seed, TableOptions
 from unjoined.cli.program import command
-from unjoined.cli.show import console, print_json
-from unjoined.data import available_bytes
+from unjoined.cli.score import as_share
+from unjoined.cli.show import console, noted, print_json
 from unjoined.errors import InputError
 from unjoined.estimators import load_model
 from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
@@ -36,9 +35,10 @@ def evaluate(
         bool, typer.Option("--cross", help="Fit --estimator without each fold of these rows.")
     ] = False,
     estimator: Annotated[str, typer.Option(help="With --cross: as in `unjoined fit`.")] = "auto",
-    folds: Annotated[int, typer.Option(help="With --cross: how many folds.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="With --cross: how many folds.")] = 5,
     share: Annotated[
-        list[float] | None, typer.Option(help="Value of treating this share, 0 to 1; repeatable.")
+        list[str] | None,
+        typer.Option(help="Value of treating this share, such as 30% or 0.3; repeatable."),
     ] = None,
     threshold: Annotated[
         list[float] | None, typer.Option(help="Value of treating from this uplift on; repeatable.")
@@ -66,33 +66,36 @@ def evaluate(
             "to fit --estimator without each fold of these rows."
         )
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
+    check_option("--people", people, ("overlap", "gap"))
     asked: dict[str, Any] = {"weight": people, "level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
-    if model is None:
-        if chunks:
-            raise InputError(
-                "--cross fits to all rows in memory, so --chunks cannot be given beside it. Fit a "
-                "model to other rows with `unjoined fit --chunks`, and give it as --model."
-            )
-        make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
-        found = cross_evaluate(make(random_state=seed), tables.read(), folds, **asked)
-    else:
-        fitted = load_model(model)
-        names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
-        if names and options.features is None:  # an identifier is no feature of the model's
-            tables = replace(tables, features=[n for n in names if n not in tables.ignored])
-        if chunks is None:
-            chunks = tables.has_folders or tables.memory() > available_bytes()
-        found = evaluate_uplift(fitted, tables.stream() if chunks else tables.read(), **asked)
+    make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
+    with noted() as notes:
+        if model is None:
+            if chunks:
+                raise InputError(
+                    "--cross fits to all rows in memory, so --chunks cannot be given beside it. "
+                    "Fit a model to other rows with `unjoined fit --chunks`, and give it as "
+                    "--model."
+                )
+            found = cross_evaluate(make(random_state=seed), tables.read(), folds, **asked)
+        else:
+            fitted = load_model(model)
+            tables = tables.of_model(fitted)
+            if chunks is None:
+                chunks = tables.in_pieces
+            found = evaluate_uplift(fitted, tables.stream() if chunks else tables.read(), **asked)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"warnings": notes})
     else:
         _show(found)
 
 
-def _rules(shares: list[float] | None, thresholds: list[float] | None) -> dict[str, Any] | None:
+def _rules(shares: list[str] | None, thresholds: list[float] | None) -> dict[str, Any] | None:
     """Return the rules that were asked for, None for the usual ones."""
-    rules: dict[str, Any] = {f"best {100 * s:g}%": ("share", s) for s in shares or ()}
+    rules: dict[str, Any] = {
+        f"best {100 * s:g}%": ("share", s) for s in map(as_share, shares or ())
+    }
     rules |= {f"from {t:g} on": ("threshold", t) for t in thresholds or ()}
     return rules or None
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from unjoined.cli.inputs import GRAPH, QUERY, check_paths, split_names
-from unjoined.cli.options import AsJson, Force, Keep, Model
+from unjoined.cli.inputs import GRAPH, QUERY, check_paths
+from unjoined.cli.options import AsJson, Force, Keep, Model, split_names
 from unjoined.cli.program import command
 from unjoined.cli.show import console, print_json
 from unjoined.errors import InputError

@@ -18,6 +18,7 @@ from unjoined.cli.show import (
     cell_sizes,
     console,
     estimate_facts,
+    for_whom,
     interval_words,
     noted,
     print_json,
@@ -50,6 +51,7 @@ ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
 }
 IN_PIECES = ("auto", "mixture", "minmax")
 FOLDS = 5  # that the record of gains is made with
+IGNORED = "was named with --ignore"
 Facts = dict[str, Any]
 
 
@@ -60,6 +62,7 @@ Facts = dict[str, Any]
     "unjoined fit --config unjoined.toml",
 )
 def fit(
+    ctx: typer.Context,
     tables: TableOptions,
     estimator: Annotated[
         str,
@@ -99,6 +102,7 @@ def fit(
             _refuse_tables(named, checkpoint, chunks)
             start = MinMaxUplift(random_state=seed)
             fitted, facts = _fit_sums(out, start, read_finished_sums(moments))
+            _show_features(out, fitted, {})
         else:
             named.require("fit needs {}, or --moments with a file of sums.")
             pieces = _in_pieces(out, named, estimator, chunks)
@@ -108,15 +112,15 @@ def fit(
                 fitted, facts = _fit_pieces(out, named, estimator, checkpoint, seed)
             else:
                 fitted, facts = _fit_rows(out, named, estimator, seed)
-    fitted.notes_ = notes
+    fitted.notes_, fitted.left_out_ = notes, facts.get("left_out", {})
     written = save_model(fitted, model)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     facts |= show_fit(out, fitted) | {"warnings": notes}
     out.print(f"Wrote {written}.")
-    out.print(
-        f"Next: unjoined score --model {written} --table PEOPLE.csv --out LIST.csv", soft_wrap=True
-    )
+    config = ctx.params.get("config")
+    spelled = f"--model {written} --table PEOPLE.csv --out LIST.csv"
+    out.print(f"Next: unjoined score {f'--config {config}' if config else spelled}", soft_wrap=True)
     if as_json:
         print_json({"model": str(written), "estimator": estimator} | facts)
 
@@ -142,7 +146,7 @@ def _in_pieces(out: Console, tables: Tables, estimator: str, chunks: bool | None
         return bool(chunks)
     needed, free = tables.memory(), available_bytes()
     if needed <= free:
-        return tables.has_folders
+        return tables.in_pieces
     out.print(
         f"The tables need about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free, so they "
         "are read in pieces (--no-chunks reads them at once)."
@@ -156,16 +160,16 @@ def _fit_rows(
     """Read the tables into memory and fit any estimator."""
     make = ESTIMATORS[estimator]
     data = tables.read()
-    show_labels(out, data)
+    show_labels(out, data.summary())
     fitted = make(random_state=seed).fit(**data)
     if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:
         unjoined.record_gain(fitted, data, n_folds=FOLDS, random_state=seed)
     _judge(fitted, data, seed)
     uplift = fitted.predict(data.X)
-    left_out = {c.name: c.reason for c in getattr(data, "left_out", ())}
-    left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
+    left_out = {c.name: c.reason for c in data.left_out}
+    left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
-    show_uplift(out, uplift)
+    show_uplift(out, uplift, "the people in the tables")
     return fitted, {
         "rows": data.n_rows,
         "tables": [
@@ -195,12 +199,14 @@ def _fit_pieces(
     source = tables.stream()
     if estimator == "minmax":
         model = MinMaxUplift(random_state=seed)
-        return _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
-    fitted = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint)
-    left_out = {c.name: c.reason for c in getattr(source, "left_out", ())}
-    left_out |= dict.fromkeys(tables.ignored, "was named with --ignore")
+        fitted, facts = _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
+    else:
+        fitted, facts = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint), {}
+    _judge(fitted, source, seed)
+    left_out = {c.name: c.reason for c in source.left_out}
+    left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
-    return fitted, {"left_out": left_out}
+    return fitted, facts | {"left_out": left_out}
 
 
 def _fit_sums(
@@ -219,9 +225,12 @@ def _fit_sums(
 
 def _show_features(out: Console, fitted: UpliftEstimator, left_out: dict[str, str]) -> None:
     """Print the features that were used, and columns that are none."""
-    out.print(f"Features used: {', '.join(map(str, fitted.feature_names_in_))}.")
+    if (names := getattr(fitted, "feature_names_in_", None)) is not None:  # arrays have none
+        out.print(f"Features used: {', '.join(map(str, names))}.")
     for name, why in left_out.items():
         out.print(f"Left out: {name!r} {why}.")
+    if any(why != IGNORED for why in left_out.values()):
+        out.print("To use such a column after all, name all features with --features.")
 
 
 def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
@@ -243,6 +252,8 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         for line in fitted.summary().splitlines():
             if not line.startswith("It uses "):  # all features have been named
                 out.print(line)
+        if average is not None and "It speaks for" not in fitted.summary():
+            out.print("The average effect " + for_whom(fitted))
     elif average is not None:
         out.print(f"Average effect: {interval_words(average)}, in units of the outcome.")
     if (spread := getattr(fitted, "effect_features_", None)) is not None and np.any(spread):

@@ -150,7 +150,7 @@ def _find(places: Iterable[Path]) -> list[Named]:
         raise TableError(
             f"found {len(found)} table{'s' * (len(found) != 1)} in "
             f"{', '.join(repr(str(place)) for place in places)}, and at least two are needed: one "
-            f"with outcomes, one with treatments. Tables end in {', '.join(ENDINGS)}."
+            f"with outcomes, one with treatments. Tables end in .csv, .parquet, .xlsx and the like."
         )
     return found
 
@@ -255,8 +255,9 @@ def _identifier(heads: dict[Named, Frame], person: Named | None) -> str | None:
         return None
     head: Any = heads[person]
     for name in head.column_names:
-        if re.search(r"(^|[ _.-])(id|key|number|email)$", name.lower()):
-            values = head.column(name).to_pylist()
-            if len({*values}) == len(values):
-                return str(name)
+        values = head.column(name).to_pylist()
+        whole = len(values) >= 50 and all(isinstance(value, int) for value in values)
+        named = re.search(r"(^|[ _.-])(id|key|no|nr|number|email)$", name.lower())
+        if (named or whole) and len({*values}) == len(values):
+            return str(name)
     return None

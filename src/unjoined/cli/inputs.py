@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from unjoined._typing import Frame
-from unjoined._validation import did_you_mean, shown
-from unjoined.cli.options import TableOptions
+from unjoined._validation import did_you_mean
+from unjoined.cli.options import TableOptions, split_names
 from unjoined.data import (
     ENDINGS,
     SeparateLabels,
     SqlQuery,
     TableSource,
     as_query,
+    available_bytes,
     is_query,
     needed_bytes,
     read_table,
@@ -97,9 +97,10 @@ class Tables:
         }
 
     @property
-    def has_folders(self) -> bool:
-        """Whether a table is a folder of files, which are read in pieces."""
-        return any(isinstance(table, Path) and table.is_dir() for _, table in self.paths)
+    def in_pieces(self) -> bool:
+        """Whether to read in pieces: tables that are folders, or too large for memory."""
+        folders = any(isinstance(table, Path) and table.is_dir() for _, table in self.paths)
+        return folders or self.memory() > available_bytes()
 
     def memory(self) -> int:
         """Return about how many bytes the tables take in memory, with what a fit adds."""
@@ -113,12 +114,22 @@ class Tables:
         columns = {name for table in tables.values() for name in table.column_names}
         # An identifier may be in some tables only; a name that is in none is a typing error.
         if unknown := [name for name in self.ignored if name not in columns]:
-            raise TableError(f"--ignore names {unknown[0]!r}, a column that no table has.")
+            raise TableError(
+                f"--ignore names {unknown[0]!r}, a column that no table has"
+                f"{did_you_mean(unknown[0], columns)}"
+            )
         features = self.features or None
         data: SeparateLabels = self._combine(
             SeparateLabels, tables.__getitem__, features=features, ignore=self.ignored
         )
         return data
+
+    def of_model(self, model: Any) -> Tables:
+        """Return the same with the features of a model, unless others are named."""
+        names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+        if self.features or not names:
+            return self
+        return replace(self, features=[name for name in names if name not in self.ignored])
 
     def stream(self) -> TableSource:
         """Return the rows as a source that reads them in pieces, however many there are."""
@@ -198,6 +209,14 @@ class Tables:
                     "population."
                 )
             return
+        names = [
+            sorted({name.casefold() for name in of}) for of in (self.outcomes, self.treatments)
+        ]
+        if names[0] != names[1] and "" not in names[0] + names[1]:
+            raise TableError(
+                f"--outcomes names the populations {', '.join(self.outcomes)}, and --treatments "
+                f"{', '.join(self.treatments)}. Each needs a table of both, under one name."
+            )
         for option in ("--outcomes", "--treatments"):
             files = self.given[option]
             if len(files) < 2 or "" in files:
@@ -245,25 +264,6 @@ def _named_tables(option: str, entries: Sequence[str] | None) -> dict[str, Named
             )
         tables[name] = as_table(path)
     return tables
-
-
-def select_columns(table: Frame, names: list[str], *, title: str) -> Frame:
-    """Return the named columns, in that order, or say which are missing."""
-    if missing := [name for name in names if name not in table.column_names]:
-        raise TableError(
-            f"{title} lacks the column{'s' * (len(missing) > 1)} {shown(missing)}; its columns are "
-            f"{', '.join(table.column_names)}{did_you_mean(missing[0], table.column_names)}"
-        )
-    return table.select(names)
-
-
-def split_names(option: str, names: str | None) -> list[str]:
-    """Take a comma-separated list of columns apart; none may be named twice."""
-    columns = [name.strip() for name in (names or "").split(",") if name.strip()]
-    for i, name in enumerate(columns):
-        if name in columns[:i]:
-            raise TableError(f"{option} names the column {name!r} twice. Name each column once.")
-    return columns
 
 
 def check_paths(

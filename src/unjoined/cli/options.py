@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from unjoined._typing import Frame
+from unjoined._validation import did_you_mean, shown
 from unjoined.cli.program import command as command
+from unjoined.errors import TableError
 
 Paths = Annotated[
     list[str] | None,
@@ -95,3 +98,22 @@ class TableOptions:
     ignore: Ignore = None
     weight: Weight = None
     treated: Treated = None
+
+
+def split_names(option: str, names: str | None) -> list[str]:
+    """Take a comma-separated list of columns apart; none may be named twice."""
+    columns = [name.strip() for name in (names or "").split(",") if name.strip()]
+    for i, name in enumerate(columns):
+        if name in columns[:i]:
+            raise TableError(f"{option} names the column {name!r} twice. Name each column once.")
+    return columns
+
+
+def select_columns(table: Frame, names: list[str], *, title: str) -> Frame:
+    """Return the named columns, in that order, or say which are missing."""
+    if missing := [name for name in names if name not in table.column_names]:
+        raise TableError(
+            f"{title} lacks the column{'s' * (len(missing) > 1)} {shown(missing)}; its columns are "
+            f"{', '.join(table.column_names)}{did_you_mean(missing[0], table.column_names)}"
+        )
+    return table.select(names)

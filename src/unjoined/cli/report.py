@@ -16,8 +16,6 @@ from unjoined.cli.inputs import (
     Tables,
     as_table,
     check_paths,
-    select_columns,
-    split_names,
 )
 from unjoined.cli.options import (
     AsJson,
@@ -30,10 +28,12 @@ from unjoined.cli.options import (
     Share,
     TableOptions,
     Value,
+    select_columns,
+    split_names,
 )
 from unjoined.cli.program import command
 from unjoined.cli.score import as_share, targeting_list
-from unjoined.cli.show import console, print_json
+from unjoined.cli.show import console, noted, print_json
 from unjoined.data import read_table, write_table
 from unjoined.errors import InputError
 from unjoined.estimators import UpliftEstimator, load_model
@@ -89,6 +89,8 @@ class Files:
             raise InputError("--list writes a list of the people in --table: give that table too.")
         if self.people is None and self.keep is not None:
             raise InputError("--keep copies columns to the list of people: give --table too.")
+        if self.out.suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"--out {str(self.out)!r} must end in .html.")
         inputs = [*inputs, *([("--table", as_table(self.people))] if self.people else [])]
         outputs = [("--out", self.out, TABLE)]
         outputs += [("--list", self.list_path, TABLE)] if self.list_path else []
@@ -99,7 +101,9 @@ class Files:
         if self.people is None:
             return None
         known = getattr(model, "feature_names_in_", ())
-        return read_table(as_table(self.people), text=[c for c in self._kept if c not in known])
+        people = read_table(as_table(self.people), text=[c for c in self._kept if c not in known])
+        select_columns(people, list(map(str, known)), title=repr(self.people))
+        return people
 
     def write_list(self, model: UpliftEstimator, people: Frame, terms: Terms) -> None:
         """Write the list of people, the best first, with the columns that say who they are."""
@@ -163,25 +167,29 @@ def report(
     tables = Tables.of(options)
     tables.require("report needs {}.")
     files.check([*tables.paths, ("--model", model)])
-    terms, fitted, data = decision.terms(options.outcome), load_model(model), tables.read()
-    people = files.read(fitted)
-    written = write_report(
-        fitted,
-        data,
-        files.out,
-        people=people,
-        terms=terms,
-        origin=Origin(
-            title,
-            command_line(ctx),
-            files.link,
-            tuple(tables.ignored),
-            files.list_command(model),
-        ),
-        held_out=held_out,
-        overwrite=files.force,
-        random_state=seed,
-    )
+    terms, fitted = decision.terms(options.outcome), load_model(model)
+    with noted() as notes:
+        data = tables.of_model(fitted).read()
+        known = getattr(fitted, "left_out_", None) or dict.fromkeys(tables.ignored, "")
+        left_out = [f"{name!r} {why}".rstrip() for name, why in known.items()]
+        people = files.read(fitted)
+        written = write_report(
+            fitted,
+            data,
+            files.out,
+            people=people,
+            terms=terms,
+            origin=Origin(
+                title,
+                command_line(ctx),
+                files.link,
+                tuple(left_out),
+                files.list_command(model),
+            ),
+            held_out=held_out,
+            overwrite=files.force,
+            random_state=seed,
+        )
     if people is not None:
         files.write_list(fitted, people, terms)
     out, listed = console(quiet=as_json), files.list_path
@@ -189,7 +197,8 @@ def report(
         out.print(f"Wrote {listed}, the list of people that the report links to.")
     out.print(f"Wrote {written}. Open it in a browser; it needs no network.")
     if as_json:
-        print_json({"report": str(written), "list": None if listed is None else str(listed)})
+        files_written = {"report": str(written), "list": None if listed is None else str(listed)}
+        print_json(files_written | {"warnings": notes})
 
 
 def command_line(ctx: typer.Context) -> str:

@@ -20,8 +20,6 @@ from unjoined.cli.inputs import (
     Named,
     as_table,
     check_paths,
-    select_columns,
-    split_names,
 )
 from unjoined.cli.options import (
     AsJson,
@@ -34,6 +32,8 @@ from unjoined.cli.options import (
     Share,
     Value,
     command,
+    select_columns,
+    split_names,
 )
 from unjoined.cli.show import (
     console,
@@ -258,7 +258,7 @@ def show_list(
 ) -> dict[str, Any]:
     """Print what the list is expected to bring and what is odd about it; return all numbers."""
     uplift, n = people.uplift, target.count(people.uplift)
-    show_uplift(out, uplift)
+    show_uplift(out, uplift, "the people in the table")
     tied, harmed = people.tied(n), int(np.count_nonzero(uplift[:n] < 0.0))
     facts: dict[str, Any] = {"rows": len(uplift), "treated": n}
     facts |= {"uplift": uplift_summary(uplift), "tied": tied, "harmed": harmed}
@@ -289,7 +289,7 @@ def _show_gain(
         total = float(people.uplift[:n].sum())
         out.print(
             f"{whom} is predicted to add {total:+,.4g} in units of the outcome, if the model is "
-            "right; this model has no record of its own errors, so there is no interval."
+            "right about each of them; it has no record of its own errors, so there is no interval."
         )
         return {"predicted_gain": total, "gain": None}
     gain: Estimate = record.gain(people.uplift, chosen)

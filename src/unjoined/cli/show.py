@@ -29,8 +29,8 @@ from rich.text import Text
 from unjoined._log import PROGRESS
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
-from unjoined.data import SeparateLabels
-from unjoined.errors import UnjoinedWarning
+from unjoined.data import CellSummary
+from unjoined.errors import ColumnWarning, UnjoinedWarning
 from unjoined.estimators import UpliftEstimator
 from unjoined.metrics import Estimate, IdentificationStrength
 from unjoined.sums import PlannedSums
@@ -132,8 +132,12 @@ def noted() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnjoinedWarning)
         yield notes
+    told: set[Any] = set()
     for warning in caught:
-        if issubclass(warning.category, UnjoinedWarning) and str(warning.message) not in notes:
+        # Fits without a fold say the same with other numbers.
+        same = str(warning.message) if warning.category is ColumnWarning else warning.category
+        if issubclass(warning.category, UnjoinedWarning) and same not in told:
+            told.add(same)
             notes.append(str(warning.message))
             if not LEFT_OUT.match(notes[-1]):  # which is told among the results
                 warnings.warn(warning.message, warning.category, stacklevel=2)
@@ -171,10 +175,10 @@ def show_pairs(out: Console, rows: Iterable[tuple[str, str]]) -> None:
     out.print(table)
 
 
-def show_labels(out: Console, data: SeparateLabels) -> None:
+def show_labels(out: Console, cells: Iterable[CellSummary]) -> None:
     """Print one line per table: how many rows, and what their labels average."""
     rows = []
-    for cell in data.summary():
+    for cell in cells:
         mean = cell.label_mean
         label = f"mean {mean:.4g}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
         rows.append((cell.kind + "s", cell.population, f"{cell.n_rows:,}", label))
@@ -235,12 +239,12 @@ def uplift_summary(uplift: Array) -> dict[str, float]:
     }
 
 
-def show_uplift(out: Console, uplift: Array) -> None:
+def show_uplift(out: Console, uplift: Array, whose: str) -> None:
     """Print how predicted uplift is spread."""
     s = uplift_summary(uplift)
     out.print(
-        f"Predicted uplift, in units of the outcome: mean {s['mean']:+.4g}, nine in ten people "
-        f"between {s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}; "
+        f"Predicted uplift of {whose}, in units of the outcome: mean {s['mean']:+.4g}, nine in ten "
+        f"people between {s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}; "
         f"{s['share_not_harmed']:.0%} would not be harmed by treatment."
     )
 
@@ -252,6 +256,19 @@ def interval_words(estimate: Estimate, level: float = 0.95, unit: str = "") -> s
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value} (the tables cannot bound it)"
     return f"{value} ({level:.0%} interval {low:+,.4g} to {high:+,.4g})".replace("%", " %")
+
+
+def for_whom(model: UpliftEstimator) -> str:
+    """Say whom an average or a gain was measured on, to go behind "it"."""
+    record = getattr(model, "gain_", None)
+    if record is None:
+        return "counts people by how differently the populations treated them."
+    if record.speaks_for > 0.995:
+        return "was measured on all kinds of people: the populations treated all differently."
+    return (
+        f"was measured on the {record.speaks_for:.0%} of people whom the populations treated "
+        "differently. Of the others the tables say nothing."
+    )
 
 
 def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from unjoined.data.dask import (
 )
 from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns, warn_of_notes
 from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
+from unjoined.data.looks import LeftOut
 from unjoined.data.queries import STATEMENT, SqlQuery, as_query, database_tables, is_query
 from unjoined.data.replace import replace_file
 from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
@@ -30,7 +31,6 @@ from unjoined.data.sources import (
     TableSource,
     as_source,
 )
-from unjoined.data.survey import LeftOut
 from unjoined.data.tables import (
     ENDINGS,
     Reading,

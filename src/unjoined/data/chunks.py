@@ -112,8 +112,8 @@ class Place(NamedTuple):
             raise kind(
                 f"row {self.first_row + int(np.argmax(bad)):,} of {self.origin} (counting from 0): "
                 f"{what} missing, infinite or beyond {LARGEST:g}, as in {int(bad.sum()):,} of the "
-                f"{len(bad):,} rows read with it. Remove or impute such rows, none is dropped "
-                "silently; if they are real, divide the column by a power of ten."
+                f"{len(bad):,} rows read with it. Fill in or remove such rows; none is dropped "
+                "silently. If numbers are that large, change the unit of the column."
             )
 
 
@@ -215,7 +215,7 @@ def make_chunk(
         at = np.flatnonzero(bad.any(axis=0)).tolist()
         which = shown(f"column {j}" if names is None else names[j] for j in at)
         kind = NotNumbersError if np.isnan(matrix).any() and names else TableError
-        place.refuse(np.asarray(bad.any(axis=1)), f"features in {which}", kind)
+        place.refuse(np.asarray(bad.any(axis=1)), f"features are, in {which},", kind)
     with place.named(n):
         if y is not None:
             check_number_type("labels", y, LabelError)
@@ -225,7 +225,7 @@ def make_chunk(
     if not (good and label.max(initial=0.0) <= LARGEST) or cell.max(initial=0) >= 2 * m:
         kinds = np.array(KINDS)[cell // m]
         if label.shape == (n,):
-            place.refuse(~np.isfinite(label) & ~is_kind(kinds, TARGET), "the label", LabelError)
+            place.refuse(~np.isfinite(label) & ~is_kind(kinds, TARGET), "the label is", LabelError)
         with place.named(n):
             label = check_labels(label, kinds)
     known = None if names is None else tuple(names)
@@ -321,7 +321,7 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
     numbers = np.full(len(column), np.nan)
     for value, code in codes.items():
         numbers[(column == value).fill_null(False).to_numpy()] = code
-    place.refuse(~(np.abs(numbers) <= LARGEST), f"column {column.name!r}", LabelError)
+    place.refuse(~(np.abs(numbers) <= LARGEST), f"column {column.name!r} is", LabelError)
     return numbers
 
 
@@ -365,5 +365,5 @@ def _column(frame: nw.DataFrame[Any], name: str, place: Place) -> Array:
         first_row=place.first_row,
     )
     numbers: Array = np.asarray(as_floats(frame.get_column(name)), dtype=np.float64)
-    place.refuse(~(np.abs(numbers) <= LARGEST), f"column {name!r}", LabelError)
+    place.refuse(~(np.abs(numbers) <= LARGEST), f"column {name!r} is", LabelError)
     return numbers

@@ -31,6 +31,7 @@ from unjoined.data.columns import (
     column_values,
     read_text,
 )
+from unjoined.data.text_files import DECIMAL_COMMA
 from unjoined.errors import ColumnWarning, InputError, TableError
 
 ONE_HOT, CODES = "one-hot", "codes"
@@ -139,9 +140,12 @@ class ColumnCode:
             return np.full(len(column), np.nan)
         if not column.is_text or np.isnan(values).all():
             some = column.levels[:3] if column.is_text else column.values[:3].tolist()
+            remedy = "Give the column as it was then."
+            if column.is_text and all(DECIMAL_COMMA.match(word) for word in some):
+                remedy = "Write decimal points; decimal commas are read if no commas separate."
             raise TableError(
                 f"column {self.name!r} holds {column.holds} such as {shown(some)}, where the model "
-                f"was fitted to {self.holds}. Give the column as it was then."
+                f"was fitted to {self.holds}. {remedy}"
             )
         return values
 

@@ -34,9 +34,9 @@ from unjoined.data.columns import (
     column_names,
     take_rows,
 )
+from unjoined.data.looks import LeftOut
 from unjoined.data.sources import TableSource
 from unjoined.data.stack import check_frame, own_features, stack_columns, stack_numbers
-from unjoined.data.survey import LeftOut
 from unjoined.errors import InputError, LabelError, TableError
 
 

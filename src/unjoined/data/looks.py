@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 
-from unjoined._typing import Array, Frame
+from unjoined._typing import Array, Frame, IntArray
 from unjoined._validation import shown
 from unjoined.data.chunks import Columns, Place, Table, population_codes
 from unjoined.data.columns import (
@@ -111,6 +111,35 @@ def join_values(first: Values, second: Values) -> Values:
     places = [np.array([*(levels[v] for v in part.levels), -1]) for part in (one, two)]
     codes = [place[part.values] for place, part in zip(places, (one, two), strict=True)]
     return Values(WORDS, np.concatenate(codes), tuple(levels))
+
+
+def ranked(parts: Sequence[Values]) -> IntArray:
+    """Return the place of each value among the different ones, -1 where there is none."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = join_values(whole, part)
+    if whole.is_text:
+        numbers = whole.read(NUMBERS)
+        if np.isnan(numbers[whole.values >= 0]).any():
+            codes: IntArray = np.asarray(whole.values, dtype=np.int64)
+            return codes
+    else:
+        numbers = whole.values
+    places: IntArray = np.full(len(numbers), -1, dtype=np.int64)
+    there = ~np.isnan(numbers)
+    places[there] = np.unique(numbers[there], return_inverse=True)[1]
+    return places
+
+
+class LeftOut(NamedTuple):
+    """A column that is not a feature, and why."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Return both, as a sentence shows them."""
+        return f"{self.name!r} {self.reason}"
 
 
 Looks = dict[str, dict[Cell, Look]]  # by column, then by kind and population

@@ -103,7 +103,11 @@ def _only_table(file: Path) -> str:
 def database_tables(file: Path) -> list[str]:
     """Return the names of the tables and views of a database."""
     with connect(SqlQuery("", file), {}) as connection:
-        return [str(name) for (name,) in connection.sql("SHOW TABLES").fetchall()]
+        return _tables(connection)
+
+
+def _tables(connection: Any) -> list[str]:
+    return [str(name) for (name,) in connection.sql("SHOW TABLES").fetchall()]
 
 
 @contextmanager
@@ -152,6 +156,12 @@ def checked_statement(connection: Any, query: SqlQuery, origin: str) -> str:
     try:
         check_reads(connection, statement, origin)
     except (duckdb.Error, RuntimeError) as error:
+        if query.database is not None and is_name and "does not exist" in str(error):
+            known, name = _tables(connection), text.strip('"')
+            raise TableError(
+                f"{str(query.database)!r} has no table {name!r}. Its tables are {shown(known)}"
+                f"{did_you_mean(name, known)}"
+            ) from error
         raise refused(query, error, origin) from error
     return statement
 
@@ -172,12 +182,6 @@ def refused(query: SqlQuery, error: Exception, origin: str) -> TableError:
     refuse_interrupt(error)
     said = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error).partition("\n")[0]).rstrip(" !.")
     name = query.query.strip('"')
-    if query.database is not None and "does not exist" in said and not STATEMENT.match(name):
-        known = database_tables(Path(query.database))
-        return TableError(
-            f"{str(query.database)!r} has no table {name!r}. Its tables are "
-            f"{shown(known)}{did_you_mean(name, known)}"
-        )
     if needed := re.search(r"required extension '(\w+)", said):
         said = f"it needs the extension {needed[1]}, which this program does not download"
     short = name if len(name) <= 80 else f"{name[:77]}..."
@@ -201,6 +205,11 @@ def first_lines(message: str, limit: int = 6) -> str:
             f"line {line:,} has {found} cell{'s' * (found != 1)}, the header has {wanted}. Correct "
             "the line, or put quotes around cells that hold a separator."
         )
+    if open_quote := re.search(r"on Line: (\d+).*unterminated quote", message, re.DOTALL):
+        return f"line {int(open_quote[1]):,} begins a quote that does not end."
+    if "magic bytes" in message:
+        return "it is not a Parquet file, or a damaged one."
+    message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", message)
     lines = [line for line in message.partition("Possible ")[0].splitlines() if line.strip()]
     return " ".join(line.strip() for line in lines[:limit])
 

@@ -14,6 +14,7 @@ from unjoined._optional import import_extra
 from unjoined.data.queries import SqlQuery, as_query, checked_statement, connect
 from unjoined.data.tables import EXCEL, PARQUET, table_ending, table_files
 from unjoined.data.text_files import open_bytes, packing
+from unjoined.errors import TableError
 
 UNPACKED = 6  # bytes of text to a byte that is packed, about
 COPIES = 10  # of the rows that a fit may hold at once: cells, numbers, and what is made of them
@@ -47,12 +48,20 @@ def estimate_bytes(table: Any) -> int:
 def _file_bytes(file: Path) -> int:
     size = file.stat().st_size
     if table_ending(file) in PARQUET:
-        about = import_extra("pyarrow.parquet", extra="cli").read_metadata(file)
+        about = _footer(file)
         groups = (about.row_group(i) for i in range(about.num_row_groups))
         raw = sum(group.total_byte_size for group in groups)
         return int(max(raw, about.num_rows * about.num_columns * 8))
     packed = packing(file) != "none" or table_ending(file) in EXCEL
     return 2 * size * (UNPACKED if packed else 1)  # a short text takes more than its letters
+
+
+def _footer(file: Path) -> Any:
+    arrow = import_extra("pyarrow", extra="cli")
+    try:
+        return import_extra("pyarrow.parquet", extra="cli").read_metadata(file)
+    except (arrow.ArrowException, OSError) as error:
+        raise TableError(f"{str(file)!r} is not a Parquet file, or a damaged one.") from error
 
 
 def _query_bytes(query: SqlQuery) -> int:
@@ -72,7 +81,7 @@ def _query_size(query: SqlQuery) -> tuple[int, int]:
 
 
 def estimate_rows(table: Any) -> int:
-    """Return about how many rows a table has, by footers, sizes and first lines."""
+    """Return about how many rows a table has, by footers, sizes and first lines; 0 if unknown."""
     if nw.dependencies.is_into_dataframe(table):
         return len(nw.from_native(table, eager_only=True))
     query = as_query(table) if isinstance(table, str | os.PathLike) else table
@@ -83,7 +92,7 @@ def estimate_rows(table: Any) -> int:
 
 def _file_rows(file: Path) -> int:
     if table_ending(file) in PARQUET:
-        return int(import_extra("pyarrow.parquet", extra="cli").read_metadata(file).num_rows)
+        return int(_footer(file).num_rows)
     with open_bytes(file) as stream:
         head = stream.read(HEAD)
     size = file.stat().st_size * (1 if packing(file) == "none" else UNPACKED)

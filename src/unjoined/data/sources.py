@@ -26,11 +26,11 @@ from unjoined.data.chunks import (
 )
 from unjoined.data.columns import ColumnProfile, column_names
 from unjoined.data.encode import TableEncoder, profile_frame
-from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_profiles
+from unjoined.data.looks import LEADING, LeftOut, Looks, Piece, look_at, merge_profiles
 from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import Chunk
 from unjoined.data.sizes import estimate_rows
-from unjoined.data.survey import Choice, LeftOut, Survey
+from unjoined.data.survey import Choice, Survey
 from unjoined.data.tables import Reading, scan_table
 from unjoined.errors import InputError, TableError
 

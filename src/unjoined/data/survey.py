@@ -15,8 +15,17 @@ from scipy.stats import rankdata
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, did_you_mean, nearest, plain_name, shown
 from unjoined.data.chunks import Columns, Table
-from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, ColumnProfile, Values, read_text
-from unjoined.data.looks import Cell, Look, Looks, Piece, as_numbers, join_values, look_at
+from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, ColumnProfile, read_text
+from unjoined.data.looks import (
+    Cell,
+    LeftOut,
+    Look,
+    Looks,
+    Piece,
+    as_numbers,
+    look_at,
+    ranked,
+)
 from unjoined.errors import ColumnWarning, TableError
 
 FIRST = 2_000  # of the leading rows: in most columns they tell at once
@@ -28,17 +37,6 @@ ID_NAME = re.compile(
 WIDE = 1e6  # a range of whole numbers that measurements do not fill evenly
 FEW_VALUES = 20  # of a label or a feature, each of which is counted
 SAME = 0.9995  # correlation of ranks of a label and what is a function of it
-
-
-class LeftOut(NamedTuple):
-    """A column that is not a feature, and why."""
-
-    name: str
-    reason: str
-
-    def __str__(self) -> str:
-        """Return both, as a sentence shows them."""
-        return f"{self.name!r} {self.reason}"
 
 
 def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
@@ -94,30 +92,12 @@ def _is_label(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) 
         parts = [(label[at].head, cells[at].head) for _, at in found]
         for some in (slice(FIRST), slice(None)):
             ys, xs = ([part[i].take(some) for part in parts] for i in (0, 1))
-            y, x = (_ranked(column) for column in (ys, xs))
+            y, x = (ranked(column) for column in (ys, xs))
             if not _tells(y, x, is_ordered=holds != CATEGORIES):
                 break
         else:
             return f"tells the {kind} {found[0][0]!r} by itself, so it is the label or made of it"
     return None
-
-
-def _ranked(parts: Sequence[Values]) -> IntArray:
-    """Return the place of each value among the different ones, -1 where there is none."""
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = join_values(whole, part)
-    if whole.is_text:
-        numbers = whole.read(NUMBERS)
-        if np.isnan(numbers[whole.values >= 0]).any():
-            codes: IntArray = np.asarray(whole.values, dtype=np.int64)
-            return codes
-    else:
-        numbers = whole.values
-    places: IntArray = np.full(len(numbers), -1, dtype=np.int64)
-    there = ~np.isnan(numbers)
-    places[there] = np.unique(numbers[there], return_inverse=True)[1]
-    return places
 
 
 def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
@@ -252,7 +232,9 @@ class Choice(NamedTuple):
             n = len(self.left_out)
             which = "a column is left out" if n == 1 else f"{n} columns are left out"
             listed = "; ".join(map(str, self.left_out))
-            sentences.insert(0, f"{which}: {listed}. Name a column in features to use it.")
+            sentences.insert(
+                0, f"{which}: {listed}. To use such a column, name all features (features)."
+            )
         for sentence in sentences:
             warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)
 
@@ -283,8 +265,12 @@ class Survey(NamedTuple):
         if not cells:
             raise TableError("no table was given, or all of them are empty.")
         out = _other_labels(self.tables, labels)
+        rows: dict[Cell, int] = {}
+        for of in (*labels.values(), *looks.values()):
+            rows |= {cell: max(rows.get(cell, 0), look.profile.n) for cell, look in of.items()}
         for name in list(looks):
-            if absent := [cell for cell in cells if cell not in looks[name]]:
+            of = looks[name]
+            if absent := [c for c in cells if c not in of or of[c].profile.n < rows[c]]:
                 out.append(_absent(name, looks, absent[0], cells[absent[0]]))
                 del looks[name]
         found, notes = self._judged(looks, labels)
@@ -345,6 +331,8 @@ def _other_labels(tables: Sequence[Table], labels: Looks) -> list[LeftOut]:
 
 def _absent(name: str, looks: Looks, cell: Cell, title: str) -> LeftOut:
     """Return a column that some table lacks, or ask about one that is spelled in another way."""
+    if cell in looks[name]:
+        return LeftOut(name, f"is not in all files of {title}")
     there = [other for other, of in looks.items() if cell in of and other != name]
     first = next(iter(looks[name].values())).title
     for other in there:

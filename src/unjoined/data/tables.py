@@ -67,8 +67,8 @@ def check_file(path: str | os.PathLike[str]) -> Path:
         )
     if table_ending(file) not in ENDINGS:
         raise TableError(
-            f"{str(file)!r} is no table this program reads: expected a file ending in "
-            f"{', '.join(ENDINGS)}."
+            f"{str(file)!r} is no table this program reads: expected .csv, .tsv, .txt, .jsonl or "
+            ".ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, or .duckdb."
         )
     if file.stat().st_size == 0:  # DuckDB would make a column up
         raise TableError(f"{str(file)!r} is empty, without even a header.")

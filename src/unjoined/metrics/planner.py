@@ -178,7 +178,7 @@ def plan_study(
     -----
     Costs one cross-fit of the pilot, a few seconds for 20,000 rows. Other gaps are the pilot's,
     times a factor at everyone. A plan from a pilot is as good as the pilot: with 500 rows in each
-    table it is within 10 percent or so, with 125 up to 30 percent too large.
+    table it is within 10 percent or so, with 125 up to 25 percent too large.
 
     Examples
     --------
