@@ -39,7 +39,7 @@ class SqlQuery:
     database : path, optional
         The database file, opened read-only. By default there is none, and the query reads files,
         such as ``SELECT * FROM 'sales/*.parquet'``. Nothing is downloaded: addresses such as
-        's3://bucket/*.parquet' need DuckDB's extension httpfs, installed beforehand.
+        ``'s3://bucket/*.parquet'`` need DuckDB's extension httpfs, installed beforehand.
 
     Notes
     -----
