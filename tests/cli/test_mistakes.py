@@ -267,7 +267,7 @@ MISTAKES = [
     (f"fit --outcomes ragged.csv --treatments t.csv --population region {LABELS}", "ragged.csv"),
     (f"fit --outcomes twice.csv --treatments t.csv --population region {LABELS}", "two columns"),
     (f"fit --outcomes noname.csv --treatments t.csv --population region {LABELS}", "no name"),
-    (f"check --outcomes notes.txt --treatments t.csv --population region {LABELS}", "no table"),
+    (f"check --outcomes notes.txt --treatments t.csv --population region {LABELS}", "not a table"),
     (f"check --outcomes https://x.y/o.csv --treatments t.csv --population region {LABELS}", "addr"),
     (f"{FIT} --no-chunks --checkpoint c.sums", "--checkpoint is for tables"),
     ("fit --moments arrays.sums --chunks", "so --chunks cannot be given beside it"),
