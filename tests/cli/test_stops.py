@@ -83,6 +83,8 @@ import runpy, sys
 
 class Interrupted:
     def find_spec(self, name, path=None, target=None):
+        if name == stopped == "scipy":
+            raise ImportError("initialization failed") from KeyboardInterrupt()
         if name == stopped:
             raise KeyboardInterrupt
 
@@ -92,7 +94,7 @@ runpy.run_module("unjoined", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("module", ["unjoined.cli.entry", "numpy"])
+@pytest.mark.parametrize("module", ["unjoined.cli.entry", "numpy", "scipy"])
 def test_ctrl_c_while_modules_are_imported_is_one_line(module):
     """What was imported halfway cannot be used to say so."""
     done = subprocess.run([sys.executable, "-c", STOPPED, module], capture_output=True)
