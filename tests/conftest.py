@@ -105,7 +105,7 @@ def interrupt_when():
 # Coverage makes a test take half as long again. `make test` has a limit for sums and solve alone,
 # and these tests run every line of them; `make coverage` measures every test.
 MEASURED = {"sums", "solve", "basis", "test_aggregate", "test_dask", "test_neural", "test_sources"}
-MEASURED |= {"test_minmax_chunks", "test_mixture_chunks"}
+MEASURED |= {"test_minmax_chunks", "test_minmax_populations", "test_mixture_chunks"}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -120,11 +120,17 @@ def test_strange_rows_are_scored_and_flagged(capsys, place, tmp_path):
     people = pd.read_csv(place / "shop" / "customers.csv", dtype={"customer_id": str}).head(4)
     people["history"] = [100.0, 1e7, np.nan, 200.0]
     people["channel"] = ["Web", "Web", "Web", "Pigeon"]
+    people["street"] = "Main"
     people.to_csv(tmp_path / "people.csv", index=False)
     words = f"score --model {place}/shop/model.skops --table {tmp_path}/people.csv --json"
     code, out, _ = run(capsys, *words.split(), "--out", tmp_path / "list.csv")
     assert code == 0
-    assert json.loads(out)["rows"] == 4
+    found = json.loads(out)
+    assert (found["rows"], found["ignored"]) == (4, ["customer_id", "street"])
+    told = words.replace("--json", "--keep customer_id").split()
+    code, out, _ = run(capsys, *told, "--out", tmp_path / "told.csv")
+    assert code == 0
+    assert out.count("Ignored, because the model does not use them: 'street'.") == 1
     listed = read_table(tmp_path / "list.csv").to_pylist()
     flags = {row["row"]: row["flags"] or "" for row in listed}
     assert flags == {0: "", 1: "outside_training", 2: "missing_values", 3: "outside_training"}

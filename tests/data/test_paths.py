@@ -119,14 +119,10 @@ def test_what_is_no_table_is_named(here, tmp_path, capsys, path, expected):
         assert expected in message(capsys, *command)
 
 
-def test_a_folder_where_one_file_is_needed_is_refused(tmp_path, capsys):
+def test_a_folder_where_one_file_is_needed_is_refused(tmp_path):
     write(tmp_path / "data" / "a.csv", 1)
-    other = write(tmp_path / "b.csv", 1)
-    options = ["--outcome", "y", "--treatment", "t", "--population", "p"]
-    tables = ["--outcomes", tmp_path / "data", "--treatments", other]
-    found = message(capsys, "check", *tables, *options)
-    assert "is a folder, not a table" in found
-    assert "fit --chunks" in found
+    with pytest.raises(TableError, match=r"is a folder, not a table.*check, fit and aggregate"):
+        read_table(tmp_path / "data")
 
 
 def test_an_equals_sign_in_a_path_is_not_guessed_at(here, tmp_path, capsys):

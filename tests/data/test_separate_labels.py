@@ -459,7 +459,7 @@ def test_a_label_that_is_no_number_names_column_table_and_row(frame, bad):
 def test_a_bad_feature_names_the_table_it_is_in(frame):
     with pytest.raises(
         TableError,
-        match=r"row 1 of the treatment table of population 'A' .* features are, in 'age', missing",
+        match=r"row 1 of the treatment table of population 'A' .* features in 'age' are missing",
     ):
         tables(frame, treatments=changed(TREATMENTS, "A", age=[28.0, np.inf]))
     with pytest.raises(TableError, match="column 'age' of the target table holds list"):

@@ -155,8 +155,8 @@ def test_rows_that_begin_with_a_hash_are_rows(tmp_path):
         ("x,y\n1,2\n3\n", "line 3 has 1 cell, the"),  # no cell is made up
         ("x,y\n1,2\n3,4,5\n", "line 3 has 3 cells"),  # none is dropped
         ("x,y\n" + "1,2\n" * 30_000 + "3\n", "line 30,002 has 1 cell"),
-        ('x,y\n1,"2\n3,4\n', "unterminated quote"),
-        ('x,y\n"a,2\n3,4\n"b,6\n', "unterminated quote"),
+        ('x,y\n1,"2\n3,4\n', "line 2 begins a quote that does not end"),
+        ('x,y\n"a,2\n3,4\n"b,6\n', "line 2 begins a quote that does not end"),
         ("x,x\n1,2\n", "two columns named 'x'"),
         ("x,,y\n0,1,2\n", "column 2 of .* has no name"),
         ("a,b;c\n1,2;3\n", "Put quotes around names"),

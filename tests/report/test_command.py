@@ -2,6 +2,8 @@
 
 import html
 import json
+import math
+import re
 import shlex
 
 import pytest
@@ -35,11 +37,21 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, write_ca
         capsys, *command, "--list", "list.csv", "--keep", "customer_id", "--out", "r.html", "--json"
     )
     assert code == 0
-    assert json.loads(out) == {"report": "r.html", "list": "list.csv"}
+    found = json.loads(out)
+    assert (found["report"], found["list"]) == ("r.html", "list.csv")
     page, listed = (here / "r.html").read_text("utf-8"), (here / "list.csv").read_text().split()
     assert listed[0] == '"customer_id","uplift","rank","treat"'
     assert sum(line.endswith("true") for line in listed) == 30
     assert '<a href="list.csv" download>' in page
+    assert html.escape(found["verdict"]) in page
+    assert f'class="sign {found["colour"]}"' in page
+    assert (found["rows"], found["treated"]["people"], found["treated"]["cost"]) == (100, 30, 0)
+    for number in (found["treated"]["gain"], *(found[n] for n in ("average_effect", "auuc"))):
+        low, high = (math.inf if end is None else end for end in (number["low"], number["high"]))
+        assert (-math.inf if low == math.inf else low) <= number["value"] <= high
+    (shown,) = re.findall(r'<th scope="row">Qini</th><td>([^<]*)</td>', page)
+    places = len(shown.partition(".")[2])
+    assert float(shown) == pytest.approx(100 * found["qini"]["value"], abs=0.51 * 10**-places)
     again = page.partition('<dd class="command">')[2].partition("</dd>")[0]
     words = shlex.split(html.unescape(again))
     assert words[:3] == ["unjoined", "report", "--force"]

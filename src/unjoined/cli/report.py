@@ -37,8 +37,7 @@ from unjoined.cli.show import console, noted, print_json
 from unjoined.data import read_table, write_table
 from unjoined.errors import InputError
 from unjoined.estimators import UpliftEstimator, load_model
-from unjoined.report import Origin, Terms
-from unjoined.report import report as write_report
+from unjoined.report import Origin, Terms, report_with_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,7 @@ def report(
         known = getattr(fitted, "left_out_", None) or dict.fromkeys(tables.ignored, "")
         left_out = [f"{name!r} {why}".rstrip() for name, why in known.items()]
         people = files.read(fitted)
-        written = write_report(
+        written, numbers = report_with_numbers(
             fitted,
             data,
             files.out,
@@ -198,7 +197,7 @@ def report(
     out.print(f"Wrote {written}. Open it in a browser; it needs no network.")
     if as_json:
         files_written = {"report": str(written), "list": None if listed is None else str(listed)}
-        print_json(files_written | {"warnings": notes})
+        print_json(files_written | numbers | {"warnings": notes})
 
 
 def command_line(ctx: typer.Context) -> str:

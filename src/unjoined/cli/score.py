@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from rich.console import Console
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, BoolArray, Frame, IntArray
-from unjoined._validation import check_finite, check_not_negative, check_share
+from unjoined._validation import check_finite, check_not_negative, check_share, shown
 from unjoined.cli.inputs import (
     TABLE,
     Named,
@@ -177,6 +178,7 @@ class Scored:
     interval: tuple[Array, Array] | None  # model uncertainty
     missing: BoolArray  # people without a value of some feature
     outside: BoolArray  # people unlike all rows of the fit
+    ignored: list[str]  # columns of the table that are neither features nor copied
 
     @classmethod
     def of_table(cls, model: UpliftEstimator, table: Named, keep: list[str]) -> Scored:
@@ -190,7 +192,7 @@ class Scored:
         pieces = list(_score_pieces(model, table, keep))
         if not pieces:
             raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
-        kept, uplift, low, high, missing, outside = zip(*pieces, strict=True)
+        kept, uplift, low, high, missing, outside, ignored = zip(*pieces, strict=True)
         all_uplift = np.concatenate(uplift)
         order = np.argsort(treatment_rank(all_uplift))
         interval = None
@@ -198,8 +200,9 @@ class Scored:
             interval = np.concatenate(low)[order], np.concatenate(high)[order]
         columns = arrow.concat_tables(kept, promote_options="permissive") if keep else None
         rows = arrow.table({"row": order}) if columns is None else columns.take(order)
-        flags = (np.concatenate(part)[order] for part in (missing, outside))
-        return cls(rows, all_uplift[order], interval, *flags)
+        lacks, far = (np.concatenate(part)[order] for part in (missing, outside))
+        extra = list(dict.fromkeys(chain.from_iterable(ignored)))
+        return cls(rows, all_uplift[order], interval, lacks, far, extra)
 
     def listed(self, target: Target) -> Frame:
         """Return the list as a table."""
@@ -224,7 +227,7 @@ class Scored:
         return int(np.count_nonzero(np.abs(self.uplift - self.uplift[n]) <= near))
 
 
-Piece = tuple[Frame, Array, Array | None, Array | None, BoolArray, BoolArray]
+Piece = tuple[Frame, Array, Array | None, Array | None, BoolArray, BoolArray, list[str]]
 
 
 def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iterator[Piece]:
@@ -250,7 +253,8 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
             outside = model.outside_training(people)
         done = place.first_row + len(frame)
         tell_progress("scoring people", done, max(done, total))
-        yield kept, uplift, low, high, missing, outside
+        ignored = [name for name in frame.column_names if name not in {*names, *keep}]
+        yield kept, uplift, low, high, missing, outside, ignored
 
 
 def show_list(
@@ -263,7 +267,7 @@ def show_list(
     facts: dict[str, Any] = {"rows": len(uplift), "treated": n}
     facts |= {"uplift": uplift_summary(uplift), "tied": tied, "harmed": harmed}
     facts |= {"missing_values": int(people.missing.sum())}
-    facts |= {"outside_training": int(people.outside.sum())}
+    facts |= {"outside_training": int(people.outside.sum()), "ignored": people.ignored}
     facts |= _show_gain(out, model, people, target, n)
     for count, words in (
         (tied, "people are tied where the list ends; those first in the table are on it."),
@@ -276,6 +280,8 @@ def show_list(
     ):
         if count:
             out.print(f"{count:,} {words}")
+    if people.ignored:
+        out.print(f"Ignored, because the model does not use them: {shown(people.ignored)}.")
     return facts | {"verdict": show_verdict(out, model)}
 
 

@@ -215,7 +215,7 @@ def make_chunk(
         at = np.flatnonzero(bad.any(axis=0)).tolist()
         which = shown(f"column {j}" if names is None else names[j] for j in at)
         kind = NotNumbersError if np.isnan(matrix).any() and names else TableError
-        place.refuse(np.asarray(bad.any(axis=1)), f"features are, in {which},", kind)
+        place.refuse(np.asarray(bad.any(axis=1)), f"features in {which} are", kind)
     with place.named(n):
         if y is not None:
             check_number_type("labels", y, LabelError)

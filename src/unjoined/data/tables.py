@@ -62,8 +62,8 @@ def check_file(path: str | os.PathLike[str]) -> Path:
         raise TableError(f"there is no file {str(file)!r}. Check the path.")
     if file.is_dir():
         raise TableError(
-            f"{str(file)!r} is a folder, not a table. Name one file; of the commands, fit --chunks "
-            "and aggregate take folders."
+            f"{str(file)!r} is a folder, not a table. Name one file. The commands check, fit and "
+            "aggregate take folders."
         )
     if table_ending(file) not in ENDINGS:
         raise TableError(

@@ -33,7 +33,15 @@ from unjoined.report.figures import (
     importance_chart,
 )
 from unjoined.report.people import FEWEST
-from unjoined.report.words import ASSUMPTIONS, TELL, Speech, firmer, judge, number
+from unjoined.report.words import (
+    ASSUMPTIONS,
+    TELL,
+    Speech,
+    firmer,
+    judge,
+    number,
+    verdict_numbers,
+)
 from unjoined.sums import hash_features, hash_with
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -117,6 +125,31 @@ def report(
     >>> report(model, data, "report.html").name  # doctest: +SKIP
     'report.html'
     """
+    return report_with_numbers(
+        model,
+        data,
+        path,
+        overwrite=overwrite,
+        random_state=random_state,
+        people=people,
+        terms=terms,
+        origin=origin,
+        diagnosis=diagnosis,
+        evaluation=evaluation,
+        held_out=held_out,
+    )[0]
+
+
+def report_with_numbers(
+    model: Any,
+    data: SeparateLabels | Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    random_state: RandomState = 0,
+    **options: Any,
+) -> tuple[Path, dict[str, Any]]:
+    """Write a report as `report` does; return the file and the numbers of its verdict."""
     target = Path(path)
     if target.exists() and not overwrite:
         raise TableError(
@@ -125,21 +158,12 @@ def report(
         )
     environment = _environment()
     tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
-    facts = collect(
-        model,
-        tables,
-        people=people,
-        terms=terms,
-        origin=origin,
-        diagnosis=diagnosis,
-        evaluation=evaluation,
-        held_out=held_out,
-        random_state=random_state,
-    )
+    facts = collect(model, tables, random_state=random_state, **options)
     text = render(facts, environment, random_state)
     # What a terminal or an editor would obey; markup was escaped before.
     text = CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-    return replace_file(target, lambda file: file.write_text(text, "utf-8"))
+    written = replace_file(target, lambda file: file.write_text(text, "utf-8"))
+    return written, verdict_numbers(facts)
 
 
 def _environment() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from unjoined._validation import OUTCOME
 from unjoined.metrics import Estimate
@@ -174,6 +175,39 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
         against = tuple(reason for reason in reasons if reason.colour != GREEN)
         return Verdict(colour, headline, sentences, against)
     return Verdict(colour, headline, _expected(facts, speech), reasons, _options(facts))
+
+
+def verdict_numbers(facts: Facts) -> dict[str, Any]:
+    """Return all that the verdict says, for other programs: gains in outcome units, and money."""
+    verdict, level = judge(facts, Speech(facts)), facts.level
+
+    def known(value: float, low: float, high: float) -> dict[str, float]:
+        return {"value": value, "low": low, "high": high, "level": level}
+
+    def brought(stage: Stage) -> dict[str, Any]:
+        found: dict[str, Any] = {"people": stage.people, "share": stage.share}
+        found |= {"cost": facts.terms.cost * stage.people}
+        found |= {"gain": known(stage.gain, stage.low, stage.high)}
+        return found | ({"net": known(*stage.net(facts.terms))} if facts.terms.has_money else {})
+
+    evaluation = facts.evaluation
+    measures = {
+        "average_effect": evaluation.average,
+        "auuc": evaluation.auuc,
+        "qini": evaluation.qini,
+    }
+    return {
+        "verdict": verdict.headline,
+        "colour": verdict.colour,
+        "trust": verdict.trust,
+        "reasons": [{"colour": r.colour, "words": r.sentence} for r in verdict.reasons],
+        "rows": len(facts.people),
+        "treated": brought(facts.chosen),
+        "options": [{"name": name} | brought(stage) for name, stage in verdict.options],
+    } | {
+        name: known(estimate.value, *estimate.interval(level))
+        for name, estimate in measures.items()
+    }
 
 
 def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
