@@ -25,7 +25,8 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = UNREAD
     except KeyboardInterrupt:
-        _tell("interrupted")
+        # Nothing may be imported here: a module of which the import was interrupted is broken.
+        print("unjoined: interrupted", file=sys.stderr)
         code = INTERRUPTED
     except MemoryError as error:
         detail = f" ({error})" if str(error) else ""
