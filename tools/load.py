@@ -92,9 +92,10 @@ def threads(given: argparse.Namespace) -> str:
 
 IN_LITTLE = """
 import resource, sys, warnings
-import numpy as np
 warnings.simplefilter("ignore")
-from unjoined import MinMaxUplift
+# Before the limit, which counts libraries as well.
+import clarabel, duckdb, pyarrow.compute, pyarrow.csv, pyarrow.parquet, rich.progress, skops.io
+import unjoined.cli.fit
 from unjoined.cli import main
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[1]),) * 2)
@@ -231,7 +232,7 @@ def pause(pid: int) -> None:
 
 
 STUDIES: dict[str, Callable[[argparse.Namespace], str]] = {
-    study.__name__: study for study in (processes, fits, threads, memory, disk, dask)
+    study.__name__: study for study in (processes, fits, threads, disk, dask, memory)
 }
 
 
@@ -246,10 +247,9 @@ def main() -> None:
     for name in given.studies or STUDIES:
         found[name] = STUDIES[name](given)
         print(found[name], flush=True)
-    if given.out:
-        given.out.write_text(
-            json.dumps({"unjoined": unjoined.__version__} | found, indent=1) + "\n"
-        )
+        if given.out:
+            said = {"unjoined": unjoined.__version__} | found
+            given.out.write_text(json.dumps(said, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,11 @@
 """Run the command line with ``python -m unjoined``."""
 
-from unjoined.cli import main
+import sys
+
+try:
+    from unjoined.cli import main
+except KeyboardInterrupt:
+    sys.stderr.write("unjoined: interrupted\n")
+    raise SystemExit(130) from None
 
 main()

@@ -1,6 +1,7 @@
 """Names of the user's on the screen: shown as they are, and never obeyed."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -120,3 +121,26 @@ def test_json_holds_numbers_however_far_away_people_are(capsys, tmp_path):
     assert code == 0, err
     result = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     assert np.isfinite(result["uplift"]["mean"])
+
+
+@pytest.mark.parametrize(
+    "headline", ["Not identified. Too alike.", "Identified for 60% of people."]
+)
+def test_a_warning_of_weak_policies_does_not_contradict_the_verdict(
+    capsys, monkeypatch, tmp_path, headline
+):
+    rng = np.random.RandomState(0)
+    words = ["--outcome", "y", "--treatment", "t", "--estimator", "two-stage"]
+    for kind, label in (("outcomes", "y"), ("treatments", "t")):
+        for name in ("n", "s"):
+            rows = rng.randint(0, 2, 200)
+            lines = [f"{x:.3f},{v}" for x, v in zip(rng.randn(200), rows, strict=True)]
+            file = tmp_path / f"{kind}_{name}.csv"
+            file.write_text("\n".join([f"age,{label}", *lines]))
+            words += [f"--{kind}", f"{name}={file}"]
+    found = SimpleNamespace(verdict="weakly identified", colour="amber", headline=headline)
+    monkeypatch.setattr("unjoined.cli.fit.diagnose", lambda *_, **__: found)
+    code, out, err = run(capsys, "fit", *words, "--model", tmp_path / "m.skops")
+    assert code == 0
+    assert f"Verdict (amber): {headline}" in out
+    assert ("can hardly be told apart" in out + err) is headline.startswith("Not")

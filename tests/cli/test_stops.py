@@ -76,3 +76,26 @@ def test_a_missing_option_is_told(capsys):
         main(["score", "--table", "t.csv", "--out", "o.csv"])
     assert stop.value.code == 2
     assert "Missing option '--model'" in capsys.readouterr().err
+
+
+STOPPED = """
+import runpy, sys
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == stopped == "scipy":
+            raise ImportError("initialization failed") from KeyboardInterrupt()
+        if name == stopped:
+            raise KeyboardInterrupt
+
+stopped, sys.argv = sys.argv[1], ["unjoined", "evaluate", "--model", "m.skops"]
+sys.meta_path.insert(0, Interrupted())
+runpy.run_module("unjoined", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["unjoined.cli.entry", "numpy", "scipy"])
+def test_ctrl_c_while_modules_are_imported_is_one_line(module):
+    """What was imported halfway cannot be used to say so."""
+    done = subprocess.run([sys.executable, "-c", STOPPED, module], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"unjoined: interrupted\n")

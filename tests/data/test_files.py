@@ -1,4 +1,4 @@
-"""Tables on disk: what is written is read, and what is no table is named."""
+"""Tables on disk: what is written is read, and what is not a table is named."""
 
 import gzip
 
@@ -27,7 +27,7 @@ def test_compressed_and_tab_separated_text_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xls", b"PK", r"is no table this program reads: expected .csv, .tsv"),
+        ("t.xls", b"PK", r"is not a table this program reads: expected .csv, .tsv"),
         ("t.parquet", b"age,visit\n1,2\n", r"cannot be read as parquet: .*"),
         ("t.csv", b"", "is empty, without even a header"),
     ],

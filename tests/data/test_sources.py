@@ -307,7 +307,7 @@ def test_files_that_are_not_there_or_no_tables_are_refused(tmp_path):
     (tmp_path / "folder").mkdir()
     for table, message in (
         (tmp_path / "none.csv", "there is no file"),
-        (tmp_path / "notes.txt", "is no table this program reads"),
+        (tmp_path / "notes.txt", "is not a table this program reads"),
         (tmp_path / "empty.csv", "is empty, without even a header"),
         (tmp_path / "folder", "holds no file ending in"),
         (SqlQuery("t", tmp_path / "none.duckdb"), "there is no database"),

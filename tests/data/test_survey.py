@@ -1,4 +1,4 @@
-"""Columns that are no features are found by what they hold, and real features never are."""
+"""Columns that are not features are found by what they hold, and real features never are."""
 
 import warnings
 
@@ -169,7 +169,9 @@ def test_few_rows_decide_only_by_name():
 def test_labels_of_the_other_kind_are_left_out():
     tables = four()
     tables["outcome", "N"]["mailed"] = np.nan
-    with pytest.warns(ColumnWarning, match="'mailed' is the treatment, so it is no feature of the"):
+    with pytest.warns(
+        ColumnWarning, match="'mailed' is the treatment, so it is not a feature of the"
+    ):
         assert load(tables).feature_names == ["age", "spend", "region"]
 
 

@@ -1,8 +1,10 @@
 """Exported models give what predict gives, without the package."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import duckdb
 import numpy as np
@@ -123,6 +125,16 @@ def test_the_best_by_sql_are_found_without_expressions_that_grow_into_each_other
     best = [uplift for (uplift,) in connection.execute(query).fetchall()]
     assert_allclose(best, np.sort(model.predict(data["X"]))[:-4:-1], atol=1e-9)
     assert query.count("FROM (SELECT") == query.count("OFFSET 0 ROWS) AS") > 1
+
+
+def test_sqlite_refuses_the_query_and_does_not_take_zeros_for_missing():
+    """It would: there, the text NaN as a number is 0."""
+    data = campaign()
+    model = MinMaxUplift(basis="linear", ridge_f=0.1, ridge_g=0.1).fit(**data)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        data["X"].to_sql("people", connection, index=False)
+        with pytest.raises(sqlite3.OperationalError, match='near "OFFSET": syntax error'):
+            connection.execute(export_sql(model))
 
 
 def test_components_of_features_are_exported(tmp_path):

@@ -101,7 +101,7 @@ LIES = {
     "one entry more": lambda h, a: h["plan"].update(note="hello"),
     "a scale of 0": lambda h, a: put(a["scaling.scale"], 0.0, 0),
     "a scale below 0": lambda h, a: put(a["scaling.scale"], -1.0, 0),
-    "a mean that is no number": lambda h, a: put(a["scaling.mean"], np.nan, 0),
+    "a mean that is not a number": lambda h, a: put(a["scaling.mean"], np.nan, 0),
     "an infinite frequency": lambda h, a: put(a["basis.second.frequencies"], np.inf, 0, 0),
     "a phase too few": lambda h, a: a.update({"basis.second.phases": np.zeros(2)}),
     "three scales for two features": lambda h, a: a.update({"scaling.scale": np.ones(3)}),
@@ -109,7 +109,7 @@ LIES = {
     # the sums
     "no weight": lambda h, a: h["cells"][0].update(weight=0.0),
     "a weight below 0": lambda h, a: h["cells"][0].update(weight=-5.0),
-    "a weight that is no number": lambda h, a: h["cells"][0].update(weight=float("nan")),
+    "a weight that is not a number": lambda h, a: h["cells"][0].update(weight=float("nan")),
     "another weight": lambda h, a: h["cells"][0].update(weight=h["cells"][0]["weight"] * 2),
     "no rows": lambda h, a: h["cells"][0].update(rows=0),
     "rows below 0": lambda h, a: h["cells"][0].update(rows=-3),
@@ -170,7 +170,7 @@ def test_a_file_that_lies_is_refused_though_its_checksum_is_right(honest, tmp_pa
         header["plan_digest"] = digest_of(header, arrays)
     path = tmp_path / "lie.sums"
     path.write_bytes(put_together(header, arrays))
-    with pytest.raises(TableError, match=r"is no sound file of sums: .*\. Get it again"):
+    with pytest.raises(TableError, match=r"is not a sound file of sums: .*\. Get it again"):
         read_sums(path)
 
 
@@ -218,7 +218,7 @@ HEADERS = {
 def test_a_manifest_that_is_none_is_refused(honest, tmp_path, name):
     path = tmp_path / "lie.sums"
     path.write_bytes(put_together(HEADERS[name], taken_apart(honest)[1]))
-    with pytest.raises(TableError, match=r"is no sound file of sums: (its|the) manifest"):
+    with pytest.raises(TableError, match=r"is not a sound file of sums: (its|the) manifest"):
         read_sums(path)
 
 
@@ -237,7 +237,7 @@ def refused(path, content):
     """Read what must be refused, and return how many bytes that took at most."""
     path.write_bytes(content)
     tracemalloc.start()
-    with pytest.raises(TableError, match=r"is no sound file of sums|altered or cut off"):
+    with pytest.raises(TableError, match=r"is not a sound file of sums|altered or cut off"):
         read_sums(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -311,7 +311,7 @@ def test_arrays_with_their_names_exchanged_are_refused(honest, tmp_path):
     header, arrays = taken_apart(honest)
     arrays["policy.gram"], arrays["policy.square"] = arrays["policy.square"], arrays["cell0.gram"]
     path.write_bytes(put_together(header, arrays))
-    with pytest.raises(TableError, match="is no sound file of sums"):
+    with pytest.raises(TableError, match="is not a sound file of sums"):
         read_sums(path)
 
 
@@ -363,5 +363,5 @@ def test_a_file_that_was_cut_off_anywhere_is_refused(honest, tmp_path):
     path = tmp_path / "cut.sums"
     for stop in np.linspace(0, len(honest) - 1, 60).astype(int):
         path.write_bytes(honest[:stop])
-        with pytest.raises(TableError, match=r"is no file of sums|altered or cut off"):
+        with pytest.raises(TableError, match=r"is not a file of sums|altered or cut off"):
             read_sums(path)

@@ -143,12 +143,12 @@ def test_a_change_of_any_byte_of_an_array_is_noticed(sums, tmp_path):
 
 
 def test_other_files_and_versions_are_refused(sums, tmp_path):
-    with pytest.raises(TableError, match="there is no file of sums"):
+    with pytest.raises(TableError, match="there is not a file of sums"):
         read_sums(tmp_path / "none")
     np.savez(tmp_path / "other.npz", a=np.ones(3))
     (tmp_path / "text").write_text("hello\n")
     for name in ("text", "other.npz"):
-        with pytest.raises(TableError, match="is no file of sums"):
+        with pytest.raises(TableError, match="is not a file of sums"):
             read_sums(tmp_path / name)
     (tmp_path / "old").write_bytes(b"unjoined-sums 2 " + b"0" * 64 + b" 2\n{}")
     with pytest.raises(TableError, match="is of version 2; this program reads version 4"):

@@ -339,7 +339,7 @@ def check_probability(name: str, rule: ArrayLike) -> Array:
         raise InputError(
             f"{name} must hold probabilities in [0, 1] or booleans, got "
             f"{shown(clean[outside].tolist())} in {int(outside.sum())} row(s). "
-            "A score is no probability: make a rule of it first, such as `optimal_rule`."
+            "A score is not a probability: make a rule of it first, such as `optimal_rule`."
         )
     return clean
 

@@ -253,7 +253,7 @@ class LinearBasis:
     n_features: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of features."""
+        """Refuse what is not a number of features."""
         check_count("n_features", self.n_features)
 
     @property

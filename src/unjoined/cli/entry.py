@@ -25,7 +25,8 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = UNREAD
     except KeyboardInterrupt:
-        _tell("interrupted")
+        # Nothing may be imported here: a module of which the import was interrupted is broken.
+        print("unjoined: interrupted", file=sys.stderr)
         code = INTERRUPTED
     except MemoryError as error:
         detail = f" ({error})" if str(error) else ""
@@ -37,7 +38,19 @@ def main(arguments: list[str] | None = None) -> None:
     except (UnjoinedError, OSError) as error:  # such as a full disk or a closed folder
         _tell(str(error))
         code = MISTAKE
+    except ImportError as error:  # into which compiled modules turn Ctrl-C
+        if not _is_interrupt(error):
+            raise
+        print("unjoined: interrupted", file=sys.stderr)
+        code = INTERRUPTED
     sys.exit(code)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Tell whether Ctrl-C is behind an error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _run(arguments: list[str] | None) -> int:

@@ -20,6 +20,7 @@ from unjoined.cli.show import (
     estimate_facts,
     for_whom,
     interval_words,
+    is_settled,
     noted,
     print_json,
     show_cell_sizes,
@@ -97,7 +98,7 @@ def fit(
     check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)
     check_option("--estimator", estimator, ESTIMATORS)
     out = console(quiet=as_json)
-    with noted() as notes:
+    with noted(lambda kind: is_settled(fitted, kind)) as notes:
         if moments is not None:
             _refuse_tables(named, checkpoint, chunks)
             start = MinMaxUplift(random_state=seed)
@@ -224,7 +225,7 @@ def _fit_sums(
 
 
 def _show_features(out: Console, fitted: UpliftEstimator, left_out: dict[str, str]) -> None:
-    """Print the features that were used, and columns that are none."""
+    """Print the features that were used, and columns that are not features."""
     if (names := getattr(fitted, "feature_names_in_", None)) is not None:  # arrays have none
         out.print(f"Features used: {', '.join(map(str, names))}.")
     for name, why in left_out.items():
@@ -250,7 +251,8 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["average_effect"] = estimate_facts(average)
     if hasattr(fitted, "summary"):
         for line in fitted.summary().splitlines():
-            if not line.startswith("It uses "):  # all features have been named
+            doubted = line.startswith("The policies can hardly") and is_settled(fitted)
+            if not doubted and not line.startswith("It uses "):  # all features have been named
                 out.print(line)
         if average is not None and "It speaks for" not in fitted.summary():
             out.print("The average effect " + for_whom(fitted))

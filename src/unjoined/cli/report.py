@@ -96,7 +96,7 @@ class Files:
         check_paths(inputs, outputs, force=self.force)
 
     def read(self, model: UpliftEstimator) -> Frame | None:
-        """Return the people; columns to keep that are no features stay as they are written."""
+        """Return the people; columns to keep that are not features stay as they are written."""
         if self.people is None:
             return None
         known = getattr(model, "feature_names_in_", ())

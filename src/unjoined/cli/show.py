@@ -8,7 +8,7 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,7 +30,7 @@ from unjoined._log import PROGRESS
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import CellSummary
-from unjoined.errors import ColumnWarning, UnjoinedWarning
+from unjoined.errors import ColumnWarning, UnjoinedWarning, WeakIdentificationWarning
 from unjoined.estimators import UpliftEstimator
 from unjoined.metrics import Estimate, IdentificationStrength
 from unjoined.sums import PlannedSums
@@ -126,8 +126,8 @@ def tell_progress(job: str, done: int, total: int) -> None:
 
 
 @contextmanager
-def noted() -> Iterator[list[str]]:
-    """Collect what the library warns of, in words, and pass it on at the end."""
+def noted(hide: Callable[[type[Warning]], bool] | None = None) -> Iterator[list[str]]:
+    """Collect what the library warns of, in words, and pass it on at the end, unless hidden."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnjoinedWarning)
@@ -136,6 +136,8 @@ def noted() -> Iterator[list[str]]:
     for warning in caught:
         # Fits without a fold say the same with other numbers.
         same = str(warning.message) if warning.category is ColumnWarning else warning.category
+        if hide is not None and hide(warning.category):
+            continue
         if issubclass(warning.category, UnjoinedWarning) and same not in told:
             told.add(same)
             notes.append(str(warning.message))
@@ -302,6 +304,15 @@ def verdict_facts(model: UpliftEstimator) -> dict[str, str]:
         "colour": colour,
         "words": f"{words} (F = {f:,.0f}). Nothing else was checked.",
     }
+
+
+def is_settled(model: UpliftEstimator, kind: type[Warning] = WeakIdentificationWarning) -> bool:
+    """Tell whether the verdict of check answers a warning of weak policies: enough people differ.
+
+    The warning rests on one number for all people, the verdict on what each kind of people shows.
+    """
+    words = getattr(model, "verdict_", {}).get("words", "")
+    return issubclass(kind, WeakIdentificationWarning) and words.startswith("Identified")
 
 
 def show_verdict(out: Console, model: UpliftEstimator) -> dict[str, str]:

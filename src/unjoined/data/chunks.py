@@ -44,7 +44,7 @@ PLAIN = (nw.String, nw.Boolean, nw.Int64, nw.Int32)  # columns that are told apa
 
 
 class NotNumbersError(TableError):
-    """Some features are no numbers, or missing, so that the table has to be encoded first."""
+    """Some features are not numbers, or missing, so that the table has to be encoded first."""
 
 
 def feature_matrix(X: MatrixLike) -> Array:
@@ -258,7 +258,7 @@ class Columns(NamedTuple):
     encoder: TableEncoder | None = None  # None if all features are numbers
 
     def special(self, table: Table) -> list[str]:
-        """Return the columns that are no features."""
+        """Return the columns that are not features."""
         population = None if table.kind == TARGET else self.population
         columns = (table.label, population, self.weight)
         return [column for column in columns if column is not None]

@@ -80,7 +80,7 @@ class DaskSource:
         outcomes, treatments : mapping of population name to Dask DataFrame
             Divisions may be unknown and partitions empty.
         outcome, treatment, treated, sample_weight, features, ignore
-            As in `TableSource.from_tables`. Columns that are no features are left out when a fit
+            As in `TableSource.from_tables`. Columns that are not features are left out when a fit
             begins.
         client : distributed.Client or str, optional
             A client, or the address of a scheduler.
@@ -90,7 +90,7 @@ class DaskSource:
         Raises
         ------
         TableError
-            A table is no Dask DataFrame, lacks a column, or there is none.
+            A table is not a Dask DataFrame, lacks a column, or there is none.
         """
         given = TableSource.from_tables(
             outcomes,
@@ -171,7 +171,7 @@ class DaskSource:
         Raises
         ------
         InputError
-            ``X`` is no two-dimensional Dask array, or a column has another length.
+            ``X`` is not a two-dimensional Dask array, or a column has another length.
         """
         delayed = import_extra("dask", extra="dask").delayed
         da = import_extra("dask.array", extra="dask")
@@ -210,7 +210,7 @@ class DaskSource:
                 yield task.compute() if client is None else client.compute(task).result()
 
     def settled(self) -> DaskSource:
-        """Return the source with columns that are no features left out; looks at some rows."""
+        """Return the source with columns that are not features left out; looks at some rows."""
         if self.given is None or self.given.features is not None:
             return self
         given = self.given

@@ -21,7 +21,7 @@ def read_excel(file: Path, text: Collection[str] = ()) -> Frame:
     arrow = import_extra("pyarrow", extra="cli")
     try:
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-    except Exception as error:  # whatever a file may hold that is no workbook
+    except Exception as error:  # whatever a file may hold that is not a workbook
         raise TableError(f"{str(file)!r} cannot be read as an Excel workbook: {error}.") from error
     try:
         for sheet in book.worksheets:

@@ -116,7 +116,7 @@ class SeparateLabels(Mapping[str, Any]):
     kind: ArrayLike
     population: ArrayLike
     sample_weight: ArrayLike | None = None
-    left_out: ClassVar[tuple[LeftOut, ...]] = ()  # columns of tables that are no features
+    left_out: ClassVar[tuple[LeftOut, ...]] = ()  # columns of tables that are not features
 
     def __post_init__(self) -> None:
         """Check every field and freeze the arrays."""
@@ -178,7 +178,7 @@ class SeparateLabels(Mapping[str, Any]):
             Column of row weights, in every table.
         features : iterable of str, optional
             Columns to use as features, whatever they hold. By default all columns that all tables
-            have, but for labels, weights, populations and columns that are no features, such as
+            have, but for labels, weights, populations and columns that are not features, such as
             ids and constants: ``left_out`` lists these with the reason.
         ignore : iterable of str, optional
             Columns to leave out.

@@ -240,7 +240,7 @@ class TableSource:
             Column of row weights, in every table.
         features : iterable of str, optional
             Columns to use as features, whatever they hold. By default all columns that all tables
-            have, but for labels, weights, populations and columns that are no features, such as
+            have, but for labels, weights, populations and columns that are not features, such as
             ids and constants: ``left_out`` lists these with the reason.
         ignore : iterable of str, optional
             Columns to leave out.
@@ -348,7 +348,7 @@ class TableSource:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """Columns that are no features, each with the reason."""
+        """Columns that are not features, each with the reason."""
         return self.choice.left_out
 
     @property

@@ -75,7 +75,7 @@ def stack_columns(
 
 
 def check_frame(table: Table) -> None:
-    """Refuse what is no data frame, or one without rows."""
+    """Refuse what is not a data frame, or one without rows."""
     if not nw.dependencies.is_into_dataframe(table.table):
         raise TableError(
             f"{table.title} must be a pandas, polars or pyarrow data frame, got "

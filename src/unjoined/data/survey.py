@@ -40,7 +40,7 @@ SAME = 0.9995  # correlation of ranks of a label and what is a function of it
 
 
 def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
-    """Return why a column that all tables have is no feature, None if it may be one."""
+    """Return why a column that all tables have is not a feature, None if it may be one."""
     if INDEX_NAME.match(str(name)):
         return "is an index that was written as a column"
     looks = list(cells.values())
@@ -285,7 +285,7 @@ class Survey(NamedTuple):
         return Choice(features, tuple(out), tuple(notes))
 
     def _judged(self, looks: Looks, labels: Looks) -> tuple[list[LeftOut], list[str]]:
-        """Return columns that are no features, and notes; doubts are settled by all rows."""
+        """Return columns that are not features, and notes; doubts are settled by all rows."""
         populations = {cell[1] for of in labels.values() for cell in of}
         doubted = [
             name
@@ -324,7 +324,7 @@ def _other_labels(tables: Sequence[Table], labels: Looks) -> list[LeftOut]:
         of = labels.get(str(table.label), {})
         if also := [cell for cell in of if cell[0] not in kinds]:
             title = of[also[0]].title
-            reason = f"is the {table.kind}, so it is no feature of {title}"
+            reason = f"is the {table.kind}, so it is not a feature of {title}"
             out.append(LeftOut(str(table.label), reason))
     return out
 

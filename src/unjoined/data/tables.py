@@ -67,8 +67,8 @@ def check_file(path: str | os.PathLike[str]) -> Path:
         )
     if table_ending(file) not in ENDINGS:
         raise TableError(
-            f"{str(file)!r} is no table this program reads: expected .csv, .tsv, .txt, .jsonl or "
-            ".ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, or .duckdb."
+            f"{str(file)!r} is not a table this program reads: expected .csv, .tsv, .txt, .jsonl "
+            "or .ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, or .duckdb."
         )
     if file.stat().st_size == 0:  # DuckDB would make a column up
         raise TableError(f"{str(file)!r} is empty, without even a header.")
@@ -260,7 +260,7 @@ def scan_table(
 def _scan_file(
     reader: FileReader, file: Path, reading: Reading, text: Collection[str]
 ) -> Iterator[tuple[Frame, Place]]:
-    """Yield a file piece by piece; bytes that are no UTF-8 beyond its beginning are cp1252."""
+    """Yield a file piece by piece; bytes that are not UTF-8 beyond its beginning are cp1252."""
     row = 0
     try:
         for frame, place in _stream(reader, repr(str(file)), reading):
@@ -299,7 +299,7 @@ def table_files(table: Any, title: str) -> list[Path]:
 
 
 def _tables_in(folder: Path) -> list[Path]:
-    """Return the tables in a folder and its folders; names with a dot or _ in front are no data."""
+    """Return the tables in a folder and its folders; names that begin with . or _ are not data."""
     found: list[Path] = []
     seen: set[str] = set()  # a link may lead back
     for root, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):

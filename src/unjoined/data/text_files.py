@@ -21,7 +21,7 @@ from unjoined.data.replace import claim_file
 from unjoined.errors import TableError
 
 DELIMITERS = (",", ";", "\t", "|")
-HEADER_BYTES = 1 << 20  # a longer first line is no header
+HEADER_BYTES = 1 << 20  # a longer first line is not a header
 PACKED = {".gz": "gzip", ".zst": "zstd"}  # endings, and what DuckDB and pyarrow call them
 DECIMAL_COMMA = re.compile(r"[+-]?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),[0-9]+$")
 UTF8, CP1252 = "utf-8-sig", "cp1252"
@@ -79,7 +79,7 @@ def form_of(file: Path) -> TextForm:
     skip, names = found[delimiter]
     if len(names) == 1 and ".txt" in file.suffixes:  # prose, rather than a table
         raise TableError(
-            f"{str(file)!r} is no table this program reads: its first line holds no comma, "
+            f"{str(file)!r} is not a table this program reads: its first line holds no comma, "
             "semicolon, tab or bar. Call it .csv if it has one column."
         )
     if names[0] == "":  # as pandas calls the index that it writes without a name

@@ -85,7 +85,7 @@ def unjoin(
     Raises
     ------
     InputError
-        A policy or the propensity is no probability, or a table would have too few rows.
+        A policy or the propensity is not a probability, or a table would have too few rows.
 
     Notes
     -----

@@ -45,7 +45,7 @@ def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
     Warns
     -----
     UnjoinedWarning
-        Text for CSV or Excel begins with =, +, -, @, a tab or a line end, and is no number.
+        Text for CSV or Excel begins with =, +, -, @, a tab or a line end, and is not a number.
         Spreadsheets would run it as a formula, so a single quote is put before it. Parquet keeps
         it as it is.
     """

@@ -343,4 +343,4 @@ def _check_children(
     if n == 0 or (used < 0).any() or (used >= n_features).any():
         raise InputError("a tree asks for a feature that there is not")
     if not np.isfinite(value).all():
-        raise InputError("a tree predicts what is no number")
+        raise InputError("a tree predicts something that is not a number")

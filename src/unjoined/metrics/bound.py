@@ -358,7 +358,8 @@ def radii(model: Any, uplift: float | None, critic: float | None) -> tuple[float
     norm = float(np.linalg.norm(model.coef_))
     if uplift is None and norm == 0.0:
         raise InputError(
-            "all coefficients of the model are 0, so their norm is no radius. Pass uplift_radius."
+            "all coefficients of the model are 0, so their norm is not a radius. Pass "
+            "uplift_radius."
         )
     radius_f = norm if uplift is None else check_positive("uplift_radius", uplift)
     if radius_f < norm * (1.0 - 1e-12):

@@ -163,7 +163,7 @@ def _check_label_sums(label: Array, weight: float, gram: Array, what: str) -> No
 
 
 def _check_gram(gram: Array, what: str) -> None:
-    """Refuse what is no sum of products of functions with each other."""
+    """Refuse what is not a sum of products of functions with each other."""
     need(bool(np.all(np.diag(gram) >= 0.0)), f"{what} have a sum of squares below 0")
     need(_is_symmetric(gram, gram), f"{what} are not symmetric")
     need(_is_positive(gram, gram, TOLERANCE), f"{what} are not positive semidefinite")

@@ -138,7 +138,7 @@ def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | Non
     Raises
     ------
     TableError
-        The file does not exist, is no file of sums, is of another version, was altered or cut
+        The file does not exist, is not a file of sums, is of another version, was altered or cut
         off since it was written, or holds what cannot be the sums of any rows.
     """
     file = Path(path)
@@ -147,19 +147,21 @@ def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | Non
         return _checked(members)
     except (UnsoundError, InputError) as error:
         raise TableError(
-            f"{str(file)!r} is no sound file of sums: {str(error).rstrip('.')}. Get it again from "
-            "who wrote it, and do not use it as it is."
+            f"{str(file)!r} is not a sound file of sums: {str(error).rstrip('.')}. Get it again "
+            "from who wrote it, and do not use it as it is."
         ) from error
 
 
 def _opened(file: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a file of this version whose checksum is right."""
     if not file.is_file():
-        raise TableError(f"there is no file of sums {str(file)!r}. Check the path.")
+        raise TableError(f"there is not a file of sums {str(file)!r}. Check the path.")
     raw = file.read_bytes()
     named = FIRST.search(raw[:80])
     if named is None:
-        raise TableError(f"{str(file)!r} is no file of sums. Write one with `unjoined aggregate`.")
+        raise TableError(
+            f"{str(file)!r} is not a file of sums. Write one with `unjoined aggregate`."
+        )
     if int(named[1]) != VERSION:
         raise TableError(
             f"{str(file)!r} is of version {int(named[1])}; this program reads version {VERSION}. "
@@ -298,7 +300,7 @@ def _read_position(at: Any) -> Position | None:
         return None
     n_rows, digest = items(at, "the position of a checkpoint", 2)
     good = re.fullmatch("[0-9]{1,20}", text(digest, "the digest of a checkpoint")) is not None
-    need(good and int(digest) < 2**64, "the digest of a checkpoint is no number")
+    need(good and int(digest) < 2**64, "the digest of a checkpoint is not a number")
     return Position(whole(n_rows, "the position of a checkpoint", 1, MAX_ROWS), int(digest))
 
 
@@ -336,7 +338,7 @@ def sum_with_checkpoint(
     Raises
     ------
     TableError
-        The file is no checkpoint, belongs to another plan, or the source has changed since.
+        The file is not a checkpoint, belongs to another plan, or the source has changed since.
     """
     if checkpoint is None:
         return sum_source(source, plan, census, n_jobs=n_jobs)

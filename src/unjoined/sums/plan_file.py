@@ -84,7 +84,7 @@ def plan_from_parts(parts: Any, arrays: FileArrays) -> SumsPlan:
     Raises
     ------
     UnsoundError
-        Something in it is no part of a plan.
+        Something in it is not part of a plan.
     """
     given = fields(parts, "the plan", *PLAN)
     scaling = _get_scaling(given["scaling"], "scaling", arrays, None)
@@ -124,8 +124,10 @@ def _get_populations(names: Any) -> tuple[Any, ...]:
     found = items(names, "the populations")
     need(len(found) > 1, "it has a single population")
     for name in found:
-        need(isinstance(name, str | int | float), f"{name!r} is no name of a population")
-        need(isinstance(name, str) or abs(name) <= LARGEST, f"{name!r} is no name of a population")
+        need(isinstance(name, str | int | float), f"{name!r} is not a name of a population")
+        need(
+            isinstance(name, str) or abs(name) <= LARGEST, f"{name!r} is not a name of a population"
+        )
     need(len(set(found)) == len(found), "two populations have the same name")
     return tuple(found)
 
