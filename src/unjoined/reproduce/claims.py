@@ -18,6 +18,11 @@ PAPER_B = 2.0  # "the point around 2"; the next point of the grid is taken
 OFTEN = 0.1  # share of points with gross errors that we call "tend to have"
 Block = dict[str, Any]
 Check = tuple[str, str, str]  # what is checked, the verdict on it, the interval found
+OURS_ALONE = (
+    "The default was run again by itself, on the same draws. What it differs by from other methods "
+    "carries the error of two separate means. That is wider than the error of paired trials, so a "
+    "lead shows less easily."
+)
 
 
 class Lead(NamedTuple):
@@ -255,6 +260,8 @@ def describe_leads(block: Block) -> str:
             if leads
             else f"No {who} of the paper is shown to be above {whom}."
         )
+    if block.get("ours_alone"):
+        parts.append(OURS_ALONE)
     return "\n\n".join(parts)
 
 

@@ -283,6 +283,7 @@ def _finished(tasks: Sequence[Task], jobs: int) -> Iterator[Record]:
         return
     # Spawned, not forked: a fork copies the locks of threads that it does not copy.
     context = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     with _one_thread_each():
         pool = ProcessPoolExecutor(
             min(jobs, len(tasks)), mp_context=context, initializer=_ignore_interrupts
@@ -291,6 +292,9 @@ def _finished(tasks: Sequence[Task], jobs: int) -> Iterator[Record]:
             for future in as_completed(_submit(pool, tasks)):
                 yield future.result()
         except BrokenProcessPool as error:
+            # A process that was starting as another died waits for work, and the pool for it.
+            for process in set(multiprocessing.active_children()) - set(others):
+                process.terminate()
             raise UnjoinedError(
                 "a process ended before its trial was done, most likely because memory ran out. "
                 "Finished trials are kept: run the command again, with fewer --jobs."
