@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis, Basis
+from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, STEP, AdditiveBasis, Basis
 from unjoined.errors import InputError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -31,7 +31,7 @@ def places(basis, group, column=None):
 
 def test_it_keeps_the_promises_of_a_basis():
     X = rows()
-    basis = basis_of(X, with_pairs=True)
+    basis = basis_of(X, with_products=True)
     assert isinstance(basis, Basis)
     values = basis(X)
     assert values.shape == (300, basis.size)
@@ -43,17 +43,66 @@ def test_it_keeps_the_promises_of_a_basis():
         basis(X[:, :2])
 
 
-def test_its_blocks_are_a_constant_lines_squares_curves_and_pairs():
-    _, groups, columns = basis_of(rows(), with_pairs=True).blocks()
-    assert groups == (CONSTANT, *[LINE] * 3, *[SQUARE] * 3, *[CURVE] * 3, *[PAIR] * 3)
-    assert columns[1:] == (*[(0,), (1,), (2,)] * 3, (0, 1), (0, 2), (1, 2))
+def test_its_blocks_are_a_constant_lines_squares_curves_pairs_and_steps():
+    _, groups, columns = basis_of(rows(), with_products=True).blocks()
+    single = (CONSTANT, *[LINE] * 3, *[SQUARE] * 3, *[CURVE] * 3)
+    assert groups == (*single, *[PAIR] * 3, *[STEP] * 57)
+    assert columns[1:13] == (*[(0,), (1,), (2,)] * 3, (0, 1), (0, 2), (1, 2))
+    assert columns[13:] == (*[(0,)] * 19, *[(1,)] * 19, *[(2,)] * 19)
+
+
+def test_steps_jump_at_twentieths_of_the_rows_and_have_mean_zero():
+    X = rows(400, d=1)
+    basis = basis_of(X, with_products=True)
+    steps = basis(X)[:, places(basis, STEP)]
+    assert_allclose(np.ptp(steps, axis=0), 1.0)
+    assert_allclose(steps.mean(axis=0), 0.0, atol=1e-12)
+    assert_allclose((steps > 0.0).mean(axis=0), np.arange(19, 0, -1) / 20.0, atol=0.01)
+
+
+def test_a_feature_of_few_values_has_no_steps():
+    X = np.random.default_rng(0).integers(0, 5, (300, 1)).astype(float)
+    assert basis_of(X, with_products=True).steps == ()
+
+
+def test_levels_of_a_category_are_multiplied_with_features_and_other_categories():
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [rng.standard_normal(300), rng.integers(0, 3, 300), rng.integers(0, 2, 300)]
+    )
+    basis = basis_of(X, with_products=True, categorical=(1, 2))
+    _, groups, columns = basis.blocks()
+    pairs = [c for g, c in zip(groups, columns, strict=True) if g == PAIR]
+    assert sorted(pairs) == [(0, 1)] * 3 + [(0, 2)] * 2 + [(2, 1)] * 6
+    first = places(basis, PAIR)[0]  # the first cosine, and a level of the category of two levels
+    level = 2.0 * ((X[:, 2] == 0.0) - np.mean(X[:, 2] == 0.0))
+    cosine = np.sqrt(2.0) * np.cos(basis.curves[0].angle(X[:, 0]))
+    assert_allclose(basis(X)[:, first], cosine * level, atol=1e-12)
+
+
+def test_categories_of_very_many_levels_are_in_no_pairs():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((500, 2)), rng.integers(0, 30, 500)])
+    _, groups, columns = basis_of(X, with_products=True, categorical=(2,)).blocks()
+    assert [c for g, c in zip(groups, columns, strict=True) if g == PAIR] == [(0, 1)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS)
+def test_a_trimmed_basis_has_the_same_values_of_what_is_left(seed):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rows(100, seed=seed), rng.integers(0, 3, 100)])
+    basis = basis_of(X, with_products=True, categorical=(3,))
+    less, left = basis.trimmed(rng.random(basis.size) < 0.3)
+    assert_array_equal(less(X), basis(X)[:, left])
+    assert less.size == left.sum()
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS, cut=st.integers(1, 99))
 def test_each_row_is_mapped_by_itself(seed, cut):
     X = rows(100, seed=seed)
-    basis = basis_of(X, with_pairs=True)
+    basis = basis_of(X, with_products=True)
     values = np.vstack([basis(X[:cut]), basis(X[cut:])])
     assert_allclose(values, basis(X), rtol=1e-12, atol=1e-12)
 
@@ -79,8 +128,8 @@ def test_cosines_of_uniform_ranks_are_orthogonal_and_fall_like_their_number():
 def test_units_of_features_change_nothing(seed, shift, factor):
     X, new = rows(200, seed=seed), rows(50, seed=seed + 1)
     X[:, 2] = X[:, 2] > 0.0
-    plain = basis_of(X, with_pairs=True)(new)
-    other = basis_of(shift + factor * X, with_pairs=True)(shift + factor * new)
+    plain = basis_of(X, with_products=True)(new)
+    other = basis_of(shift + factor * X, with_products=True)(shift + factor * new)
     # A shift a million times the spread leaves 1e-16 * 1e6 of the digits.
     assert_allclose(other, plain, atol=1e-9)
 
@@ -119,7 +168,7 @@ def test_a_column_of_two_values_has_a_line_and_nothing_else():
 
 def test_a_column_of_two_values_has_pairs():
     X = np.column_stack([rows(100, 1), np.arange(100) % 2])
-    basis = basis_of(X, with_pairs=True)
+    basis = basis_of(X, with_products=True)
     (pair,) = places(basis, PAIR)
     value, first = basis(X)[:, pair], basis(X)[:, places(basis, CURVE, 0)[0]]
     sign = np.where(X[:, 1] == 0, 1.0, -1.0)
@@ -128,7 +177,7 @@ def test_a_column_of_two_values_has_pairs():
 
 def test_a_constant_column_has_no_functions():
     X = np.column_stack([rows(100, 1), np.full(100, 7.0)])
-    basis = basis_of(X, with_pairs=True)
+    basis = basis_of(X, with_products=True)
     _, _, columns = basis.blocks()
     assert all(1 not in c for c in columns)
     assert_array_equal(basis(X), basis(np.column_stack([X[:, 0], np.full(100, -3.0)])))
@@ -186,7 +235,7 @@ def test_a_category_that_was_not_there_is_average():
 
 def test_pairs_are_products_of_the_first_cosines():
     X = rows(200, 3)
-    basis = basis_of(X, with_pairs=True)
+    basis = basis_of(X, with_products=True)
     values = basis(X)
     _, _, columns = basis.blocks()
     block = basis.blocks()[0]

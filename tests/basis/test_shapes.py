@@ -23,7 +23,7 @@ BASES = [
     FourierBasis(RNG.random((3, 40)), RNG.random(40)),
     LinearBasis(3),
     StackedBasis(LinearBasis(3), GAUSSIANS),
-    AdditiveBasis.of_rows(RNG.random((60, 3)), np.ones(60), with_pairs=True),
+    AdditiveBasis.of_rows(RNG.random((60, 3)), np.ones(60), with_products=True),
     ScaledBasis(GAUSSIANS, Scaling.identity(3)),
     ScaledBasis(LinearBasis(3), Scaling.identity(3)),
     ScaledBasis(StackedBasis(GAUSSIANS, LinearBasis(3)), Scaling.identity(3)),

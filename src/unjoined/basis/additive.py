@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array, IntArray
+from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import check_row_width
 from unjoined.basis.functions import Scaling, weighted_quantile
 from unjoined.errors import InputError
 
-CONSTANT, LINE, SQUARE, CURVE, PAIR, CATEGORY = (
-    "constant",
-    "line",
-    "square",
-    "curve",
-    "pair",
-    "category",
-)
+CONSTANT, LINE, SQUARE, CURVE = "constant", "line", "square", "curve"
+CATEGORY, PAIR, STEP = "category", "pair", "step"
 FARTHEST = 5.0  # standard deviations: lines and squares stay where they are beyond
 N_KNOTS = 201
 FEW_VALUES = 20  # a feature with at most so many values among its knots is ranked by steps
 MOST_COSINES = 8
+MOST_FACTORS = 24  # features and levels of categories in pairs; more have too many pairs
+CUTS = tuple((np.arange(1, 20) / 20.0).tolist())  # shares of the rows below a step
 MOST_FEATURES = 100  # those that go along with the labels most
-MOST_FUNCTIONS = 400  # of single features: beyond, curves get fewer cosines
+FEWEST_COSINES = 2
+MOST_FUNCTIONS = 240  # of single features: beyond, curves get fewer cosines
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +71,26 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class AdditiveBasis:
-    """A constant; of each feature a line, a square and a curve; products of pairs of features.
+    """A constant; of each feature a line, a square, a curve and steps; products of pairs.
 
     A curve is a sum of cosines of the feature's rank, the j-th of them divided by j. A feature of
-    two values has a line only. A categorical feature is one block of indicators.
+    two values has a line only. A categorical feature is one block of indicators. The factors of
+    pairs are first cosines of features and indicators of levels.
     """
 
     scaling: Scaling
     features: tuple[int, ...]  # columns with a line
     curves: tuple[Curve, ...]  # one for each of them
     categories: tuple[tuple[int, Array, Array], ...]  # column, codes, shares of the rows
-    pairs: tuple[tuple[int, int], ...]  # places among ``features``
+    pairs: tuple[tuple[int, int], ...]  # places among ``features``, and among ``levels`` beyond
     n_features: int
+    levels: tuple[tuple[int, int], ...] = ()  # places among ``categories`` and among their codes
+    steps: tuple[tuple[int, float, float], ...] = ()  # column, cut, share of the rows above it
+
+    def __setstate__(self, state: list[Any]) -> None:
+        """Read a stored basis; files of version 0.1.0 have no levels and no steps."""
+        for known, value in zip(fields(self), [*state, (), ()], strict=False):
+            object.__setattr__(self, known.name, value)
 
     @classmethod
     def of_rows(
@@ -94,7 +100,7 @@ class AdditiveBasis:
         *,
         categorical: tuple[int, ...] = (),
         features: IntArray | None = None,
-        with_pairs: bool = False,
+        with_products: bool = False,
         n_cosines: int | None = None,
     ) -> AdditiveBasis:
         """Return the functions that suit rows which count by their weights."""
@@ -102,16 +108,33 @@ class AdditiveBasis:
         some = range(d) if features is None else features.tolist()
         numeric = [c for c in some if c not in categorical and np.ptp(X[:, c]) > 0.0]
         if n_cosines is None:
-            n_cosines = int(np.clip(MOST_FUNCTIONS / max(len(numeric), 1) - 2, 1, MOST_COSINES))
+            room = MOST_FUNCTIONS / max(len(numeric), 1) - 2
+            n_cosines = int(np.clip(room, FEWEST_COSINES, MOST_COSINES))
         curves = tuple(Curve.of_values(X[:, c], weight, n_cosines) for c in numeric)
         categories = []
         for c in categorical:
             codes, place = np.unique(X[:, c], return_inverse=True)
             share = np.bincount(place, weights=weight) / weight.sum()
             categories.append((c, codes, share))
-        pairs = tuple(combinations(range(len(numeric)), 2)) if with_pairs else ()
+        levels: tuple[tuple[int, int], ...] = ()
+        pairs: tuple[tuple[int, int], ...] = ()
+        steps: tuple[tuple[int, float, float], ...] = ()
+        if with_products and len(numeric) <= MOST_FACTORS:
+            levels = _levels(categories, MOST_FACTORS - len(numeric))
+            k = len(numeric)
+            pairs = tuple(
+                (a, b)
+                for a, b in combinations(range(k + len(levels)), 2)
+                if a < k or levels[a - k][0] != levels[b - k][0]
+            )
+            steps = tuple(
+                step
+                for c, curve in zip(numeric, curves, strict=True)
+                if len(curve.knots) > FEW_VALUES
+                for step in _steps(c, X[:, c], weight)
+            )
         scaling = Scaling.of_rows(X, weight)
-        return cls(scaling, tuple(numeric), curves, tuple(categories), pairs, d)
+        return cls(scaling, tuple(numeric), curves, tuple(categories), pairs, d, levels, steps)
 
     @property
     def bent(self) -> tuple[int, ...]:
@@ -135,10 +158,11 @@ class AdditiveBasis:
             sizes.append(len(codes))
             groups.append(CATEGORY)
             columns.append((c,))
-        for a, b in self.pairs:
-            sizes.append(1)
-            groups.append(PAIR)
-            columns.append((self.features[a], self.features[b]))
+        factors = [*self.features, *(self.categories[i][0] for i, _ in self.levels)]
+        sizes += [1] * (len(self.pairs) + len(self.steps))
+        groups += [PAIR] * len(self.pairs) + [STEP] * len(self.steps)
+        columns += [(factors[a], factors[b]) for a, b in self.pairs]
+        columns += [(c,) for c, _, _ in self.steps]
         return np.repeat(np.arange(len(sizes)), sizes), tuple(groups), tuple(columns)
 
     @property
@@ -146,7 +170,16 @@ class AdditiveBasis:
         """Number of functions p."""
         bent = self.bent
         size = 1 + len(self.features) + len(bent) + sum(self.curves[j].n_cosines for j in bent)
-        return size + sum(len(codes) for _, codes, _ in self.categories) + len(self.pairs)
+        size += sum(len(codes) for _, codes, _ in self.categories)
+        return size + len(self.pairs) + len(self.steps)
+
+    def trimmed(self, used: BoolArray) -> tuple[AdditiveBasis, BoolArray]:
+        """Return the basis without unused pairs and steps, and which functions are left."""
+        left, n, k = used.copy(), len(self.pairs), self.size - len(self.pairs) - len(self.steps)
+        left[:k] = True
+        pairs = tuple(pair for pair, use in zip(self.pairs, left[k:], strict=False) if use)
+        steps = tuple(step for step, use in zip(self.steps, left[k + n :], strict=True) if use)
+        return replace(self, pairs=pairs, steps=steps), left
 
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to the values of the functions (n, p)."""
@@ -164,7 +197,7 @@ class AdditiveBasis:
         bent = self.bent
         at = 1 + k + len(bent)
         values[1 + k : at] = (lines[list(bent)] ** 2 - 1.0) / np.sqrt(2.0)
-        first = np.empty((k if self.pairs else 0, len(X)))
+        first = np.empty((k + len(self.levels) if self.pairs else 0, len(X)))
         for j, (c, curve) in enumerate(zip(self.features, self.curves, strict=True)):
             if curve.n_cosines < 2 and not self.pairs:
                 continue
@@ -178,10 +211,34 @@ class AdditiveBasis:
             block = values[at : at + len(codes)]
             np.subtract(X[:, c] == codes[:, None], share[:, None], out=block)
             at += len(codes)
+        for j in range(k, len(first)):
+            c, codes, share = self.categories[self.levels[j - k][0]]
+            level = self.levels[j - k][1]
+            first[j] = 2.0 * ((X[:, c] == codes[level]) - share[level])
         for a, b in self.pairs:
             np.multiply(first[a], first[b], out=values[at])
             at += 1
+        for c, cut, above in self.steps:
+            np.subtract(X[:, c] > cut, above, out=values[at])
+            at += 1
         return values.T
+
+
+def _levels(categories: list[tuple[int, Array, Array]], most: int) -> tuple[tuple[int, int], ...]:
+    """Return the levels of the categories that fit among ``most``, those of few levels first."""
+    levels: list[tuple[int, int]] = []
+    for i in sorted(range(len(categories)), key=lambda i: len(categories[i][1])):
+        n = len(categories[i][1])
+        if len(levels) + n <= most:
+            levels += [(i, j) for j in range(n)]
+    return tuple(levels)
+
+
+def _steps(c: int, x: Array, weight: Array) -> list[tuple[int, float, float]]:
+    """Return the steps of one feature: column, cut, share of the rows above it."""
+    cuts = np.unique(weighted_quantile(x, weight, CUTS)).tolist()
+    share = [float(weight @ (x > cut) / weight.sum()) for cut in cuts]
+    return [(c, cut, above) for cut, above in zip(cuts, share, strict=True) if 0.0 < above < 1.0]
 
 
 def _write_cosines(wave: Array, out: Array) -> None:

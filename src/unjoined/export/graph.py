@@ -245,7 +245,7 @@ def _gaussians(graph: _Graph, basis: GaussianBasis, Z: str) -> str:
 
 
 def _additive(graph: _Graph, basis: AdditiveBasis, X: str) -> list[str]:
-    """Return lines, squares, cosines of ranks, categories and pairs, in the order of the basis."""
+    """Return the functions of the basis, in its order."""
     places, bent, parts = list(basis.features), list(basis.bent), [_ones(graph, X)]
     if places:
         mean, scale = basis.scaling.mean[places], basis.scaling.scale[places]
@@ -262,13 +262,22 @@ def _additive(graph: _Graph, basis: AdditiveBasis, X: str) -> list[str]:
         n = np.arange(1.0, 1.0 + basis.curves[j].n_cosines)
         waves = graph.add("Cos", graph.add("Mul", angles[j], graph.constant(n[None])))
         parts.append(graph.add("Mul", waves, graph.constant(np.sqrt(2.0) / n)))
+    indicators = []
     for c, codes, share in basis.categories:
         hit = graph.double(graph.add("Equal", graph.take(X, [c]), graph.constant(codes[None])))
-        parts.append(graph.add("Sub", hit, graph.constant(share)))
+        indicators.append(graph.add("Sub", hit, graph.constant(share)))
+    parts += indicators
     if basis.pairs:
-        first = graph.add("Cos", graph.join(list(angles.values())))
+        factors = [graph.add("Cos", angle) for angle in angles.values()]
+        factors += [graph.take(indicators[i], [level]) for i, level in basis.levels]
+        heights = [np.sqrt(2.0)] * len(angles) + [2.0] * len(basis.levels)
+        first = graph.add("Mul", graph.join(factors), graph.constant(np.array(heights)))
         a, b = (graph.take(first, [pair[i] for pair in basis.pairs]) for i in (0, 1))
-        parts.append(graph.add("Mul", graph.add("Mul", a, b), graph.constant(2.0)))
+        parts.append(graph.add("Mul", a, b))
+    if basis.steps:
+        columns, cuts, above = (list(part) for part in zip(*basis.steps, strict=True))
+        over = graph.add("Greater", graph.take(X, columns), graph.constant(np.array([cuts])))
+        parts.append(graph.add("Sub", graph.double(over), graph.constant(np.array(above))))
     return parts
 
 

@@ -12,8 +12,8 @@ from numpy.random import RandomState as Rng
 
 from unjoined._log import PROGRESS
 from unjoined._threads import n_threads, one_blas_thread
-from unjoined._typing import Array, IntArray
-from unjoined.basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined.basis import CURVE, PAIR, SQUARE, STEP, AdditiveBasis, leading_features
 from unjoined.nuisance.forms import (
     CURVES,
     NOTHING,
@@ -38,11 +38,10 @@ from unjoined.solve import (
     robust_deviation,
 )
 
-MOST_WITH_PAIRS = 24  # features; beyond, there are too many pairs to look at
 UNUSED = "unused"  # what was screened out
 IDLE = 0.02  # log-odds or standard deviations of the outcome that are not missed
 ALL_PAIRS = 66  # more are screened: those of 12 features have all a say
-KEPT_PAIRS = 10  # of the base, and as many of the effect
+KEPT = {PAIR: 10, STEP: 3}  # of what is screened: for the base, and as many for the effect
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
 CHOICE_TOL = 1e-2  # nats: forms differ by more
@@ -67,7 +66,7 @@ class Chooser:
         law: Law,
         categorical: tuple[int, ...],
         *,
-        with_pairs: bool,
+        with_products: bool,
         n_jobs: int | None,
     ) -> Chooser:
         """Draw the functions for these rows, and bound the pull of gross outcomes if it pays."""
@@ -76,7 +75,7 @@ class Chooser:
             rows.weight,
             categorical=categorical,
             features=leading_features(rows.X, rows.y, rows.exposure, rows.weight),
-            with_pairs=with_pairs and rows.X.shape[1] <= MOST_WITH_PAIRS,
+            with_products=with_products,
         )
         chooser = cls(rows, law, basis, basis(rows.X).T)
         if isinstance(law, MeanLaw):
@@ -130,41 +129,82 @@ class Chooser:
         return replace(fit, parts=parts)
 
     def parts_of(self, form: Form, at: IntArray, simpler: AdditiveFit | None) -> Parts:
-        """Return the functions of a form: of very many pairs, those that some rows ask for most."""
+        """Return the functions of a form: of very many, those that some rows ask for most."""
         block, groups, _ = self.basis.blocks()
-        if PAIR in form.base and len(self.basis.pairs) > ALL_PAIRS and simpler is not None:
-            groups = self._screened(block, groups, simpler, at)
+        kinds = {STEP} if len(self.basis.pairs) <= ALL_PAIRS else {STEP, PAIR}
+        if simpler is not None and (kinds := kinds & form.base):
+            groups = self._screened(block, groups, simpler, at, kinds)
         return Parts.of_groups(block, groups, form.base, form.effect)
 
     def _screened(
-        self, block: IntArray, groups: tuple[str, ...], fit: AdditiveFit, at: IntArray
+        self,
+        block: IntArray,
+        groups: tuple[str, ...],
+        fit: AdditiveFit,
+        at: IntArray,
+        kinds: set[str],
     ) -> tuple[str, ...]:
-        """Name what a fit can do without: bends that it shrank, pairs that its loss cannot use."""
-        rows, values, named = self.rows.take(at), self.values[:, at], np.array(groups)
-        size = np.zeros(len(groups))
-        np.add.at(size, block[np.concatenate([fit.parts.base, fit.parts.effect])], fit.coef**2)
+        """Name what can be done without: bends that a fit shrank, functions it does not ask for."""
+        named = np.array(groups)
+        has, size = np.full(len(groups), False), np.zeros(len(groups))
+        own = block[np.concatenate([fit.parts.base, fit.parts.effect])]
+        has[own] = True
+        np.add.at(size, own, fit.coef**2)
         bends = (named == SQUARE) | (named == CURVE)
-        used = ~bends | (size > IDLE**2)
-        pairs = np.flatnonzero(named == PAIR)
-        used[pairs] = False
-        of_pair = values[np.isin(block, pairs)]
-        terms = fit.law(rows.y, rows.exposure, *fit(values.T))
-        slopes = [(terms.by_base, terms.base_base)]
-        if len(fit.parts.effect):
-            slopes.append((terms.by_effect, terms.effect_effect))
-        for slope, curvature in slopes:
-            push = of_pair @ (rows.weight * slope)
-            push = push**2 / np.maximum(of_pair**2 @ (rows.weight * curvature), 1e-300)
-            used[pairs[np.argsort(-push, kind="stable")[:KEPT_PAIRS]]] = True
+        used = ~bends | (size > IDLE**2) if PAIR in kinds else np.full(len(named), True)
+        for kind in kinds:
+            places = np.flatnonzero(named == kind)
+            used[places] = has[places]
+            if has[places].any():
+                continue
+            for score in self._scores(fit, at, np.isin(block, places)):
+                score = np.where(self._peaks(score), score, 0.0) if kind == STEP else score
+                used[places[np.argsort(-score, kind="stable")[: KEPT[kind]]]] = True
         return tuple(np.where(used, named, UNUSED).tolist())
+
+    def _scores(self, fit: AdditiveFit, at: IntArray, wanted: BoolArray) -> list[Array]:
+        """Return score statistics of functions that a fit lacks, in its base and in its effect.
+
+        Squared slope of the loss over its variance, what the fit's own functions explain taken
+        off: about chi-squared of one degree where nothing is missed.
+        """
+        rows, values = self.rows.take(at), self.values[:, at]
+        more, parts = values[wanted], fit.parts
+        terms = fit.law(rows.y, rows.exposure, *fit(values.T))
+        w, own = rows.weight, (values[parts.base].T, values[parts.effect].T)
+        ways = [(terms.by_base, terms.base_base, terms.base_base, terms.base_effect)]
+        if len(parts.effect):
+            ways.append(
+                (terms.by_effect, terms.effect_effect, terms.base_effect, terms.effect_effect)
+            )
+        scores = []
+        for slope, curvature, with_base, with_effect in ways:
+            cross = np.hstack(
+                [(more * (w * with_base)) @ own[0], (more * (w * with_effect)) @ own[1]]
+            )
+            known = np.einsum("ij,ij->i", cross @ fit.covariance, cross)
+            total = more**2 @ (w * curvature)
+            rest = np.maximum(total - known, 1e-3 * total + 1e-300)
+            scores.append((more @ (w * slope)) ** 2 / rest)
+        return scores
+
+    def _peaks(self, push: Array) -> BoolArray:
+        """Whether the step is better than its neighbours of the same feature."""
+        column = np.array([c for c, _, _ in self.basis.steps])
+        same = column[1:] == column[:-1]
+        peak = np.full(len(push), True)
+        peak[1:] &= ~same | (push[1:] >= push[:-1])
+        peak[:-1] &= ~same | (push[:-1] >= push[1:])
+        return peak
 
     def fit_chain(self, held: IntArray, chain: list[Form]) -> dict[str, AdditiveFit]:
         """Fit forms without some rows, each from where the one before it ended."""
         rest = np.delete(np.arange(len(self.rows.y)), held)
         fits: dict[str, AdditiveFit] = {}
-        last = None
-        for form in chain:
-            last = fits[form.name] = self.fit(form, rest, CHOICE_TOL, simpler=last)
+        for k, form in enumerate(chain):
+            inside = [f.name for f in chain[:k] if f.base <= form.base and f.effect <= form.effect]
+            simpler = fits[inside[-1]] if inside else None
+            fits[form.name] = self.fit(form, rest, CHOICE_TOL, simpler=simpler)
         return fits
 
     def losses(self, fits: dict[str, AdditiveFit], held: IntArray) -> dict[str, Array]:
@@ -180,12 +220,12 @@ class Chooser:
 
 
 def chains_of(forms: Iterable[Form]) -> list[list[Form]]:
-    """Split forms into chains, in each of which a form contains the one before it."""
+    """Split forms into chains, in each of which a form contains one before it."""
     chains: list[list[Form]] = []
     for form in forms:
-        last = chains[-1][-1] if chains else None
-        if last is not None and last.base <= form.base and last.effect <= form.effect:
-            chains[-1].append(form)
+        before = chains[-1] if chains else []
+        if any(f.base <= form.base and f.effect <= form.effect for f in before):
+            before.append(form)
         else:
             chains.append([form])
     return chains
@@ -205,12 +245,30 @@ class HeldOutForms:
         """Number of folds."""
         return len(self.fits[self.table.name[0]])
 
+    def trimmed(self) -> HeldOutForms:
+        """Return the forms that are kept, without the pairs and steps that none of them uses."""
+        used = np.full(self.chooser.basis.size, False)
+        fits = {name: self.fits[name] for name in self.table.kept}
+        for fit in (fit for each in fits.values() for fit in each):
+            used[fit.parts.base] = used[fit.parts.effect] = True
+        basis, left = self.chooser.basis.trimmed(used)
+        place = np.cumsum(left) - 1
+        for name, each in fits.items():
+            parts = [
+                replace(f.parts, base=place[f.parts.base], effect=place[f.parts.effect])
+                for f in each
+            ]
+            fits[name] = [replace(f, parts=part) for f, part in zip(each, parts, strict=True)]
+        chooser = replace(self.chooser, basis=basis, values=self.chooser.values[left])
+        return replace(self, chooser=chooser, fits=fits)
+
     def without(self, j: int) -> AdditiveAverage:
         """Return the average of the fits that have not seen fold ``j``."""
         basis, fits = self.chooser.basis, self.fits
         kept = self.table.kept.items()
         members = (Member.of_fit(w, name, fits[name][j], basis.size) for name, w in kept)
-        return AdditiveAverage(basis, tuple(members), self.table, fits[self.table.name[0]][j])
+        best = fits[self.table.name[0]][j]
+        return AdditiveAverage(basis, tuple(members), self.table, best)
 
     def average(self) -> AdditiveAverage:
         """Return the average of all fits without one fold."""
@@ -256,10 +314,11 @@ def hold_out_forms(
     ``exposures`` are those of the rows for the fits without each fold, if they are not the same.
     Costs a fit for each form and fold, of 25 passes over the rows or so.
     """
-    with_pairs = any(PAIR in form.base for form in forms)
+    products = any(PAIR in form.base for form in forms)
     with one_blas_thread():
-        chooser = Chooser.of_rows(rows, law, categorical, with_pairs=with_pairs, n_jobs=n_jobs)
-    named = {f.name: f for f in forms if chooser.basis.pairs or PAIR not in f.base}
+        chooser = Chooser.of_rows(rows, law, categorical, with_products=products, n_jobs=n_jobs)
+    groups = chooser.basis.blocks()[1]
+    named = {f.name: f for f in forms if not f.base & {PAIR, STEP} - set(groups)}
     folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
     choosers = [chooser] * len(folds)
     if exposures is not None:
@@ -278,7 +337,8 @@ def hold_out_forms(
         of_fold = choosers[j].losses({name: fits[name][j] for name in named}, held)
         for name, loss in of_fold.items():
             losses[name][held] = loss
-    return HeldOutForms(chooser, named, fits, FormTable.of_losses(losses, average=average))
+    table = FormTable.of_losses(losses, average=average)
+    return HeldOutForms(chooser, named, fits, table).trimmed()
 
 
 def _what(forms: tuple[Form, ...]) -> str:
