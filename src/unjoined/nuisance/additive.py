@@ -41,7 +41,12 @@ from unjoined.solve import (
 UNUSED = "unused"  # what was screened out
 IDLE = 0.02  # log-odds or standard deviations of the outcome that are not missed
 ALL_PAIRS = 66  # more are screened: those of 12 features have all a say
-KEPT = {PAIR: 10, STEP: 3}  # of what is screened: for the base, and as many for the effect
+ALL_BENDS = 12  # features; of more, those are bent that show it
+KEPT = {
+    PAIR: 10,
+    STEP: 3,
+    CURVE: 6,
+}  # of what is screened: for the base, and as many for the effect
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
 CHOICE_TOL = 1e-2  # nats: forms differ by more
@@ -131,42 +136,54 @@ class Chooser:
     def parts_of(self, form: Form, at: IntArray, simpler: AdditiveFit | None) -> Parts:
         """Return the functions of a form: of very many, those that some rows ask for most."""
         block, groups, _ = self.basis.blocks()
-        kinds = {STEP} if len(self.basis.pairs) <= ALL_PAIRS else {STEP, PAIR}
-        if simpler is not None and (kinds := kinds & form.base):
-            groups = self._screened(block, groups, simpler, at, kinds)
+        if simpler is not None:
+            groups = self._screened(block, groups, form, simpler, at)
         return Parts.of_groups(block, groups, form.base, form.effect)
 
     def _screened(
-        self,
-        block: IntArray,
-        groups: tuple[str, ...],
-        fit: AdditiveFit,
-        at: IntArray,
-        kinds: set[str],
+        self, block: IntArray, groups: tuple[str, ...], form: Form, fit: AdditiveFit, at: IntArray
     ) -> tuple[str, ...]:
         """Name what can be done without: bends that a fit shrank, functions it does not ask for."""
         named = np.array(groups)
-        has, size = np.full(len(groups), False), np.zeros(len(groups))
-        own = block[np.concatenate([fit.parts.base, fit.parts.effect])]
-        has[own] = True
-        np.add.at(size, own, fit.coef**2)
+        used, size = np.full(len(groups), True), np.zeros(len(groups))
+        np.add.at(size, block[np.concatenate([fit.parts.base, fit.parts.effect])], fit.coef**2)
         bends = (named == SQUARE) | (named == CURVE)
-        used = ~bends | (size > IDLE**2) if PAIR in kinds else np.full(len(named), True)
-        for kind in kinds:
+        has_bends = bool(bends[block[fit.parts.base]].any())
+        if has_bends and len(self.basis.bent) > ALL_BENDS:
+            used = ~bends | (size > IDLE**2)
+            if CURVE in form.effect and not bends[block[fit.parts.effect]].any():
+                best = self._asked_for(CURVE, block, named, fit, at)[-1]
+                squares, curves = np.flatnonzero(named == SQUARE), np.flatnonzero(named == CURVE)
+                used[np.concatenate([squares[best], curves[best]])] = True
+        kinds = {STEP} if len(self.basis.pairs) <= ALL_PAIRS else {STEP, PAIR}
+        for kind in sorted(kinds & form.base):
             places = np.flatnonzero(named == kind)
-            used[places] = has[places]
-            if has[places].any():
-                continue
-            for score in self._scores(fit, at, np.isin(block, places)):
-                score = np.where(self._peaks(score), score, 0.0) if kind == STEP else score
-                used[places[np.argsort(-score, kind="stable")[: KEPT[kind]]]] = True
+            used[places] = False
+            for best in self._asked_for(kind, block, named, fit, at):
+                used[places[best]] = True
         return tuple(np.where(used, named, UNUSED).tolist())
 
-    def _scores(self, fit: AdditiveFit, at: IntArray, wanted: BoolArray) -> list[Array]:
-        """Return score statistics of functions that a fit lacks, in its base and in its effect.
+    def _asked_for(
+        self, kind: str, block: IntArray, named: Array, fit: AdditiveFit, at: IntArray
+    ) -> list[IntArray]:
+        """Return which blocks of a kind would change base and effect of a fit most."""
+        places = np.flatnonzero(named == kind)
+        wanted = np.isin(block, places)
+        of_block = np.searchsorted(places, block[wanted])
+        found = []
+        for slope, variance in self._slopes(fit, at, wanted):
+            score = np.bincount(of_block, slope) / np.bincount(of_block, variance)
+            score = np.where(self._peaks(score), score, 0.0) if kind == STEP else score
+            found.append(np.argsort(-score, kind="stable")[: KEPT[kind]])
+        return found
 
-        Squared slope of the loss over its variance, what the fit's own functions explain taken
-        off: about chi-squared of one degree where nothing is missed.
+    def _slopes(
+        self, fit: AdditiveFit, at: IntArray, wanted: BoolArray
+    ) -> list[tuple[Array, Array]]:
+        """Return squared slopes of the loss by functions that a fit lacks, and their variances.
+
+        First in its base, then in its effect. What the fit's own functions explain is taken off
+        the variance: the ratio is about 1 where nothing is missed.
         """
         rows, values = self.rows.take(at), self.values[:, at]
         more, parts = values[wanted], fit.parts
@@ -177,7 +194,7 @@ class Chooser:
             ways.append(
                 (terms.by_effect, terms.effect_effect, terms.base_effect, terms.effect_effect)
             )
-        scores = []
+        found = []
         for slope, curvature, with_base, with_effect in ways:
             cross = np.hstack(
                 [(more * (w * with_base)) @ own[0], (more * (w * with_effect)) @ own[1]]
@@ -185,8 +202,8 @@ class Chooser:
             known = np.einsum("ij,ij->i", cross @ fit.covariance, cross)
             total = more**2 @ (w * curvature)
             rest = np.maximum(total - known, 1e-3 * total + 1e-300)
-            scores.append((more @ (w * slope)) ** 2 / rest)
-        return scores
+            found.append(((more @ (w * slope)) ** 2, rest))
+        return found
 
     def _peaks(self, push: Array) -> BoolArray:
         """Whether the step is better than its neighbours of the same feature."""
