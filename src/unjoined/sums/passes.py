@@ -213,7 +213,8 @@ def inner_outcomes(batch: Chunk, coding: OutcomeCoding) -> Array:
 def add_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSums:
     """Return the sums with one more batch."""
     rows, group = batch.rows, batch.group
-    sums, policy = total.plan.sums(rows, group, n_jobs=n_jobs)
+    found = total.plan.sums(rows, group, n_jobs=n_jobs)
+    sums, policy = found.sums, found.policy
     if rows.weight is not batch.own_weight and not np.array_equal(batch.own_weight, rows.weight):
         policy = _with_own_squares(policy, rows, batch.own_weight, total.plan.scaling)
         sums = _with_squares(sums, rows, group, batch.square)
@@ -340,7 +341,8 @@ def _add_copies(
     is_outcome, groups = bool(some.is_outcome[0]), np.full(len(at), group)
     label = plan.coding.encode(some.label) if is_outcome else census.treatment(some.label)
     inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, plan.coding)
-    sums, policy = plan.sums(inner, groups, n_jobs=1)
+    found = plan.sums(inner, groups, n_jobs=1)
+    sums, policy = found.sums, found.policy
     ((key, cell),) = _with_squares(sums, inner, groups, square).cells.items()
     counted = GroupedSums(sums.p, {key: replace(cell, n_rows=int(times.sum()))})
     if not is_outcome:
