@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from unjoined._log import narrated
-from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, Basis, MatrixLike, RandomState
 from unjoined._validation import TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
@@ -26,10 +27,10 @@ from unjoined.estimators.base import (
     word_or,
 )
 from unjoined.estimators.minmax_plan import (
-    CentringParts,
     MinMaxPlanner,
     MinMaxSearch,
     Settled,
+    as_two_groups,
     average,
     check_groups,
     deal_groups,
@@ -60,13 +61,10 @@ from unjoined.nuisance import (
 from unjoined.solve import solve_minmax
 from unjoined.sums import (
     PlannedSums,
-    SumsPlan,
     center_sums,
     combine,
-    contrasts_of,
     dask_sums,
     has_constant,
-    in_two_groups,
     multipliers,
     sum_with_checkpoint,
     take_sample,
@@ -396,18 +394,15 @@ class MinMaxUplift(RowEstimator):
         many, several = len(rows.X) > CROSS_FIT_ROWS, len(rows.names) > 2
         whole: tuple[LabelledRows, Any] = rows, slice(None)
         sample, at = take_sample(rows, SAMPLE_ROWS, rng) if many else whole
-        two, used = self._in_two_groups(sample)
+        two, used = as_two_groups(sample, self.n_jobs)
         tried = planner.draw(two, len(rows.X), rng, self._feature_names)
-        group = fold = None
+        group: Any = None
         if planner.holds_out(tried):
             group = deal_groups(rows, rng) if many else deal_folds(rows, rng)
-            fold = group[at][used]
+        fold: Any = None if group is None else group[at][used]
         seen = two if self._is_squared else cut_down(two)
-
-        def centre(plan: SumsPlan, fold: IntArray) -> CentringParts:
-            return planner.fit_means(plan if many else None, seen, fold, rng)
-
-        found = planner.settle(tried, two, fold, centre)
+        fit_means = planner.fit_means if many else planner.fit_own_means
+        found = planner.settle(tried, two, fold, partial(fit_means, seen, fold, rng))
         n_groups = 1 if group is None else int(group.max()) + 1
         plan = replace(found.plan, populations=tuple(rows.names), n_groups=n_groups)
         if found.sums is None or many or several:
@@ -420,50 +415,37 @@ class MinMaxUplift(RowEstimator):
             return None
         return strength_of_sums(planned.policy, plan.populations)
 
-    def _in_two_groups(self, rows: LabelledRows) -> tuple[LabelledRows, Any]:
-        """Return rows of several populations as those of two groups, and which rows these are."""
-        if len(rows.names) == 2:
-            return rows, slice(None)
-        return in_two_groups(rows, contrasts_of(rows, n_jobs=self.n_jobs)[0])
-
     def _collect(
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
     ) -> tuple[PlannedSums, MinMaxSearch | None]:
         """Settle the plan in a first pass over the source, and add up in a second."""
         self._check_parameters()
         self._check_sums_suffice()
-        size = check_count("sample_rows", sample_rows)
         if checkpoint is not None and as_dask_source(source) is not None:
             raise InputError(
                 "a checkpoint is for rows that are read in order; Dask computes lost "
                 "partitions again by itself. Leave checkpoint out."
             )
-        rows, census = self._look_through(source, size)
+        rows, census = self._look_through(source, check_count("sample_rows", sample_rows))
         census.check_complete()
         rng, planner = check_random_state(self.random_state), self._planner
         sample, group = census.sample(N_FOLDS)
-        two, used = self._in_two_groups(sample)
+        two, used = as_two_groups(sample, self.n_jobs)
         group = group[used]
         tried = planner.draw(two, census.n_rows, rng, census.feature_names)
         if planner.is_centred or len(tried) > 1:
             check_groups(two, group)
-
-        def centre(plan: SumsPlan, fold: IntArray) -> CentringParts:
-            return planner.fit_means(plan, two, fold, rng)
-
-        found = planner.settle(tried, two, group, centre)
+        found = planner.settle(tried, two, group, partial(planner.fit_means, two, group, rng))
         plan = replace(found.plan, populations=census.names)
         if isinstance(rows, DaskSource):
             return dask_sums(rows, plan, census), found.search
-        sums = sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs)
-        return sums, found.search
+        return sum_with_checkpoint(rows, plan, census, checkpoint, self.n_jobs), found.search
 
     def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
         """Solve by sums alone, and become fitted."""
         self._fit_sums(sums, Settled(sums.plan, search))
         self.average_effect_ = average_effect_of_sums(sums)
-        strength = strength_of_sums(sums.policy, sums.plan.populations)
-        self._conclude(sums, strength, stacklevel=4)
+        self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
     def _fit_sums(
         self,
@@ -521,9 +503,7 @@ class MinMaxUplift(RowEstimator):
 
     @property
     def _is_squared(self) -> bool:
-        return isinstance(self.loss, SquaredLoss) or (
-            isinstance(self.loss, str) and self.loss == "squared"
-        )
+        return isinstance(self.loss, SquaredLoss) or self.loss == "squared"
 
     @property
     def _is_closed(self) -> bool:

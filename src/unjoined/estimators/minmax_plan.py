@@ -36,6 +36,8 @@ from unjoined.sums import (
     accumulate,
     assemble,
     combine,
+    contrasts_of,
+    in_two_groups,
     means_basis,
     noise_in_scores,
     shared_means,
@@ -170,40 +172,39 @@ class MinMaxPlanner:
         tried: Sequence[SumsPlan],
         rows: LabelledRows,
         fold: IntArray | None,
-        centre: Callable[[SumsPlan, IntArray], CentringParts],
+        centre: Callable[[SumsPlan], CentringParts],
     ) -> Settled:
         """Choose the width, and fit what is subtracted from labels by ``centre``."""
         plan = tried[len(tried) // 2]
         if fold is None or not (self.is_centred or len(tried) > 1):
             return Settled(plan)
-        found, parts = Settled(plan), centre(plan, fold)
+        found, parts = Settled(plan), centre(plan)
         if len(tried) > 1:
             label, gap = subtract_means(rows, parts, n_jobs=self.n_jobs)
             used = replace(rows, label=label) if self.is_centred else rows
             found = self._choose_width(tried, used, fold, gap)
             first = shared_means(parts[0][0], plan.basis, plan.scaling)
             if found.plan is not plan and self.is_centred and first is not None:
-                parts = centre(found.plan, fold)  # means were on functions that were given up
+                parts = centre(found.plan)  # means were on functions that were given up
         centring = tuple(part for part, _ in parts) if self.is_centred else ()
         return found._replace(plan=replace(found.plan, centring=centring))
 
-    def fit_means(
-        self,
-        plan: SumsPlan | None,
-        rows: LabelledRows,
-        fold: IntArray,
-        rng: np.random.RandomState,
+    def fit_own_means(
+        self, rows: LabelledRows, fold: IntArray, rng: np.random.RandomState, _: SumsPlan
     ) -> CentringParts:
-        """Fit what is subtracted from labels, for each fold without it.
+        """Fit what is subtracted from labels, for each fold without it."""
+        model = None if isinstance(self.center, bool) else self.center
+        return cross_fit_centring(rows, fold, rng, model=model, n_jobs=self.n_jobs)
 
-        If they can be, its functions are those of a plan, which one pass can evaluate for both;
-        without a plan they are its own.
-        """
-        space, model = None, None if isinstance(self.center, bool) else self.center
-        if plan is not None and plan.critic is plan.basis and model is None:
-            basis = means_basis(plan.basis)
-            space = None if basis is None else ScaledBasis(basis, plan.scaling)
-        return cross_fit_centring(rows, fold, rng, model=model, space=space, n_jobs=self.n_jobs)
+    def fit_means(
+        self, rows: LabelledRows, fold: IntArray, rng: np.random.RandomState, plan: SumsPlan
+    ) -> CentringParts:
+        """Do the same on the functions of the plan if they are fit for it: one pass for both."""
+        basis = means_basis(plan.basis) if plan.critic is plan.basis else None
+        if basis is None or not isinstance(self.center, bool):
+            return self.fit_own_means(rows, fold, rng, plan)
+        space = ScaledBasis(basis, plan.scaling)
+        return cross_fit_centring(rows, fold, rng, space=space, n_jobs=self.n_jobs)
 
     def choose_ridges(
         self, plan: SumsPlan, sums: GroupedSums, search: MinMaxSearch | None
@@ -284,6 +285,13 @@ def _widened(plan: SumsPlan, factor: float, *, critic: bool) -> SumsPlan:
     return replace(
         plan, basis=basis, critic=rescaled(plan.critic, factor) if critic else plan.critic
     )
+
+
+def as_two_groups(rows: LabelledRows, n_jobs: int | None) -> tuple[LabelledRows, Any]:
+    """Return rows of several populations as those of two groups, and which rows these are."""
+    if len(rows.names) == 2:
+        return rows, slice(None)
+    return in_two_groups(rows, contrasts_of(rows, n_jobs=n_jobs)[0])
 
 
 def deal_groups(rows: LabelledRows, rng: np.random.RandomState) -> IntArray:

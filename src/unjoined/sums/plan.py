@@ -242,6 +242,10 @@ class PlannedSums:
         plan = replace(self.plan, populations=names)
         return replace(self, plan=plan, sums=self.sums.in_two_groups(contrasts[0]))
 
+    def plus(self, sums: GroupedSums, policy: PolicySums) -> PlannedSums:
+        """Return these sums with further ones by the same plan."""
+        return replace(self, sums=self.sums.merge(sums), policy=self.policy.merge(policy))
+
     def n_rows(self, kind: str, population: int) -> int:
         """Return the number of rows of one cell."""
         cells = self.sums.cells.items()
