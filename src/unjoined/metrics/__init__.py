@@ -25,7 +25,6 @@ from unjoined.metrics.curves import (
     uplift_at_k,
     uplift_curve,
 )
-from unjoined.metrics.diagnose import diagnose
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.effects import Coefficient, EffectSummary, GroupEffect, effect_summary
 from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
@@ -43,6 +42,7 @@ from unjoined.metrics.evaluation import (
     Evaluation,
     ScoreBin,
 )
+from unjoined.metrics.evidence import diagnose
 from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
     IdentificationStrength,

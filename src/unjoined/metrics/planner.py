@@ -34,8 +34,8 @@ from unjoined._validation import (
 )
 from unjoined.data import SeparateLabels
 from unjoined.errors import InputError
-from unjoined.metrics.diagnose import check_fields
 from unjoined.metrics.estimate import Estimate, critical_value
+from unjoined.metrics.evidence import check_fields
 from unjoined.metrics.people import STRONG_F, NamedFeatures
 from unjoined.metrics.ranks import Functional, Scored
 from unjoined.metrics.rows import OVERLAP, EvaluationRows, evaluation_rows
