@@ -220,8 +220,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         firmer=firmer(facts, speech),
         style=style,
         script=script,
-        script_hash=_hash(script),
-        style_hash=_hash(style),
+        hashed=_hash,
     )
     if len(text.encode()) > MOST_BYTES:
         raise InputError("the report is larger than 3 MB; shorten the names of columns.")
