@@ -26,21 +26,22 @@ from unjoined.metrics.curves import (
     uplift_curve,
 )
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
+from unjoined.metrics.effects import Coefficient, EffectSummary, GroupEffect, effect_summary
 from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
-from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
-from unjoined.metrics.evaluate_compare import (
-    Comparison,
-    Difference,
+from unjoined.metrics.evaluate import (
     compare_out_of_fold,
     compare_uplift,
+    cross_evaluate,
+    evaluate_uplift,
 )
-from unjoined.metrics.evaluate_effects import (
-    Coefficient,
-    EffectSummary,
-    GroupEffect,
-    effect_summary,
+from unjoined.metrics.evaluation import (
+    Calibration,
+    Comparison,
+    CurveBand,
+    Difference,
+    Evaluation,
+    ScoreBin,
 )
-from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
 from unjoined.metrics.evidence import diagnose
 from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
@@ -52,7 +53,7 @@ from unjoined.metrics.identification import (
 )
 from unjoined.metrics.people import Region
 from unjoined.metrics.planner import StudyGuess, plan_study
-from unjoined.metrics.ratio import (
+from unjoined.metrics.rows import (
     EvaluationRows,
     RatioTerms,
     average_effect,

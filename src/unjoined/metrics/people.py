@@ -22,7 +22,7 @@ from unjoined._validation import (
 )
 from unjoined.data import ColumnCode, TableEncoder, column_names, feature_matrix
 from unjoined.errors import InputError, TableError
-from unjoined.metrics.ratio import EvaluationRows, RatioTerms
+from unjoined.metrics.rows import EvaluationRows, RatioTerms
 
 Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
 
