@@ -147,7 +147,7 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
     names: tuple[str, ...] | None = ()
     for chunk in source:
         names = chunk.feature_names if total is None else names
-        part = census_of_chunk(chunk, sample_rows=sample_rows, known=total)
+        part = census_of_chunk(chunk, sample_rows, total)
         total = part if total is None else total.merge(part, place=_place(chunk))
     if total is None or not total.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
@@ -157,7 +157,7 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
     return replace(total, feature_names=names)
 
 
-def census_of_chunk(chunk: Chunk, *, sample_rows: int, known: Census | None = None) -> Census:
+def census_of_chunk(chunk: Chunk, sample_rows: int, known: Census | None = None) -> Census:
     """Return the census of one chunk; rows with larger hashes than ``known`` keeps only count."""
     used = chunk.weight > 0.0
     at = [where if used.all() else where[used[where]] for where in chunk.all_cells()]
