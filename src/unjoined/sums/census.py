@@ -340,11 +340,10 @@ class RowSketch:
             count[: self.size],
         )
 
-    @property
-    def mean_weight(self) -> Array:
-        """The mean weight of a row's copies, (m,), rounded: in it the order of adding shows."""
-        mean = self.weight / self.count
-        unit = 10.0 ** (np.floor(np.log10(mean)) - 8.0)
+    def per_copy(self, total: Array, digits: int) -> Array:
+        """Return the mean over a row's copies, (m,), rounded: the order of adding shows in it."""
+        mean = total / self.count
+        unit = 10.0 ** (np.floor(np.log10(mean)) + 1.0 - digits)
         return np.where(self.count > 1, np.rint(mean / unit) * unit, mean)
 
     def sample(
@@ -363,7 +362,7 @@ class RowSketch:
         nth = np.arange(len(at)) - np.repeat(np.cumsum(copies) - copies, copies)
         hashes = self.key if place is None else place
         group = (hashes[at] % np.uint64(n_groups)).astype(np.int64)
-        weight = self.mean_weight[at] * (self.count / copies)[at]
+        weight = self.per_copy(self.weight, 9)[at] * (self.count / copies)[at]
         if share < 1.0 or int(self.count.sum()) < self.n_rows:
             weight *= self.total_weight / weight.sum()
         return self.X[at], self.label[at], weight, (group + nth) % n_groups

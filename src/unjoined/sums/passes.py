@@ -232,7 +232,7 @@ def repeated_rows(plan: SumsPlan, census: Census) -> Iterator[Copies]:
         sketch = census.cells[cell]
         at = np.flatnonzero(sketch.count > 1)
         count, rows = sketch.count[at], sketch.rows(code, names).take(at)
-        weight, square = sketch.weight[at] / count, sketch.square[at] / count
+        weight, square = (sketch.per_copy(s, 14)[at] for s in (sketch.weight, sketch.square))
         first = (census.places(rows, hash_features(rows.X)) % np.uint64(n_groups)).astype(np.int64)
         inner = _coded(rows, plan.coding.encode(rows.label), weight, plan, census)
         for group in range(n_groups):
