@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -113,6 +114,12 @@ class Census:
                         f"population {name!r} has no {kind} rows with positive weight; each "
                         f"population needs an {OUTCOME} table and a {TREATMENT} table."
                     )
+
+    @property
+    def digest(self) -> int:
+        """A fingerprint of all rows and their weights, whatever their order and chunks."""
+        cells = sorted((kind, str(name), cell.digest) for (kind, name), cell in self.cells.items())
+        return int.from_bytes(hashlib.sha256(repr(cells).encode()).digest()[:6])
 
     def without_samples(self) -> Census:
         """Return the census with cells that hold no rows, which is quick to send around."""
@@ -272,6 +279,7 @@ class RowSketch:
     weight: Array  # (m,) of all copies together
     square: Array  # (m,) sum of the copies' squared weights
     count: IntArray  # (m,)
+    digest: int = 0  # of all rows of the cell with their weights, in whatever order
 
     @classmethod
     def zero(cls, size: int, d: int) -> RowSketch:
@@ -295,6 +303,7 @@ class RowSketch:
     ) -> RowSketch:
         """Return the sketch of some rows; what a full ``known`` would not keep only counts."""
         n, total = len(at), float(rows.weight[at].sum())
+        digest = int(hash_with(keys, rows.weight[at]).sum(dtype=np.uint64))
         if known is not None and len(known.key) == size:
             near = np.flatnonzero(keys <= known.key[-1])
             at, keys = at[near], keys[near]
@@ -312,6 +321,7 @@ class RowSketch:
             _sums_by(inverse, weight)[:size],
             _sums_by(inverse, weight**2)[:size],
             count[:size],
+            digest,
         )
 
     def rows(self, cell: int, names: list[Any]) -> Rows:
@@ -338,6 +348,7 @@ class RowSketch:
             weight[: self.size],
             square[: self.size],
             count[: self.size],
+            (self.digest + other.digest) % 2**64,
         )
 
     def per_copy(self, total: Array, digits: int) -> Array:
