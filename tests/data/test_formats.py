@@ -25,6 +25,7 @@ CONTENTS = {
     "utf-16-be.csv": ENGLISH.encode("utf-16-be"),
     "cp1252.csv": ENGLISH.encode("cp1252"),
     "german.csv": GERMAN.encode("cp1252"),
+    "a comma in every row.csv": GERMAN.replace(";7\n", ";7,0\n").encode(),
     "tabs.txt": ENGLISH.replace(",", "\t").encode(),
     "bars.csv": ENGLISH.replace(",", "|").encode(),
     "title.csv": ("People of 2024\n\n" + ENGLISH).encode(),

@@ -70,6 +70,9 @@ def form_of(file: Path) -> TextForm:
     if len(several) > 1:
         cut = len(head) == HEADER_BYTES
         several = [mark for mark in several if _fits(lines, mark, found[mark][0], cut)]
+        # With another mark the header itself may pass for a title, and a row for the header.
+        above = min((found[mark][0] for mark in several), default=0)
+        several = [mark for mark in several if found[mark][0] == above]
         if len(several) != 1:
             raise TableError(
                 f"{str(file)!r}: its columns may be separated by a comma, semicolon, tab or bar, "
