@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, STEP, AdditiveBasis, Basis
+from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis, Basis
 from unjoined.errors import InputError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -43,26 +43,10 @@ def test_it_keeps_the_promises_of_a_basis():
         basis(X[:, :2])
 
 
-def test_its_blocks_are_a_constant_lines_squares_curves_pairs_and_steps():
+def test_its_blocks_are_a_constant_lines_squares_curves_and_pairs():
     _, groups, columns = basis_of(rows(), with_products=True).blocks()
-    single = (CONSTANT, *[LINE] * 3, *[SQUARE] * 3, *[CURVE] * 3)
-    assert groups == (*single, *[PAIR] * 3, *[STEP] * 57)
-    assert columns[1:13] == (*[(0,), (1,), (2,)] * 3, (0, 1), (0, 2), (1, 2))
-    assert columns[13:] == (*[(0,)] * 19, *[(1,)] * 19, *[(2,)] * 19)
-
-
-def test_steps_jump_at_twentieths_of_the_rows_and_have_mean_zero():
-    X = rows(400, d=1)
-    basis = basis_of(X, with_products=True)
-    steps = basis(X)[:, places(basis, STEP)]
-    assert_allclose(np.ptp(steps, axis=0), 1.0)
-    assert_allclose(steps.mean(axis=0), 0.0, atol=1e-12)
-    assert_allclose((steps > 0.0).mean(axis=0), np.arange(19, 0, -1) / 20.0, atol=0.01)
-
-
-def test_a_feature_of_few_values_has_no_steps():
-    X = np.random.default_rng(0).integers(0, 5, (300, 1)).astype(float)
-    assert basis_of(X, with_products=True).steps == ()
+    assert groups == (CONSTANT, *[LINE] * 3, *[SQUARE] * 3, *[CURVE] * 3, *[PAIR] * 3)
+    assert columns[1:] == (*[(0,), (1,), (2,)] * 3, (0, 1), (0, 2), (1, 2))
 
 
 def test_levels_of_a_category_are_multiplied_with_features_and_other_categories():

@@ -14,13 +14,12 @@ from unjoined.basis.functions import Scaling, weighted_quantile
 from unjoined.errors import InputError
 
 CONSTANT, LINE, SQUARE, CURVE = "constant", "line", "square", "curve"
-CATEGORY, PAIR, STEP = "category", "pair", "step"
+CATEGORY, PAIR = "category", "pair"
 FARTHEST = 5.0  # standard deviations: lines and squares stay where they are beyond
 N_KNOTS = 201
 FEW_VALUES = 20  # a feature with at most so many values among its knots is ranked by steps
 MOST_COSINES = 8
 MOST_FACTORS = 24  # features and levels of categories in pairs; more have too many pairs
-CUTS = tuple((np.arange(1, 20) / 20.0).tolist())  # shares of the rows below a step
 MOST_FEATURES = 100  # those that go along with the labels most
 FEWEST_COSINES = 2
 MOST_FUNCTIONS = 240  # of single features: beyond, curves get fewer cosines
@@ -71,7 +70,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class AdditiveBasis:
-    """A constant; of each feature a line, a square, a curve and steps; products of pairs.
+    """A constant; of each feature a line, a square and a curve; products of pairs.
 
     A curve is a sum of cosines of the feature's rank, the j-th of them divided by j. A feature of
     two values has a line only. A categorical feature is one block of indicators. The factors of
@@ -85,11 +84,10 @@ class AdditiveBasis:
     pairs: tuple[tuple[int, int], ...]  # places among ``features``, and among ``levels`` beyond
     n_features: int
     levels: tuple[tuple[int, int], ...] = ()  # places among ``categories`` and among their codes
-    steps: tuple[tuple[int, float, float], ...] = ()  # column, cut, share of the rows above it
 
     def __setstate__(self, state: list[Any]) -> None:
-        """Read a stored basis; files of version 0.1.0 have no levels and no steps."""
-        for known, value in zip(fields(self), [*state, (), ()], strict=False):
+        """Read a stored basis; files of version 0.1.0 have no levels."""
+        for known, value in zip(fields(self), [*state, ()], strict=False):
             object.__setattr__(self, known.name, value)
 
     @classmethod
@@ -118,7 +116,6 @@ class AdditiveBasis:
             categories.append((c, codes, share))
         levels: tuple[tuple[int, int], ...] = ()
         pairs: tuple[tuple[int, int], ...] = ()
-        steps: tuple[tuple[int, float, float], ...] = ()
         if with_products and len(numeric) <= MOST_FACTORS:
             levels = _levels(categories, MOST_FACTORS - len(numeric))
             k = len(numeric)
@@ -127,14 +124,8 @@ class AdditiveBasis:
                 for a, b in combinations(range(k + len(levels)), 2)
                 if a < k or levels[a - k][0] != levels[b - k][0]
             )
-            steps = tuple(
-                step
-                for c, curve in zip(numeric, curves, strict=True)
-                if len(curve.knots) > FEW_VALUES
-                for step in _steps(c, X[:, c], weight)
-            )
         scaling = Scaling.of_rows(X, weight)
-        return cls(scaling, tuple(numeric), curves, tuple(categories), pairs, d, levels, steps)
+        return cls(scaling, tuple(numeric), curves, tuple(categories), pairs, d, levels)
 
     @property
     def bent(self) -> tuple[int, ...]:
@@ -159,10 +150,9 @@ class AdditiveBasis:
             groups.append(CATEGORY)
             columns.append((c,))
         factors = [*self.features, *(self.categories[i][0] for i, _ in self.levels)]
-        sizes += [1] * (len(self.pairs) + len(self.steps))
-        groups += [PAIR] * len(self.pairs) + [STEP] * len(self.steps)
+        sizes += [1] * len(self.pairs)
+        groups += [PAIR] * len(self.pairs)
         columns += [(factors[a], factors[b]) for a, b in self.pairs]
-        columns += [(c,) for c, _, _ in self.steps]
         return np.repeat(np.arange(len(sizes)), sizes), tuple(groups), tuple(columns)
 
     @property
@@ -171,15 +161,14 @@ class AdditiveBasis:
         bent = self.bent
         size = 1 + len(self.features) + len(bent) + sum(self.curves[j].n_cosines for j in bent)
         size += sum(len(codes) for _, codes, _ in self.categories)
-        return size + len(self.pairs) + len(self.steps)
+        return size + len(self.pairs)
 
     def trimmed(self, used: BoolArray) -> tuple[AdditiveBasis, BoolArray]:
-        """Return the basis without unused pairs and steps, and which functions are left."""
-        left, n, k = used.copy(), len(self.pairs), self.size - len(self.pairs) - len(self.steps)
+        """Return the basis without unused pairs, and which functions are left."""
+        left, k = used.copy(), self.size - len(self.pairs)
         left[:k] = True
-        pairs = tuple(pair for pair, use in zip(self.pairs, left[k:], strict=False) if use)
-        steps = tuple(step for step, use in zip(self.steps, left[k + n :], strict=True) if use)
-        return replace(self, pairs=pairs, steps=steps), left
+        pairs = tuple(pair for pair, use in zip(self.pairs, left[k:], strict=True) if use)
+        return replace(self, pairs=pairs), left
 
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to the values of the functions (n, p)."""
@@ -218,9 +207,6 @@ class AdditiveBasis:
         for a, b in self.pairs:
             np.multiply(first[a], first[b], out=values[at])
             at += 1
-        for c, cut, above in self.steps:
-            np.subtract(X[:, c] > cut, above, out=values[at])
-            at += 1
         return values.T
 
 
@@ -232,13 +218,6 @@ def _levels(categories: list[tuple[int, Array, Array]], most: int) -> tuple[tupl
         if len(levels) + n <= most:
             levels += [(i, j) for j in range(n)]
     return tuple(levels)
-
-
-def _steps(c: int, x: Array, weight: Array) -> list[tuple[int, float, float]]:
-    """Return the steps of one feature: column, cut, share of the rows above it."""
-    cuts = np.unique(weighted_quantile(x, weight, CUTS)).tolist()
-    share = [float(weight @ (x > cut) / weight.sum()) for cut in cuts]
-    return [(c, cut, above) for cut, above in zip(cuts, share, strict=True) if 0.0 < above < 1.0]
 
 
 def _write_cosines(wave: Array, out: Array) -> None:

@@ -21,7 +21,6 @@ FORMS = {
     **dict.fromkeys(ALONE, SAME),
     "linear effect": "the base bends with the features, the effect is a straight line in them",
     "curved effect": "the base and the effect bend with single features",
-    "steps": "the base and the effect bend and jump with single features",
     "pairs": "the base and the effect bend with the features and with pairs of them",
 }
 

@@ -274,10 +274,6 @@ def _additive(graph: _Graph, basis: AdditiveBasis, X: str) -> list[str]:
         first = graph.add("Mul", graph.join(factors), graph.constant(np.array(heights)))
         a, b = (graph.take(first, [pair[i] for pair in basis.pairs]) for i in (0, 1))
         parts.append(graph.add("Mul", a, b))
-    if basis.steps:
-        columns, cuts, above = (list(part) for part in zip(*basis.steps, strict=True))
-        over = graph.add("Greater", graph.take(X, columns), graph.constant(np.array([cuts])))
-        parts.append(graph.add("Sub", graph.double(over), graph.constant(np.array(above))))
     return parts
 
 

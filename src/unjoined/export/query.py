@@ -292,7 +292,7 @@ def _gaussian(center: list[float], width: float, numbers: list[str]) -> str:
 
 
 def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[str]:
-    """Return expressions of lines, squares, cosines, indicators, pairs and steps."""
+    """Return expressions of lines, squares, cosines, indicators and pairs."""
     mean, scale = _lists(basis.scaling)
     lines, angles = [], []
     for c, curve in zip(basis.features, basis.curves, strict=True):
@@ -301,11 +301,9 @@ def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[s
         used = basis.pairs or curve.n_cosines > 1
         angles.append(_angle(RankTable.of_curve(curve), numbers[c]) if used else "0e0")
     codes = [numbers[c] for c, _, _ in basis.categories]
-    columns = sorted({c for c, _, _ in basis.steps})
-    named = query.layer([*lines, *angles, *codes, *(numbers[c] for c in columns)])
-    k, m = len(lines), 2 * len(lines) + len(codes)
-    lines, angles, codes = named[:k], named[k : 2 * k], named[2 * k : m]
-    stepped = dict(zip(columns, named[m:], strict=True))
+    named = query.layer([*lines, *angles, *codes])
+    k = len(lines)
+    lines, angles, codes = named[:k], named[k : 2 * k], named[2 * k :]
     root = _number(np.sqrt(2.0))
     values = ["1e0", *lines]
     values += [f"({lines[j]} * {lines[j]} - 1e0) / {root}" for j in basis.bent]
@@ -315,7 +313,7 @@ def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[s
             values.append(f"{height} * COS({_number(n)} * {angles[j]})")
     indicators = [
         [
-            _indicator(f"{code} = {_number(level)}", s)
+            f"CASE WHEN {code} = {_number(level)} THEN 1e0 ELSE 0e0 END - {_number(s)}"
             for level, s in zip(levels.tolist(), share.tolist(), strict=True)
         ]
         for code, (_, levels, share) in zip(codes, basis.categories, strict=True)
@@ -324,13 +322,7 @@ def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[s
     factors = [f"{root} * COS({angle})" for angle in angles]
     factors += [f"2e0 * ({indicators[i][level]})" for i, level in basis.levels]
     values += [f"{factors[a]} * {factors[b]}" for a, b in basis.pairs]
-    values += [_indicator(f"{stepped[c]} > {_number(cut)}", s) for c, cut, s in basis.steps]
     return values
-
-
-def _indicator(condition: str, share: float) -> str:
-    """Return 1 or 0, less the share of the rows that have a 1."""
-    return f"CASE WHEN {condition} THEN 1e0 ELSE 0e0 END - {_number(share)}"
 
 
 def _angle(table: RankTable, x: str) -> str:

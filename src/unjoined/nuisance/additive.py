@@ -13,7 +13,7 @@ from numpy.random import RandomState as Rng
 from unjoined._log import PROGRESS
 from unjoined._threads import n_threads, one_blas_thread
 from unjoined._typing import Array, BoolArray, IntArray
-from unjoined.basis import CURVE, PAIR, SQUARE, STEP, AdditiveBasis, leading_features
+from unjoined.basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features
 from unjoined.nuisance.forms import (
     CURVES,
     NOTHING,
@@ -42,11 +42,7 @@ UNUSED = "unused"  # what was screened out
 IDLE = 0.02  # log-odds or standard deviations of the outcome that are not missed
 ALL_PAIRS = 66  # more are screened: those of 12 features have all a say
 ALL_BENDS = 12  # features; of more, those are bent that show it
-KEPT = {
-    PAIR: 10,
-    STEP: 3,
-    CURVE: 6,
-}  # of what is screened: for the base, and as many for the effect
+KEPT = {PAIR: 10, CURVE: 6}  # of what is screened: for the base, and as many for the effect
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
 CHOICE_TOL = 1e-2  # nats: forms differ by more
@@ -155,11 +151,10 @@ class Chooser:
                 best = self._asked_for(CURVE, block, named, fit, at)[-1]
                 squares, curves = np.flatnonzero(named == SQUARE), np.flatnonzero(named == CURVE)
                 used[np.concatenate([squares[best], curves[best]])] = True
-        kinds = {STEP} if len(self.basis.pairs) <= ALL_PAIRS else {STEP, PAIR}
-        for kind in sorted(kinds & form.base):
-            places = np.flatnonzero(named == kind)
+        if PAIR in form.base and len(self.basis.pairs) > ALL_PAIRS:
+            places = np.flatnonzero(named == PAIR)
             used[places] = False
-            for best in self._asked_for(kind, block, named, fit, at):
+            for best in self._asked_for(PAIR, block, named, fit, at):
                 used[places[best]] = True
         return tuple(np.where(used, named, UNUSED).tolist())
 
@@ -173,7 +168,6 @@ class Chooser:
         found = []
         for slope, variance in self._slopes(fit, at, wanted):
             score = np.bincount(of_block, slope) / np.bincount(of_block, variance)
-            score = np.where(self._peaks(score), score, 0.0) if kind == STEP else score
             found.append(np.argsort(-score, kind="stable")[: KEPT[kind]])
         return found
 
@@ -204,15 +198,6 @@ class Chooser:
             rest = np.maximum(total - known, 1e-3 * total + 1e-300)
             found.append(((more @ (w * slope)) ** 2, rest))
         return found
-
-    def _peaks(self, push: Array) -> BoolArray:
-        """Whether the step is better than its neighbours of the same feature."""
-        column = np.array([c for c, _, _ in self.basis.steps])
-        same = column[1:] == column[:-1]
-        peak = np.full(len(push), True)
-        peak[1:] &= ~same | (push[1:] >= push[:-1])
-        peak[:-1] &= ~same | (push[:-1] >= push[1:])
-        return peak
 
     def fit_chain(self, held: IntArray, chain: list[Form]) -> dict[str, AdditiveFit]:
         """Fit forms without some rows, each from where the one before it ended."""
@@ -263,7 +248,7 @@ class HeldOutForms:
         return len(self.fits[self.table.name[0]])
 
     def trimmed(self) -> HeldOutForms:
-        """Return the forms that are kept, without the pairs and steps that none of them uses."""
+        """Return the forms that are kept, without the pairs that none of them uses."""
         used = np.full(self.chooser.basis.size, False)
         fits = {name: self.fits[name] for name in self.table.kept}
         for fit in (fit for each in fits.values() for fit in each):
@@ -335,7 +320,7 @@ def hold_out_forms(
     with one_blas_thread():
         chooser = Chooser.of_rows(rows, law, categorical, with_products=products, n_jobs=n_jobs)
     groups = chooser.basis.blocks()[1]
-    named = {f.name: f for f in forms if not f.base & {PAIR, STEP} - set(groups)}
+    named = {f.name: f for f in forms if PAIR in groups or PAIR not in f.base}
     folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
     choosers = [chooser] * len(folds)
     if exposures is not None:

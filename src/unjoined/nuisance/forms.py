@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unjoined._typing import Array, IntArray
-from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, STEP, AdditiveBasis
+from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis
 from unjoined.solve import AdditiveFit, Law, MeanLaw
 
 NOTHING: frozenset[str] = frozenset()
 LINES = frozenset({CONSTANT, LINE, CATEGORY})
 CURVES = LINES | {SQUARE, CURVE}
-STEPS = CURVES | {STEP}
 PAIRS = CURVES | {PAIR}
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
@@ -37,7 +36,6 @@ EFFECT_FORMS = (
     Form(ALONE[1], CURVES, frozenset({CONSTANT})),
     Form("linear effect", CURVES, LINES),
     Form("curved effect", CURVES, CURVES),
-    Form("steps", STEPS, STEPS),
     Form("pairs", PAIRS, PAIRS),
 )
 MEAN_FORMS = (
