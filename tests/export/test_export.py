@@ -113,6 +113,24 @@ def test_exports_equal_predict_with_text_dates_gaps_and_hostile_names(name, tmp_
     assert_allclose(by_sql(model, new), expected, atol=1e-9, rtol=0)
 
 
+def test_products_of_a_category_and_a_number_are_exported(tmp_path):
+    rng = np.random.default_rng(0)
+    n, kinds = 1600, np.repeat(["outcome", "treatment"], 800)
+    X = pd.DataFrame({"x": rng.standard_normal(n), "place": rng.choice(["a", "b", "c"], n)})
+    population = np.tile(["east", "west"], n // 2)
+    treated = rng.random(n) < np.where(population == "east", 0.8, 0.2)
+    slope = X["place"].map({"a": 3.0, "b": -3.0, "c": 0.0}).to_numpy()
+    y = X["x"] + treated * slope * X["x"] + 0.3 * rng.standard_normal(n)
+    labels = np.where(kinds == "outcome", y, treated)
+    model = Uplift(random_state=0).fit(X, labels, kind=kinds, population=population)
+    basis = model.fit_.basis
+    assert any(max(pair) >= len(basis.features) for pair in basis.pairs)
+    expected = model.predict(X)
+    assert np.corrcoef(expected, slope * X["x"])[0, 1] > 0.9
+    assert_allclose(by_onnx(model, X, tmp_path), expected, atol=1e-9, rtol=0)
+    assert_allclose(by_sql(model, X), expected, atol=1e-9, rtol=0)
+
+
 def test_the_best_by_sql_are_found_without_expressions_that_grow_into_each_other():
     """DuckDB took minutes and gigabytes to sort and cut the scores, PostgreSQL to compute any."""
     data = campaign()
