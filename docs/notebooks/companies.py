@@ -76,7 +76,7 @@ for company, kind in (("shop", "outcome"), ("agency", "treatment")):
 both = merge_sums([read_sums(room / f"{company}.sums")[0] for company in ("shop", "agency")])
 model = MinMaxUplift(random_state=0).fit_moments(both)
 strength = model.identification_
-print(f"Policies differ by {strength.rms_gap:.2f}, F = {strength.f_statistic:.0f}.")
+print(f"Policies differ by {strength.rms_gap:.2f}, first-stage F = {strength.f_statistic:.0f}.")
 
 # %% [markdown]
 # ## What was lost?

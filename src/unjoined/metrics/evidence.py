@@ -57,7 +57,7 @@ from unjoined.metrics.rows import (
     labelled_part,
     with_target,
 )
-from unjoined.metrics.verdict import FEWEST_ROWS, Evidence, judge
+from unjoined.metrics.verdict import FEWEST_ROWS, Asides, judge
 from unjoined.nuisance import (
     CellShift,
     EffectNuisances,
@@ -130,19 +130,19 @@ def diagnose(
         tables = given.summary()
     names = features.names
     rng = check_random_state(random_state)
-    evidence = Evidence(
+    measured = Diagnosis(
         tables=tuple(tables),
         identification=strength_of(rows),
         balance=_within(rows, names, rng),
         between=_between(rows, names, rng),
         shared=_sharing(rows),
-        rarest=_rarest_outcome(rows),
-        strange=strange,
+        checks=(),
     )
+    asides = Asides(_rarest_outcome(rows), strange)
     if min(len(at) for at in rows.all_cells()) >= FEWEST_ROWS:
-        evidence = _measured(evidence, rows, aim, features, rng)
-    checks = [check for balance in evidence.balance for check in balance.checks]
-    return judge(replace(evidence, checks=correct([*checks, *evidence.checks])))
+        measured, asides = _measured(measured, asides, rows, aim, features, rng)
+    checks = [check for balance in measured.balance for check in balance.checks]
+    return judge(replace(measured, checks=correct([*checks, *measured.checks])), asides)
 
 
 def is_source(data: Any) -> bool:
@@ -229,12 +229,13 @@ def _rarest_outcome(rows: LabelledRows) -> int | None:
 
 
 def _measured(
-    evidence: Evidence,
+    so_far: Diagnosis,
+    asides: Asides,
     rows: LabelledRows,
     target: tuple[Array, Array] | None,
     features: NamedFeatures,
     rng: Rng,
-) -> Evidence:
+) -> tuple[Diagnosis, Asides]:
     """Add what needs cross-fitted policies and outcomes."""
     fold = deal_evaluation_folds(rows, N_FOLDS, rng)
     models = cross_fit_effects(rows, fold, n_jobs=None, rng=rng)
@@ -254,19 +255,20 @@ def _measured(
     D, V = total_given_target(terms, terms.denominator, reach, K)
     overlap, apart = _overlap(rows, target, rng)
     regions = find_regions(aimed, terms, features)
-    return replace(
-        evidence,
+    z = D / np.sqrt(V) if V > 0.0 else 0.0
+    measured = replace(
+        so_far,
         gap=_gap(aimed),
-        z=D / np.sqrt(V) if V > 0.0 else 0.0,
-        regions=regions,
+        strength=max(z, 0.0) ** 2,
+        regions=regions.each,
         speaks_for=aimed.terms(aimed.omega(OVERLAP)).speaks_for,
         effective_size=_trial_size(aimed, rows),
         condition=_condition(aimed),
         overlap=overlap,
-        apart=apart,
         implied_outside=outside,
         checks=checks,
     )
+    return measured, asides._replace(z=z, regions=regions, apart=apart)
 
 
 def _refutable(

@@ -28,10 +28,10 @@ Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at
 
 NUMBER, TRUTH, DATE, LEVEL, MISSING = "number", "truth", "date", "level", "missing"
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
-# F = D^2 / V_D of the mean gap. Below the first, the interval of a ratio is unbounded. Above the
-# second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 % confidence.
-# Above the third all forms of the estimate agree.
-UNBOUNDED_F, STRONG_F, PLENTY_F = 3.84, 17.0, 100.0
+# Strength D^2 / V_D of the mean gap. Below the first, the interval of a ratio is unbounded. Above
+# the second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 %
+# confidence. Above the third all forms of the estimate agree.
+UNBOUNDED, STRONG, PLENTY = 3.84, 17.0, 100.0
 DEPTH = 3
 SMALLEST_SHARE = 0.05  # of the people, in a region
 LEAST_SPREAD = 0.01  # of the gap, that a split must explain
@@ -212,10 +212,10 @@ def _shown(feature: Feature, value: float) -> str:
 
 
 def verdict_of(strength: float) -> str:
-    """Return what an F statistic of the policy gap means for intervals."""
-    if strength >= STRONG_F:
+    """Return what a strength of the policy gap means for intervals."""
+    if strength >= STRONG:
         return IDENTIFIED
-    return WEAK if strength >= UNBOUNDED_F else UNKNOWN
+    return WEAK if strength >= UNBOUNDED else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class Region:
         Mean difference of the treatment probabilities: e_1 - e_2 for two populations; for more,
         the root mean square of the differences of any two.
     strength : float
-        F statistic of that gap: its square over its variance.
+        Of that gap: its square over its variance.
     """
 
     where: str
@@ -356,7 +356,7 @@ def _split(
 def _measure(
     rows: EvaluationRows, terms: RatioTerms, inside: BoolArray, people: Array
 ) -> tuple[float, float]:
-    """Return the mean gap inside a region and its F statistic."""
+    """Return the mean gap inside a region and its strength."""
     K = rows.n_populations
     p = rows.size / rows.size.sum()
     share = people[inside].sum()

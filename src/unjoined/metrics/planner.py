@@ -36,7 +36,7 @@ from unjoined.data import SeparateLabels
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evidence import check_fields
-from unjoined.metrics.people import STRONG_F, NamedFeatures
+from unjoined.metrics.people import STRONG, NamedFeatures
 from unjoined.metrics.ranks import Functional, Scored
 from unjoined.metrics.rows import OVERLAP, EvaluationRows, evaluation_rows
 from unjoined.metrics.scores import aligned_values, labelled_rows
@@ -110,7 +110,7 @@ class Variances:
     outcome: float  # over the outcome rows of a table
     treatment: float  # over the treatment rows of a table
     people: float  # over the rows of all tables
-    weakness: float  # inverse of the strength F, times the treatment rows of a table
+    weakness: float  # inverse of the strength, times the treatment rows of a table
     speaks_for: float
     n_populations: int
 
@@ -124,7 +124,7 @@ class Variances:
         people = self.people / (self.n_populations * (1.0 + per_row))
         rows = (self.outcome + self.treatment / per_row + people) / error**2
         rows = max(math.ceil(rows), FEWEST_ROWS)
-        fewest = max(math.ceil(STRONG_F * self.weakness), FEWEST_ROWS)
+        fewest = max(math.ceil(STRONG * self.weakness), FEWEST_ROWS)
         return rows, max(math.ceil(per_row * rows), fewest)
 
 
