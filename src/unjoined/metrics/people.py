@@ -16,7 +16,6 @@ from unjoined._validation import (
     check_feature_sizes,
     check_finite_features,
     check_numeric_columns,
-    check_row_width,
     did_you_mean,
     shown,
 )
@@ -108,7 +107,11 @@ class NamedFeatures:
             return encoded.matrix, encoded.notes
         check_numeric_columns(X)
         matrix = feature_matrix(X)
-        check_row_width(matrix, len(self.each))
+        if matrix.shape[1] != len(self.each):
+            raise InputError(
+                f"target has {matrix.shape[1]} columns, but the tables have {len(self.each)} "
+                "features. Give the same features in the same order."
+            )
         check_finite_features(matrix, self.names, table="target")
         return matrix, []
 
