@@ -143,7 +143,7 @@ def test_contrasts_add_up_to_0_and_with_the_policies_to_1():
 
 @settings(max_examples=100, deadline=None)
 @given(
-    policies=st.lists(st.floats(0.005, 0.995), min_size=3, max_size=5),
+    policies=st.lists(st.integers(5, 995).map(lambda e: e / 1000), min_size=3, max_size=5),
     sizes=st.lists(st.integers(5, 10_000), min_size=5, max_size=5),
 )
 def test_no_population_makes_the_contrast_less_precise(rows, policies, sizes):
@@ -152,7 +152,8 @@ def test_no_population_makes_the_contrast_less_precise(rows, policies, sizes):
     def noise(e, n):
         K = len(e)
         c = replace(rows, cell=np.arange(K), policies=np.tile(e, (K, 1)), size=n).contrast()
-        return np.sum(c**2 / n) if np.any(c) else np.inf
+        apart = np.ptp(e) > 0.0  # equal policies tell nothing, but for rounding
+        return np.sum(c**2 / n) if apart else np.inf
 
     e, n = np.array(policies), np.array(sizes[: len(policies)], dtype=float)
     for left_out in range(len(e)):
