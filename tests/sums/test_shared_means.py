@@ -18,9 +18,8 @@ from unjoined.basis import (
 )
 from unjoined.data import campaign_problem, label_rows, paper_problem
 from unjoined.nuisance import cross_fit_centring, deal_folds, fit_centring
-from unjoined.sums import CellKey, SumsPlan, accumulate, means_basis
+from unjoined.sums import CellKey, SumsPlan, accumulate, means_basis, shared_means
 from unjoined.sums.add_up import accumulate_policies
-from unjoined.sums.centring import shared_means
 
 FIELDS = ("weight", "label_cross", "label_basis", "gram")
 pytestmark = pytest.mark.usefixtures("arithmetic")
@@ -54,7 +53,8 @@ def test_sums_are_those_of_labels_centred_before(name, n_folds, weighted, binary
     rows = rows_of(campaign_problem(), 150, weighted=weighted, real=not binary)
     assert rows.coding.is_binary == binary
     plan, fold = plan_of(rows, name, n_folds)
-    found, policy = plan.sums(rows, fold, n_jobs=2)
+    planned = plan.sums(rows, fold, n_jobs=2)
+    found, policy = planned.sums, planned.policy
     label = plan.centred(rows, fold, n_jobs=1)
     centred = replace(rows, label=label)
     expected = accumulate(plan.values, plan.size, centred, groups=fold)

@@ -51,7 +51,7 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
-from unjoined.metrics.people import Region
+from unjoined.metrics.people import NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.rows import average_effect, evaluation_of, evaluation_rows, some_rows
 from unjoined.metrics.scores import (
@@ -86,6 +86,7 @@ __all__ = [
     "GroupEffect",
     "HeldOutRows",
     "IdentificationStrength",
+    "NamedFeatures",
     "PlanPoint",
     "PolicyGap",
     "Ratio",
@@ -133,6 +134,7 @@ __all__ = [
     "strength_of",
     "strength_of_sums",
     "treat_all",
+    "tree_conditions",
     "uplift_at_k",
     "uplift_curve",
     "uplift_scorer",
