@@ -29,7 +29,7 @@ from unjoined.metrics.estimate import (
 )
 from unjoined.metrics.evaluate import prepare
 from unjoined.metrics.passes import Piece
-from unjoined.metrics.people import LEVEL, Conditions, NamedFeatures, range_in_words
+from unjoined.metrics.people import LEVEL, NUMBER, Conditions, Feature, NamedFeatures, between
 from unjoined.metrics.pieces import SAMPLE_ROWS
 from unjoined.metrics.rows import OVERLAP, Additive, Sums
 
@@ -464,6 +464,5 @@ def _of_numbers(
     passed = np.cumsum(people[order])
     cuts = column[order][np.searchsorted(passed, np.array([0.25, 0.5, 0.75]) * passed[-1])]
     edges = [-np.inf, *np.unique(cuts).tolist(), np.inf]
-    return {
-        range_in_words(name, low, high): known | {j: (low, high)} for low, high in pairwise(edges)
-    }
+    named = Feature(name, name, NUMBER)
+    return {between(named, low, high): known | {j: (low, high)} for low, high in pairwise(edges)}

@@ -68,7 +68,9 @@ class NamedFeatures:
         else:
             encoder = TableEncoder().fit(X)
             matrix = encoder.encode(X).matrix
-            named = cls.of_numbers(matrix, encoder, _truth_columns(X))
+            kinds = nw.from_native(X, eager_only=True).schema.items()
+            truths = {str(name) for name, kind in kinds if kind == nw.Boolean}
+            named = cls.of_numbers(matrix, encoder, truths)
         check_finite_features(matrix, named.names)
         check_feature_sizes(matrix, named.names)
         return matrix, named
@@ -128,16 +130,6 @@ class NamedFeatures:
         return " and ".join(words) or "everyone"
 
 
-def range_in_words(name: str, low: float, high: float) -> str:
-    """Say that a column of numbers lies above one value and is at most another."""
-    return _between(Feature(name, name, NUMBER), low, high)
-
-
-def _truth_columns(X: MatrixLike) -> set[str]:
-    schema = nw.from_native(X, eager_only=True).schema
-    return {str(name) for name, dtype in schema.items() if dtype == nw.Boolean}
-
-
 def _parts(code: ColumnCode) -> Iterator[Feature]:
     """Yield what each column of numbers says of the user's column."""
     names = code.names("one-hot")
@@ -184,7 +176,7 @@ def _said(features: Sequence[Feature], bounds: Sequence[tuple[float, float]]) ->
             plain = f"{column} is {_shown(feature, value)}"
             yield f"{column} is {truth}" if feature.holds == TRUTH else plain
         else:
-            yield _between(feature, low, high)
+            yield between(feature, low, high)
 
 
 def _listed(left: list[str], excluded: set[str]) -> str:
@@ -196,7 +188,7 @@ def _listed(left: list[str], excluded: set[str]) -> str:
     return "not " + " or ".join(sorted(excluded))
 
 
-def _between(feature: Feature, low: float, high: float) -> str:
+def between(feature: Feature, low: float, high: float) -> str:
     """Say between what a number or a date lies."""
     if not np.isfinite(low):
         return f"{feature.column} is at most {_shown(feature, high)}"
