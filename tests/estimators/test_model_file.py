@@ -35,7 +35,7 @@ FOREST = PlugInUplift(
 )
 MODELS = {
     "minmax": MinMaxUplift(random_state=0),
-    "mixture": MixtureUplift(n_folds=2, random_state=0),
+    "mixture": MixtureUplift(n_folds=2, average=False, random_state=0),
     "stages": TwoStageUplift(),
     "forest": FOREST,
 }
@@ -94,7 +94,7 @@ def test_a_damaged_model_is_refused_or_predicts_the_same_bits(name, saved, tmp_p
     rng = np.random.default_rng(0)
     path = tmp_path / "model.skops"
     refused = 0
-    for trial in range(100):
+    for trial in range(60):
         damaged = bytearray(raw)
         at = int(rng.integers(len(raw)))
         if trial % 4 == 0:
@@ -109,7 +109,7 @@ def test_a_damaged_model_is_refused_or_predicts_the_same_bits(name, saved, tmp_p
         refused += found is None
         if found is not None:
             assert_array_equal(found, wanted)
-    assert refused > 50
+    assert refused > 30
 
 
 @pytest.mark.parametrize("raw", [b"", b"PK", b"PK\5\6" + bytes(18), b"{}", bytes(1000)])
