@@ -457,7 +457,7 @@ def test_candidates_are_compared_by_rows_that_their_fits_have_not_seen():
             return self.sign * problem.uplift(np.asarray(X))
 
     candidates = [("truth", Known()), ("opposite", Known(-1.0)), ("same", Known())]
-    search = UpliftSearchCV(candidates, cv=3, compare=True, rule="best", random_state=0)
+    search = UpliftSearchCV(candidates, cv=2, compare=True, rule="best", random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = search.fit(**data).comparison_
