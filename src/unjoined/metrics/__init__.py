@@ -51,7 +51,7 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
-from unjoined.metrics.people import Region
+from unjoined.metrics.people import NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.rows import (
     EvaluationRows,
@@ -94,6 +94,7 @@ __all__ = [
     "GroupEffect",
     "HeldOutRows",
     "IdentificationStrength",
+    "NamedFeatures",
     "PlanPoint",
     "PolicyGap",
     "Ratio",
@@ -143,6 +144,7 @@ __all__ = [
     "strength_of",
     "strength_of_sums",
     "treat_all",
+    "tree_conditions",
     "uplift_at_k",
     "uplift_curve",
     "uplift_scorer",

@@ -32,8 +32,7 @@ FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
 # second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 % confidence.
 # Above the third all forms of the estimate agree.
 UNBOUNDED_F, STRONG_F, PLENTY_F = 3.84, 17.0, 100.0
-DEPTH = 3
-SMALLEST_SHARE = 0.05  # of the people, in a region
+DEPTH, SMALLEST_SHARE = 3, 0.05  # of the tree of regions, and of the people in each
 LEAST_SPREAD = 0.01  # of the gap, that a split must explain
 TREE_ROWS = 100_000
 NOBODY = 0.995  # mean count above which nobody is called left out
@@ -179,7 +178,7 @@ def _said(features: Sequence[Feature], bounds: Sequence[tuple[float, float]]) ->
         elif feature.values is not None:
             value = feature.values[int(feature.values[0] <= low)]
             truth = {0.0: "false", 1.0: "true"}.get(value, f"{value:.5g}")
-            plain = f"{column} = {_shown(feature, value)}"
+            plain = f"{column} is {_shown(feature, value)}"
             yield f"{column} is {truth}" if feature.holds == TRUTH else plain
         else:
             yield _between(feature, low, high)
@@ -197,10 +196,13 @@ def _listed(left: list[str], excluded: set[str]) -> str:
 def _between(feature: Feature, low: float, high: float) -> str:
     """Say between what a number or a date lies."""
     if not np.isfinite(low):
-        return f"{feature.column} <= {_shown(feature, high)}"
+        return f"{feature.column} is at most {_shown(feature, high)}"
     if not np.isfinite(high):
-        return f"{feature.column} > {_shown(feature, low)}"
-    return f"{_shown(feature, low)} < {feature.column} <= {_shown(feature, high)}"
+        return f"{feature.column} is above {_shown(feature, low)}"
+    if feature.is_whole and feature.holds == NUMBER:
+        first, last = (f"{np.floor(end):.0f}" for end in (low + 1.0, high))
+        return f"{feature.column} is {first}" + f" to {last}" * (first != last)
+    return f"{feature.column} is above {_shown(feature, low)}, at most {_shown(feature, high)}"
 
 
 def _shown(feature: Feature, value: float) -> str:
@@ -225,7 +227,7 @@ class Region:
     Attributes
     ----------
     where : str
-        The conditions in words, such as "age <= 30 and member = 1".
+        The conditions in words, such as "age is at most 30 and member is 1".
     share : float
         Share of the people in the tables, or of the target.
     gap : float
@@ -348,7 +350,7 @@ def _split(
         leaf=np.unique(leaf_of[people > 0.0]),
         leaf_of=leaf_of,
         children=np.column_stack([nodes.children_left, nodes.children_right]),
-        conditions=tuple(_conditions(nodes)),
+        conditions=tuple(tree_conditions(nodes)),
         features=features,
     )
 
@@ -389,7 +391,7 @@ def total_given_target(
     return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))
 
 
-def _conditions(tree: Any) -> list[Conditions]:
+def tree_conditions(tree: Any) -> list[Conditions]:
     """Return the conditions that lead to each node of a fitted tree."""
     found: list[Conditions] = [{} for _ in range(tree.node_count)]
     for node in range(tree.node_count):  # parents come before their children
