@@ -57,17 +57,23 @@ def largest_error(total: GroupedSums, exact: dict[int, Array]) -> float:
     return float(worst)
 
 
+def study(n_chunks: int) -> float:
+    """Add up so many chunks, and return the largest error."""
+    total, exact = GroupedSums(BASIS.size), dict.fromkeys(range(4), 0)
+    for seed in range(n_chunks):
+        rows, phi = draw(seed, CHUNK)
+        total = total.merge(accumulate(BASIS, BASIS.size, rows, n_jobs=1))
+        exact = {i: exact[i] + exact_sums(phi[i::4], rows.label[i::4]) for i in exact}
+    return largest_error(total, exact)
+
+
 def main() -> None:
     """Add up, compare, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000_000)
     given = parser.parse_args()
-    start, total, exact = time.monotonic(), GroupedSums(BASIS.size), dict.fromkeys(range(4), 0)
-    for seed in range(given.rows // CHUNK):
-        rows, phi = draw(seed, CHUNK)
-        total = total.merge(accumulate(BASIS, BASIS.size, rows, n_jobs=1))
-        exact = {i: exact[i] + exact_sums(phi[i::4], rows.label[i::4]) for i in exact}
-    error = largest_error(total, exact)
+    start = time.monotonic()
+    error = study(given.rows // CHUNK)
     print(
         f"{given.rows // CHUNK * CHUNK:,} rows in chunks of {CHUNK:,}: the largest error is "
         f"{error:.1e} of the absolute values added up, {error * 2**53:.1f} units of 2^-53 "
