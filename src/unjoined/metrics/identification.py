@@ -33,14 +33,14 @@ class IdentificationStrength:
 
     mean_gap: float  # in the share treated
     rms_gap: float  # root mean square of the gap over x, corrected for noise; 0 if not detectable
-    f_statistic: float  # of the hypothesis that the policies are the same at every x
+    f_statistic: float  # first-stage F: that the policies are the same at every x
     degrees: int  # functions of x the gap was projected on, times the populations less one
     populations: tuple[Any, ...] = ()  # their names
     pairs: tuple[IdentificationStrength, ...] = ()  # of each two, if there are more than two
 
     @property
     def is_weak(self) -> bool:
-        """Whether the F statistic is below 10, the usual threshold for instruments."""
+        """Whether the first-stage F is below 10, the usual threshold for instruments."""
         return self.f_statistic < WEAK_F
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -83,7 +83,7 @@ def identification_strength(
     -----
     Costs O(n d^2), and O(d^3) for each pair of populations. With equal policies w is +1 or -1
     with even odds at every x, so that the covariance under the hypothesis is known exactly and
-    the F statistic (a chi-square divided by its degrees) is about 1. A gap that is neither
+    the first-stage F (a chi-square divided by its degrees) is about 1. A gap that is neither
     constant, linear nor quadratic in any feature goes unseen. With many features and few rows,
     squares and then slopes are left out so that there are ten rows to each degree of freedom;
     squares also with more than 500 features.
@@ -207,7 +207,8 @@ def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> No
         who, gap = ("two", "+.3f") if m <= 2 else (str(m), ".3f")
         warnings.warn(
             f"the {who} populations' policies can hardly be told apart: treatment probabilities "
-            f"differ by {strength.mean_gap:{gap}} on average (F = {strength.f_statistic:.1f}, "
+            f"differ by {strength.mean_gap:{gap}} on average (first-stage F = "
+            f"{strength.f_statistic:.1f}, "
             f"below {WEAK_F:g}). Uplift is weakly identified and its error grows like the inverse "
             "of that gap. See `unjoined.identification_strength`.",
             WeakIdentificationWarning,
