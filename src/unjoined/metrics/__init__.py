@@ -43,13 +43,15 @@ from unjoined.metrics.evaluation import (
     ScoreBin,
 )
 from unjoined.metrics.evidence import diagnose
-from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
+    GainByScore,
     IdentificationStrength,
+    average_effect_of_sums,
     identification_strength,
     strength_of,
     strength_of_sums,
     warn_if_weak,
+    widening,
 )
 from unjoined.metrics.people import NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
