@@ -91,7 +91,7 @@ def interval_in_words(estimate: Estimate, most: float = np.inf, level: float = 0
     if not np.isfinite([low, high]).all():
         return "the tables cannot bound it"
     low, high = np.clip([low, high], -most, most)
-    return f"{level:.0%} interval {low:+.4g} to {high:+.4g}".replace("%", " %")
+    return f"{level:.0%} interval {low:+.4g} to {high:+.4g}"
 
 
 def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
@@ -111,8 +111,8 @@ def policies_in_words(strength: IdentificationStrength, contrast: Array | None =
     words = (
         "The policies can hardly be told apart: nothing here is reliable."
         if strength.is_weak
-        else f"The policies differ by about {gap}, which the rows can tell (F = "
-        f"{strength.f_statistic:.3g})."
+        else f"The policies differ by about {gap}, which the rows can tell (first-stage "
+        f"F = {strength.f_statistic:.3g})."
     )
     if contrast is None:
         return words
