@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.random import RandomState as Rng
 
 from unjoined._log import PROGRESS
 from unjoined._threads import n_threads, one_blas_thread
-from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._typing import Array, IntArray
 from unjoined.basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features
 from unjoined.nuisance.forms import (
     CURVES,
@@ -22,6 +22,8 @@ from unjoined.nuisance.forms import (
     FormTable,
     Member,
     ModelRows,
+    chains_of,
+    squared_slopes,
 )
 from unjoined.solve import (
     AdditiveFit,
@@ -166,37 +168,9 @@ class Chooser:
         wanted = np.isin(block, places)
         of_block = np.searchsorted(places, block[wanted])
         found = []
-        for slope, variance in self._slopes(fit, at, wanted):
+        for slope, variance in squared_slopes(fit, self.rows.take(at), self.values[:, at], wanted):
             score = np.bincount(of_block, slope) / np.bincount(of_block, variance)
             found.append(np.argsort(-score, kind="stable")[: KEPT[kind]])
-        return found
-
-    def _slopes(
-        self, fit: AdditiveFit, at: IntArray, wanted: BoolArray
-    ) -> list[tuple[Array, Array]]:
-        """Return squared slopes of the loss by functions that a fit lacks, and their variances.
-
-        First in its base, then in its effect. What the fit's own functions explain is taken off
-        the variance: the ratio is about 1 where nothing is missed.
-        """
-        rows, values = self.rows.take(at), self.values[:, at]
-        more, parts = values[wanted], fit.parts
-        terms = fit.law(rows.y, rows.exposure, *fit(values.T))
-        w, own = rows.weight, (values[parts.base].T, values[parts.effect].T)
-        ways = [(terms.by_base, terms.base_base, terms.base_base, terms.base_effect)]
-        if len(parts.effect):
-            ways.append(
-                (terms.by_effect, terms.effect_effect, terms.base_effect, terms.effect_effect)
-            )
-        found = []
-        for slope, curvature, with_base, with_effect in ways:
-            cross = np.hstack(
-                [(more * (w * with_base)) @ own[0], (more * (w * with_effect)) @ own[1]]
-            )
-            known = np.einsum("ij,ij->i", cross @ fit.covariance, cross)
-            total = more**2 @ (w * curvature)
-            rest = np.maximum(total - known, 1e-3 * total + 1e-300)
-            found.append(((more @ (w * slope)) ** 2, rest))
         return found
 
     def fit_chain(self, held: IntArray, chain: list[Form]) -> dict[str, AdditiveFit]:
@@ -219,18 +193,6 @@ class Chooser:
             law = replace(fit.law, variance=noise) if isinstance(fit.law, MeanLaw) else fit.law
             losses[name] = rows.weight * law(rows.y, rows.exposure, *fit(values)).loss
         return losses
-
-
-def chains_of(forms: Iterable[Form]) -> list[list[Form]]:
-    """Split forms into chains, in each of which a form contains one before it."""
-    chains: list[list[Form]] = []
-    for form in forms:
-        before = chains[-1] if chains else []
-        if any(f.base <= form.base and f.effect <= form.effect for f in before):
-            before.append(form)
-        else:
-            chains.append([form])
-    return chains
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from unjoined._typing import Array, IntArray
+from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis
 from unjoined.solve import AdditiveFit, Law, MeanLaw
 
@@ -285,3 +286,39 @@ def nats(law: Law, rows: ModelRows, base: Array, effect: Array) -> Array:
     """Return minus the log-likelihood of each row; that of a mean as if its noise were normal."""
     loss = law(rows.y, rows.exposure, base, effect).loss
     return loss + 0.5 * np.log(2.0 * np.pi * law.variance) if isinstance(law, MeanLaw) else loss
+
+
+def chains_of(forms: Iterable[Form]) -> list[list[Form]]:
+    """Split forms into chains, in each of which a form contains one before it."""
+    chains: list[list[Form]] = []
+    for form in forms:
+        before = chains[-1] if chains else []
+        if any(f.base <= form.base and f.effect <= form.effect for f in before):
+            before.append(form)
+        else:
+            chains.append([form])
+    return chains
+
+
+def squared_slopes(
+    fit: AdditiveFit, rows: ModelRows, values: Array, wanted: BoolArray
+) -> list[tuple[Array, Array]]:
+    """Return squared slopes of the loss by functions that a fit lacks, and their variances.
+
+    First in its base, then in its effect. What the fit's own functions explain is taken off
+    the variance: the ratio is about 1 where nothing is missed.
+    """
+    more, parts = values[wanted], fit.parts
+    terms = fit.law(rows.y, rows.exposure, *fit(values.T))
+    w, own = rows.weight, (values[parts.base].T, values[parts.effect].T)
+    ways = [(terms.by_base, terms.base_base, terms.base_base, terms.base_effect)]
+    if len(parts.effect):
+        ways.append((terms.by_effect, terms.effect_effect, terms.base_effect, terms.effect_effect))
+    found = []
+    for slope, curvature, with_base, with_effect in ways:
+        cross = np.hstack([(more * (w * with_base)) @ own[0], (more * (w * with_effect)) @ own[1]])
+        known = np.einsum("ij,ij->i", cross @ fit.covariance, cross)
+        total = more**2 @ (w * curvature)
+        rest = np.maximum(total - known, 1e-3 * total + 1e-300)
+        found.append(((more @ (w * slope)) ** 2, rest))
+    return found
