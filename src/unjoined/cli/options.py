@@ -30,8 +30,10 @@ Treatment = Annotated[
     ),
 ]
 Treated = Annotated[
-    str | None,
-    typer.Option(metavar="VALUE", help="The value that means treated, if it is none of these."),
+    list[str] | None,
+    typer.Option(
+        metavar="VALUE", help="The value that means treated, if it is none of these; repeatable."
+    ),
 ]
 Population = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column that names each row's population.")

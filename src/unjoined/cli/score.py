@@ -158,10 +158,10 @@ def score(
     target.check()
     fitted = load_model(model)
     screen = console(quiet=as_json)
-    for note in getattr(fitted, "notes_", ()):
-        screen.print(f"When the model was fitted: {note}")
     with noted() as notes:
         scored = Scored.of_table(fitted, people, kept)
+    for note in getattr(fitted, "notes_", ()):
+        screen.print(f"When the model was fitted: {note}")
     facts = show_list(screen, fitted, scored, target)
     written = write_table(scored.listed(target), out)
     screen.print(f"Wrote {written}.")
@@ -240,7 +240,7 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
         kept = select_columns(frame, keep, title=repr(str(table)))
         if not len(frame):
             continue
-        people = select_columns(frame, names, title=repr(str(table)))
+        people = _without_infinite(select_columns(frame, names, title=repr(str(table))))
         uplift = model.predict(people)
         low = high = None
         with suppress(InputError):  # some estimators do not know
@@ -255,6 +255,17 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
         tell_progress("scoring people", done, max(done, total))
         ignored = [name for name in frame.column_names if name not in {*names, *keep}]
         yield kept, uplift, low, high, missing, outside, ignored
+
+
+def _without_infinite(people: Frame) -> Frame:
+    """Return people with infinite numbers as missing ones, which are scored and flagged."""
+    arrow = import_extra("pyarrow", extra="cli")
+    compute = import_extra("pyarrow.compute", extra="cli")
+    for j, column in enumerate(people.columns):
+        if arrow.types.is_floating(column.type):
+            real = compute.if_else(compute.is_inf(column), None, column)
+            people = people.set_column(j, people.column_names[j], real)
+    return people
 
 
 def show_list(
@@ -272,7 +283,7 @@ def show_list(
     for count, words in (
         (tied, "people are tied where the list ends; those first in the table are on it."),
         (harmed, "people on the list are predicted to be harmed; treat fewer."),
-        (facts["missing_values"], "people lack a value; they are scored with an average one."),
+        (facts["missing_values"], "people lack a value; they are scored with a usual one."),
         (
             facts["outside_training"],
             "people are unlike all rows that the model was fitted to; see the column flags.",

@@ -22,7 +22,10 @@ def read_excel(file: Path, text: Collection[str] = ()) -> Frame:
     try:
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
     except Exception as error:  # whatever a file may hold that is not a workbook
-        raise TableError(f"{str(file)!r} cannot be read as an Excel workbook: {error}.") from error
+        raise TableError(
+            f"{str(file)!r} cannot be read as an Excel workbook (.xlsx). If it is an older one, "
+            "save it anew; if it is text, give it the ending .csv."
+        ) from error
     try:
         for sheet in book.worksheets:
             rows = [list(row) for row in sheet.iter_rows(values_only=True)]

@@ -29,7 +29,7 @@ from unjoined._validation import (
     is_kind,
     shown,
 )
-from unjoined.data.chunks import NotNumbersError, Table, rebuild_frame, refuse_unseen_treated
+from unjoined.data.chunks import NotNumbersError, Table, check_all_treated, rebuild_frame
 from unjoined.data.columns import (
     column_names,
     take_rows,
@@ -300,8 +300,8 @@ class SeparateLabels(Mapping[str, Any]):
             own, chunks = stack_columns(source, tables, frames)
         parts = [(chunk.label, chunk.kind, chunk.population, chunk.weight) for chunk in chunks]
         y, kind, population, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
-        if any(table.treated is not None for table in tables) and not y[kind == TREATMENT].any():
-            refuse_unseen_treated((table, table.table) for table in tables)
+        if any(table.treated is not None for table in tables):
+            check_all_treated((table, table.table) for table in tables)
         data = object.__new__(cls)
         weights = None if source.sample_weight is None else weight
         data._freeze(own, len(y), y, kind, population, weights)
@@ -323,6 +323,13 @@ class SeparateLabels(Mapping[str, Any]):
     def __len__(self) -> int:
         """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""
         return sum(1 for _ in self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Refuse to pass for a matrix, which numpy would make of the names of the columns."""
+        raise InputError(
+            "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) "
+            "with an estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts."
+        )
 
     # Two sets of rows are the same only if they are one object: comparing arrays entry by
     # entry inside ``==`` would surprise more than help.

@@ -20,9 +20,9 @@ from unjoined.data.chunks import (
     Columns,
     Place,
     Table,
+    check_all_treated,
     chunk_of_arrays,
     number_matrix,
-    refuse_unseen_treated,
 )
 from unjoined.data.columns import ColumnProfile, column_names
 from unjoined.data.encode import TableEncoder, profile_frame
@@ -262,6 +262,12 @@ class TableSource:
         [('outcome', 2), ('treatment', 1)]
         """
         for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
+            if not isinstance(given, Mapping):
+                raise TableError(
+                    f"{kind}s must be a mapping of population names to tables, such as {{'north': "
+                    f"a, 'south': b}}, got {type(given).__name__}. Two tables that name the "
+                    "population in a column go to from_frames."
+                )
             check_names(given, f"{kind} tables")
         tables = [
             Table(table, kind, label, population_name(name), treated)
@@ -271,9 +277,10 @@ class TableSource:
             )
             for name, table in group.items()
         ]
-        names = None if features is None else tuple(features)
+        labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
+        chosen, left = _check_names_of_columns(labels, features, ignore)
         reading = (chunk_rows, threads, memory_limit)
-        return cls(tuple(tables), None, sample_weight, names, tuple(ignore), *reading)
+        return cls(tuple(tables), None, sample_weight, chosen, left, *reading)
 
     @classmethod
     def from_frames(
@@ -311,9 +318,12 @@ class TableSource:
             )
             if table is not None
         ]
-        names = None if features is None else tuple(features)
+        labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
+        chosen, left = _check_names_of_columns(
+            labels | {"population": population}, features, ignore
+        )
         reading = (chunk_rows, threads, memory_limit)
-        return cls(tuple(tables), population, sample_weight, names, tuple(ignore), *reading)
+        return cls(tuple(tables), population, sample_weight, chosen, left, *reading)
 
     @cached_property
     def choice(self) -> Choice:
@@ -364,14 +374,14 @@ class TableSource:
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, table by table, file by file."""
         columns = self.columns
-        asked = seen = False  # a value that means treated
+        seen: dict[str, bool] = {}  # tables for which a value means treated, and whether it came
         for table, frame, place in self._pieces():
             chunk = columns.chunk(table, frame, place)
             if table.treated is not None and table.kind == TREATMENT:
-                asked, seen = True, seen or bool(chunk.label.any())
+                seen[table.title] = seen.get(table.title, False) or bool(chunk.label.any())
             yield chunk
-        if asked and not seen:
-            refuse_unseen_treated((table, frame) for table, frame, _ in self._pieces())
+        if not all(seen.values()):
+            check_all_treated((table, frame) for table, frame, _ in self._pieces())
 
     def _pieces(self, *, least: int = 1) -> Iterator[Piece]:
         """Go through all tables, and say how far it is if anybody listens."""
@@ -401,6 +411,29 @@ class TableSource:
                 yield table, some.to_native(), place
                 if not left:
                     break
+
+
+def _check_names_of_columns(
+    labels: Mapping[str, Any], features: Iterable[str] | None, ignore: Iterable[str]
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """Return features and columns to leave out; refuse what names no column, or names a label."""
+    for argument, name in labels.items():
+        if not isinstance(name, str) and not (name is None and argument == "sample_weight"):
+            raise TableError(f"{argument} must be the name of a column, got {type(name).__name__}.")
+    for argument, given in (("features", features), ("ignore", ignore)):
+        if isinstance(given, str):
+            raise TableError(f"{argument} must be a list of columns. Write [{given!r}].")
+    names = None if features is None else tuple(features)
+    taken = {name: argument for argument, name in labels.items() if name is not None}
+    for name in names or ():
+        if name in taken:
+            raise TableError(
+                f"features names {name!r}, which is the {taken[name]}. Labels, weights and "
+                "populations are not features."
+            )
+    if names is not None and not set(names) - set(ignore):
+        raise TableError("features leaves no column. Name one or more, or give None for all.")
+    return names, tuple(ignore)
 
 
 def as_source(source: Any) -> ChunkSource:

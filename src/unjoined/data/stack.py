@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from unjoined._typing import Array, Frame, MatrixLike
-from unjoined._validation import check_finite_features, check_numeric_columns
+from unjoined._validation import check_finite_features, check_numeric_columns, shown
 from unjoined.data.chunks import Place, Table, number_matrix, rebuild_frame
 from unjoined.data.columns import (
     column_names,
@@ -76,10 +77,22 @@ def stack_columns(
 
 def check_frame(table: Table) -> None:
     """Refuse what is not a data frame, or one without rows."""
-    if not nw.dependencies.is_into_dataframe(table.table):
+    given = table.table
+    is_frame = nw.dependencies.is_into_dataframe(given)
+    if (names := column_names(given) if is_frame else None) is None:
+        remedy = "Arrays go to SeparateLabels(X=..., y=..., ...)."
+        if isinstance(given, str | os.PathLike):
+            remedy = "Read files with unjoined.read_table, or stream them with TableSource."
+        elif hasattr(given, "collect"):
+            remedy = "Call its collect() first."
         raise TableError(
             f"{table.title} must be a pandas, polars or pyarrow data frame, got "
-            f"{type(table.table).__name__}. Arrays go to SeparateLabels(X=..., y=..., ...)."
+            f"{type(given).__name__}. {remedy}"
+        )
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise TableError(
+            f"columns of {table.title} must be named by text, got {shown(odd)}. Rename them, such "
+            "as with frame.columns = [str(name) for name in frame.columns]."
         )
     if len(nw.from_native(table.table, eager_only=True)) == 0:
         rows = "rows of all populations" if table.population is None else "at least one row"

@@ -210,6 +210,26 @@ def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
     return None
 
 
+def _other_units(labels: Looks) -> list[str]:
+    """Say that outcomes other than 0 are ten times as large in one population as in another."""
+    notes = []
+    for name, cells in labels.items():
+        sizes = []
+        for cell, look in cells.items():
+            some = np.abs(np.concatenate(look.some))
+            some = some[some > 0.0]  # which NaN is not
+            if cell[0] == OUTCOME and len(some) >= FEW_VALUES:
+                sizes.append((float(np.median(some)), look))
+        low, high = (pick(sizes, key=lambda size: size[0], default=None) for pick in (min, max))
+        if low is not None and high is not None and high[0] >= 10.0 * low[0]:
+            notes.append(
+                f"the outcome {name!r} is {low[1].spread(NUMBERS)} in {low[1].title} and "
+                f"{high[1].spread(NUMBERS)} in {high[1].title}, ten times as large or more. Check "
+                "that both mean the same, in the same units."
+            )
+    return notes
+
+
 def _unknown_share(one: Look, two: Look) -> float:
     """Return the share of rows of the one whose category the other never has."""
     known, counts = two.profile.levels, one.profile.levels
@@ -233,7 +253,7 @@ class Choice(NamedTuple):
             which = "a column is left out" if n == 1 else f"{n} columns are left out"
             listed = "; ".join(map(str, self.left_out))
             sentences.insert(
-                0, f"{which}: {listed}. To use such a column, name all features (features)."
+                0, f"{which}: {listed}. To use such a column, name all features yourself."
             )
         for sentence in sentences:
             warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)
@@ -274,6 +294,7 @@ class Survey(NamedTuple):
                 out.append(_absent(name, looks, absent[0], cells[absent[0]]))
                 del looks[name]
         found, notes = self._judged(looks, labels)
+        notes += _other_units(labels)
         features = tuple(name for name in looks if name not in {part.name for part in found})
         out += found
         if not features:

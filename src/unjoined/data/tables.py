@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +36,7 @@ from unjoined.data.text_files import (
     TextForm,
     Utf8Copy,
     form_of,
+    open_bytes,
     packing,
 )
 from unjoined.errors import TableError
@@ -197,6 +200,8 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
     """
     if isinstance(path, SqlQuery):
         return read_query(path, "the table")
+    if not isinstance(path, str | os.PathLike):
+        raise TableError(f"a table is read from a path or a query, got {type(path).__name__}.")
     if (query := as_query(path)) is not None:
         return read_query(query, "the table")
     file = check_file(path)
@@ -216,9 +221,21 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
                 return _read_file(FileReader.of(file, CP1252), file, text)
             kind = "csv" if reader.form else table_ending(file).strip(".")
             raise TableError(
-                f"{str(file)!r} cannot be read as {kind}: {first_lines(str(error))}"
+                f"{str(file)!r} cannot be read as {kind}: {_reason(file, error)}"
             ) from error
     return reader.typed(table, text)
+
+
+def _reason(file: Path, error: Exception) -> str:
+    """Say why a file cannot be read; of JSON lines, which line is none."""
+    if table_ending(file) in JSON:
+        with open_bytes(file) as stream, suppress(OSError):
+            for number, line in enumerate(stream.read().splitlines(), 1):
+                with suppress(ValueError):
+                    if not line.strip() or isinstance(json.loads(line), dict):
+                        continue
+                return f"line {number:,} is not a JSON object."
+    return first_lines(str(error))
 
 
 class Reading(NamedTuple):
@@ -346,7 +363,7 @@ def _stream(
         if isinstance(source, SqlQuery):
             raise refused(source, error, origin) from error
         refuse_interrupt(error)
+        file = Path(origin.strip("'"))
         raise TableError(
-            f"{origin} cannot be read beyond row {row:,} (counting from 0): "
-            f"{first_lines(str(error))}"
+            f"{origin} cannot be read beyond row {row:,} (counting from 0): {_reason(file, error)}"
         ) from error

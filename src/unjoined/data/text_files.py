@@ -58,8 +58,12 @@ def form_of(file: Path) -> TextForm:
         with open_bytes(file) as stream:
             head = stream.read(HEADER_BYTES)
     except (OSError, EOFError, RuntimeError) as error:
-        raise TableError(f"{str(file)!r} cannot be read beyond row 0: {error}.") from error
+        packed = packing(file) != "none"
+        why = "it is not packed as its ending says, or damaged" if packed else str(error)
+        raise TableError(f"{str(file)!r} cannot be read: {why}.") from error
     encoding, lines = _decoded(head)
+    if "\0" in lines:
+        raise TableError(f"{str(file)!r} is not a text file: it holds bytes that are no text.")
     found = {mark: named for mark in DELIMITERS if (named := _names(lines, mark))}
     if not found:
         raise TableError(

@@ -9,9 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
+
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
+from unjoined.data.columns import column_names
 from unjoined.data.excel import write_excel
 from unjoined.data.replace import replace_file
 from unjoined.data.tables import EXCEL, table_ending
@@ -22,12 +25,12 @@ FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 
 
 def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
-    """Write a pyarrow table as Parquet, CSV or Excel, by the ending of ``path``, or not at all.
+    """Write a data frame as Parquet, CSV or Excel, by the ending of ``path``, or not at all.
 
     Parameters
     ----------
-    table : pyarrow.Table
-        What to write.
+    table : data frame
+        What to write; pandas, polars or pyarrow.
     path : path
         A name that ends in .parquet, .pq, .csv or .xlsx.
 
@@ -49,6 +52,9 @@ def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
         Spreadsheets would run it as a formula, so a single quote is put before it. Parquet keeps
         it as it is.
     """
+    if column_names(table) is None:
+        raise TableError(f"write_table takes a data frame, got {type(table).__name__}.")
+    table = nw.from_native(table, eager_only=True).to_arrow()
     ending = table_ending(Path(path))
     if ending in (".parquet", ".pq"):
         parquet = import_extra("pyarrow.parquet", extra="cli")

@@ -46,7 +46,7 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.plugin import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.estimators.words import GivenRows, refuse_unrouted
+from unjoined.estimators.words import GivenRows
 from unjoined.metrics import (
     SCORES,
     Comparison,
@@ -259,7 +259,6 @@ class UpliftSearchCV(UpliftEstimator):
         WeakIdentificationWarning
             The policies can hardly be told apart.
         """
-        refuse_unrouted()
         columns = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
         X, y, kind, population, sample_weight = columns
         matrix = self._begin(X)

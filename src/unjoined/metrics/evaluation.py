@@ -144,16 +144,21 @@ class Evaluation(Shown):
     how: str = "held-out rows"
     n_rows: int = 0
 
-    def to_frame(self) -> Frame:
+    def to_frame(self, library: str | None = None) -> Frame:
         """Return the estimates as a data frame: what, value, standard error, interval.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
 
         Returns
         -------
         data frame
-            Of pandas, or of polars or pyarrow if that is what is installed.
         """
         named = self._named().items()
-        return as_frame([{"what": name} | estimate_dict(e, self.level) for name, e in named])
+        rows = [{"what": name} | estimate_dict(e, self.level) for name, e in named]
+        return as_frame(rows, library)
 
     def _named(self) -> dict[str, Estimate]:
         """Return all estimates by name."""
