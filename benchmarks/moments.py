@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
@@ -27,13 +28,14 @@ from unittest.mock import patch
 import numpy as np
 
 import unjoined.estimators.base as base_module
-import unjoined.estimators.minmax_search as search_module
+import unjoined.estimators.minmax_plan as plan_module
 from unjoined import MinMaxUplift
 from unjoined._threads import Scratch, n_threads, over_pieces
 from unjoined.basis import GaussianBasis, Scaling
 from unjoined.basis.functions import ScaledBasis
 from unjoined.data import label_rows
-from unjoined.nuisance.centring import center_rows, deal_folds
+from unjoined.estimators.minmax_plan import MinMaxPlanner
+from unjoined.nuisance import cross_fit_centring, deal_folds, subtract_means
 from unjoined.solve import RIDGES_G
 from unjoined.sums import accumulate
 from unjoined.sums.moments import add_gram
@@ -148,8 +150,8 @@ def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, flo
 
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
-    "checks": [(base_module.UpliftEstimator, "_check_features"), (base_module, "label_rows")],
-    "sample, centres, means": [(MinMaxUplift, "_plan_many")],
+    "checks": [(base_module.FeatureEstimator, "_check_features"), (base_module, "label_rows")],
+    "sample, centres, means": [(MinMaxPlanner, "draw"), (MinMaxPlanner, "settle")],
     "the pass": [(SumsPlan, "sums")],
     "ridges, solution": [(MinMaxUplift, "_fit_sums")],
 }
@@ -190,7 +192,8 @@ def compare_sums(data: dict[str, Any], *, centred: bool) -> None:
     basis = ScaledBasis(GaussianBasis(scaling(rows.X[:CENTERS]), WIDTH), scaling)
     if centred:
         rng = np.random.RandomState(0)
-        rows = center_rows(rows, deal_folds(rows, rng), rng, n_jobs=-1).rows
+        parts = cross_fit_centring(rows, deal_folds(rows, rng), rng, n_jobs=-1)
+        rows = replace(rows, label=subtract_means(rows, parts, n_jobs=-1)[0])
     updates = 1.5 if centred else 1.0
     chunk = best_chunk(n, updates=updates)
     stored_rows(n)  # drawn before the clock starts
@@ -216,7 +219,7 @@ def compare_ridges(n: int) -> None:
     auto: dict[str, Any] = {"ridge_f": "auto", "ridge_g": "auto", "center": False}
 
     def chosen(grid: Any) -> None:
-        with patch.object(search_module, "RIDGES_G", grid):
+        with patch.object(plan_module, "RIDGES_G", grid):
             Fits(data, {}, **auto)()
 
     grids = (RIDGES_G, np.logspace(-4.0, -1.0, 15))

@@ -1,6 +1,6 @@
 """How near the standard errors that `plan_study` promises are to those of simulated studies.
 
-Run: python benchmarks/planner.py [--draws 100] [--out benchmarks/results/planner.json]
+Run: python benchmarks/planner.py [--draws 400] [--out benchmarks/results/planner.json]
 
 Each design is drawn many times at 4 x 500 rows. The spread of the estimates over draws is held
 against what pilots of the same size and of a quarter of it promise, averaged over ten pilots. A
@@ -72,7 +72,7 @@ def study(problem: SimulatedProblem, spreads: dict[str, float]) -> dict[str, Any
 def main() -> None:
     """Run the designs, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     results: dict[str, Any] = {"draws": args.draws, "rows of a table": ROWS}

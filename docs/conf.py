@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "tools"))
 import files  # noqa: E402 - tools are no package
 
+BAR = r'<mo stretchy="false" lspace="0.1em" rspace="0.1em">\1</mo>'
 # Methods that scikit-learn adds to every estimator.
 ROUTING = "get_metadata_routing, set_fit_request, set_score_request, set_split_request, set_output"
 
@@ -34,6 +35,7 @@ html_theme = "furo"
 html_title = "unjoined"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_show_copyright = False
 html_math_renderer = "mathml"
 exclude_patterns = ["examples", "build"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -74,24 +76,14 @@ def write_reference() -> None:
 
 
 def _mathml(self: Any, node: nodes.Element, display: str) -> None:
-    self.body.append(convert(node.astext(), display=display))
+    """Write a formula; bars keep to the height of a line, and away from what they enclose."""
+    bars = re.sub(r"<mo>(&#x(?:02016|0007C);)</mo>", BAR, convert(node.astext(), display=display))
+    self.body.append(bars)
     raise nodes.SkipNode
 
 
 def _list_files(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = source[0].replace("<!-- files -->", files.page())
-
-
-def _place_pages(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Leave out of the order what is not written yet, and put what has no place at the end."""
-    if docname != "index":
-        return
-    lines = source[0].splitlines()
-    placed = {line for line in lines if re.fullmatch(r"guide/[\w-]+", line)}
-    there = {f"guide/{page.stem}" for page in (HERE / "guide").glob("*.md")}
-    lines = [line for line in lines if line not in placed - there]
-    at = lines.index("architecture")
-    source[0] = "\n".join([*lines[:at], *sorted(there - placed), *lines[at:]])
 
 
 write_reference()
@@ -100,8 +92,6 @@ write_reference()
 def setup(app: Sphinx) -> None:
     """List the files where a page asks for it, and show formulas as MathML, as browsers do."""
     app.connect("source-read", _list_files)
-    app.connect("source-read", _place_pages)
-    app.connect("env-get-outdated", lambda *_: ["index"])  # a page may have come since
     app.add_html_math_renderer(
         "mathml",
         inline_renderers=(lambda self, node: _mathml(self, node, "inline"), None),

@@ -20,8 +20,7 @@ FIXED = {"n_centers": 15, "width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2, "
 
 @pytest.fixture(autouse=True)
 def few_are_many(limits):
-    limits("estimators.minmax", CROSS_FIT_ROWS=1000)
-    limits("estimators.minmax_plan", SAMPLE_ROWS=400)
+    limits("estimators.minmax", CROSS_FIT_ROWS=1000, SAMPLE_ROWS=400)
 
 
 def slow_system(model, data):

@@ -34,7 +34,7 @@ def problem(*, binary, names=("a", "b")):
 
 
 def rows(data, order=None):
-    order = np.arange(len(data.y)) if order is None else order
+    order = np.arange(len(data["y"])) if order is None else order
     return {name: np.asarray(data[name])[order] for name in data}
 
 
@@ -144,6 +144,20 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     file.write_bytes(b"nothing of ours")
     with pytest.raises(TableError, match="is not a checkpoint of this fit"):
         fit(ArraySource(**DATA[True]), checkpoint=file)
+
+
+@pytest.mark.parametrize("change", ["X", "y", "sample_weight"])
+def test_a_checkpoint_notices_a_changed_row_outside_of_the_sample(tmp_path, change):
+    """One row of 4,000; of each table 300 are in the sample, and few changes enter it."""
+    data, file = rows(DATA[False]), tmp_path / "passes"
+    data["sample_weight"] = np.ones(len(data["y"]))
+    with pytest.raises(OSError, match="disk"):
+        fit(Breaks(data, 4), checkpoint=file)
+    at = np.flatnonzero(data["kind"] == "outcome")[-2:]
+    data[change] = data[change].copy()
+    data[change][at] = 1.5 if change != "sample_weight" else [0.5, 1.5]
+    with pytest.raises(TableError, match="the source has changed"):
+        fit(ArraySource(**data), checkpoint=file)
 
 
 def test_a_source_that_empties_is_refused():

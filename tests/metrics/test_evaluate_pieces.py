@@ -1,5 +1,7 @@
 """Evaluations of tables that are read in pieces: the sums are those of rows in memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +16,7 @@ from unjoined.data import (
     campaign_problem,
 )
 from unjoined.errors import InputError, TableError
-from unjoined.metrics import evaluate_uplift, evaluation_rows
+from unjoined.metrics import compare_uplift, effect_summary, evaluate_uplift, evaluation_rows
 from unjoined.sums import take_census
 
 PROBLEM = campaign_problem()
@@ -57,8 +59,9 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
     rows = evaluation_rows(sample, fold=fold, rng=np.random.RandomState(0), n_jobs=1)
     omega = rows.omega()
     score = PROBLEM.uplift(sample.X).astype(np.float32).astype(float)
-    for form, estimates in (("ratio", None), ("plain", found.plain)):
-        terms = rows.terms(omega, form=form)
+    ratio = rows.terms(omega)
+    plain = replace(ratio, numerator=ratio.plain, denominator=ratio.aim)
+    for terms, estimates in ((ratio, None), (plain, found.plain)):
         people = terms.share * terms.aim / terms.speaks_for
         higher = score[None, :] > score[:, None]
         rank = 1.0 - higher @ people - 0.5 * (score[None, :] == score[:, None]) @ people
@@ -134,6 +137,100 @@ def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
     source = TableSource.from_frames(*tables, **columns, chunk_rows=100)
     again = evaluate_uplift(Model(), source, **parts).average
     assert again.value == pytest.approx(found.average.value)
+
+
+def terms_of(source):
+    """The rows that a source in memory has, with the folds and fits of its pieces."""
+    sample, fold = take_census(source, sample_rows=1000).sample(5)
+    rows = evaluation_rows(sample, fold=fold, rng=np.random.RandomState(0), n_jobs=1)
+    return sample.X, rows.terms(rows.omega())
+
+
+def opposite(X):
+    return -PROBLEM.uplift(X)
+
+
+def test_differences_of_models_in_pieces_are_those_of_the_rows(data):
+    source = ArraySource(**data, chunk_rows=101)
+    models = {"true": PROBLEM.uplift, "opposite": opposite}
+    rules = {"above": ("threshold", 0.05), "old": RULES["old"], "dear": RULES["dear"]}
+    found = compare_uplift(models, source, rules=rules, n_jobs=1, random_state=0)
+    X, terms = terms_of(source)
+    score = PROBLEM.uplift(X).astype(np.float32).astype(float)
+    (apart,) = found.differences
+    assert (apart.first, apart.second) == ("true", "opposite")
+    slow = terms.value((score >= np.float32(0.05)) * 1.0 - (-score >= np.float32(0.05)))
+    assert apart.rules["above"].value == pytest.approx(slow.value, rel=1e-8)
+    assert apart.rules["above"].standard_error == pytest.approx(slow.standard_error, rel=1e-8)
+    assert apart.rules["old"].value == pytest.approx(0.0, abs=1e-12)
+    one = evaluate(source, rules=rules)
+    assert found.auuc["true"].value == pytest.approx(one.auuc.value, rel=1e-10)
+    assert found.auuc["true"].standard_error == pytest.approx(one.auuc.standard_error, rel=1e-10)
+    # The opposite order has minus the Qini, so that the difference is twice the Qini.
+    assert apart.auuc.value == pytest.approx(2.0 * one.qini.value, rel=1e-8)
+    assert apart.auuc.standard_error == pytest.approx(2.0 * one.qini.standard_error, rel=1e-8)
+    dear = found.rules["true"]["dear"]
+    assert dear.value == pytest.approx(one.rules["dear"].value, rel=1e-10)
+
+
+def test_effects_in_pieces_are_those_of_the_rows(data):
+    source = ArraySource(**data, chunk_rows=101)
+    found = effect_summary(PROBLEM.uplift, source, by=[4, 0], n_jobs=1, random_state=0)
+    X, terms = terms_of(source)
+    people = terms.share * terms.aim / terms.speaks_for
+    member = X[:, 4] == 1.0
+    slow = terms.group(member)
+    group = next(each for each in found.groups if each.where == "x5 = 1")
+    assert group.uplift.value == pytest.approx(slow.value, rel=1e-8)
+    assert group.uplift.standard_error == pytest.approx(slow.standard_error, rel=1e-8)
+    assert group.share == pytest.approx(people @ member)
+    score = PROBLEM.uplift(X)
+    assert group.predicted == pytest.approx(np.average(score[member], weights=people[member]))
+    b = np.column_stack([np.ones(len(X)), X[:, [4, 0]] - people @ X[:, [4, 0]]])
+    A = (b * (terms.share * terms.denominator)[:, None]).T @ b
+    beta = np.linalg.solve(A, b.T @ (terms.share * terms.numerator))
+    left = terms.numerator - terms.denominator * (b @ beta)
+    errors = terms.totals(np.linalg.solve(A, (b * left[:, None]).T).T).covariance
+    for c, value, error in zip(found.projection, beta, np.sqrt(np.diag(errors)), strict=True):
+        assert c.uplift.value == pytest.approx(value, rel=1e-7)
+        assert c.uplift.standard_error == pytest.approx(error, rel=1e-7)
+    line = np.linalg.solve((b * people[:, None]).T @ b, b.T @ (people * score))
+    assert_allclose([c.predicted for c in found.projection], line, rtol=1e-5)
+
+
+def test_comparisons_and_effects_are_the_same_from_chunks_and_partitions(data):
+    dask = pytest.importorskip("dask.array")
+    parts = {name: np.asarray(data[name]) for name in ("X", "y", "kind", "population")}
+    columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
+    options = {"n_jobs": 1, "random_state": 0, "sample_rows": 60}
+    models = {"true": PROBLEM.uplift, "opposite": opposite}
+    sources = ArraySource(**parts, chunk_rows=37), DaskSource.from_arrays(**columns), columns
+    compared = [compare_uplift(models, source, **options) for source in sources]
+    effects = [effect_summary(opposite, source, **options) for source in sources]
+    for found in (compared, effects):
+        texts = [str(each) for each in found]
+        assert texts[0] == texts[1] == texts[2]
+
+
+def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
+    X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
+    X["member"] = np.where(X["member"] > 0.0, "yes", "no")
+    X.loc[::9, "age"] = np.nan
+    framed = SeparateLabels(X, data.y, data.kind, data.population)
+    options = {"by": ["member", "age"], "n_jobs": 1, "random_state": 0}
+    known = effect_summary(None, framed, **options)
+    found = effect_summary(None, ArraySource(**framed, chunk_rows=150), **options)
+    words = [
+        [[word for word in group.where.split() if not word[0].isdigit()] for group in each.groups]
+        for each in (found, known)  # other folds, and quarters of other people
+    ]
+    assert words[0] == words[1]
+    assert words[0][:2] == [["member", "is", "no"], ["member", "is", "yes"]]
+    for one, two in zip(found.groups, known.groups, strict=True):  # other folds
+        assert one.share == pytest.approx(two.share, abs=0.02)
+        assert abs(one.uplift.value - two.uplift.value) < one.uplift.standard_error
+    with pytest.raises(TableError, match="by names the column 'agee', which the tables lack"):
+        effect_summary(None, framed, by=["agee"])
 
 
 @pytest.mark.parametrize(

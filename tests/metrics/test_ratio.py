@@ -157,10 +157,13 @@ def test_which_population_comes_first_changes_nothing(rows, data):
 
 
 def test_plain_and_ratio_forms_agree_on_the_target_part(rows):
-    """They differ in where the treatment rows enter, not in whom they speak for."""
-    ratio, plain = (rows.terms(rows.omega(), form=form) for form in ("ratio", "plain"))
-    assert ratio.speaks_for == pytest.approx(plain.speaks_for)
-    assert plain.totals(plain.denominator).value[0] == pytest.approx(plain.speaks_for)
+    """They differ in where the treatment rows enter: the denominator, or f times as much off N."""
+    terms = rows.terms(rows.omega())
+    assert terms.totals(terms.aim).value[0] == pytest.approx(terms.speaks_for)
+    off = terms.numerator - terms.plain
+    assert_allclose(off, rows.effect * (terms.denominator - terms.aim), atol=1e-12)
+    assert (off[terms.cell < 2] == 0.0).all()
+    assert (off[terms.cell >= 2] != 0.0).any()
 
 
 def test_a_rule_that_treats_all_is_worth_the_average(rows):

@@ -36,6 +36,7 @@ def test_every_row_is_as_likely_as_any_other():
 
 
 def test_a_sample_has_the_weight_of_all_rows():
-    sample = take_sample(ROWS, ROWS.all_cells(), 10, np.random.RandomState(0))
+    sample, at = take_sample(ROWS, 10, np.random.RandomState(0))
+    assert_allclose(sample.X, ROWS.X[at])
     for cell in CELLS:
         assert_allclose(sample.weight[sample.at(*cell)].sum(), 37.0)

@@ -1,6 +1,7 @@
 """Centring: no expectation changes, variance falls, and no row sees its own fold."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,14 @@ from unjoined.data import (
     paper_problem,
 )
 from unjoined.errors import InputError
-from unjoined.nuisance import center_rows, check_center, deal_folds, fit_centring
+from unjoined.nuisance import (
+    check_center,
+    cross_fit_centring,
+    cut_down,
+    deal_folds,
+    fit_centring,
+    subtract_means,
+)
 from unjoined.sums import Centring, SmoothMeans, accumulate, assemble, smooth_coef
 
 
@@ -49,9 +57,17 @@ def rows_of(problem, n=300, seed=0):
     return label_rows(**problem.draw(n, random_state=seed))
 
 
+def center(rows, fold, generator, *, robust=False, model=None, n_jobs=None):
+    """Return rows with centred labels and the policy gap, as `MinMaxUplift.fit` finds them."""
+    seen = cut_down(rows) if robust else rows
+    parts = cross_fit_centring(seen, fold, generator, model=model, n_jobs=n_jobs)
+    label, gap = subtract_means(rows, parts, n_jobs=n_jobs)
+    return SimpleNamespace(rows=replace(rows, label=label), gap=gap)
+
+
 def centred(rows, seed=0, **options):
     generator = rng(seed)
-    return center_rows(rows, deal_folds(rows, generator), generator, **options)
+    return center(rows, deal_folds(rows, generator), generator, **options)
 
 
 def system_of(rows, basis):
@@ -162,8 +178,8 @@ def test_a_gross_error_moves_the_centre_of_other_folds_only():
     label = rows.label.copy()
     at = rows.at("outcome", 0)[3]
     label[at] += 1e4
-    before = center_rows(rows, fold, rng()).rows.label
-    moved = center_rows(replace(rows, label=label), fold, rng()).rows.label - before
+    before = center(rows, fold, rng()).rows.label
+    moved = center(replace(rows, label=label), fold, rng()).rows.label - before
     outcome = rows.kind == "outcome"
     own = outcome & (fold == fold[at])
     own[at] = False
@@ -213,24 +229,14 @@ def test_a_given_regressor_is_cloned_and_takes_weights():
 # --- many rows ------------------------------------------------------------------------------
 
 
-def test_many_rows_are_centred_by_models_of_a_sample(limits):
-    """Above the limit one fixed pair, fitted to a sample, serves all rows, whatever the threads."""
-    limits("nuisance.centring", CROSS_FIT_ROWS=1000, SAMPLE_ROWS=800)
-    limits("sums.centring", CACHE_ROWS=256)
+def test_neither_threads_nor_chunks_change_the_centre(limits):
     rows = rows_of(main_effect(), 400)
     fold = deal_folds(rows, rng())
-    found, threaded = (center_rows(rows, fold, rng(3), n_jobs=n) for n in (None, 2))
-    assert_array_equal(found.rows.label, threaded.rows.label)
-    outcome = rows.kind == "outcome"
-    same = replace(rows, X=np.zeros_like(rows.X))
-    taken = same.label - center_rows(same, fold, rng(3)).rows.label
-    assert np.ptp(taken[outcome]) < 1e-9  # one function of x, not one per fold
-    limits("nuisance.centring", CROSS_FIT_ROWS=10**9)
-    cross = center_rows(rows, fold, rng(3)).rows.label
-    close = np.corrcoef((rows.label - found.rows.label)[outcome], (rows.label - cross)[outcome])
-    assert close[0, 1] > 0.98
-    taken = same.label - center_rows(same, fold, rng(3)).rows.label
-    assert np.ptp(taken[outcome]) > 1e-3
+    whole = center(rows, fold, rng(3)).rows.label
+    limits("sums.centring", CACHE_ROWS=256)
+    one, two = (center(rows, fold, rng(3), n_jobs=n).rows.label for n in (None, 2))
+    assert_array_equal(one, two)
+    assert_allclose(one, whole, atol=1e-9 * np.abs(rows.label).max())
 
 
 def test_a_sample_draws_centres_from_some_rows_only(limits):
@@ -405,7 +411,7 @@ def test_gross_outcomes_do_not_reach_the_other_rows_if_asked():
         for label in (y, wrong):
             rows = label_rows(X, label, kind=kind, population=population)
             fold = deal_folds(rows, np.random.RandomState(1))
-            found = center_rows(rows, fold, np.random.RandomState(2), robust=robust)
+            found = center(rows, fold, np.random.RandomState(2), robust=robust)
             errors[robust, label is wrong] = found.rows.label[1:n]
     # Cut to six spreads, one row of 160 in the other folds of its cell moves m by less than that.
     assert np.abs(errors[True, True] - errors[True, False]).max() < 6.0 * np.std(y[:n])
@@ -421,7 +427,7 @@ def test_outcomes_that_are_mostly_alike_are_not_cut_down():
     rows = label_rows(rng.standard_normal((80, 1)), y, kind=kind, population=np.resize([0, 1], 80))
     fold = deal_folds(rows, rng)
     one, two = (
-        center_rows(rows, fold, np.random.RandomState(2), robust=robust).rows.label
+        center(rows, fold, np.random.RandomState(2), robust=robust).rows.label
         for robust in (False, True)
     )
     np.testing.assert_array_equal(one, two)

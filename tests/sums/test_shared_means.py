@@ -54,7 +54,8 @@ def test_sums_are_those_of_labels_centred_before(name, n_folds, weighted, binary
     rows = rows_of(campaign_problem(), 150, weighted=weighted, real=not binary)
     assert rows.coding.is_binary == binary
     plan, fold = plan_of(rows, name, n_folds)
-    found, policy = plan.sums(rows, fold, n_jobs=2)
+    planned = plan.sums(rows, fold, n_jobs=2)
+    found, policy = planned.sums, planned.policy
     label = plan.centred(rows, fold, n_jobs=1)
     centred = replace(rows, label=label)
     expected = accumulate(plan.values, plan.size, centred, groups=fold)

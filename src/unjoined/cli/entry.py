@@ -18,6 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and exit."""
     if hasattr(sys.stdout, "reconfigure"):  # the terminal's encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # others reserve a gigabyte
     try:
         code = _run(arguments)
         if sys.stdout is not None:
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
         detail = f" ({error})" if str(error) else ""
         _tell(
             f"there is not enough memory{detail}. Read large tables in pieces with unjoined fit "
-            "--chunks, or give fewer rows."
+            "--chunks, give fewer rows, or allow more."
         )
         code = MISTAKE
     except (UnjoinedError, OSError) as error:  # such as a full disk or a closed folder

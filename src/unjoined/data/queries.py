@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,11 @@ LOCKED = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",  # nothing is downloaded
 }
+LEAST_ROOM = 64 << 20  # bytes that DuckDB takes as it opens, with some to spare
+THREAD_ROOM = (
+    512 << 20
+)  # bytes to each thread that reads: rows on the way, and what is done to them
+M_ARENA_MAX = -8  # of malloc.h
 RAGGED = re.compile(r"Line: (\d+).*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL)
 
 
@@ -121,7 +127,7 @@ def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
         opened = duckdb.connect(
             ":memory:" if file is None else str(file),
             read_only=file is not None,
-            config=LOCKED | _spill() | dict(config),
+            config=LOCKED | _spill() | _within_limit() | dict(config),
         )
     except duckdb.Error as error:
         said = str(error)
@@ -145,6 +151,48 @@ def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
 def _spill() -> dict[str, str]:
     """Return where DuckDB may put what memory does not hold: not beside the user's files."""
     return {"temp_directory": str(Path(gettempdir(), f"unjoined-{uuid4().hex}"))}
+
+
+def address_space_left() -> int | None:
+    """Return how many bytes this process may still map; None if nothing limits it, or who knows."""
+    try:
+        import resource  # of Unix alone
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit == resource.RLIM_INFINITY:
+            return None
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return max(limit - pages * resource.getpagesize(), 0)
+    except (ImportError, OSError):
+        return None
+
+
+def _within_limit() -> dict[str, Any]:
+    """Return settings under which DuckDB keeps to half of a limited address space."""
+    left = address_space_left()
+    if left is None:
+        return {}
+    reserve_little()
+    if left < LEAST_ROOM:
+        raise MemoryError(
+            f"DuckDB, which reads tables, needs {LEAST_ROOM >> 20} MB to open, and the limit on "
+            f"this process leaves {left >> 20} MB"
+        )
+    threads = min(left // THREAD_ROOM, os.cpu_count() or 1)
+    return {"memory_limit": f"{left // 2 >> 20}MiB", "threads": max(threads, 1)}
+
+
+def reserve_little() -> None:
+    """Take memory as it is needed, if the address space is limited.
+
+    Else Arrow reserves a gigabyte, and every thread 128 MB; DuckDB crashes where they do not fit.
+    """
+    if address_space_left() is None:
+        return
+    arrow = import_extra("pyarrow", extra="cli")
+    arrow.set_memory_pool(arrow.system_memory_pool())
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:  # glibc alone has it
+        mallopt(M_ARENA_MAX, 1)
 
 
 def checked_statement(connection: Any, query: SqlQuery, origin: str) -> str:
@@ -192,9 +240,12 @@ def refused(query: SqlQuery, error: Exception, origin: str) -> TableError:
 
 
 def refuse_interrupt(error: Exception) -> None:
-    """Tell Ctrl-C, which versions of DuckDB report by various errors, from bad tables."""
-    if "interrupted" in str(error).lower():
+    """Tell Ctrl-C and a lack of memory, which DuckDB reports by various errors, from bad tables."""
+    said = str(error).lower()
+    if "interrupted" in said:
         raise KeyboardInterrupt from error
+    if isinstance(error, MemoryError) or re.search("out of memory|bad_?[ ]?alloc", said):
+        raise MemoryError("DuckDB ran out of it while it read a table") from error
 
 
 def first_lines(message: str, limit: int = 6) -> str:

@@ -11,7 +11,14 @@ from typing import Any
 import narwhals as nw
 
 from unjoined._optional import import_extra
-from unjoined.data.queries import SqlQuery, as_query, checked_statement, connect
+from unjoined.data.queries import (
+    SqlQuery,
+    address_space_left,
+    as_query,
+    checked_statement,
+    connect,
+    reserve_little,
+)
 from unjoined.data.tables import EXCEL, PARQUET, table_ending, table_files
 from unjoined.data.text_files import open_bytes, packing
 from unjoined.errors import TableError
@@ -58,6 +65,7 @@ def _file_bytes(file: Path) -> int:
 
 def _footer(file: Path) -> Any:
     arrow = import_extra("pyarrow", extra="cli")
+    reserve_little()
     try:
         return import_extra("pyarrow.parquet", extra="cli").read_metadata(file)
     except (arrow.ArrowException, OSError) as error:
@@ -101,7 +109,8 @@ def _file_rows(file: Path) -> int:
 
 def available_bytes() -> int:
     """Return how much memory this process may still take, about; 4 GB where nobody tells."""
-    free = []
+    left = address_space_left()
+    free = [] if left is None else [left]
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free += [int(v.split()[1]) * 1024 for v in lines if v.startswith("MemAvailable")]

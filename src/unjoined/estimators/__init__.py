@@ -5,8 +5,8 @@ from unjoined.estimators.candidates import CandidateScore, CandidateTable
 from unjoined.estimators.density import DensityUplift
 from unjoined.estimators.gains import record_gain
 from unjoined.estimators.minmax import MinMaxUplift
+from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
-from unjoined.estimators.minmax_search import MinMaxSearch
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.neural import NeuralMinMaxUplift
 from unjoined.estimators.persist import is_model_file, load_model, save_model

@@ -135,8 +135,6 @@ class UpliftEstimator(FeatureEstimator, ABC):
     __metadata_request__fit = {"kind": True, "population": True}  # noqa: RUF012
     __metadata_request__score = {"kind": True, "population": True}  # noqa: RUF012
 
-    _as_two_groups = True  # whether more than two populations are fitted as two groups of them
-
     identification_: IdentificationStrength
     populations_: list[Any]
     average_effect_: Estimate
@@ -156,6 +154,11 @@ class UpliftEstimator(FeatureEstimator, ABC):
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from rows that carry one label each."""
+
+    @property
+    def _as_two_groups(self) -> bool:
+        """Whether more than two populations are fitted as two groups of them."""
+        return True
 
     def _check_parameters(self) -> None:
         """Refuse parameters that are wrong whatever the rows."""

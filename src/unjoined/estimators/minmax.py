@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,6 +16,7 @@ from unjoined._typing import Array, Basis, MatrixLike, RandomState
 from unjoined._validation import TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
+from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
@@ -24,21 +26,23 @@ from unjoined.estimators.base import (
     optional,
     word_or,
 )
-from unjoined.estimators.minmax_plan import SAMPLE_ROWS, MinMaxPlanner
+from unjoined.estimators.minmax_plan import (
+    MinMaxPlanner,
+    MinMaxSearch,
+    Settled,
+    as_two_groups,
+    average,
+    check_groups,
+    deal_groups,
+)
 from unjoined.estimators.minmax_problem import (
     SummedRows,
     check_bounds,
-    check_center_of_sums,
     check_loss,
-    check_no_checkpoint,
-    check_range,
-    check_sums_suffice,
-    find_loss,
     solve_in_bounds,
     solve_with_loss,
 )
-from unjoined.estimators.minmax_search import MinMaxSearch, add_up, average, search_widths
-from unjoined.losses import SquaredLoss
+from unjoined.losses import LOSSES, SquaredLoss
 from unjoined.metrics import (
     IdentificationStrength,
     average_effect_of_sums,
@@ -49,25 +53,24 @@ from unjoined.nuisance import (
     CROSS_FIT_ROWS,
     N_FOLDS,
     ShiftReport,
-    center_rows,
     check_center,
+    cut_down,
     deal_folds,
     weigh_shift,
 )
 from unjoined.solve import solve_minmax
 from unjoined.sums import (
-    MinMaxSystem,
     PlannedSums,
-    SumsPlan,
     center_sums,
     combine,
-    contrasts_of,
     dask_sums,
     has_constant,
-    in_two_groups,
     multipliers,
     sum_with_checkpoint,
+    take_sample,
 )
+
+SAMPLE_ROWS = 10_000  # of each cell, which settle the plan where there are many
 
 
 class MinMaxUplift(RowEstimator):
@@ -193,8 +196,8 @@ class MinMaxUplift(RowEstimator):
     fold can object to the uplift fitted without them, and the middle of all pairs within one
     standard error of the best is taken; widths are compared by `weighted_risk`.
 
-    Above 100,000 rows, for the squared loss without bounds, scaling, centres and width are settled
-    by 10,000 rows of each table and the means by 5,000, once; one pass over all rows does the rest.
+    Above 100,000 rows, scaling, centres, width and means are settled by 10,000 rows of each table;
+    one pass over all rows does the rest.
     Treatments and outcomes of two values are recoded to -1/+1, so that the same ridge means the
     same penalty; predictions are in the units of the outcome.
 
@@ -215,8 +218,6 @@ class MinMaxUplift(RowEstimator):
     True
     """
 
-    _as_two_groups = False
-
     _parameters: ClassVar[dict[str, Check]] = {
         "basis": basis_or(*BASES),
         "n_centers": word_or(check_count, "auto"),
@@ -226,7 +227,7 @@ class MinMaxUplift(RowEstimator):
         "center": lambda name, value: check_center(value),
         "critic_basis": optional(basis_or(*BASES)),
         "critic_width": optional(word_or(check_positive, "median")),
-        "loss": check_loss,
+        "loss": word_or(check_loss, *LOSSES),
         "bounds": optional(check_bounds),
         "clip": check_flag,
         "standardize": check_flag,
@@ -373,139 +374,121 @@ class MinMaxUplift(RowEstimator):
         Costs O(p^3), whatever the number of rows.
         """
         self._check_parameters()
-        check_sums_suffice(self.loss, self.bounds, self.shift)
-        if not sums.plan.centring:
-            check_center_of_sums(self.center)
+        self._check_sums_suffice()
+        if not (sums.plan.centring or isinstance(self.center, bool)):
+            raise InputError(
+                "a regressor as center needs rows, and sums are not enough. Pass center=True, "
+                "which uses the functions of the sums, or center=False."
+            )
         self._conclude_sums(sums, None)
         return self
 
     def _fit_rows(
         self, rows: LabelledRows, target: tuple[Array, Array] | None
     ) -> IdentificationStrength | None:
-        rng, shift = check_random_state(self.random_state), None
+        rng, planner, shift = check_random_state(self.random_state), self._planner, None
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
             how = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
             rows, shift = weigh_shift(rows, X, self.shift, **how, stacklevel=4)
-        several, closed = len(rows.names) > 2, self._is_squared and self.bounds is None
-        if several and not closed:
-            contrast = contrasts_of(rows, n_jobs=self.n_jobs)[0]
-            rows, _ = in_two_groups(rows, contrast)
-        if not closed or (len(rows.X) <= CROSS_FIT_ROWS and not several):
-            self._fit_few(rows, shift, rng)
-            if several:
-                self.contrast_ = contrast
+        many, several = len(rows.X) > CROSS_FIT_ROWS, len(rows.names) > 2
+        whole: tuple[LabelledRows, Any] = rows, slice(None)
+        sample, at = take_sample(rows, SAMPLE_ROWS, rng) if many else whole
+        two, used = as_two_groups(sample, self.n_jobs)
+        tried = planner.draw(two, len(rows.X), rng, self._feature_names)
+        group: Any = None
+        if planner.holds_out(tried):
+            group = deal_groups(rows, rng) if many else deal_folds(rows, rng)
+        fold: Any = None if group is None else group[at][used]
+        seen = two if self._is_squared else cut_down(two)
+        fit_means = planner.fit_means if many else planner.fit_own_means
+        found = planner.settle(tried, two, fold, partial(fit_means, seen, fold, rng))
+        n_groups = 1 if group is None else int(group.max()) + 1
+        plan = replace(found.plan, populations=tuple(rows.names), n_groups=n_groups)
+        if found.sums is None or many or several:
+            planned, found = plan.sums(rows, group, n_jobs=self.n_jobs), Settled(plan, found.search)
+        else:
+            planned = replace(PlannedSums.of_no_rows(plan), sums=found.sums)
+        behind = None if self._is_closed else SummedRows(rows, group, self.n_jobs)
+        self._fit_sums(planned, found, shift, behind)
+        if not many or several or shift is not None:  # policies were not told by the rows' weights
             return None
-        settle = self._planner.plan_several if several else self._planner.plan_many
-        plan, search, group = settle(rows, rng, self._feature_names)
-        sums, policy = plan.sums(rows, group, n_jobs=self.n_jobs)
-        strength = self._fit_sums(PlannedSums(plan, sums, policy), search, shift)
-        return strength if shift is None else None  # weights are not the rows' own
-
-    def _fit_few(
-        self, rows: LabelledRows, shift: ShiftReport | None, rng: np.random.RandomState
-    ) -> None:
-        """Settle everything by all rows, held out in turn."""
-        planner, fold = self._planner, np.zeros(len(rows.X), dtype=np.int64)
-        tried = planner.draw(rows, len(rows.X), rng, self._feature_names)
-        if planner.is_centred or len(tried) > 1 or planner.chooses_ridges:
-            fold = deal_folds(rows, rng)
-        used, plan, system, search, alphas = rows, tried[0], None, None, None
-        if planner.is_centred or len(tried) > 1:
-            model, robust, n_jobs = planner.center_model, not self._is_squared, self.n_jobs
-            centred = center_rows(rows, fold, rng, model=model, robust=robust, n_jobs=n_jobs)
-            used = centred.rows if planner.is_centred else rows
-            if len(tried) > 1:
-                plan, system, search, alphas = search_widths(
-                    tried, used, fold, centred.gap, planner.ridges, n_jobs
-                )
-        if system is None:
-            sums = add_up(plan, used, fold if planner.chooses_ridges else None, self.n_jobs)
-            system = average(plan, sums)
-            search, alphas = planner.choose_ridges(plan, sums, search)
-        self._solve(plan, system, search, shift, SummedRows(rows, used.label, self.n_jobs))
-        self._keep_groups(plan, alphas)
+        return strength_of_sums(planned.policy, plan.populations)
 
     def _collect(
         self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
     ) -> tuple[PlannedSums, MinMaxSearch | None]:
         """Settle the plan in a first pass over the source, and add up in a second."""
         self._check_parameters()
-        check_sums_suffice(self.loss, self.bounds, self.shift)
-        size = check_count("sample_rows", sample_rows)
-        if as_dask_source(source) is not None:
-            check_no_checkpoint(checkpoint)
-        rows, census = self._look_through(source, size)
+        self._check_sums_suffice()
+        if checkpoint is not None and as_dask_source(source) is not None:
+            raise InputError(
+                "a checkpoint is for rows that are read in order; Dask computes lost "
+                "partitions again by itself. Leave checkpoint out."
+            )
+        rows, census = self._look_through(source, check_count("sample_rows", sample_rows))
         census.check_complete()
+        rng, planner = check_random_state(self.random_state), self._planner
         sample, group = census.sample(N_FOLDS)
-        rng, names = check_random_state(self.random_state), census.feature_names
-        plan, search = self._planner.plan_sample(sample, group, N_FOLDS, census.n_rows, names, rng)
+        two, used = as_two_groups(sample, self.n_jobs)
+        group = group[used]
+        tried = planner.draw(two, census.n_rows, rng, census.feature_names)
+        if planner.is_centred or len(tried) > 1:
+            check_groups(two, group)
+        found = planner.settle(tried, two, group, partial(planner.fit_means, two, group, rng))
+        plan = replace(found.plan, populations=census.names)
         if isinstance(rows, DaskSource):
-            return dask_sums(rows, plan, census), search
-        return sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=self.n_jobs), search
+            return dask_sums(rows, plan, census), found.search
+        return sum_with_checkpoint(rows, plan, census, checkpoint, self.n_jobs), found.search
 
     def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
         """Solve by sums alone, and become fitted."""
-        strength = self._fit_sums(sums, search)
+        self._fit_sums(sums, Settled(sums.plan, search))
         self.average_effect_ = average_effect_of_sums(sums)
-        self._conclude(sums, strength, stacklevel=4)
+        self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
     def _fit_sums(
-        self, planned: PlannedSums, search: MinMaxSearch | None, shift: ShiftReport | None = None
-    ) -> IdentificationStrength:
-        """Solve by sums of all rows, and return how different the policies are."""
+        self,
+        planned: PlannedSums,
+        found: Settled,
+        shift: ShiftReport | None = None,
+        rows: SummedRows | None = None,
+    ) -> None:
+        """Choose ridges by sums of all rows, unless they have chosen already, and solve.
+
+        Bounds, and losses other than the square, need the ``rows`` behind the sums.
+        """
         self._forget()
-        planner = self._planner
+        planner, search, coef = self._planner, found.search, found.group_coef
         planned.check_complete(groups=planner.chooses_ridges)
         contrasts, sums = planned.contrasts, planned.sums
         noise = multipliers(planned.plan, planned.noise, TREATMENT) if planned.noise else None
         plan = replace(planned.plan, contrasts=contrasts, noise=noise)
-        if contrasts is not None:
-            self.contrast_ = contrasts[0]
         if planner.is_centred and not plan.centring and has_constant(plan.basis):
             sums = center_sums(sums, plan.basis, contrasts)
-        search, alphas = planner.choose_ridges(plan, sums, search)
-        self._solve(plan, average(plan, sums), search, shift)
-        self._keep_groups(plan, alphas)
-        return strength_of_sums(planned.policy, plan.populations)
-
-    def _solve(
-        self,
-        plan: SumsPlan,
-        system: MinMaxSystem,
-        search: MinMaxSearch | None,
-        shift: ShiftReport | None,
-        rows: SummedRows | None = None,
-    ) -> None:
-        """Solve for the ridges given or chosen, and set everything that is learnt.
-
-        Bounds, and losses other than the square, need the ``rows`` behind the averages.
-        """
+        if coef is None:
+            search, coef = planner.choose_ridges(plan, sums, search)
         f, g = (self.ridge_f, self.ridge_g) if search is None else (search.ridge_f, search.ridge_g)
         ridges = {"ridge_f": float(f), "ridge_g": float(g)}
-        bounds_report, loss_report = None, None
-        if rows is not None and not self._is_squared:
-            solution, loss_report = solve_with_loss(plan, system, rows, self.loss, ridges)
-        elif rows is not None and self.bounds is not None:
-            solution, bounds_report = solve_in_bounds(plan, system, rows, self.bounds, ridges)
-        else:
+        system, self.bounds_, self.loss_ = average(plan, sums), None, None
+        if rows is None:
             solution = solve_minmax(system, **ridges)
-        self.bounds_, self.loss_, self.shift_ = bounds_report, loss_report, shift
-        self.feature_limit_ = plan.clip
+        elif self._is_squared:
+            solution, self.bounds_ = solve_in_bounds(plan, system, rows, self.bounds, ridges)
+        else:
+            solution, self.loss_ = solve_with_loss(plan, system, rows, self.loss, ridges)
+        if contrasts is not None:
+            self.contrast_ = contrasts[0]
+        scale, self.shift_, self.feature_limit_ = plan.coding.scale, shift, plan.clip
         self.basis_, self.critic_basis_, self.scaling_ = plan.basis, plan.critic, plan.scaling
         self.ridge_f_, self.ridge_g_, self.search_ = ridges["ridge_f"], ridges["ridge_g"], search
-        self.coef_ = plan.coding.scale * solution.alpha
-        self.critic_coef_ = plan.coding.scale * solution.beta
+        self.coef_, self.critic_coef_ = scale * solution.alpha, scale * solution.beta
+        self.group_coef_ = scale * coef if coef is not None and self._is_closed else None
         self.singular_values_ = solution.singular_values
         # Sums may be of other columns than those of an earlier fit.
         known = self._feature_names == plan.feature_names
         encoder = getattr(self, "encoder_", None) if known else None
         self._set_features(plan.n_features, plan.feature_names, encoder)
-
-    def _keep_groups(self, plan: SumsPlan, alphas: Array | None) -> None:
-        """Keep the coefficients without each group of rows, if they are of the same problem."""
-        same = self._is_squared and self.bounds is None
-        self.group_coef_ = None if alphas is None or not same else plan.coding.scale * alphas
 
     def _row_errors(self, matrix: Array) -> Array:
         if (groups := getattr(self, "group_coef_", None)) is None:
@@ -520,7 +503,16 @@ class MinMaxUplift(RowEstimator):
 
     @property
     def _is_squared(self) -> bool:
-        return isinstance(find_loss(self.loss), SquaredLoss)
+        return isinstance(self.loss, SquaredLoss) or self.loss == "squared"
+
+    @property
+    def _is_closed(self) -> bool:
+        """Whether the solution has a closed form, so that sums suffice."""
+        return self._is_squared and self.bounds is None
+
+    @property
+    def _as_two_groups(self) -> bool:
+        return not self._is_closed
 
     def _predict_rows(self, matrix: Array) -> Array:
         uplift = self._combine(matrix, self.basis_, self.coef_)
@@ -552,4 +544,24 @@ class MinMaxUplift(RowEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_range(self.bounds, clip=self.clip, is_squared=self._is_squared)
+        if self.bounds is not None and not self._is_squared:
+            raise InputError(
+                "bounds are enforced with the squared loss only; leave bounds out, or use "
+                "loss='squared'."
+            )
+        if self.clip and self.bounds is None:
+            raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
+
+    def _check_sums_suffice(self) -> None:
+        """Refuse parameters that need all rows in memory."""
+        for name in ("bounds", "shift"):
+            if getattr(self, name) is not None:
+                raise InputError(
+                    f"{name} needs all rows in memory, and sums are not enough. Leave {name} out, "
+                    "or use fit."
+                )
+        if not self._is_squared:
+            raise InputError(
+                "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
+                "loss='squared', or fit."
+            )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array, Basis
+from unjoined._typing import Basis, IntArray
 from unjoined._validation import OUTCOME, check_option
 from unjoined.basis import ScaledBasis, Scaling, weighted_quantile
 from unjoined.data import LabelledRows
@@ -16,7 +16,6 @@ from unjoined.losses import (
     LOSSES,
     LogCoshLoss,
     SmoothLoss,
-    SquaredLoss,
     ThreePlayerLoss,
     check_conjugate,
     check_conjugates,
@@ -63,40 +62,9 @@ def check_bounds(name: str, bounds: Any) -> None:
         raise InputError(f"{name} must hold at least one finite number, got {bounds!r}.")
 
 
-def check_range(bounds: Any, *, clip: bool, is_squared: bool) -> None:
-    """Refuse bounds with another loss than the squared one, and clipping to no bounds."""
-    if bounds is not None and not is_squared:
-        raise InputError(
-            "bounds are enforced with the squared loss only; leave bounds out, or use "
-            "loss='squared'."
-        )
-    if clip and bounds is None:
-        raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
-
-
-def check_center_of_sums(center: Any) -> None:
-    """Refuse a regressor where there are no rows to fit it to."""
-    if not isinstance(center, bool):
-        raise InputError(
-            "a regressor as center needs rows, and sums are not enough. Pass center=True, "
-            "which uses the functions of the sums, or center=False."
-        )
-
-
-def check_no_checkpoint(checkpoint: Any) -> None:
-    """Refuse a checkpoint of partitions, which come in no order."""
-    if checkpoint is not None:
-        raise InputError(
-            "a checkpoint is for rows that are read in order; Dask computes lost "
-            "partitions again by itself. Leave checkpoint out."
-        )
-
-
 def check_loss(name: str, loss: Any) -> None:
-    """Refuse what is neither the name of a loss nor a loss."""
-    if isinstance(loss, str):
-        check_option(name, loss, LOSSES)
-    elif isinstance(loss, ThreePlayerLoss):
+    """Refuse what is not a loss."""
+    if isinstance(loss, ThreePlayerLoss):
         check_conjugates(loss)
     elif isinstance(loss, SmoothLoss):
         check_conjugate(loss)
@@ -107,32 +75,12 @@ def check_loss(name: str, loss: Any) -> None:
         raise InputError(f"{name} must be one of {names} or a loss object, got {loss!r}.")
 
 
-def find_loss(loss: Any) -> Any:
-    """Return the loss that a name stands for, or the one that was given."""
-    return LOSSES[loss]() if isinstance(loss, str) else loss
-
-
-def check_sums_suffice(loss: Any, bounds: Any, shift: Any) -> None:
-    """Refuse parameters that need all rows in memory."""
-    for name, value in (("bounds", bounds), ("shift", shift)):
-        if value is not None:
-            raise InputError(
-                f"{name} needs all rows in memory, and sums are not enough. Leave {name} out, or "
-                "use fit."
-            )
-    if not isinstance(find_loss(loss), SquaredLoss):
-        raise InputError(
-            "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
-            "loss='squared', or fit."
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class SummedRows:
     """The rows behind the sums, for solvers that sums do not suffice for."""
 
     rows: LabelledRows  # with the labels as they came
-    label: Array  # (n,) as in the sums: centred, or those of the rows
+    group: IntArray | None  # (n,) as in the sums
     n_jobs: int | None
 
     def scan(self, basis: Basis, scaling: Scaling) -> RowScan:
@@ -144,7 +92,7 @@ class SummedRows:
         outcome = self.rows.label[self.rows.of_kind(OUTCOME)]
         return float(self.rows.coding.scale * (outcome.max() - outcome.min()))
 
-    def spread(self) -> float:
+    def spread(self, plan: SumsPlan) -> float:
         """Return what outliers cannot inflate: the interquartile range, as a standard deviation.
 
         If half of the outcomes are equal it says nothing, not even of centred ones, and the
@@ -153,7 +101,8 @@ class SummedRows:
         if self.rows.coding.is_binary:
             return 1.0
         at = self.rows.of_kind(OUTCOME)
-        label, share, quarters = self.label[at], self.rows.share[at], (0.25, 0.75)
+        centred = plan.centred(self.rows, self.group, n_jobs=self.n_jobs)
+        label, share, quarters = centred[at], self.rows.share[at], (0.25, 0.75)
         low, high = weighted_quantile(self.rows.label[at], share, quarters)
         if high <= low:
             mean = np.average(label, weights=share)
@@ -184,8 +133,9 @@ def solve_with_loss(
     Inside, outcomes are multiples of the robust spread of what enters the sums, so that ridges
     have no units and a loss called by name has a threshold of that size.
     """
-    spread, loss = rows.spread(), find_loss(given)
+    spread = rows.spread(plan)
     unit = plan.coding.scale * spread
+    loss = LOSSES[given]() if isinstance(given, str) else given
     if loss is given and hasattr(loss, "in_units"):
         loss = loss.in_units(unit)
     system = replace(system, b=system.b / spread)

@@ -195,10 +195,13 @@ class Passes:
     ) -> None:
         self.source, self.census, self.n_jobs = source, census, n_jobs
         self.file = None if checkpoint is None else Path(checkpoint)
-        self.arrays: dict[str, Array] = {FIRST: np.ones(1)}
+        self.arrays: dict[str, Array] = {FIRST: np.array([float(census.digest)])}
         self.n_passes = 0
         if self.file is not None and self.file.exists():
-            self.arrays = _read(self.file)
+            kept = _read(self.file)
+            if not np.array_equal(kept[FIRST], self.arrays[FIRST]):
+                raise self._other()
+            self.arrays = kept
 
     def __call__(self, asks: tuple[Ask, ...]) -> list[list[Sums]]:
         """Return the sums of all rows, from the file if the pass was made before."""
@@ -206,16 +209,19 @@ class Passes:
         digest = _digest(asks)
         if f"{key}.digest" in self.arrays:
             if not np.array_equal(self.arrays[f"{key}.digest"], digest):
-                raise TableError(
-                    f"the checkpoint {str(self.file)!r} belongs to another fit, or the source has "
-                    "changed since it was written. Delete it to start anew."
-                )
+                raise self._other()
             return _unpack(self.arrays, key, asks)
         result = self._add_up(asks)
         if self.file is not None:
             self.arrays |= {f"{key}.digest": digest, **_packed(key, result)}
             replace_file(self.file, self._write)
         return result
+
+    def _other(self) -> TableError:
+        return TableError(
+            f"the checkpoint {str(self.file)!r} belongs to another fit, or the source has changed "
+            "since it was written. Delete it to start anew."
+        )
 
     def _add_up(self, asks: tuple[Ask, ...]) -> list[list[Sums]]:
         light = self.census.without_samples()

@@ -24,8 +24,8 @@ from unjoined.estimators.candidates import CandidateScore, CandidateTable
 from unjoined.estimators.density import DensityUplift
 from unjoined.estimators.em import EMFit
 from unjoined.estimators.minmax import MinMaxUplift
+from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
-from unjoined.estimators.minmax_search import MinMaxSearch
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.model_file import (
     CHECKSUM,

@@ -26,21 +26,22 @@ from unjoined.metrics.curves import (
     uplift_curve,
 )
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
+from unjoined.metrics.effects import Coefficient, EffectSummary, GroupEffect, effect_summary
 from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
-from unjoined.metrics.evaluate import cross_evaluate, evaluate_uplift
-from unjoined.metrics.evaluate_compare import (
-    Comparison,
-    Difference,
+from unjoined.metrics.evaluate import (
     compare_out_of_fold,
     compare_uplift,
+    cross_evaluate,
+    evaluate_uplift,
 )
-from unjoined.metrics.evaluate_effects import (
-    Coefficient,
-    EffectSummary,
-    GroupEffect,
-    effect_summary,
+from unjoined.metrics.evaluation import (
+    Calibration,
+    Comparison,
+    CurveBand,
+    Difference,
+    Evaluation,
+    ScoreBin,
 )
-from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
 from unjoined.metrics.evidence import diagnose
 from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
@@ -50,9 +51,9 @@ from unjoined.metrics.identification import (
     strength_of_sums,
     warn_if_weak,
 )
-from unjoined.metrics.people import Region
+from unjoined.metrics.people import NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
-from unjoined.metrics.ratio import (
+from unjoined.metrics.rows import (
     EvaluationRows,
     RatioTerms,
     average_effect,
@@ -93,6 +94,7 @@ __all__ = [
     "GroupEffect",
     "HeldOutRows",
     "IdentificationStrength",
+    "NamedFeatures",
     "PlanPoint",
     "PolicyGap",
     "Ratio",
@@ -142,6 +144,7 @@ __all__ = [
     "strength_of",
     "strength_of_sums",
     "treat_all",
+    "tree_conditions",
     "uplift_at_k",
     "uplift_curve",
     "uplift_scorer",

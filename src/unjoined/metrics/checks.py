@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import Scaling
 from unjoined.metrics.identification import against_zero
-from unjoined.metrics.ratio import GAP, EvaluationRows, RatioTerms
+from unjoined.metrics.rows import GAP, EvaluationRows, RatioTerms
 from unjoined.nuisance import effective_size
 from unjoined.sums import hash_features, hash_with
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from importlib.util import find_spec
 from statistics import NormalDist
@@ -323,3 +323,17 @@ def estimate_dict(estimate: Estimate, level: float) -> dict[str, Any]:
         "high": high,
         "bounded": bool(np.isfinite([low, high]).all()),
     }
+
+
+def as_plain(value: Any, level: float) -> Any:
+    """Return results as plain words, numbers, lists and dicts, ready for JSON."""
+    if isinstance(value, Estimate):
+        return estimate_dict(value, level)
+    if is_dataclass(value):
+        return {each.name: as_plain(getattr(value, each.name), level) for each in fields(value)}
+    if isinstance(value, Mapping):
+        named = ((f"{k:g}" if isinstance(k, float) else k, v) for k, v in value.items())
+        return {name: as_plain(each, level) for name, each in named}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [as_plain(each, level) for each in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,9 +1,10 @@
-"""Evaluate predicted uplift on separate tables: averages, rules, curves, bins, with intervals."""
+"""Evaluate and compare predicted uplift on separate tables, with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,16 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, check_option, check_positive, check_vector
+from unjoined._validation import OUTCOME, TREATMENT, check_option, check_vector
 from unjoined.data import is_dask, take_rows
 from unjoined.errors import InputError
-from unjoined.metrics.bin_sums import BinnedTerms, BinSums, Order
-from unjoined.metrics.estimate import Estimate, critical_value
-from unjoined.metrics.evaluation import Evaluation
-from unjoined.metrics.held_out import HeldOutTables, Rules, Scores, check_rules, refuse_alike
-from unjoined.metrics.people import say_left_out
-from unjoined.metrics.pieces import SAMPLE_ROWS, Scorer, Settled, Source
-from unjoined.metrics.ranks import ScoredRows, make_evaluation
-from unjoined.metrics.ratio import (
-    GAP,
-    N_FOLDS,
-    OVERLAP,
-    EvaluationRows,
-    evaluation_rows,
-    residual_size,
-)
+from unjoined.metrics.estimate import critical_value
+from unjoined.metrics.evaluation import Comparison, Difference, Evaluation
+from unjoined.metrics.passes import EvaluatedTables
+from unjoined.metrics.pieces import SAMPLE_ROWS, RowsInPieces, Scorer, Source
+from unjoined.metrics.ranks import Appraisal, Read, Sheet
+from unjoined.metrics.rows import GAP, N_FOLDS, OVERLAP, EvaluationRows, evaluation_rows
+from unjoined.metrics.tables import Asked, HeldOutTables, RowsInMemory, Rules
 from unjoined.nuisance import check_folds, deal_evaluation_folds
 
 
@@ -108,10 +101,11 @@ def evaluate_uplift(
     and outcomes, a second or two for 20,000 rows, and a sort of the scores.
 
     Of a source, a first look says what the columns hold and a second pass keeps a sample, which
-    settles policies, outcome models and a thousand bins of the score. A third adds up all rows,
-    on Dask where the partitions are; scores within a bin count as tied. Memory is the sample and
-    a chunk. The order of rows and how they are cut change nothing but rounding. Scores and rules
-    are then models and functions, scores have seven digits, and ``shift`` is not to be had.
+    settles policies, outcome models and a thousand bins of the score. A third counts the people in
+    each bin and a fourth adds up all rows, on Dask where the partitions are; scores within a bin
+    count as tied. Memory is the sample and a chunk. The order of rows and how they are cut change
+    nothing but rounding. Scores and rules are then models and functions, scores have seven digits,
+    and ``shift`` is not to be had.
 
     Examples
     --------
@@ -126,17 +120,9 @@ def evaluate_uplift(
     """
     critical_value(level)
     rng = check_random_state(random_state)
-    if not isinstance(data, Mapping) or is_dask(data.get("X")):
-        return evaluate_source(
-            model_or_scores, data, weight, target, rules, level, shift, sample_rows, n_jobs, rng
-        )
-    tables = HeldOutTables.of(data, target)
-    score = tables.scores(model_or_scores)
-    checked = tables.rules(rules)
-    rows = evaluation_rows(
-        tables.rows, target=tables.target_rows, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=3
-    )
-    return Scores(tables, rows, weight).evaluate(score, checked, level, rng)
+    options = weight, target, shift, sample_rows, n_jobs, rng
+    asked, tables = prepare({"": model_or_scores}, data, rules, *options)
+    return _evaluate(asked, tables, level, rng)
 
 
 def cross_evaluate(
@@ -184,23 +170,23 @@ def cross_evaluate(
     'rows left out of each fit, 5 folds'
     """
     critical_value(level)
-    tables = HeldOutTables.of(data, target)
+    held = HeldOutTables.of(data, target)
     rng = check_random_state(random_state)
-    checked = tables.rules(rules)
-    check_folds(tables.rows, n_folds, (OUTCOME, TREATMENT))
-    fold = deal_evaluation_folds(tables.rows, n_folds, rng)
+    check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
+    fold = deal_evaluation_folds(held.rows, n_folds, rng)
+    others = Asked({"": _no_scores}, rules, in_pieces=False)
+    columns = held.computed(others.columns)
+    aim = held.target_rows
     rows = evaluation_rows(
-        tables.rows,
-        target=tables.target_rows,
-        shift=shift,
-        fold=fold,
-        n_jobs=n_jobs,
-        rng=rng,
-        stacklevel=3,
+        held.rows, target=aim, shift=shift, fold=fold, n_jobs=n_jobs, rng=rng, stacklevel=3
     )
-    score = out_of_fold_scores(estimator, tables, rows)
+    columns[:, 0] = out_of_fold_scores(estimator, held, rows)
     how = f"rows left out of each fit, {n_folds} folds"
-    return Scores(tables, rows, weight, rows.fold, how).evaluate(score, checked, level, rng)
+    return _evaluate(others, RowsInMemory(held, rows, columns, weight, rows.fold, how), level, rng)
+
+
+def _no_scores(X: MatrixLike) -> Array:
+    return np.zeros(len(X))
 
 
 def out_of_fold_scores(estimator: Any, tables: HeldOutTables, rows: EvaluationRows) -> Array:
@@ -228,134 +214,134 @@ def _take(X: MatrixLike, at: IntArray) -> MatrixLike:
     return X[at] if isinstance(X, np.ndarray) else take_rows(X, at)
 
 
-class Asked:
-    """What is computed of each row, and in which order rows are put, for a score and its rules."""
-
-    def __init__(self, model: Any) -> None:
-        predict = getattr(model, "predict", model)
-        if not callable(predict):
-            raise InputError(
-                "tables that are read in pieces need a model or a function of the features, got "
-                f"{type(model).__name__}. Scores of rows need all rows in memory."
-            )
-        self.names, self.functions, self.chances = ["the score"], [predict], [False]
-
-    def own(self, title: str, rule: Any) -> int:
-        """Return the column that holds a rule's chances of treatment."""
-        if not callable(rule):
-            raise InputError(
-                f"{title} must be a function of the features for tables that are read in pieces, "
-                f"or a kind and a number such as ('share', 0.3), got {type(rule).__name__}."
-            )
-        return self._column(title, rule, chance=True)
-
-    def cost(self, title: str, cost: Any) -> int | float:
-        """Return the cost of treating anybody, or the column that holds each row's."""
-        if callable(cost):
-            return self._column(f"the cost of {title}", cost, chance=False)
-        if np.ndim(cost):
-            raise InputError(
-                f"the cost of {title} must be a number or a function of the features for tables "
-                f"that are read in pieces, got {type(cost).__name__}."
-            )
-        return float(check_positive(f"the cost of {title}", cost))
-
-    def _column(self, name: str, function: Callable[[MatrixLike], Any], *, chance: bool) -> int:
-        self.names.append(name)
-        self.functions.append(function)
-        self.chances.append(chance)
-        return len(self.names) - 1
-
-    @property
-    def scorer(self) -> Scorer:
-        """What computes the columns."""
-        return Scorer(tuple(self.names), tuple(self.functions), tuple(self.chances))
-
-
-def orders_of(rules: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Order, list[float]]]:
-    """Return the order by score, under "", and one for each rule that needs its own.
-
-    With each order go edges that must be among those of its bins.
-    """
-    # A score of 7 digits; the edge below a threshold leaves all who reach it above.
-    cuts = [np.float32(rule[1]) for rule in rules.values() if rule[0] == "threshold"]
-    edges = [0.0, *(float(np.nextafter(cut, np.float32(-np.inf))) for cut in cuts)]
-    none = np.empty(0)
-    orders = {"": (Order(none), edges)}
-    for name, (kind, *numbers) in rules.items():
-        if kind == "own":
-            orders[name] = Order(none, own=numbers[0]), []
-        elif kind == "budget" and isinstance(numbers[1], int):
-            orders[name] = Order(none, cost=numbers[1]), [0.0]
-    return orders
-
-
-def evaluate_source(
-    model: Any,
+def compare_uplift(
+    models: Mapping[str, Any],
     data: Any,
+    *,
+    weight: str = OVERLAP,
+    target: MatrixLike | None = None,
+    rules: Rules | None = None,
+    level: float = 0.95,
+    shift: Any = None,
+    sample_rows: int = SAMPLE_ROWS,
+    n_jobs: int | None = None,
+    random_state: RandomState = None,
+) -> Comparison:
+    """Compare what several models are worth on rows that none of them has seen.
+
+    Differences are paired: both models are evaluated by the same rows, policies and outcome
+    models, so that most of the noise cancels.
+
+    Parameters
+    ----------
+    models : mapping of str to model, function or array
+        Two or more, by name; each as in `evaluate_uplift`.
+    data, weight, target, rules, level, shift, sample_rows, n_jobs, random_state
+        As in `evaluate_uplift`; sources are gone through in pieces.
+
+    Returns
+    -------
+    Comparison
+        Differences of the areas under the uplift curves and of the gains of the rules, and
+        sentences that say which models cannot be told apart. Costs one cross-fitting of policies
+        and outcomes, and a sort for each model.
+
+    See Also
+    --------
+    unjoined.UpliftSearchCV : chooses by scores with less noise than the AUUC.
+
+    Examples
+    --------
+    >>> from unjoined.data import campaign_problem
+    >>> problem = campaign_problem()
+    >>> data = problem.draw(1000, random_state=0)
+    >>> truth = problem.uplift(data.X)
+    >>> found = compare_uplift({"truth": truth, "opposite": -truth}, data, random_state=0)
+    >>> print(found.sentences()[0][:41])
+    truth orders people better than opposite:
+    """
+    critical_value(level)
+    if not isinstance(models, Mapping) or len(models) < 2:
+        raise InputError(
+            "models must be a mapping of two names or more to models, such as "
+            "{'linear': one, 'smooth': other}. Use evaluate_uplift for a single model."
+        )
+    options = weight, target, shift, sample_rows, n_jobs, check_random_state(random_state)
+    return _compare(*prepare(models, data, rules, *options), level)
+
+
+def compare_out_of_fold(
+    scores: Mapping[str, Array], data: Mapping[str, Any], fold: IntArray, *, rng: Rng
+) -> Comparison:
+    """Compare scores of rows by fits without their folds (n,), within which rows are ranked."""
+    held = HeldOutTables.of(data, None)
+    rows = evaluation_rows(held.rows, fold=fold, rng=rng)
+    asked = Asked(scores, None, in_pieces=False)
+    columns = np.column_stack(list(scores.values()))
+    return _compare(asked, RowsInMemory(held, rows, columns, OVERLAP, fold), 0.95)
+
+
+def prepare(
+    models: Mapping[str, Any],
+    data: Any,
+    rules: Rules | None,
     weight: str,
     target: MatrixLike | None,
-    rules: Rules | None,
-    level: float,
     shift: Any,
     sample_rows: int,
     n_jobs: int | None,
     rng: Rng,
-) -> Evaluation:
-    """Evaluate tables that are gone through in pieces."""
+) -> tuple[Asked, EvaluatedTables]:
+    """Return what is asked, and the tables with their cross-fitted nuisances."""
     check_option("weight", weight, (OVERLAP, GAP))
+    in_pieces = not isinstance(data, Mapping) or is_dask(data.get("X"))
+    asked = Asked(models, rules, in_pieces=in_pieces)
+    if not in_pieces:
+        held = HeldOutTables.of(data, target)
+        columns, aim = held.computed(asked.columns), held.target_rows
+        rows = evaluation_rows(
+            held.rows, target=aim, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=4
+        )
+        return asked, RowsInMemory(held, rows, columns, weight)
     if shift is not None:
         raise InputError(
             "shift needs all rows in memory. Leave it out for tables that are read in pieces, or "
             "read them with SeparateLabels."
         )
-    asked = Asked(model)
-    checked = check_rules(rules, asked.own, asked.cost)
-    source = Source.look_through(data, asked.scorer, sample_rows)
-    orders = orders_of(checked)
-    settled = Settled.of(source, weight, list(orders.values()), target, n_jobs, rng)
-    omega = settled.sample.omega(weight)
-    refuse_alike(settled.sample.share * settled.sample.aim, omega, source.census.names)
-    sums = settled.sum_up(source)
-    size = residual_size(*sums.residual.tolist())
-    binned = dict(zip(orders, zip(settled.plan.orders, sums.orders, strict=True), strict=True))
-    main, plain = (_by_score(*binned[""], size, is_plain=is_plain) for is_plain in (False, True))
-    of_score = {name: _of_bins(rule) for name, rule in checked.items() if name not in orders}
-    found = make_evaluation(main, plain, of_score, level, rng)
-    for name, (order, each) in list(binned.items())[1:]:
-        for is_plain, into in ((False, found.rules), (True, found.plain)):
-            into[name] = _own_order(checked[name], order, each, size, is_plain=is_plain)
-    return replace(
-        found,
-        rules={name: found.rules[name] for name in checked},
-        left_out=say_left_out(settled.sample, omega, settled.features),
-        how="held-out rows, read in pieces",
-        n_rows=source.census.n_rows,
+    source = Source.look_through(data, Scorer(tuple(asked.columns)), sample_rows)
+    return asked, RowsInPieces(source, weight, target, n_jobs, rng)
+
+
+def _evaluate(asked: Asked, tables: EvaluatedTables, level: float, rng: Rng) -> Evaluation:
+    """Return all that is said of a score."""
+    scored, sheet = tables.scored(asked.orders, asked.edges()), Sheet()
+    appraisal = Appraisal(scored[0], sheet, asked.gains(0, scored, sheet, plain=True))
+    found = tables.add(sheet, scored)
+    read = Read(found.sums.totals())
+    evaluation = appraisal.evaluation(read, found.least_variance(), level, rng)
+    return replace(evaluation, left_out=tables.left_out(), how=tables.how, n_rows=tables.n_rows)
+
+
+def _compare(asked: Asked, tables: EvaluatedTables, level: float) -> Comparison:
+    """Return what each score is worth, and all differences of two."""
+    scored, sheet = tables.scored(asked.orders, asked.edges()), Sheet()
+    gains = {}
+    for m, name in enumerate(asked.models):
+        area = sheet.gain(scored[m].area(), order=m)
+        gains[str(name)] = {"auuc": area} | asked.gains(m, scored, sheet, plain=False)
+    read = Read(tables.add(sheet, scored).sums.totals())
+    sums = {name: {w: read.gain(g) for w, g in each.items()} for name, each in gains.items()}
+    worth = {name: {w: read.per_person(g) for w, g in s.items()} for name, s in sums.items()}
+    names = sorted(worth, key=lambda name: -worth[name]["auuc"].value)
+    differences = []
+    for one, two in combinations(names, 2):
+        apart = {w: read.per_person(g - sums[two][w]) for w, g in sums[one].items()}
+        differences.append(Difference(one, two, apart.pop("auuc"), apart))
+    return Comparison(
+        auuc={name: worth[name].pop("auuc") for name in names},
+        rules={name: worth[name] for name in names},
+        differences=tuple(differences),
+        speaks_for=read.speaks_for,
+        left_out=tables.left_out(),
+        level=level,
     )
-
-
-def _by_score(order: Order, sums: BinSums, size: float, *, is_plain: bool) -> ScoredRows:
-    terms = BinnedTerms(sums, size, is_plain)
-    ends = np.append(order.edges, np.inf)[terms.held]
-    return ScoredRows(terms, terms.key, ends=ends)
-
-
-def _of_bins(rule: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a rule by score as it is for scores of seven digits."""
-    return ("threshold", float(np.float32(rule[1]))) if rule[0] == "threshold" else rule
-
-
-def _own_order(
-    rule: tuple[Any, ...], order: Order, sums: BinSums, size: float, *, is_plain: bool
-) -> Estimate:
-    """Return the gain of a rule whose rows are in an order of their own."""
-    terms = BinnedTerms(sums, size, is_plain)
-    if rule[0] == "own":
-        found = ScoredRows(terms, terms.key)
-        functional = found.everyone()
-    else:  # bins of score over cost
-        cost = np.where(terms.people > 0.0, terms.mean(2), 1.0)
-        found = ScoredRows(terms, terms.key * cost)
-        functional = found.budget(rule[1], cost)
-    value = found.estimates({"it": functional})["it"]
-    return Estimate(value.value, value.standard_error) if is_plain else value

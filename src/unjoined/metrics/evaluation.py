@@ -1,4 +1,4 @@
-"""What an evaluation found: numbers with intervals, and how they are shown and exported."""
+"""What evaluations and comparisons found, with intervals, and how it is shown and exported."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from unjoined.metrics.estimate import (
     ResultTable,
     Shown,
     as_frame,
+    as_plain,
     cells,
     estimate_dict,
     new_axes,
@@ -173,38 +174,8 @@ class Evaluation(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
-        line = self.calibration
-
-        def said(value: Estimate | None) -> dict[str, Any] | None:
-            return None if value is None else estimate_dict(value, self.level)
-
-        return {
-            "level": self.level,
-            "how": self.how,
-            "rows": self.n_rows,
-            "speaks_for": self.speaks_for,
-            "left_out": self.left_out,
-            "average": said(self.average),
-            "auuc": said(self.auuc),
-            "qini": said(self.qini),
-            "rules": {name: said(value) for name, value in self.rules.items()},
-            "at_k": {f"{k:g}": said(value) for k, value in self.at_k.items()},
-            "curve": {
-                name: getattr(self.curve, name).tolist()
-                for name in ("share", "value", "low", "high")
-            },
-            "bins": [
-                {"low": b.low, "high": b.high, "share": b.share, "predicted": b.predicted}
-                | {"uplift": said(b.uplift)}
-                for b in self.bins
-            ],
-            "calibration": {
-                "slope": said(line.slope),
-                "intercept": said(line.intercept),
-                "p_value": line.p_value,
-            },
-            "plain": {name: said(value) for name, value in self.plain.items()},
-        }
+        plain: dict[str, Any] = as_plain(self, self.level)
+        return plain | {"rows": plain.pop("n_rows")}
 
     def plot(self, ax: Axes | None = None, *, what: str = "curve") -> Axes:
         """Draw the uplift curve with its band, or uplift against what was predicted.
@@ -266,6 +237,144 @@ class Evaluation(Shown):
             ("How well the score orders people", ("area", *head[1:]), areas),
             ("Average uplift of those with the best scores", ("who", *head[1:3]), best),
             ("Uplift by score", columns, bins),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more one model is worth than another, on the same rows.
+
+    Attributes
+    ----------
+    first, second : str
+        Names of the models; the first has the larger AUUC.
+    auuc : Estimate
+        Difference of the areas under the uplift curves, outcome units per person.
+    rules : dict of str to Estimate
+        Difference of the gains of each rule.
+    """
+
+    first: str
+    second: str
+    auuc: Estimate
+    rules: dict[str, Estimate]
+
+    def sentence(self, level: float) -> str:
+        """Say whether the two can be told apart by the order they put people in."""
+        low, _ = self.auuc.interval(level)
+        found = f"AUUC {with_interval(self.auuc, level)}"
+        if low > 0.0:
+            return f"{self.first} orders people better than {self.second}: {found} more."
+        return (
+            f"{self.first} and {self.second} cannot be told apart by these rows: {found}, an "
+            "interval that holds 0."
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Comparison(Shown):
+    """Models held against each other on the same rows. Printing it shows all of it.
+
+    Attributes
+    ----------
+    auuc : dict of str to Estimate
+        Area under the uplift curve of each model, the largest first, outcome units per person.
+    rules : dict of str to dict of str to Estimate
+        Gain of each rule by each model, per person over treating nobody.
+    differences : tuple of Difference
+        Of each pair of models. Intervals are of one difference each, not of all together.
+    speaks_for : float
+        Share of people the numbers speak for.
+    left_out : str
+        Who counts less or not at all, in words.
+    level : float
+        Level of the intervals that are shown.
+    """
+
+    auuc: dict[str, Estimate]
+    rules: dict[str, dict[str, Estimate]]
+    differences: tuple[Difference, ...]
+    speaks_for: float
+    left_out: str
+    level: float
+
+    def sentences(self) -> list[str]:
+        """Return what was found in words."""
+        lines = [each.sentence(self.level) for each in self.differences]
+        spoken = f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}"
+        return [*lines, spoken]
+
+    def to_frame(self, library: str | None = None) -> Frame:
+        """Return the differences as a data frame: which models, what, value, interval.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
+
+        Returns
+        -------
+        data frame
+        """
+        rows = []
+        for each in self.differences:
+            for what, value in ({"auuc": each.auuc} | each.rules).items():
+                pair = {"first": each.first, "second": each.second, "what": what}
+                rows.append(pair | estimate_dict(value, self.level))
+        return as_frame(rows, library)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain words and numbers, ready for JSON."""
+        plain: dict[str, Any] = as_plain(self, self.level)
+        for said, each in zip(plain["differences"], self.differences, strict=True):
+            said["sentence"] = each.sentence(self.level)
+        return plain
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the differences of the areas with their intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = ax or new_axes(1.2 + 0.5 * len(self.differences))
+        for y, each in enumerate(self.differences):
+            low, high = each.auuc.interval(self.level)
+            apart = low > 0.0
+            colour = "C0" if apart else "0.5"
+            ax.plot([low, high], [y, y], color=colour, lw=2)
+            ax.plot([each.auuc.value], [y], "o", color=colour, ms=6)
+        names = [f"{each.first} less {each.second}" for each in self.differences]
+        ax.set_yticks(range(len(names)), names, fontsize="small")
+        ax.invert_yaxis()
+        ax.margins(y=0.25)
+        ax.axvline(0.0, color="0.3", lw=0.8)
+        ax.set_xlabel(f"difference in AUUC, {self.level:.0%} interval")
+        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
+
+    def result_tables(self) -> list[ResultTable]:
+        """Return worths and differences, as text."""
+        interval = f"{self.level:.0%} interval"
+        worth: list[tuple[str, ...]] = [
+            (name, what, *cells(value, self.level))
+            for name, area in self.auuc.items()
+            for what, value in ({"auuc": area} | self.rules[name]).items()
+        ]
+        apart: list[tuple[str, ...]] = [
+            (f"{d.first} less {d.second}", what, *cells(value, self.level))
+            for d in self.differences
+            for what, value in ({"auuc": d.auuc} | d.rules).items()
+        ]
+        return [
+            ("What each is worth, per person", ("model", "what", "estimate", interval), worth),
+            ("Differences on the same rows", ("models", "what", "estimate", interval), apart),
         ]
 
 

@@ -47,8 +47,8 @@ from unjoined.metrics.people import (
     find_regions,
     total_given_target,
 )
-from unjoined.metrics.pieces import NO_SCORES, SAMPLE_ROWS, Source
-from unjoined.metrics.ratio import (
+from unjoined.metrics.pieces import SAMPLE_ROWS, Scorer, Source
+from unjoined.metrics.rows import (
     GAP,
     N_FOLDS,
     OVERLAP,
@@ -115,7 +115,7 @@ def diagnose(
     'not identified'
     """
     if is_source(data):
-        source = Source.look_through(data, NO_SCORES, SAMPLE_ROWS)
+        source = Source.look_through(data, Scorer(), SAMPLE_ROWS)
         rows, _ = source.census.sample(N_FOLDS)
         features = NamedFeatures.of_numbers(rows.X, source.encoder)
         aim, strange = (None, ()) if target is None else _target(target, rows.X, {}, features)

@@ -18,7 +18,7 @@ from unjoined._validation import (
 )
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, Totals, critical_value
-from unjoined.metrics.ratio import EvaluationRows, cell_positions
+from unjoined.metrics.rows import EvaluationRows, cell_positions
 from unjoined.sums import CellKey, GroupedSums, PlannedSums, center_sums, has_constant
 
 FEW_BINS, MANY_BINS = 10, 20

@@ -22,7 +22,7 @@ from unjoined._validation import (
 )
 from unjoined.data import ColumnCode, TableEncoder, column_names, feature_matrix
 from unjoined.errors import InputError, TableError
-from unjoined.metrics.ratio import EvaluationRows, RatioTerms
+from unjoined.metrics.rows import EvaluationRows, RatioTerms
 
 Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
 
@@ -179,7 +179,7 @@ def _said(features: Sequence[Feature], bounds: Sequence[tuple[float, float]]) ->
         elif feature.values is not None:
             value = feature.values[int(feature.values[0] <= low)]
             truth = {0.0: "false", 1.0: "true"}.get(value, f"{value:.5g}")
-            plain = f"{column} = {_shown(feature, value)}"
+            plain = f"{column} is {_shown(feature, value)}"
             yield f"{column} is {truth}" if feature.holds == TRUTH else plain
         else:
             yield _between(feature, low, high)
@@ -197,10 +197,10 @@ def _listed(left: list[str], excluded: set[str]) -> str:
 def _between(feature: Feature, low: float, high: float) -> str:
     """Say between what a number or a date lies."""
     if not np.isfinite(low):
-        return f"{feature.column} <= {_shown(feature, high)}"
+        return f"{feature.column} is at most {_shown(feature, high)}"
     if not np.isfinite(high):
-        return f"{feature.column} > {_shown(feature, low)}"
-    return f"{_shown(feature, low)} < {feature.column} <= {_shown(feature, high)}"
+        return f"{feature.column} is above {_shown(feature, low)}"
+    return f"{feature.column} is above {_shown(feature, low)}, at most {_shown(feature, high)}"
 
 
 def _shown(feature: Feature, value: float) -> str:
@@ -225,7 +225,7 @@ class Region:
     Attributes
     ----------
     where : str
-        The conditions in words, such as "age <= 30 and member = 1".
+        The conditions in words, such as "age is at most 30 and member is 1".
     share : float
         Share of the people in the tables, or of the target.
     gap : float
@@ -348,7 +348,7 @@ def _split(
         leaf=np.unique(leaf_of[people > 0.0]),
         leaf_of=leaf_of,
         children=np.column_stack([nodes.children_left, nodes.children_right]),
-        conditions=tuple(_conditions(nodes)),
+        conditions=tuple(tree_conditions(nodes)),
         features=features,
     )
 
@@ -389,7 +389,7 @@ def total_given_target(
     return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))
 
 
-def _conditions(tree: Any) -> list[Conditions]:
+def tree_conditions(tree: Any) -> list[Conditions]:
     """Return the conditions that lead to each node of a fitted tree."""
     found: list[Conditions] = [{} for _ in range(tree.node_count)]
     for node in range(tree.node_count):  # parents come before their children

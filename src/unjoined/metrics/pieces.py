@@ -1,22 +1,22 @@
-r"""Evaluation of tables that do not fit in memory, from sums over chunks or Dask partitions.
+"""Tables that do not fit in memory, from chunks or Dask partitions.
 
 A sample of rows settles what every row is met with: cross-fitted policies and outcome models, and
-fine bins of the score. One pass then adds up, for each table and bin, the rows' two numbers and
-their products. Ranks, curves, areas and deciles follow from the bins, with the same formulas as
-from rows; a bin is one rank. Rows of the sample are met by the fits that have not seen them.
+fine bins of the score. Rows of the sample are met by the fits that have not seen them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, IntArray, MatrixLike
-from unjoined._validation import KINDS, OUTCOME, check_count, check_probability, check_vector
+from unjoined._validation import KINDS, OUTCOME, check_count, check_vector
 from unjoined.data import (
     CellSummary,
     Chunk,
@@ -29,14 +29,11 @@ from unjoined.data import (
     as_source,
 )
 from unjoined.errors import InputError, TableError
-from unjoined.metrics.bin_sums import Order, PassSums
+from unjoined.metrics.passes import EvaluatedTables, Order, Piece, Placing, T
 from unjoined.metrics.people import NamedFeatures
-from unjoined.metrics.ratio import (
-    N_FOLDS,
-    EvaluationRows,
-    labelled_part,
-    with_target,
-)
+from unjoined.metrics.ranks import Scored
+from unjoined.metrics.rows import N_FOLDS, labelled_part, with_target
+from unjoined.metrics.tables import Computed
 from unjoined.nuisance import EffectModels, cross_fit_effects
 from unjoined.sums import (
     Census,
@@ -54,24 +51,22 @@ SAMPLE_ROWS = 20_000  # of each table
 
 @dataclass(frozen=True)
 class Scorer:
-    """What is computed of each row's features: the score, then a column for each own rule."""
+    """Computes columns of numbers of each row's features."""
 
-    names: tuple[str, ...]  # for messages; the score first
-    functions: tuple[Callable[[MatrixLike], Any], ...]
-    chances: tuple[bool, ...]  # whether a column must lie in [0, 1]
+    columns: tuple[Computed, ...] = ()
 
     def __call__(self, X: MatrixLike) -> Array:
         """Return the columns, shape (n, k)."""
         n = len(X)
-        columns = [np.empty((n, 0))]
-        for name, function, chance in zip(self.names, self.functions, self.chances, strict=True):
+        found = [np.empty((n, 0))]
+        for name, function, check in self.columns:
             values = check_vector(name, function(X)) if n else np.empty(0)
             if len(values) != n:
                 raise InputError(f"{name} must be one number per row: {n:,}, got {len(values):,}.")
-            columns.append(check_probability(name, values) if chance else values)
+            found.append(values if check is None else check(values))
         # Seven digits: the last ones of a prediction depend on the rows it is computed with, and
         # rows are dealt by their content.
-        return np.column_stack(columns).astype(np.float32).astype(np.float64)
+        return np.column_stack(found).astype(np.float32).astype(np.float64)
 
 
 class ScoringEncoder:
@@ -98,7 +93,7 @@ class ScoringEncoder:
     def get_feature_names_out(self) -> Any:
         """Return the names of all columns."""
         names = self.encoder.get_feature_names_out().tolist()
-        return np.array([*names, *self.scorer.names], dtype=object)
+        return np.array([*names, *(column.name for column in self.scorer.columns)], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,36 +133,36 @@ class Source:
         return cls(rows, scorer, census, encoder)
 
 
-NO_SCORES = Scorer((), (), ())
-
-
 def split_columns(X: Array, scorer: Scorer, *, has_scores: bool) -> tuple[Array, Array]:
     """Return features and the scorer's columns, which arrays do not hold yet."""
     if not has_scores:
         return X, scorer(X)
-    d = X.shape[1] - len(scorer.names)
+    d = X.shape[1] - len(scorer.columns)
     return np.ascontiguousarray(X[:, :d]), X[:, d:]
 
 
 @dataclass(frozen=True, eq=False)
 class ChunkPlan:
-    """All that turns a chunk into sums; travels to workers."""
+    """All that turns a chunk into a piece of an evaluation; travels to workers."""
 
     scorer: Scorer
     has_scores: bool  # whether chunks hold the scorer's columns
     census: Census  # without its samples
     repeated: dict[tuple[str, Any], Any]  # hashes of rows that occur more than once in the sample
     models: EffectModels
-    weight: str
     coding: Any
     total: Array  # (2 K,) weight of each cell
     size: Array  # (K,) outcome rows
     aims: Array  # (2 K,) share of the cell among the people in question
-    orders: tuple[Order, ...]
     n_jobs: int | None
 
-    def rows(self, chunk: Chunk) -> tuple[EvaluationRows, Array, Array]:
+    def piece(self, chunk: Chunk) -> Piece:
         """Return the rows with nuisances, the scorer's columns, and how often each counts."""
+        if (chunk.cell >= 2 * len(chunk.names)).any():
+            raise InputError(
+                f"{chunk.origin} holds rows of kind 'target'. From chunks, give the people in "
+                "question as target, an array or a data frame in memory."
+            )
         chunk = in_cells(chunk, self.census.names, self.census)
         fold, at, times = self._folds(chunk)
         chunk = chunk.take(at)
@@ -181,11 +176,8 @@ class ChunkPlan:
         nuisances = self.models(X, fold, n_jobs=self.n_jobs)
         rows = labelled_part(inner, fold, nuisances, np.ones(len(X)), None)
         share = chunk.weight / self.total[chunk.cell]
-        return (
-            replace(rows, share=share, size=self.size, aim=self.aims[chunk.cell]),
-            columns,
-            times,
-        )
+        rows = replace(rows, share=share, size=self.size, aim=self.aims[chunk.cell])
+        return Piece(rows, columns, times)
 
     def _folds(self, chunk: Chunk) -> tuple[IntArray, IntArray, Array]:
         """Return folds, positions and shares of the rows of a chunk.
@@ -211,68 +203,34 @@ class ChunkPlan:
         )
 
 
-def sums_of_chunk(chunk: Chunk, plan: ChunkPlan) -> PassSums:
-    """Return the sums of one chunk."""
-    if (chunk.cell >= 2 * len(chunk.names)).any():
-        raise InputError(
-            f"{chunk.origin} holds rows of kind 'target'. From chunks, give the people in question "
-            "as target, an array or a data frame in memory."
-        )
-    return PassSums.of_rows(*plan.rows(chunk), plan.orders, plan.weight)
+def work_on_chunk(chunk: Chunk, shared: tuple[ChunkPlan, Callable[[Piece], T]]) -> T:
+    """Return what a pass finds in one chunk."""
+    plan, work = shared
+    return work(plan.piece(chunk))
 
 
-def merge_sums(parts: list[PassSums]) -> PassSums:
+def add_parts(parts: list[Any]) -> Any:
     """Return the sums of all parts."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.plus(part)
-    return total
+    return reduce(add, parts)
 
 
-def sum_rows(source: Source, plan: ChunkPlan) -> PassSums:
-    """Go through a source once more and add up all rows."""
-    if isinstance(source.chunks, DaskSource):
-        found: PassSums | None = over_partitions(
-            source.chunks, sums_of_chunk, replace(plan, n_jobs=1), merge_sums
-        )
-    else:
-        found = None
-        for chunk in source.chunks:
-            part = sums_of_chunk(chunk, plan)
-            found = part if found is None else found.plus(part)
-    n_rows = 0 if found is None else round(found.n_rows)
-    if found is None or n_rows != source.census.n_rows:
-        raise TableError(
-            f"the source has changed between two passes: {source.census.n_rows:,} labelled rows, "
-            f"then {n_rows:,}. Make sure that it yields the same rows each time."
-        )
-    return found
+class RowsInPieces(EvaluatedTables):
+    """The rows of a source, and a sample of them that has settled what every row is met with."""
 
+    how = "held-out rows, read in pieces"
 
-@dataclass(frozen=True, eq=False)
-class Settled:
-    """What a sample has settled: the plan of the pass, and the sample with its nuisances."""
-
-    plan: ChunkPlan
-    sample: EvaluationRows
-    columns: Array  # of the scorer, at the rows of the sample
-    features: NamedFeatures
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         source: Source,
         weight: str,
-        orders: Sequence[tuple[Order, Sequence[float]]],
         target: MatrixLike | None,
         n_jobs: int | None,
         rng: Rng,
-    ) -> Settled:
-        """Cross-fit policies and outcome models to the sample, and cut the scores into bins."""
+    ) -> None:
+        """Cross-fit policies and outcome models to the sample."""
         census = source.census
         sample, fold = census.sample(N_FOLDS)
         X, columns = split_columns(sample.X, source.scorer, has_scores=source.encoder is not None)
-        features = NamedFeatures.of_numbers(X, source.encoder)
         sample = replace(sample, X=X)
         models = cross_fit_effects(sample, fold, n_jobs=n_jobs, rng=rng)
         names = [(kind, name) for kind in KINDS[:2] for name in census.names]
@@ -281,34 +239,70 @@ class Settled:
         aims = total / total.sum() if target is None else np.zeros(len(total))
         rows = labelled_part(sample, fold, models(X, fold, n_jobs=n_jobs), np.ones(len(X)), None)
         rows = replace(rows, size=size, aim=aims[sample.cell])
+        self.features = NamedFeatures.of_numbers(X, source.encoder)
         if target is not None:
-            people = features.numbers(target)[0]
+            people = self.features.numbers(target)[0]
             dealt = np.resize(np.arange(N_FOLDS), len(people))
             found = models(people, dealt, n_jobs=n_jobs)
             rows = with_target(rows, people, np.ones(len(people)), dealt, found, sample)
             columns = np.concatenate([columns, source.scorer(target)])
-        people = rows.share * rows.aim * rows.omega(weight)
-        plan = ChunkPlan(
+        self.source, self.sample, self.columns, self.weight = source, rows, columns, weight
+        self.names, self.n_rows = census.names, census.n_rows
+        self.plan = ChunkPlan(
             scorer=source.scorer,
             has_scores=source.encoder is not None,
             census=census.without_samples(),
             repeated={cell: census.cells[cell].repeated().keys for cell in names},
             models=models,
-            weight=weight,
             coding=sample.coding,
             total=total,
             size=size,
             aims=aims,
-            orders=tuple(order.settled(columns, people, extra) for order, extra in orders),
             n_jobs=n_jobs,
         )
-        return cls(plan, rows, columns, features)
+        self.refuse_alike()
 
-    def sum_up(self, source: Source) -> PassSums:
-        """Add up all rows, and the people in question if they are others."""
-        found = sum_rows(source, self.plan)
-        if len(self.sample.cell) and not self.sample.is_labelled.all():
-            at = np.flatnonzero(~self.sample.is_labelled)
-            aside = self.sample.take(at), self.columns[at], np.ones(len(at))
-            found = found.plus(PassSums.of_rows(*aside, self.plan.orders, self.plan.weight))
-        return found
+    def over(self, work: Callable[[Piece], T]) -> T:
+        """Return the sum of what a pass finds in all chunks, and in the target if it is given."""
+        chunks = self.source.chunks
+        if isinstance(chunks, DaskSource):
+            shared = replace(self.plan, n_jobs=1), work
+            found: Any = over_partitions(chunks, work_on_chunk, shared, add_parts)
+        else:
+            found = None
+            for chunk in chunks:
+                part: Any = work_on_chunk(chunk, (self.plan, work))
+                found = part if found is None else found + part
+        n_rows = 0 if found is None else round(found.n_rows)
+        if n_rows != self.n_rows:
+            raise TableError(
+                f"the source has changed between two passes: {self.n_rows:,} labelled rows, "
+                f"then {n_rows:,}. Make sure that it yields the same rows each time."
+            )
+        at = np.flatnonzero(~self.sample.is_labelled)
+        total: T = found + work(Piece(self.sample.take(at), self.columns[at])) if len(at) else found
+        return total
+
+    def scored(self, orders: Sequence[Order], extra: Sequence[Sequence[float]]) -> list[Scored]:
+        """Return the places of each order, fine bins that a sample has settled."""
+        people = self.sample.share * self.sample.aim * self.sample.omega(self.weight)
+        pairs = zip(orders, extra, strict=True)
+        settled = tuple(order.in_bins(self.columns, people, edges) for order, edges in pairs)
+        found = self.over(Placing(settled, self.weight)).places
+        ends = np.cumsum([order.n_bins for order in settled])
+        parts = np.split(found, ends[:-1])
+        return [_in_bins(*each) for each in zip(settled, parts, strict=True)]
+
+
+def _in_bins(order: Order, sums: Array) -> Scored:
+    """Return the bins that have rows as places."""
+    ends = np.append(np.empty(0) if order.edges is None else order.edges, np.inf)
+    held = sums[:, 0] > 0.0
+    mass, total, people, effect, key, cost = sums[held].T
+    own = np.where(people > 0.0, people, 1.0)
+    score, price = np.where(people > 0.0, key / own, total / mass), np.ones(len(own))
+    if order.cost is not None:
+        price = np.where(people > 0.0, cost / own, 1.0)
+        score = score * price
+    order = replace(order, edges=ends[held][:-1])
+    return Scored(order, score, people / people.sum(), effect / own, None, ends[held], price)

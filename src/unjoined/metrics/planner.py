@@ -37,8 +37,8 @@ from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evidence import check_fields
 from unjoined.metrics.people import STRONG_F, NamedFeatures
-from unjoined.metrics.ranks import Functional, ScoredRows
-from unjoined.metrics.ratio import OVERLAP, EvaluationRows, evaluation_rows
+from unjoined.metrics.ranks import Functional, Scored
+from unjoined.metrics.rows import OVERLAP, EvaluationRows, evaluation_rows
 from unjoined.metrics.scores import aligned_values, labelled_rows
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan
 
@@ -315,8 +315,11 @@ class _Measured:
         return float(self._estimate(rows).standard_error ** 2 / expected)
 
     def _estimate(self, rows: EvaluationRows) -> Estimate:
-        scored = ScoredRows(rows.terms(rows.omega(OVERLAP)), self.score)
-        return scored.estimates({"it": self._functional(scored)})["it"]
+        terms = rows.terms(rows.omega(OVERLAP))
+        weight, rank = self._functional(terms.people)
+        scale = float(terms.share @ terms.denominator) / terms.speaks_for
+        gain = terms.numerator * weight + scale * terms.aim * rank
+        return terms.totals(gain, terms.denominator).ratio(0, 1)
 
     def _parts(self, factor: float) -> Variances:
         rows = self.rows
@@ -325,7 +328,7 @@ class _Measured:
         rows = replace(rows, policies=np.clip(policies, CLIP, 1.0 - CLIP))
         omega, K = rows.omega(OVERLAP), rows.n_populations
         terms = rows.terms(omega)
-        weight, rank = self._functional(ScoredRows(terms, self.score))
+        weight, rank = self._functional(terms.people)
         Omega, theta = terms.speaks_for, self._estimate(rows).value
         own = omega * rows.contrast() * rows.ratio
         chance = rows.policies[np.arange(len(own)), rows.cell % K]
@@ -347,8 +350,9 @@ class _Measured:
             n_populations=K,
         )
 
-    def _functional(self, scored: ScoredRows) -> Functional:
+    def _functional(self, people: Array) -> Functional:
         """Return the weights of the quantity, and what ranks add."""
+        scored = Scored(None, self.score, people, self.rows.effect)
         if self.quantity == AVERAGE:
             return scored.everyone()
         if self.quantity == TOP:

@@ -1,21 +1,22 @@
-"""From two numbers per row to what a score is worth: ranks, curve, areas, bins, calibration."""
+"""From places in an order to what a score is worth: ranks, curve, areas, bins, calibration."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.stats import chi2
 
-from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._typing import Array, IntArray
 from unjoined.metrics.curves import group_ties
 from unjoined.metrics.estimate import Estimate, Totals
 from unjoined.metrics.evaluation import Calibration, CurveBand, Evaluation, ScoreBin
-from unjoined.metrics.ratio import Column, cell_positions
+from unjoined.metrics.rows import cell_positions
 
 WINDOW = 0.05  # on either side of a cut-off, in shares of people: whose uplift counts as there
 SHARES = np.arange(1, 21) / 20.0  # of the curve
@@ -24,33 +25,22 @@ N_BINS = 10
 N_DRAWS = 20_000  # of the largest deviation of the curve
 
 
-class Terms(Protocol):
-    """What is asked of the terms of rows, or of sums of them in bins."""
+class Column(NamedTuple):
+    """What a total adds up: parts of each row's terms, times a number of the row's place."""
 
-    @property
-    def people(self) -> Array:
-        """Share of the people spoken for; they add up to 1."""
-
-    @property
-    def effect(self) -> Array:
-        """Nuisance uplift, outcome units."""
-
-    @property
-    def speaks_for(self) -> float:
-        """Share of the target that the answer speaks for."""
-
-    def sums(self, columns: Sequence[Column]) -> Totals:
-        """Return the totals of columns, and their covariance."""
-
-    def least_variance(self, inside: BoolArray) -> float:
-        """Return the least variance of a group's numerator."""
+    numerator: Array | float = 0.0
+    denominator: Array | float = 0.0
+    aim: Array | float = 0.0
+    plain: Array | float = 0.0
+    order: int = 0  # whose places are meant
+    own: int | None = None  # column of the piece that all is multiplied by
 
 
 class Functional(NamedTuple):
     """A function h of the rows, and how its own estimate adds to the influence of a row."""
 
-    weight: Array  # (n,) h
-    rank: Array  # (n,) extra influence per share of people, which averages to 0; or a plain 0
+    weight: Array | float  # (b,) h
+    rank: Array | float  # (b,) extra influence per share of people, which averages to 0
 
 
 class Place(NamedTuple):
@@ -89,45 +79,45 @@ def place(key: Array, demand: Array, fold: IntArray | None) -> Place:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredRows:
-    """Terms of rows, or of bins of rows, a score of each, and where each stands by it."""
+class Scored:
+    """People in the order of a score, by their places: a row each, or a bin of rows each."""
 
-    terms: Terms
-    score: Array  # (n,)
-    fold: IntArray | None = None  # (n,) to be ranked within; None ranks all rows together
-    ends: Array | None = None  # (n,) greatest score in each bin; None for rows
-    people: Array = field(init=False)  # (n,) share of the people spoken for, adds up to 1
-    order: Place = field(init=False)
+    order: Any  # the `Order` that says where rows stand
+    score: Array  # (b,)
+    people: Array  # (b,) share of the people spoken for, adds up to 1
+    effect: Array  # (b,) nuisance uplift, outcome units
+    fold: IntArray | None = None  # (b,) to be ranked within; None ranks all together
+    ends: Array | None = None  # (b,) greatest score at each place; None for rows
+    cost: Array | float = 1.0  # (b,) of treating a person
 
-    def __post_init__(self) -> None:
-        """Rank the rows among those the answer speaks for."""
-        people = self.terms.people
-        object.__setattr__(self, "people", people)
-        object.__setattr__(self, "order", place(self.score, people, self.fold))
+    @cached_property
+    def place(self) -> Place:
+        """Where people stand, the best first."""
+        return place(self.score, self.people, self.fold)
 
     @property
     def rank(self) -> Array:
         """Share of people with a lower score, ties counted half, shape (n,)."""
         # Rounded, so that a score that is the same for everyone has rank 1/2 exactly.
-        return np.round(1.0 - self.order.above - 0.5 * self.order.size, 14)
+        return np.round(1.0 - self.place.above - 0.5 * self.place.size, 14)
 
     def everyone(self) -> Functional:
         """Return the rule that treats all."""
-        return Functional(np.ones(len(self.score)), np.zeros(1))
+        return Functional(1.0, 0.0)
 
     def top(self, share: float) -> Functional:
         r"""Treat the best share; a row adds :math:`-\bar u(c) (h - c)` through the cut-off."""
-        h = self.order.filled(share)
-        return Functional(h, -self._uplift_near(self.order, share, WINDOW) * (h - share))
+        h = self.place.filled(share)
+        return Functional(h, -self._uplift_near(self.place, share, WINDOW) * (h - share))
 
     def area(self) -> Functional:
         """Weigh by rank, which makes the AUUC; a row adds the curve at its own rank."""
         F = self.rank
         ties = group_ties(F)
-        total = ties.sums(self.people * self.terms.effect)
+        total = ties.sums(self.people * self.effect)
         above = np.cumsum(total[::-1])[::-1] - 0.5 * total
         if len(total) == 1:  # nobody is ranked, so that there is no rank to estimate
-            return Functional(F, np.zeros(1))
+            return Functional(F, 0.0)
         curve = above[ties.group]
         return Functional(F, curve - self.people @ curve)
 
@@ -139,7 +129,7 @@ class ScoredRows:
         order = place(key, spend, self.fold)
         h = np.where(helped, order.filled(budget), 0.0)
         if float(spend.sum()) <= budget:  # money is left over, so that no cut-off is estimated
-            return Functional(h, np.zeros(1))
+            return Functional(h, 0.0)
         width = WINDOW * float(np.sum(self.people * cost))
         per_cost = self._uplift_near(order, budget, width, cost)
         return Functional(h, -per_cost * (cost * h - budget))
@@ -150,33 +140,82 @@ class ScoredRows:
         """Return the average nuisance uplift per cost of those around a cut-off."""
         near = self.people * order.near(at, width)
         total = float(np.sum(near * cost))
-        return float(near @ self.terms.effect) / total if total > 0.0 else 0.0
+        return float(near @ self.effect) / total if total > 0.0 else 0.0
 
-    def totals(self, functionals: Sequence[Functional]) -> Totals:
-        """Return N of each functional with its rank term, then D."""
-        D = Column(denominator=1.0)
-        scale = float(self.terms.sums([D]).value[0]) / self.terms.speaks_for
-        each = [Column(weight, aim=scale * rank) for weight, rank in functionals]
-        return self.terms.sums([*each, D])
+    def mean_score(self) -> Array | float:
+        """Return the mean score, or that of each place's fold."""
+        if self.fold is None:
+            return float(self.people @ self.score)
+        parts = (self.people * self.score, self.people)
+        total, mass = (np.bincount(self.fold, weights=part) for part in parts)
+        return np.asarray((total / mass)[self.fold])
 
-    def estimates(self, functionals: Mapping[str, Functional]) -> dict[str, Estimate]:
-        """Return the gain per person of each functional."""
-        totals, last = self.totals(list(functionals.values())), len(functionals)
-        return {name: totals.ratio(j, last) for j, name in enumerate(functionals)}
+    def rule(self, kind: str, *numbers: Any) -> Functional:
+        """Return the functional of a checked rule."""
+        if kind == "share":
+            return self.top(numbers[0])
+        if kind == "threshold":
+            return Functional((self.score >= numbers[0]) * 1.0, 0.0)
+        return self.budget(*numbers)
 
-    def curve(self, level: float, rng: Rng) -> tuple[CurveBand, dict[float, Estimate]]:
-        """Return the uplift curve with its uniform band, and each point as an estimate."""
-        m = len(SHARES)
-        totals = self.totals([self.top(share) for share in SHARES.tolist()])
-        points = {share: totals.ratio(j, m) for j, share in enumerate(SHARES.tolist())}
-        theta = np.array([point.value for point in points.values()])
-        away = totals.combined(np.column_stack([np.eye(m), -theta]))
-        z = largest_deviation(away.covariance, level, rng)
-        ends = [_hull(point, z) for point in points.values()]
-        low, high = (np.array(end) for end in zip(*ends, strict=True))
-        zero = np.zeros(1)
-        band = CurveBand(*(np.concatenate([zero, a]) for a in (SHARES, theta, low, high)))
-        return band, points
+
+class Gain(NamedTuple):
+    """Columns of a sheet that make the gain of a functional."""
+
+    numerator: int
+    rank: int | None
+    plain: int | None
+
+
+class Sheet:
+    """The columns to add up for all that is asked; the first two are D and E[omega]."""
+
+    def __init__(self) -> None:
+        self.columns = [Column(denominator=1.0), Column(aim=1.0)]
+        self.groups: list[IntArray] = []  # of each place of the first order, if asked for
+
+    def add(self, **parts: Any) -> int:
+        """Add a column, and return where it is."""
+        self.columns.append(Column(**parts))
+        return len(self.columns) - 1
+
+    def gain(self, functional: Functional, *, plain: bool = False, **whose: Any) -> Gain:
+        """Add the columns of a functional."""
+        weight, rank = functional
+        return Gain(
+            self.add(numerator=weight, **whose),
+            self.add(aim=rank, **whose) if np.any(rank) else None,
+            self.add(plain=weight, **whose) if plain else None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """The totals of a sheet. A sum of its columns is what each is multiplied by, shape (m,)."""
+
+    totals: Totals
+
+    @property
+    def speaks_for(self) -> float:
+        """Share of people the numbers speak for."""
+        return float(self.totals.value[1])
+
+    def __getitem__(self, column: int) -> Array:
+        """Return a column by itself."""
+        return np.asarray(np.eye(1, len(self.totals.value), column)[0])
+
+    def gain(self, gain: Gain, *, plain: bool = False) -> Array:
+        """Return the numerator of a gain, with what ranks add to its influence."""
+        first = gain.plain if plain and gain.plain is not None else gain.numerator
+        if gain.rank is None:
+            return self[first]
+        scale = 1.0 if plain else float(self.totals.value[0]) / self.speaks_for
+        return np.asarray(self[first] + scale * self[gain.rank])
+
+    def per_person(self, numerator: Array, *, plain: bool = False) -> Estimate:
+        """Return a numerator per person spoken for; by the plain score with a normal interval."""
+        found = self.totals.combined(np.array([numerator, self[int(plain)]])).ratio(0, 1)
+        return Estimate(found.value, found.standard_error) if plain else found
 
 
 def _hull(estimate: Estimate, z: float) -> tuple[float, float]:
@@ -220,10 +259,15 @@ class Bins:
     """People in groups by their score, with the edges taken as given."""
 
     edges: Array  # (b - 1,) greatest score of all bins but the last
-    of_row: IntArray  # (n,)
+    of_place: IntArray  # (b,) the bin of each place
+
+    @property
+    def n(self) -> int:
+        """Number of bins."""
+        return len(self.edges) + 1
 
     @classmethod
-    def cut(cls, rows: ScoredRows, n_bins: int) -> Bins:
+    def cut(cls, rows: Scored, n_bins: int) -> Bins:
         """Cut the scores so that each bin has about as many people; ties stay together.
 
         Rows ranked within folds are cut within folds, and edges are means over the folds: fits
@@ -242,7 +286,7 @@ class Bins:
         return cls(edges, np.searchsorted(edges, ends, side="left"))
 
     @classmethod
-    def _within_folds(cls, rows: ScoredRows, folds: list[IntArray], n_bins: int) -> Bins:
+    def _within_folds(cls, rows: Scored, folds: list[IntArray], n_bins: int) -> Bins:
         """Cut the ranks, which are those within the folds."""
         held = rows.people > 0.0
         bins = np.searchsorted(np.arange(1, n_bins) / n_bins, rows.rank, side="left")
@@ -254,28 +298,118 @@ class Bins:
         return cls(np.array(tops), np.searchsorted(kept, np.minimum(bins, kept[-1])))
 
 
-def score_bins(rows: ScoredRows, n_bins: int) -> tuple[tuple[ScoreBin, ...], float]:
-    """Return the uplift in bins of the score, and the p-value that all predictions are right."""
-    bins, found = Bins.cut(rows, n_bins), []
-    n = len(bins.edges) + 1
-    inside = [(bins.of_row == b) * 1.0 for b in range(n)]
-    columns = [Column(numerator=each) for each in inside]
-    columns += [Column(denominator=each) for each in inside]
-    columns += [Column(each, -each * rows.score) for each in inside]
-    totals = rows.terms.sums(columns)
-    variance = totals.covariance.copy()
-    least = np.array([rows.terms.least_variance(bins.of_row == b) for b in range(n)])
-    for j in (*range(n), *range(2 * n, 3 * n)):
-        variance[j, j] = np.maximum(variance[j, j], least[j % n])  # nan stays nan
-    totals = Totals(totals.value, variance)
-    held = rows.score[rows.people > 0.0]
-    edges = [float(held.min()), *bins.edges.tolist(), float(held.max())]
-    for b in range(n):
-        people = rows.people * inside[b]
-        share = float(people.sum())
-        predicted = float(people @ rows.score) / share
-        found.append(ScoreBin(edges[b], edges[b + 1], share, predicted, totals.ratio(b, n + b)))
-    return tuple(found), _joint_p(totals, 2 * n + np.flatnonzero(np.isfinite(least)))
+class Appraisal:
+    """All that is asked of one score, and what the totals say of it."""
+
+    def __init__(self, scored: Scored, sheet: Sheet, rules: Mapping[str, Gain]) -> None:
+        self.scored, self.rules = scored, rules
+        self.everyone = sheet.gain(scored.everyone(), plain=True)
+        self.area = sheet.gain(scored.area(), plain=True)
+        self.curve = {share: sheet.gain(scored.top(share)) for share in SHARES.tolist()}
+        self.bins = Bins.cut(scored, N_BINS)
+        sheet.groups.append(self.bins.of_place)
+        score, inside = scored.score, [self.bins.of_place == b for b in range(self.bins.n)]
+        self.in_bins = (
+            [sheet.add(numerator=each * 1.0) for each in inside],
+            [sheet.add(denominator=each * 1.0) for each in inside],
+            [sheet.add(denominator=each * score) for each in inside],
+        )
+        # About their mean, or that of each fold, so that squares lose no digits.
+        off = score - scored.mean_score()
+        self.line = (
+            sheet.add(numerator=off),
+            sheet.add(denominator=off),
+            sheet.add(denominator=off**2),
+            sheet.add(denominator=score),
+        )
+
+    def evaluation(self, read: Read, least: Array, level: float, rng: Rng) -> Evaluation:
+        """Return all that is said of the score but for whom it leaves out, in both forms."""
+        found, plain = (self._gains(read, plain=plain) for plain in (False, True))
+        curve, points = self._curve(read, level, rng)
+        bins, p_value = self._bins(read, least)
+        average, area, qini = (found.pop(name) for name in ("average", "auuc", "qini"))
+        return Evaluation(
+            average=average,
+            auuc=area,
+            qini=qini,
+            rules=found,
+            curve=curve,
+            at_k={k: at_share(points[k], k) for k in AT_K},
+            bins=bins,
+            calibration=self._calibration(read, average, p_value),
+            speaks_for=read.speaks_for,
+            left_out="",
+            plain=plain,
+            level=level,
+        )
+
+    def _gains(self, read: Read, *, plain: bool) -> dict[str, Estimate]:
+        """Return the average, both areas and the rules."""
+        everyone, area = (read.gain(gain, plain=plain) for gain in (self.everyone, self.area))
+        named = {"average": everyone, "auuc": area, "qini": area - 0.5 * everyone}
+        named |= {name: read.gain(gain, plain=plain) for name, gain in self.rules.items()}
+        return {name: read.per_person(gain, plain=plain) for name, gain in named.items()}
+
+    def _curve(self, read: Read, level: float, rng: Rng) -> tuple[CurveBand, dict[float, Estimate]]:
+        """Return the uplift curve with its uniform band, and each point as an estimate."""
+        m = len(SHARES)
+        totals = read.totals.combined(np.array([*map(read.gain, self.curve.values()), read[0]]))
+        points = {share: totals.ratio(j, m) for j, share in enumerate(SHARES.tolist())}
+        theta = np.array([point.value for point in points.values()])
+        away = totals.combined(np.column_stack([np.eye(m), -theta]))
+        z = largest_deviation(away.covariance, level, rng)
+        ends = [_hull(point, z) for point in points.values()]
+        low, high = (np.array(end) for end in zip(*ends, strict=True))
+        zero = np.zeros(1)
+        band = CurveBand(*(np.concatenate([zero, a]) for a in (SHARES, theta, low, high)))
+        return band, points
+
+    def _bins(self, read: Read, least: Array) -> tuple[tuple[ScoreBin, ...], float]:
+        """Return the uplift in bins of the score, and the p-value that predictions are right."""
+        n, scored = self.bins.n, self.scored
+        N, D, said = (np.array([read[j] for j in columns]) for columns in self.in_bins)
+        totals = read.totals.combined(np.concatenate([N, D, N - said]))
+        variance = totals.covariance
+        for j in (*range(n), *range(2 * n, 3 * n)):
+            variance[j, j] = np.maximum(variance[j, j], least[j % n])  # nan stays nan
+        held = scored.score[scored.people > 0.0]
+        edges = [float(held.min()), *self.bins.edges.tolist(), float(held.max())]
+        found = []
+        for b in range(n):
+            people = scored.people * (self.bins.of_place == b)
+            share = float(people.sum())
+            predicted = float(people @ scored.score) / share
+            found.append(ScoreBin(edges[b], edges[b + 1], share, predicted, totals.ratio(b, n + b)))
+        return tuple(found), _joint_p(totals, 2 * n + np.flatnonzero(np.isfinite(least)))
+
+    def _calibration(self, read: Read, average: Estimate, p_value: float) -> Calibration:
+        r"""Return the line of uplift on the score, :math:`u \approx a + b s`, and the joint test.
+
+        With :math:`c = D(s) / D(1)` the slope is :math:`N(s - c) / D((s - c)^2)`, a ratio whose
+        interval is Fieller's. A constant score has no slope, and its intercept is the average.
+        Scores of several fits are centred at the mean of each.
+        """
+        s = self.scored.score[self.scored.people > 0.0]
+        if float(np.ptp(s)) <= 1e-12 * max(1.0, float(np.abs(s).max())):
+            return Calibration(None, average, p_value)
+        value, theta = read.totals.value, average.value
+        one, D = read[self.everyone.numerator], read[0]
+        n_off, d_off, d_square, d_score = (read[j] for j in self.line)
+        c = float(d_score @ value / value[0])
+        if self.scored.fold is None:  # off the mean by D, no longer by people
+            shift = float(d_off @ value / value[0])
+            d_square = d_square - 2.0 * shift * d_off + shift**2 * D
+            n_off, d_off = n_off - shift * one, d_off - shift * D
+        totals = read.totals.combined(np.array([n_off - theta * d_off, d_square]))
+        slope = totals.ratio(0, 1)
+        # k (n - d (theta + b off)) with k = 1 / D - c off / D(off^2)
+        k, b = c / totals.value[1], slope.value
+        influence = (one - theta * D - b * d_off) / value[0]
+        influence -= k * (n_off - theta * d_off - b * d_square)
+        error = read.totals.combined(influence[None]).covariance[0, 0]
+        intercept = Estimate(theta - b * c, math.sqrt(max(float(error), 0.0)))
+        return Calibration(slope, intercept, p_value)
 
 
 def _joint_p(totals: Totals, at: IntArray) -> float:
@@ -285,84 +419,3 @@ def _joint_p(totals: Totals, at: IntArray) -> float:
     some = Totals(totals.value[at], totals.covariance[np.ix_(at, at)])
     statistic, degrees = some.chi_square(slice(0, len(at)))
     return float(chi2.sf(statistic, degrees)) if degrees else math.nan
-
-
-def calibration_line(rows: ScoredRows, average: Estimate, p_value: float) -> Calibration:
-    r"""Return the line of uplift on the score, :math:`u \approx a + b s`, and the joint test.
-
-    With :math:`c = D(s) / D(1)` the slope is :math:`N(s - c) / D((s - c)^2)`, a ratio whose
-    interval is Fieller's. A constant score has no slope, and its intercept is the average.
-    Scores of several fits are centred at the mean of each.
-    """
-    s, held = rows.score, rows.people > 0.0
-    if float(np.ptp(s[held])) <= 1e-12 * max(1.0, float(np.abs(s[held]).max())):
-        return Calibration(None, average, p_value)
-    sums = rows.terms.sums
-    N, D, weighted = sums([Column(1.0), Column(denominator=1.0), Column(denominator=s)]).value
-    theta, c = float(N / D), float(weighted / D)
-    off = s - (c if rows.fold is None else _fold_means(rows))
-    totals = sums([Column(off, -theta * off), Column(denominator=off**2)])
-    slope = totals.ratio(0, 1)
-    k = 1.0 / D - c * off / totals.value[1]
-    error = sums([Column(k, -k * (theta + slope.value * off))]).covariance[0, 0]
-    intercept = Estimate(theta - slope.value * c, math.sqrt(max(float(error), 0.0)))
-    return Calibration(slope, intercept, p_value)
-
-
-def _fold_means(rows: ScoredRows) -> Array:
-    """Return the mean score of each row's fold, shape (n,)."""
-    fold = np.zeros(len(rows.score), dtype=np.int64) if rows.fold is None else rows.fold
-    total, mass = (np.bincount(fold, weights=w) for w in (rows.people * rows.score, rows.people))
-    return np.asarray((total / mass)[fold])
-
-
-def rule_of(rows: ScoredRows, rule: tuple[Any, ...]) -> Functional:
-    """Return the functional of a checked rule."""
-    kind, *numbers = rule
-    if kind == "share":
-        return rows.top(numbers[0])
-    if kind == "threshold":
-        return Functional((rows.score >= numbers[0]) * 1.0, np.zeros(1))
-    if kind == "budget":
-        return rows.budget(*numbers)
-    return Functional(numbers[0], np.zeros(1))
-
-
-def functionals(rows: ScoredRows, rules: Mapping[str, tuple[Any, ...]]) -> dict[str, Functional]:
-    """Return the average, both areas and the rules, by name."""
-    area = rows.area()
-    named = {
-        "average": rows.everyone(),
-        "auuc": area,
-        "qini": Functional(area.weight - 0.5, area.rank),
-    }
-    return named | {name: rule_of(rows, rule) for name, rule in rules.items()}
-
-
-def make_evaluation(
-    rows: ScoredRows,
-    plain: ScoredRows,
-    rules: Mapping[str, tuple[Any, ...]],
-    level: float,
-    rng: Rng,
-) -> Evaluation:
-    """Return all that is said of a score but for whom it leaves out, in both forms."""
-    named = functionals(rows, rules)
-    found, doubly = rows.estimates(named), plain.estimates(named)
-    curve, points = rows.curve(level, rng)
-    bins, p_value = score_bins(rows, N_BINS)
-    average = found.pop("average")
-    return Evaluation(
-        average=average,
-        auuc=found.pop("auuc"),
-        qini=found.pop("qini"),
-        rules=found,
-        curve=curve,
-        at_k={k: at_share(points[k], k) for k in AT_K},
-        bins=bins,
-        calibration=calibration_line(rows, average, p_value),
-        speaks_for=rows.terms.speaks_for,
-        left_out="",
-        plain={n: Estimate(e.value, e.standard_error) for n, e in doubly.items()},
-        level=level,
-    )

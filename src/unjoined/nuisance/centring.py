@@ -29,15 +29,12 @@ from unjoined.sums import (
     accumulate,
     by_chunks,
     smooth_coef,
-    take_sample,
 )
 
 N_FOLDS = 5
 
 
-# Above this many rows one pair (m, q) is fitted to a sample and used for all: the sample's own
-# rows, which it has seen, are too few to matter.
-CROSS_FIT_ROWS = 100_000
+CROSS_FIT_ROWS = 100_000  # above, means and all else that comes before sums is fitted to a sample
 
 
 SAMPLE_ROWS = 20_000
@@ -57,14 +54,6 @@ class ModelMeans:
         return np.column_stack(
             [np.asarray(model.predict(Z), dtype=np.float64).ravel() for model in self.models]
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CenteredRows:
-    """Rows with centred labels, and the estimate of the policy gap that came with them."""
-
-    rows: LabelledRows
-    gap: Array  # (n,) e_1(x) - e_2(x), from models that did not see the row
 
 
 def check_center(center: Any) -> None:
@@ -105,35 +94,6 @@ def deal_folds(rows: LabelledRows, rng: Rng, n_folds: int = N_FOLDS) -> IntArray
     return fold
 
 
-def center_rows(
-    rows: LabelledRows,
-    fold: IntArray,
-    rng: Rng,
-    *,
-    model: Any = None,
-    robust: bool = False,
-    n_jobs: int | None = None,
-) -> CenteredRows:
-    """Subtract m(x) from outcomes and q(x) from treatments.
-
-    Up to 100,000 rows m and q are cross-fitted: at each row they come from models that did not
-    see the row's fold. Above that they are fitted once, on at most 20,000 rows. A given regressor
-    is used for all four conditional means, otherwise ridge regression on a smooth basis, which
-    costs O(n p^2 + 20 p^3) for p functions. With ``robust`` gross outcomes are cut down before m is
-    fitted to them (not before m is subtracted): any m leaves the estimand as it is, but one that
-    follows gross values would spread them over all rows.
-    """
-    seen = _cut_down(rows) if robust else rows
-    if len(rows.X) > CROSS_FIT_ROWS:
-        some = take_sample(seen, seen.all_cells(), SAMPLE_ROWS // 4, rng)
-        centring = fit_centring(some, rng, model=model, n_jobs=n_jobs)
-        parts: list[tuple[Centring, IntArray]] = [(centring, np.arange(len(rows.X)))]
-    else:
-        parts = cross_fit_centring(seen, fold, rng, model=model, n_jobs=n_jobs)
-    label, gap = subtract_means(rows, parts, n_jobs=n_jobs)
-    return CenteredRows(replace(rows, label=label), gap)
-
-
 def subtract_means(
     rows: LabelledRows, parts: list[tuple[Centring, IntArray]], *, n_jobs: int | None = None
 ) -> tuple[Array, Array]:
@@ -146,8 +106,12 @@ def subtract_means(
     return label, gap
 
 
-def _cut_down(rows: LabelledRows) -> LabelledRows:
-    """Return the rows with outcomes no further than six robust spreads from their median."""
+def cut_down(rows: LabelledRows) -> LabelledRows:
+    """Return the rows with outcomes no further than six robust spreads from their median.
+
+    For means to be fitted to, not to be subtracted from: any m leaves the estimand as it is, but
+    one that follows gross values would spread them over all rows.
+    """
     outcome = rows.of_kind(OUTCOME)
     low, median, high = weighted_quantile(
         rows.label[outcome], rows.share[outcome], (0.25, 0.5, 0.75)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import check_random_state
 
 import unjoined.metrics as metrics
-from unjoined._typing import Array, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, check_finite, check_not_negative, check_share
+from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
+from unjoined._validation import OUTCOME, check_not_negative, check_share
 from unjoined.data import SeparateLabels
-from unjoined.errors import InputError
+from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.metrics import Estimate
-from unjoined.report.people import (
-    FEWEST,
-    Driver,
-    People,
-    Segment,
-    find_drivers,
-    find_segments,
-)
+from unjoined.report.people import FEWEST, Driver, People, find_drivers
 from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share_rule
 
 if TYPE_CHECKING:
     from unjoined.metrics import Diagnosis, Evaluation, StudyPlan
 
+DEPTH, SMALLEST_SEGMENT = 3, 0.05  # of the tree that describes segments; of the people
 TYPICAL = 0.1  # share of the people that each example stands for
 LEVEL = 0.95
 
@@ -41,8 +39,8 @@ class Terms:
     unit : str, default="units of the outcome"
         What one unit of the outcome is called, in the plural: "purchases", "euros", "visits".
     value : float, optional
-        What one unit of the outcome is worth, money; negative if it is a loss. Without it, gains
-        are in units of the outcome only.
+        What one unit of the outcome is worth, money. Without it, gains are in units of the
+        outcome only. More of the outcome is better: if yours is a loss, turn its sign first.
     cost : float, default=0.0
         What treating one person costs, money.
     currency : str, default=""
@@ -68,8 +66,13 @@ class Terms:
     def __post_init__(self) -> None:
         """Check each of them, and that they belong together."""
         check_not_negative("cost", self.cost)
+        if isinstance(self.value, int | float) and self.value < 0.0:
+            raise InputError(
+                f"value must be 0 or more, got {self.value:g}. If the outcome is a loss, such as "
+                "days in hospital, turn its sign in the tables and fit again: more is better here."
+            )
         if self.value is not None:
-            check_finite("value", self.value)
+            check_not_negative("value", self.value)
         if self.share is not None:
             check_share("share", self.share, zero_allowed=True)
         if self.budget is not None:
@@ -138,36 +141,36 @@ class Stage:
     def net(self, terms: Terms) -> tuple[float, float, float]:
         """Return value of the gain less costs, and the interval of it, money."""
         value, spent = terms.value or 0.0, terms.cost * self.people
-        ends = [value * end - spent if value else -spent for end in (self.low, self.high)]
-        return value * self.gain - spent, min(ends), max(ends)
+        net, low, high = (
+            value * gain - spent if value else -spent for gain in (self.gain, self.low, self.high)
+        )
+        return net, low, high
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A segment, and what people with such scores gained in rows the model had not seen."""
+class Group:
+    """People who have something in common: what is predicted for them, and what was measured."""
 
-    segment: Segment
+    name: str
     people: int
-    gain: Estimate | None  # for each person treated, outcome units
+    predicted: float  # mean uplift, outcome units
+    gain: Estimate | None  # of people with such scores, in rows the model had not seen
 
 
 @dataclass(frozen=True, slots=True)
 class Typical:
     """An example person: the average of many with such scores, and why the score is what it is."""
 
-    name: str
-    people: int
-    predicted: float
+    group: Group
     parts: tuple[tuple[str, str, float], ...]  # feature, its value, what it adds
     rest: float  # what other features and combinations add
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Study:
-    """What a firmer answer needs: which number, how well it is to be known, and the plan for it."""
+    """What a firmer answer needs: the open question, how well it is to be known, and a plan."""
 
-    name: str
-    shows: str  # what the study would show, "" if it would just halve the interval
+    question: str  # "" if nothing is open, and the study would just halve the interval
     half_width: float  # wanted, outcome units
     plan: StudyPlan
 
@@ -191,10 +194,15 @@ class Facts:
     held_out: bool
     stages: tuple[Stage, ...]
     chosen: Stage
-    segments: tuple[Measured, ...]
+    segments: tuple[Group, ...]
     drivers: tuple[Driver, ...]
     typical: tuple[Typical, ...]
     study: Study | None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the tables bound the average uplift; if not, no number says anything."""
+        return bool(np.isfinite(self.evaluation.average.interval(self.level)).all())
 
     @property
     def everyone(self) -> Stage:
@@ -249,9 +257,9 @@ def collect(
         held_out=held_out,
         stages=tuple(gains.stages(terms.rule(uplift))),
         chosen=gains.stage(terms.rule(uplift)),
-        segments=tuple(gains.measured(find_segments(everyone, uplift))),
+        segments=tuple(_segments(everyone, gains)),
         drivers=tuple(drivers),
-        typical=tuple(_typical(everyone, uplift, drivers)),
+        typical=tuple(_typical(everyone, gains, drivers)),
         study=_plan(data, evaluation, random_state),
     )
 
@@ -265,21 +273,20 @@ def _plan(data: SeparateLabels, evaluation: Evaluation, random_state: RandomStat
     ends = [each.interval(level) for each in (average, qini)]
     if not np.isfinite(ends).all():
         return None
-    wanted, name, shows = (ends[0][1] - ends[0][0]) / 4.0, "average", ""
-    for open_name, what, estimate in (
-        ("average", "that treating everyone helps, or harms", average),
-        ("qini", "that the ranking beats a random order", qini),
+    wanted, quantity, question = (ends[0][1] - ends[0][0]) / 4.0, "average", ""
+    for name, estimate, (low, high), asked in (
+        ("average", average, ends[0], "treating everyone helps or harms"),
+        ("qini", qini, ends[1], "the ranking beats a random order"),
     ):
-        low, high = estimate.interval(level)
         if low <= 0.0 <= high and estimate.value:
-            wanted, name, shows = 0.7 * abs(estimate.value), open_name, what
+            wanted, quantity, question = 0.7 * abs(estimate.value), name, asked
     try:
         plan = metrics.plan_study(
-            data, quantity=name, half_width=wanted, level=level, random_state=random_state
+            data, quantity=quantity, half_width=wanted, level=level, random_state=random_state
         )
     except InputError:  # no policy gap to plan with
         return None
-    return Study("Qini" if name == "qini" else "average uplift", shows, wanted, plan)
+    return Study(question, wanted, plan)
 
 
 def _check_many(data: SeparateLabels, people: People) -> None:
@@ -333,36 +340,44 @@ class Gains:
             found.append(chosen)
         return sorted(found, key=lambda stage: stage.share)
 
-    def measured(self, segments: list[Segment]) -> list[Measured]:
-        """Return segments with what people of such scores gained."""
-        return [
-            Measured(
-                each,
-                int(each.inside.sum()),
-                None if self.record is None else self.record.average(self.uplift, each.inside),
-            )
-            for each in segments
-        ]
+    def group(self, name: str, inside: BoolArray) -> Group:
+        """Return some of the people with what such people gained."""
+        average = None if self.record is None else self.record.average(self.uplift, inside)
+        return Group(name, int(inside.sum()), float(self.uplift[inside].mean()), average)
 
 
-def _typical(people: People, uplift: Array, drivers: list[Driver]) -> list[Typical]:
+def _segments(people: People, gains: Gains) -> list[Group]:
+    """Return groups that conditions on features describe, the largest predicted uplift first.
+
+    A tree of depth 3 explains the predictions; a group has 5 % of the people and 20 at least.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnjoinedWarning)  # the fit has warned of odd columns
+        matrix, features = metrics.NamedFeatures.of(people.X)
+    least = max(FEWEST, math.ceil(SMALLEST_SEGMENT * len(people)))
+    tree = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=least, random_state=0)
+    leaf = tree.fit(matrix, gains.uplift).apply(matrix)
+    where = metrics.tree_conditions(tree.tree_)
+    found = [gains.group(features.in_words(where[i]), leaf == i) for i in np.unique(leaf)]
+    return sorted(found, key=lambda group: -group.predicted)
+
+
+def _typical(people: People, gains: Gains, drivers: list[Driver]) -> Iterator[Typical]:
     """Describe the best, the middle and the worst people by their averages."""
-    n = len(people)
+    n, mean = len(people), float(gains.uplift.mean())
     size = min(max(FEWEST, round(TYPICAL * n)), n)
-    order = np.argsort(-uplift, kind="stable")
+    rank = np.argsort(np.argsort(-gains.uplift, kind="stable"))
     starts = {"among the best": 0, "in the middle": (n - size) // 2, "among the worst": n - size}
-    found = []
     for name, start in starts.items():
-        at = order[start : start + size]
+        inside = (rank >= start) & (rank < start + size)
         parts = []
         for driver in drivers[:4]:
-            own = driver.column.values[at]
+            own = driver.column.values[inside]
             added = float(driver.at(own).mean() - driver.at(driver.column.values).mean())
             parts.append((driver.column.name, _usual(driver, own), added))
-        predicted = float(uplift[at].mean())
-        rest = predicted - float(uplift.mean()) - sum(part[2] for part in parts)
-        found.append(Typical(name, size, predicted, tuple(parts), rest))
-    return found
+        group = gains.group(name, inside)
+        rest = group.predicted - mean - sum(part[2] for part in parts)
+        yield Typical(group, tuple(parts), rest)
 
 
 def _usual(driver: Driver, values: Array) -> str:

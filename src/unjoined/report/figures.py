@@ -1,28 +1,192 @@
-"""The charts of a report, each with its numbers as a table."""
+"""The charts of a report as inline SVG, each with its numbers as a table.
+
+Inline SVG needs no chart library in the page: it prints sharply, follows the colours of light and
+dark screens by its classes, carries a title and a description for screen readers, and a report
+stays far below a megabyte. What one would lose, tool tips, tables under each chart give in full.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from unjoined._typing import Array
-from unjoined.report.charts import BOTTOM, LONGEST, ROW, TOP, Chart, short, spread
 from unjoined.report.people import FEWEST, TIMES, Driver
-from unjoined.report.words import Speech
+from unjoined.report.words import Speech, number
 
 if TYPE_CHECKING:
-    from unjoined.metrics import Diagnosis
+    from unjoined.metrics import Diagnosis, PolicyGap
     from unjoined.report.facts import Facts
 
+WIDTH, HEIGHT = 440.0, 280.0
+LETTER = 7.5  # width of a digit
+LEFT, RIGHT, TOP, BOTTOM = 56.0, 22.0, 14.0, 46.0
+ROW = 26.0  # height of a lying bar
+LONGEST = 18  # letters of a name beside it
 FULL_GAP = 0.2  # policy gap from which people count in full
 BINS = 24
 LETTERS = 40  # that fit below a chart
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Mark(NamedTuple):
+    """One SVG element: its name, its attributes, and the text inside."""
+
+    tag: str
+    attributes: dict[str, str]
+    text: str
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Return round numbers between two ends."""
+    step = 10.0 ** math.floor(math.log10((high - low) / about))
+    factor = next(f for f in (1.0, 2.0, 5.0, 10.0) if (high - low) / (f * step) <= about)
+    step *= factor
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]
+
+
+def spread(values: Array, *, zero: bool = True) -> tuple[float, float]:
+    """Return ends that hold all finite numbers, and 0, with some air."""
+    known = values[np.isfinite(values)]
+    both = np.append(known, 0.0) if zero or not len(known) else known
+    low, high = float(both.min()), float(both.max())
+    air = 0.06 * (high - low) or max(abs(high), 1.0) * 0.1
+    return low - air * (low < 0.0 or not zero), high + air * (high > 0.0 or not zero)
+
+
+@dataclass(slots=True)
+class Chart:
+    """A chart under construction; ``title`` and ``tells`` are for those who do not see it."""
+
+    title: str
+    tells: str
+    x: tuple[float, float]
+    y: tuple[float, float]
+    across: str = ""
+    upward: str = ""
+    height: float = HEIGHT
+    left: float = LEFT
+    width: float = WIDTH
+    marks: list[Mark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Make room for the numbers at the left."""
+        widest = max([len(_tick(v)) for v in ticks(*self.y)], default=0)
+        self.left = max(self.left, 30.0 + LETTER * widest)
+
+    @property
+    def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Across and upward: two numbers, and their places on the page."""
+        across = (*self.x, self.left, self.width - RIGHT)
+        return across, (*self.y, self.height - BOTTOM, TOP)
+
+    def to_x(self, value: float) -> float:
+        """Return the place of a horizontal number."""
+        return _place(value, *self.scales[0])
+
+    def to_y(self, value: float) -> float:
+        """Return the place of a vertical number."""
+        return _place(value, *self.scales[1])
+
+    def add(self, tag: str, css: str, text: str = "", **attributes: float | str) -> None:
+        """Add an element; underscores in names become hyphens."""
+        given = {
+            name.replace("_", "-"): value if isinstance(value, str) else f"{value:.6g}"
+            for name, value in attributes.items()
+        }
+        self.marks.append(Mark(tag, {"class": css} | given, text))
+
+    def write(self, x: float, y: float, text: str, css: str = "label", **more: str) -> None:
+        """Write text at a place of the drawing."""
+        self.add("text", css, text, x=x, y=y, **more)
+
+    def line(self, x: Sequence[float] | Array, y: Sequence[float] | Array, css: str) -> None:
+        """Draw a line through points, leaving out unknown ones."""
+        to_x, to_y = self.to_x, self.to_y
+        points = [f"{to_x(a)},{to_y(b)}" for a, b in zip(x, y, strict=True) if np.isfinite(b)]
+        self.add("polyline", css, points=" ".join(points))
+
+    def band(self, x: Array, low: Array, high: Array) -> None:
+        """Fill what lies between two lines; ends that are unbounded reach the edge."""
+        to_x, to_y = self.to_x, self.to_y
+        over = [(to_x(a), to_y(min(b, self.y[1]))) for a, b in zip(x, high, strict=True)]
+        under = [(to_x(a), to_y(max(b, self.y[0]))) for a, b in zip(x, low, strict=True)]
+        points = " ".join(f"{a},{b}" for a, b in [*over, *reversed(under)])
+        self.add("polygon", "band", points=points)
+
+    def upright(self, x: float, css: str, ends: Sequence[float] = (), **more: str) -> None:
+        """Draw a vertical line between two numbers, from the foot to the top by default."""
+        at, (low, high) = self.to_x(x), ends or self.y
+        foot, top = self.to_y(max(low, self.y[0])), self.to_y(min(high, self.y[1]))
+        self.add("line", css, x1=at, x2=at, y1=foot, y2=top, **more)
+
+    def point(self, x: float, y: float, css: str, **more: str) -> None:
+        """Draw a dot."""
+        self.add("circle", css, cx=self.to_x(x), cy=self.to_y(y), **more)
+
+    def bar(self, x: tuple[float, float], y: tuple[float, float], css: str = "bar") -> None:
+        """Draw a box between two numbers across and two upward."""
+        left, right = sorted(map(self.to_x, x))
+        top, foot = sorted(map(self.to_y, y))
+        self.add("rect", css, x=left, y=top, width=right - left, height=foot - top)
+
+    def rows(self, names: Sequence[str], values: Array, ends: Sequence[Array] = ()) -> None:
+        """Draw a lying bar from 0 for each name, one below the other, with intervals if given."""
+        to_x, foot = self.to_x, self.height - BOTTOM
+        for v in ticks(*self.x) if ends else ():
+            self.upright(v, "rule")
+            self.write(to_x(v), foot + 14, _tick(v), text_anchor="middle")
+        for i, (name, value) in enumerate(zip(names, values, strict=True)):
+            y, (left, right) = TOP + ROW * i, sorted((to_x(0.0), to_x(value)))
+            self.add("rect", "bar", x=left, y=y, height=18.0, width=right - left)
+            self.write(self.left - 8, y + 13, short(name), text_anchor="end")
+            if ends and ends[1][i] > ends[0][i]:
+                left, right = to_x(ends[0][i]), to_x(ends[1][i])
+                self.add("line", "whisker", x1=left, x2=right, y1=y + 9, y2=y + 9)
+        if ends:
+            self.upright(0.0, "zero")
+        self.write(self.width / 2, self.height - 8, self.across, "label axis", text_anchor="middle")
+
+    def axes(self, *, percent: str = "", names: Sequence[tuple[float, str]] = ()) -> None:
+        """Draw both axes with round numbers, "x" or "y" in percent, or names along the first."""
+        foot, to_x, to_y = self.height - BOTTOM, self.to_x, self.to_y
+        for v in ticks(*self.y):
+            self.line(self.x, [v, v], "rule")
+            said = f"{v:.0%}" if percent == "y" else _tick(v)
+            self.write(self.left - 6, to_y(v) + 4, said, text_anchor="end")
+        if self.y[0] < 0.0 < self.y[1]:
+            self.line(self.x, [0.0, 0.0], "zero")
+        along = names or [(v, f"{v:.0%}" if percent == "x" else _tick(v)) for v in ticks(*self.x)]
+        for v, name in along:
+            self.write(to_x(v), foot + 17, name, text_anchor="middle")
+        middle, low = (self.left + self.width - RIGHT) / 2, self.height - 8
+        self.write(middle, low, self.across, "label axis", text_anchor="middle")
+        turned = f"translate(13 {(TOP + foot) / 2:g}) rotate(-90)"
+        self.write(0, 0, self.upward, "label axis", text_anchor="middle", transform=turned)
+
+
+def _place(value: float, low: float, high: float, start: float, end: float) -> float:
+    """Return the place of a number on the page, cut a little beyond the ends."""
+    share = (value - low) / (high - low)
+    return round(start + min(max(share, -0.02), 1.02) * (end - start), 2)
+
+
+def short(text: str, longest: int = LONGEST) -> str:
+    """Return text that fits, its end cut off if it is long."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"
+
+
+def _tick(value: float) -> str:
+    """Return a round number in as few digits as it has."""
+    return f"{value:,.6g}" if abs(value) >= 1e-4 or not value else number(value)
+
+
+class Table(NamedTuple):
     """Rows of words and numbers under a caption."""
 
     caption: str
@@ -30,12 +194,10 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A chart, what it shows, and its numbers."""
+class Figure(NamedTuple):
+    """A chart, and its numbers."""
 
     chart: Chart
-    says: str
     table: Table
 
 
@@ -49,32 +211,28 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
     edges = np.linspace(low, high, BINS + 1)
     share = np.diff(_share_below(gap.quantiles, edges))
     share[share * n_rows < FEWEST] = 0.0
-    inside = np.diff(_share_below(gap.quantiles, np.array([-FULL_GAP, FULL_GAP])))
     chart = Chart(
         "How differently people were treated",
-        f"Bars show the share of people at each difference in the chance of treatment. "
-        f"For {inside[0]:.0%} of people it is below {FULL_GAP:g}.",
+        "Bars show the share of people at each difference in the chance of treatment. "
+        f"{share_alike(gap):.0%} of people have one below {FULL_GAP:g}.",
         (low, high),
         (0.0, 1.1 * float(share.max())),
         "difference in the chance of treatment",
         "share of people",
     )
-    box = [chart.to_x(least), chart.to_x(FULL_GAP)]
-    tall = chart.height - BOTTOM - TOP
-    chart.add("rect", "shade", x=box[0], width=box[1] - box[0], y=TOP, height=tall)
+    chart.bar((least, FULL_GAP), chart.y, "shade")
     chart.axes(percent="y")
     bars = [bar for bar in zip(edges, edges[1:], share, strict=False) if bar[2]]
-    for bar in bars:
-        chart.bar(*bar)
-    names = [str(name) for name in diagnosis.identification.populations]
-    whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
-    there = f"{inside[0]:.0%} of people are there, and they count only in part"
-    says = (
-        f"Difference in the chance of treatment{whose}, over people. Where it is shaded, below "
-        f"{FULL_GAP:g}, policies are nearly alike: {there if inside[0] >= 0.005 else 'nobody is'}."
-    )
+    for left, right, tall in bars:
+        chart.bar((left, right), (0.0, tall))
     rows = tuple((f"{a:+.2f} to {b:+.2f}", f"{s:.1%}") for a, b, s in bars)
-    return Figure(chart, says, Table("People by difference", ("difference", "people"), rows))
+    return Figure(chart, Table("People by difference", ("difference", "people"), rows))
+
+
+def share_alike(gap: PolicyGap) -> float:
+    """Return the share of people whom the populations treat nearly alike."""
+    low, high = _share_below(gap.quantiles, np.array([-FULL_GAP, FULL_GAP]))
+    return float(high - low)
 
 
 def _share_below(quantiles: Array, values: Array) -> Array:
@@ -93,7 +251,7 @@ def curve_figure(facts: Facts, speech: Speech) -> Figure:
         f"Gain {speech.per} over treating nobody, against the share treated, the best first, with "
         "a band that holds the whole curve.",
         (0.0, 1.0),
-        spread(np.concatenate([value, _most(low), _most(high)])),
+        spread(np.concatenate([value, low, high])),
         "share of people treated, best first",
         f"gain {speech.per}",
     )
@@ -102,15 +260,11 @@ def curve_figure(facts: Facts, speech: Speech) -> Figure:
     chart.line([0.0, 1.0], [0.0, value[-1]], "random")
     chart.line(share, value, "curve")
     rows = tuple(
-        (f"{s:.0%}", speech.said(v), speech.span(a, b))
+        (f"{s:.0%}", *speech.scaled(v, a, b))
         for s, v, a, b in zip(share, value, low, high, strict=True)
     )
     columns = ("share treated", f"gain {speech.per}", f"{speech.percent} band")
-    says = (
-        f"Solid: the gain {speech.per} of all when the best are treated first. Shaded: a band that "
-        f"holds the whole curve with {speech.percent} confidence. Dashed: a random order."
-    )
-    return Figure(chart, says, Table("Uplift curve", columns, rows))
+    return Figure(chart, Table("Uplift curve", columns, rows))
 
 
 def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
@@ -123,7 +277,7 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
     predicted = factor * np.array([each.predicted for each in bins])
     value = factor * np.array([each.uplift.value for each in bins])
     ends = factor * np.array([each.uplift.interval(level) for each in bins])
-    tall = spread(np.concatenate([value, _most(ends.ravel()), predicted]))
+    tall = spread(np.concatenate([value, ends.ravel(), predicted]))
     wide = spread(predicted)
     chart = Chart(
         "Predicted and measured uplift",
@@ -138,32 +292,24 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
     line = [max(wide[0], tall[0]), min(wide[1], tall[1])]
     chart.line(line, line, "random")
     for x, y, (low, high) in zip(predicted, value, ends, strict=True):
-        chart.whisker(x, low, high)
-        chart.add("circle", "point", cx=chart.to_x(x), cy=chart.to_y(y), r="4.5")
+        chart.upright(x, "whisker", (low, high))
+        chart.point(x, y, "point", r="4.5")
     rows = tuple(
-        (f"{each.share:.0%}", speech.said(x), speech.said(y), speech.span(*end))
+        (f"{each.share:.0%}", speech.said(x), *speech.scaled(y, *end))
         for each, x, y, end in zip(bins, predicted, value, ends, strict=True)
     )
     columns = ("people", "predicted", "measured", f"{speech.percent} interval")
-    says = (
-        "Each point is a group of people with similar scores. On the dashed line, predictions are "
-        "right; points that rise from left to right mean that the order is right."
-    )
-    return Figure(chart, says, Table(f"Uplift by score, {speech.per}", columns, rows))
+    return Figure(chart, Table(f"Uplift by score, {speech.per}", columns, rows))
 
 
 def gain_chart(facts: Facts) -> Chart:
     """Draw the expected gain of all shares, with a mark that the slider moves."""
-    stages = facts.stages
-    share = np.array([stage.share for stage in stages])
-    value, low, high = (
-        np.array([getattr(stage, name) for stage in stages]) for name in ("gain", "low", "high")
-    )
+    share, value, low, high = np.array([(s.share, s.gain, s.low, s.high) for s in facts.stages]).T
     chart = Chart(
         "Expected gain by share treated",
         "The line is the expected gain in total, the band its interval at each share.",
         (0.0, 1.0),
-        spread(np.concatenate([value, _most(low), _most(high)])),
+        spread(np.concatenate([value, low, high])),
         "share of people treated, best first",
         facts.terms.unit,
         height=240.0,
@@ -171,10 +317,8 @@ def gain_chart(facts: Facts) -> Chart:
     chart.axes(percent="x")
     chart.band(share, low, high)
     chart.line(share, value, "curve")
-    x = chart.to_x(facts.chosen.share)
-    chart.add("line", "now", x1=x, x2=x, y1=TOP, y2=chart.height - BOTTOM, id="now-line")
-    y = chart.to_y(facts.chosen.gain)
-    chart.add("circle", "now", cx=x, cy=y, r="6", id="now-point")
+    chart.upright(facts.chosen.share, "now", id="now-line")
+    chart.point(facts.chosen.share, facts.chosen.gain, "now", r="6", id="now-point")
     return chart
 
 
@@ -201,18 +345,18 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
         chart = Chart(*words, ends, sides, across, change_axis, height=210.0, width=360.0)
         chart.axes(names=[(float(j), name) for j, name in enumerate(said)])
         for j, (a, c, b) in enumerate(zip(low, change, high, strict=True)):
-            chart.bar(j - 0.32, j + 0.32, c)
+            chart.bar((j - 0.32, j + 0.32), (0.0, c))
             if b > a:
-                chart.whisker(j, a, b)
+                chart.upright(j, "whisker", (a, b))
     else:
         chart = _lying(words, said, sides, f"{across}: {change_axis}")
-        chart.rows(said, change, low, high)
+        chart.rows(said, change, (low, high))
     rows = tuple(
-        (s, speech.said(c), speech.span(a, b) if driver.has_band else "not offered")
+        (s, *(speech.scaled(c, a, b) if driver.has_band else (speech.said(c), "not offered")))
         for s, c, a, b in zip(said, change, low, high, strict=True)
     )
     columns = (column.name, change_axis, "model uncertainty (95%)")
-    return Figure(chart, "", Table(words[0], columns, rows))
+    return Figure(chart, Table(words[0], columns, rows))
 
 
 def _draw_curve(chart: Chart, driver: Driver, low: Array, change: Array, high: Array) -> None:
@@ -252,8 +396,3 @@ def importance_chart(drivers: tuple[Driver, ...], speech: Speech) -> Chart:
         said = speech.said(size).removeprefix("+")
         chart.write(chart.to_x(size) + 5, TOP + ROW * i + 13, said)
     return chart
-
-
-def _most(values: Array) -> Array:
-    """Return what is finite: ends that are unbounded do not set the scale."""
-    return values[np.isfinite(values)]

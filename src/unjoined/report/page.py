@@ -24,22 +24,25 @@ from unjoined.data import SeparateLabels, TableEncoder, feature_matrix, replace_
 from unjoined.errors import InputError, TableError
 from unjoined.report.facts import Facts, Origin, Terms, collect
 from unjoined.report.figures import (
-    Table,
+    FULL_GAP,
+    Chart,
     bins_figure,
     curve_figure,
     driver_figure,
     gain_chart,
     gap_figure,
     importance_chart,
+    share_alike,
 )
 from unjoined.report.people import FEWEST
 from unjoined.report.words import (
-    ASSUMPTIONS,
+    STRENGTH,
     TELL,
     Speech,
     firmer,
     judge,
     number,
+    percent,
     verdict_numbers,
 )
 from unjoined.sums import hash_features, hash_with
@@ -176,7 +179,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number}
+    environment.filters |= {"number": number, "percent": percent}
     return environment
 
 
@@ -185,28 +188,29 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
     speech = Speech(facts)
     folder = files("unjoined.report")
     style, script = ((folder / name).read_text("utf-8") for name in ("report.css", "report.js"))
-    evaluation = facts.evaluation
+    diagnosis, gains = facts.diagnosis, gain_chart(facts)
     text: str = environment.get_template("report.html").render(
         facts=facts,
         terms=facts.terms,
         origin=facts.origin,
         speech=speech,
         verdict=judge(facts, speech),
-        evaluation=evaluation,
-        diagnosis=facts.diagnosis,
-        gap=gap_figure(facts.diagnosis, facts.data.n_rows),
-        regions=[r for r in facts.diagnosis.regions if r.share * facts.data.n_rows >= FEWEST],
+        evaluation=facts.evaluation,
+        diagnosis=diagnosis,
+        strength=next(word for least, word in STRENGTH if diagnosis.strength >= least),
+        gap=gap_figure(diagnosis, facts.data.n_rows),
+        alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
+        full_gap=FULL_GAP,
+        regions=[r for r in diagnosis.regions if r.share * facts.data.n_rows >= FEWEST],
         curve=curve_figure(facts, speech),
         bins=bins_figure(facts, speech),
-        gains=gain_chart(facts),
-        shares=_share_table(facts, speech),
-        slider=_slider(facts, speech),
+        gains=gains,
+        shares=_share_table(facts),
+        slider=_slider(facts, speech, gains),
         drivers=[driver_figure(driver, speech) for driver in facts.drivers[:MOST_DRIVERS]],
         importance=importance_chart(facts.drivers, speech),
-        mean_uplift=float(facts.uplift.mean()),
-        tell=TELL[facts.diagnosis.colour],
+        tell=TELL[diagnosis.colour],
         has_band=any(driver.has_band for driver in facts.drivers),
-        assumptions=ASSUMPTIONS,
         missing=_missing(facts),
         about=_about(facts, seed),
         day=_day(),
@@ -216,8 +220,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         firmer=firmer(facts, speech),
         style=style,
         script=script,
-        script_hash=_hash(script),
-        style_hash=_hash(style),
+        hashed=_hash,
     )
     if len(text.encode()) > MOST_BYTES:
         raise InputError("the report is larger than 3 MB; shorten the names of columns.")
@@ -229,7 +232,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _share_table(facts: Facts, speech: Speech) -> dict[str, Any]:
+def _share_table(facts: Facts) -> dict[str, Any]:
     """Return what shares bring, for paper and as a file to download."""
     terms, lines = facts.terms, []
     for stage in facts.stages:
@@ -240,15 +243,14 @@ def _share_table(facts: Facts, speech: Speech) -> dict[str, Any]:
     wanted = {min(facts.stages, key=lambda s: abs(s.share - share)) for share in SHOWN_SHARES}
     shown = [stage for stage in facts.stages if stage in wanted or stage == facts.chosen]
     return {
-        "rows": [(f"{stage.share:.1%}", stage) for stage in shown],
+        "rows": [(percent(stage.share), stage) for stage in shown],
         "href": "data:text/csv;charset=utf-8," + quote("\n".join([head, *lines]) + "\n"),
     }
 
 
-def _slider(facts: Facts, speech: Speech) -> dict[str, Any]:
+def _slider(facts: Facts, speech: Speech, chart: Chart) -> dict[str, Any]:
     """Return what the script needs to follow the slider; unbounded ends are null."""
-    terms, chart = facts.terms, gain_chart(facts)
-    to_x, to_y = chart.to_x, chart.to_y
+    terms, (across, upward) = facts.terms, chart.scales
     return {
         "n": len(facts.people),
         "cost": terms.cost,
@@ -258,8 +260,8 @@ def _slider(facts: Facts, speech: Speech) -> dict[str, Any]:
         "gain_places": speech.gain_places,
         "money_places": speech.money_places,
         "chosen": facts.chosen.share,
-        "x": [to_x.low, to_x.high, to_x.start, to_x.end],
-        "y": [to_y.low, to_y.high, to_y.start, to_y.end],
+        "x": across,
+        "y": upward,
         "stages": [
             [
                 s.share,
@@ -270,16 +272,17 @@ def _slider(facts: Facts, speech: Speech) -> dict[str, Any]:
     }
 
 
-def _missing(facts: Facts) -> Table:
-    """Return how many people lack each feature."""
-    rows = []
-    n = len(facts.people)
-    for column in facts.people.columns:
-        count = int(np.isnan(column.values).sum())
-        if count:
-            said = f"{count / n:.1%}" if count >= FEWEST else f"fewer than {FEWEST} people"
-            rows.append((column.name, said))
-    return Table("Missing values", ("feature", "missing"), tuple(rows))
+def _missing(facts: Facts) -> str:
+    """Say how many people lack each feature."""
+    counts = {c.name: int(np.isnan(c.values).sum()) for c in facts.people.columns}
+    said = [
+        f"{name} {percent(n / len(facts.people))}"
+        if n >= FEWEST
+        else f"{name} in fewer than {FEWEST} people"
+        for name, n in counts.items()
+        if n
+    ]
+    return ", ".join(said) or "none"
 
 
 def fingerprint(data: SeparateLabels) -> str:

@@ -1,18 +1,16 @@
-"""People to be scored: their features in words, segments of them, and what uplift varies with."""
+"""People to be scored: their features in words, and what uplift varies with."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import narwhals as nw
 import numpy as np
-from sklearn.tree import DecisionTreeRegressor
 
-from unjoined._typing import Array, BoolArray, MatrixLike
+from unjoined._typing import Array, MatrixLike
 from unjoined.data import TableEncoder, column_names, feature_matrix, own_columns
 from unjoined.errors import UnjoinedWarning
 
@@ -21,8 +19,6 @@ FEW_VALUES = 8  # a column of numbers with at most so many is shown as bars
 GRID = 21  # values at which a curve is computed
 CURVE_ROWS = 500  # people over whom partial dependences are averaged, at most
 MOST_LEVELS = 12  # bars of one category
-DEPTH = 3  # of the tree that describes segments
-SMALLEST_SEGMENT = 0.05  # of the people
 NUMBERS, TIMES, CATEGORIES = "numbers", "times", "categories"
 
 
@@ -51,7 +47,7 @@ class Column:
         kinds, count = np.unique(self.values[~np.isnan(self.values)], return_counts=True)
         if self.holds != CATEGORIES and len(kinds) > FEW_VALUES:
             return None
-        if self.holds == CATEGORIES:  # rare and missing ones are not set on purpose
+        if self.holds == CATEGORIES:  # nobody is given a rare one
             kinds, count = kinds[kinds < len(self.levels)], count[kinds < len(self.levels)]
         order = np.argsort(-count, kind="stable")[:MOST_LEVELS]
         return np.sort(kinds[order[count[order] >= FEWEST]])
@@ -86,16 +82,15 @@ class People:
             warnings.simplefilter("ignore", UnjoinedWarning)  # the fit has warned of them
             encoder = TableEncoder("codes").fit(X)
             matrix = encoder.encode(X).matrix
-        columns_found = []
-        at = 0
+        frame: Any = nw.from_native(X, eager_only=True)
+        found, at = [], 0
         for code in encoder.columns_:
-            width = len(code.names("codes"))
-            values = matrix[:, at].copy()
-            if width > 1:
-                values[matrix[:, at + 1] == 1.0] = np.nan
-            columns_found.append(Column(code.name, code.holds, values, code.levels))
-            at += width
-        return cls(X, tuple(columns_found))
+            gone = frame[code.name].is_null().to_numpy()
+            found.append(
+                Column(code.name, code.holds, np.where(gone, np.nan, matrix[:, at]), code.levels)
+            )
+            at += len(code.names("codes"))
+        return cls(X, tuple(found))
 
     def __len__(self) -> int:
         """Return how many people there are."""
@@ -124,80 +119,6 @@ class People:
         cells = [said] * len(self)
         series = nw.new_series(name, cells, backend=frame.implementation)
         return frame.with_columns(series).to_native()
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """People whom a few conditions describe, and what the model predicts for them."""
-
-    where: str
-    inside: BoolArray  # (n,)
-    predicted: float
-
-
-def find_segments(people: People, uplift: Array) -> list[Segment]:
-    """Return groups of people from the largest to the smallest predicted uplift.
-
-    A tree of depth 3 on the features explains the predictions; each group has 5 % of the people
-    and 20 of them at least.
-    """
-    parts = list(_parts(people))
-    design = np.column_stack([values for _, _, values in parts])
-    least = max(FEWEST, int(np.ceil(SMALLEST_SEGMENT * len(people))))
-    tree = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=least, random_state=0)
-    leaf = tree.fit(design, uplift).apply(design)
-    nodes = tree.tree_
-    where: list[dict[int, tuple[float, float]]] = [{} for _ in range(nodes.node_count)]
-    for node in range(nodes.node_count):  # parents come before their children
-        j, cut = int(nodes.feature[node]), float(nodes.threshold[node])
-        if nodes.children_left[node] < 0:
-            continue
-        low, high = where[node].get(j, (-np.inf, np.inf))
-        where[nodes.children_left[node]] = where[node] | {j: (low, cut)}
-        where[nodes.children_right[node]] = where[node] | {j: (cut, high)}
-    found = []
-    for each in np.unique(leaf):
-        inside = leaf == each
-        words = [_condition(*parts[j][:2], *ends) for j, ends in sorted(where[each].items())]
-        found.append(Segment(" and ".join(words) or "everyone", inside, uplift[inside].mean()))
-    return sorted(found, key=lambda segment: -segment.predicted)
-
-
-def _parts(people: People) -> Iterator[tuple[Column, float, Array]]:
-    """Yield columns of numbers that a tree splits: a column, a level or nan, and its values."""
-    for column in people.columns:
-        if column.holds == CATEGORIES:
-            for level in range(len(column.levels)):
-                yield column, float(level), (column.values == level).astype(float)
-        else:
-            middle = np.nanmedian(column.values) if not np.isnan(column.values).all() else 0.0
-            yield column, np.nan, np.where(np.isnan(column.values), middle, column.values)
-
-
-def _condition(column: Column, level: float, low: float, high: float) -> str:
-    """Say one condition in words."""
-    if not np.isnan(level):
-        return f"{column.name} is {'not ' if high < 1.0 else ''}{column.said(level)}"
-    kinds = np.unique(column.values[~np.isnan(column.values)])
-    if len(kinds) == 2:
-        return f"{column.name} is {column.said(kinds[0] if high < kinds[1] else kinds[1])}"
-    if column.holds == NUMBERS and np.equal(kinds, np.round(kinds)).all():
-        return _whole(column, np.floor(low) + 1.0, np.floor(high))
-    if not np.isfinite(low):
-        return f"{column.name} at most {column.said(high)}"
-    if not np.isfinite(high):
-        return f"{column.name} above {column.said(low)}"
-    return f"{column.name} above {column.said(low)}, at most {column.said(high)}"
-
-
-def _whole(column: Column, first: float, last: float) -> str:
-    """Say which whole numbers a condition allows."""
-    if not np.isfinite(first):
-        return f"{column.name} {column.said(last)} or less"
-    if not np.isfinite(last):
-        return f"{column.name} {column.said(first)} or more"
-    ends = [column.said(first), column.said(last)]
-    return f"{column.name} {ends[0] if first == last else ' to '.join(ends)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

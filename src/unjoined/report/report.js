@@ -6,7 +6,7 @@
 
   // The same places as in the tables, commas between thousands.
   function rounded(value, places) {
-    if (value === null) return "unbounded";
+    if (value === null) return "not known";
     if (Math.abs(value) >= 1e4) value = Number(value.toPrecision(4));
     const said = value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
     return /[1-9]/.test(said) ? said : said.replace("-", "");
@@ -31,12 +31,22 @@
   function money(value) {
     return (rounded(value, data.money_places) + " " + data.currency).trim();
   }
+  // Paper has no folds: open the tests while printing. Charts stand for their numbers there.
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = Array.from(document.querySelectorAll("section > details:not([open])"));
+    opened.forEach((each) => { each.open = true; });
+  });
+  window.addEventListener("afterprint", () => opened.forEach((each) => { each.open = false; }));
+
   const range = field("share");
+  if (!range) return;  // the tables cannot tell
   const inputs = { percent: 100, count: data.n, budget: data.n * data.cost };
 
   function update(share, from) {
     const people = share * data.n;
-    const [gain, low, high] = stageAt(share);
+    let [gain, low, high] = stageAt(share);
+    if (low === null || high === null) gain = null;
     range.value = 100 * share;
     range.setAttribute("aria-valuetext", (100 * share).toFixed(1) + " percent, gain " + rounded(gain, data.gain_places));
     for (const id in inputs) {
@@ -49,9 +59,8 @@
     show("out-share", String(+share.toFixed(4)));
     if (data.value !== null) {
       const net = (each) => each === null ? null : data.value * each - data.cost * people;
-      const ends = data.value < 0 ? [net(high), net(low)] : [net(low), net(high)];
-      show("out-net", money(net(gain)));
-      show("out-net-interval", interval(ends[0], ends[1], data.money_places));
+      show("out-net", gain === null ? rounded(null) : money(net(gain)));
+      show("out-net-interval", interval(net(low), net(high), data.money_places));
     }
     const x = place(share, data.x), line = field("now-line"), point = field("now-point");
     line.setAttribute("x1", x);
@@ -68,11 +77,4 @@
   }
   field("choose").addEventListener("submit", (event) => event.preventDefault());
   update(data.chosen, "");
-  // Paper has no folds: open the tests while printing. Charts stand for their numbers there.
-  let opened = [];
-  window.addEventListener("beforeprint", () => {
-    opened = Array.from(document.querySelectorAll("section > details:not([open])"));
-    opened.forEach((each) => { each.open = true; });
-  });
-  window.addEventListener("afterprint", () => opened.forEach((each) => { each.open = false; }));
 })();

@@ -17,12 +17,18 @@ TRUST = {
     AMBER: "With care",
     RED: "Do not rely on it",
 }
+STRENGTH = (
+    (100.0, "ample"),
+    (17.0, "enough for the average"),
+    (-1.0, "too weak"),
+)  # from which F statistic on
 TELL = {
     GREEN: "The tables can tell.",
     AMBER: "The tables can tell, with limits.",
     RED: "The tables cannot tell.",
 }
-UNBOUNDED = "the tables cannot bound it"
+NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
+Known = tuple[str, str]  # a number, and its interval
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
@@ -73,11 +79,12 @@ def rounded(value: float, places: int, *, sign: bool = False) -> str:
     return f"+{said}" if sign and value > 0.0 else said
 
 
-def interval(low: float, high: float, places: int, *, sign: bool = False) -> str:
-    """Return both ends of an interval, or that there is none."""
+def known(value: float, low: float, high: float, places: int, *, sign: bool = False) -> Known:
+    """Return a number and both ends of its interval; without an interval it says nothing."""
     if not (math.isfinite(low) and math.isfinite(high)):
-        return UNBOUNDED
-    return f"{rounded(low, places, sign=sign)} to {rounded(high, places, sign=sign)}"
+        return NOT_KNOWN, UNBOUNDED
+    said, *ends = (rounded(each, places, sign=sign) for each in (value, low, high))
+    return said, " to ".join(ends)
 
 
 def places_of(size: float) -> int:
@@ -112,40 +119,35 @@ class Speech:
         """Return an uplift that is already in this report's scale."""
         return rounded(value, self.rate_places, sign=True)
 
-    def span(self, low: float, high: float) -> str:
-        """Return the interval of an uplift that is already in this report's scale."""
-        return interval(low, high, self.rate_places, sign=True)
+    def scaled(self, value: float, low: float, high: float) -> Known:
+        """Return an uplift that is already in this report's scale, and its interval."""
+        return known(value, low, high, self.rate_places, sign=True)
 
     def rate(self, value: float) -> str:
         """Return an uplift: of 100 people if the outcome is 0 or 1, else of one."""
         return self.said(self.factor * value)
 
-    def rates(self, estimate: Estimate) -> str:
-        """Return the interval of an uplift."""
-        low, high = estimate.interval(self.facts.level)
-        return self.span(self.factor * low, self.factor * high)
-
-    def estimate(self, estimate: Estimate) -> str:
-        """Return an uplift with its interval."""
-        return f"{self.rate(estimate.value)} ({self.percent} interval {self.rates(estimate)})"
+    def rates(self, estimate: Estimate) -> Known:
+        """Return an uplift and its interval."""
+        ends = estimate.interval(self.facts.level)
+        return self.scaled(*(self.factor * each for each in (estimate.value, *ends)))
 
     def amount(self, value: float) -> str:
         """Return an amount of money without its currency."""
         return rounded(value, self.money_places)
 
-    def money(self, value: float) -> str:
-        """Return an amount of money."""
-        return f"{self.amount(value)} {self.facts.terms.currency}".strip()
+    def money(self, value: float | str) -> str:
+        """Return an amount of money; words stay as they are."""
+        said = value if isinstance(value, str) else self.amount(value)
+        return said if said == NOT_KNOWN else f"{said} {self.facts.terms.currency}".strip()
 
-    def gain(self, stage: Stage) -> tuple[str, str]:
+    def gain(self, stage: Stage) -> Known:
         """Return what a stage brings, and the interval of it."""
-        places = self.gain_places
-        return rounded(stage.gain, places), interval(stage.low, stage.high, places)
+        return known(stage.gain, stage.low, stage.high, self.gain_places)
 
-    def net(self, stage: Stage) -> tuple[str, str]:
+    def net(self, stage: Stage) -> Known:
         """Return what a stage brings in money after costs, and the interval of it."""
-        net, low, high = stage.net(self.facts.terms)
-        return self.amount(net), interval(low, high, self.money_places)
+        return known(*stage.net(self.facts.terms), self.money_places)
 
 
 def judge(facts: Facts, speech: Speech) -> Verdict:
@@ -166,14 +168,16 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
     elif chosen.share >= 1.0:
         headline = "Treat everyone."
     else:
-        headline = f"Treat the {chosen.share:.0%} of people with the highest scores."
-    sentences = (
-        "The reasons below say what is missing. The numbers further down are kept for those who "
-        "look into it. Do not base a decision on them.",
-    )
+        headline = f"Treat the {percent(chosen.share)} of people with the highest scores."
     if colour == RED:
+        sentence = "The reasons below say what is missing."
+        if facts.is_told:
+            sentence += (
+                " The numbers further down are kept for those who look into it. Do not base a "
+                "decision on them."
+            )
         against = tuple(reason for reason in reasons if reason.colour != GREEN)
-        return Verdict(colour, headline, sentences, against)
+        return Verdict(colour, headline, (sentence,), against)
     return Verdict(colour, headline, _expected(facts, speech), reasons, _options(facts))
 
 
@@ -181,14 +185,14 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
     """Return all that the verdict says, for other programs: gains in outcome units, and money."""
     verdict, level = judge(facts, Speech(facts)), facts.level
 
-    def known(value: float, low: float, high: float) -> dict[str, float]:
+    def numbers(value: float, low: float, high: float) -> dict[str, float]:
         return {"value": value, "low": low, "high": high, "level": level}
 
     def brought(stage: Stage) -> dict[str, Any]:
         found: dict[str, Any] = {"people": stage.people, "share": stage.share}
         found |= {"cost": facts.terms.cost * stage.people}
-        found |= {"gain": known(stage.gain, stage.low, stage.high)}
-        return found | ({"net": known(*stage.net(facts.terms))} if facts.terms.has_money else {})
+        found |= {"gain": numbers(stage.gain, stage.low, stage.high)}
+        return found | ({"net": numbers(*stage.net(facts.terms))} if facts.terms.has_money else {})
 
     evaluation = facts.evaluation
     measures = {
@@ -205,26 +209,33 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
         "treated": brought(facts.chosen),
         "options": [{"name": name} | brought(stage) for name, stage in verdict.options],
     } | {
-        name: known(estimate.value, *estimate.interval(level))
+        name: numbers(estimate.value, *estimate.interval(level))
         for name, estimate in measures.items()
     }
 
 
 def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
     """Say what the choice brings."""
-    chosen, terms = facts.chosen, facts.terms
+    chosen, terms, n = facts.chosen, facts.terms, len(facts.people)
     if chosen.share <= 0.0:
         return ()
     gain, ends = speech.gain(chosen)
+    more = "more " if chosen.gain > 0.0 else ""
+    whom = f"Treat all {n:,} people" if chosen.share >= 1.0 else (
+        f"Treat {chosen.people:,.0f} of {n:,} people"
+    )  # fmt: skip
+    spent = f", which costs {speech.money(terms.cost * chosen.people)}" if terms.cost else ""
     said = (
-        f"Of {len(facts.people):,} people, treat {chosen.people:,.0f}. Compared with treating "
-        f"nobody, this is expected to bring {gain} {terms.unit} ({speech.percent} interval: "
-        f"{ends}).",
+        f"{whom}{spent}. Compared with treating nobody, this is expected to bring {gain} {more}"
+        f"{terms.unit} ({speech.percent} interval: {ends}).",
     )
     if not terms.has_money:
         return said
-    net, ends = speech.money(chosen.net(terms)[0]), speech.net(chosen)[1]
-    return (*said, f"In money: {net} after costs ({speech.percent} interval: {ends}).")
+    net, ends = speech.net(chosen)
+    return (
+        *said,
+        f"In money: {speech.money(net)} after costs ({speech.percent} interval: {ends}).",
+    )
 
 
 def _options(facts: Facts) -> tuple[tuple[str, Stage], ...]:
@@ -256,15 +267,20 @@ def _ranking(facts: Facts, speech: Speech) -> Reason:
     low, high = qini.interval(facts.level)
     if not math.isfinite(low) or not math.isfinite(high):
         return Reason(RED, "How good the ranking is cannot be told from these tables.")
-    found = f"Qini {speech.estimate(qini)}, {speech.per}"
+    value, ends = speech.rates(qini)
+    found = (
+        f"over all shares it gains {value} {facts.terms.unit} {speech.per} on average (Qini; "
+        f"{speech.percent} interval {ends})"
+    )
     if low > 0.0:
         return Reason(GREEN, f"The ranking beats a random order on rows it had not seen: {found}.")
     if high < 0.0:
         return Reason(RED, f"The ranking does worse than a random order: {found}.")
+    so = "Treating everyone or nobody may do as well."
+    if facts.chosen.share >= 1.0:
+        so = "That is no reason against treating everyone. It is one against choosing a few."
     return Reason(
-        AMBER,
-        f"The tables do not show that the ranking beats a random order: {found}. Treating everyone "
-        "or nobody may do as well.",
+        AMBER, f"The tables do not show that the ranking beats a random order: {found}. {so}"
     )
 
 
@@ -291,7 +307,7 @@ def _calibration(facts: Facts) -> list[Reason]:
         return [
             Reason(
                 AMBER,
-                "Predicted uplift is off in size, so use it for the order of people; expected "
+                "Predicted uplift is off in size. Use it for the order of people. The expected "
                 "gains here are measured, not predicted.",
             )
         ]
@@ -318,14 +334,13 @@ def firmer(facts: Facts, speech: Speech) -> str:
     if study is None or study.plan.needed is None:
         return "More rows alone do not help here: the policies must differ more."
     now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
-    rows, width = study.plan.needed.rows, number(speech.factor * study.half_width)
-    aim = f"know the {study.name} to within {width} {speech.per}"
-    first = f"To {aim}, half of what it is now, collect"
-    if study.shows:
-        first = f"To show {study.shows}, if it is as it seems, one must {aim}. Collect"
+    width = number(speech.factor * study.half_width)
+    first = f"To halve the interval of the average uplift, to {width} {speech.per} on either side,"
+    if study.question:
+        first = f"Whether {study.question} is still open. If the effect is as large as it seems,"
     said = (
-        f"{first} about {rows:,} rows in each outcome table, with policies as far apart as now. "
-        f"The smallest has {now:,}."
+        f"{first} it takes about {two_digits(study.plan.needed.rows):,} rows in each outcome "
+        f"table, with policies as far apart as now. The smallest has {now:,}."
     )
     if study.plan.shares["outcomes"] > MOSTLY:
         said += " More treatment rows would hardly help."
@@ -334,31 +349,12 @@ def firmer(facts: Facts, speech: Speech) -> str:
     return said
 
 
-ASSUMPTIONS = (
-    (
-        "Treatment is the only thing that differs.",
-        "At the same features and the same treatment, people of all populations have the same "
-        "outcomes on average.",
-        "A season, a price or a way of counting outcomes that differs between the populations.",
-    ),
-    (
-        "The policies differ.",
-        "Somebody with the same features is treated more often in one population than in another.",
-        "The same rule of treatment everywhere. Then there is nothing to compare.",
-    ),
-    (
-        "The two tables of a population describe the same people.",
-        "Outcome rows and treatment rows are draws from the same people, at the same time.",
-        "An outcome log of buyers only, or a treatment log of members only.",
-    ),
-    (
-        "One person's treatment does not change another's outcome.",
-        "Each outcome depends on that person's own treatment.",
-        "Word of mouth, or stock that runs out.",
-    ),
-    (
-        "The people to score respond like those in the tables.",
-        "What worked for people with these features then works for such people now.",
-        "A new product, a new channel, or much time in between.",
-    ),
-)
+def percent(share: float) -> str:
+    """Return a share in percent, with at most three digits."""
+    return f"{100.0 * share:.3g}%"
+
+
+def two_digits(rows: int) -> int:
+    """Return a number of rows that has two digits and then noughts, rounded up."""
+    step = int(10 ** max(len(str(rows)) - 2, 0))
+    return -(-rows // step) * step

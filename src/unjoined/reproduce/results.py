@@ -16,8 +16,7 @@ from unjoined._typing import Array, ArrayLike
 from unjoined.data import replace_file
 from unjoined.errors import TableError
 from unjoined.reproduce.claims import check_claims
-from unjoined.reproduce.figures import draw_figures
-from unjoined.reproduce.page import paper_page
+from unjoined.reproduce.page import draw_figures, paper_page
 from unjoined.reproduce.runner import run_tasks
 from unjoined.reproduce.studies import (
     CLOSE_B,
@@ -69,6 +68,7 @@ def reproduce_paper(
     of b, an e-mail trial about fifteen.
     """
     import_extra("matplotlib.figure", extra="plot")  # before hours of work, not after
+    import_extra("jinja2", extra="report")
     for name in studies:
         if name != "synthetic":  # a missing file is reported before hours of work
             load_study(name, small=small, folder=data)

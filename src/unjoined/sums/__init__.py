@@ -11,6 +11,7 @@ from unjoined.sums.centring import (
     center_sums,
     has_constant,
     means_basis,
+    shared_means,
     smooth_coef,
 )
 from unjoined.sums.files import (
@@ -103,6 +104,7 @@ __all__ = [
     "read_sums",
     "sample_cells",
     "sensitivity",
+    "shared_means",
     "smooth_coef",
     "sum_policies",
     "sum_with_checkpoint",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,6 +70,12 @@ class Census:
                         f"population {name!r} has no {kind} rows with positive weight; each "
                         f"population needs an {OUTCOME} table and a {TREATMENT} table."
                     )
+
+    @property
+    def digest(self) -> int:
+        """A fingerprint of all rows and their weights, whatever their order and chunks."""
+        cells = sorted((kind, str(name), cell.digest) for (kind, name), cell in self.cells.items())
+        return int.from_bytes(hashlib.sha256(repr(cells).encode()).digest()[:6])
 
     def without_samples(self) -> Census:
         """Return the census with cells that hold no rows, which is quick to send around."""
@@ -140,7 +147,7 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
     names: tuple[str, ...] | None = ()
     for chunk in source:
         names = chunk.feature_names if total is None else names
-        part = census_of_chunk(chunk, sample_rows=sample_rows, known=total)
+        part = census_of_chunk(chunk, sample_rows, total)
         total = part if total is None else total.merge(part, place=_place(chunk))
     if total is None or not total.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
@@ -150,7 +157,7 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
     return replace(total, feature_names=names)
 
 
-def census_of_chunk(chunk: Chunk, *, sample_rows: int, known: Census | None = None) -> Census:
+def census_of_chunk(chunk: Chunk, sample_rows: int, known: Census | None = None) -> Census:
     """Return the census of one chunk; rows with larger hashes than ``known`` keeps only count."""
     used = chunk.weight > 0.0
     at = [where if used.all() else where[used[where]] for where in chunk.all_cells()]
@@ -224,6 +231,7 @@ class RowSketch:
     weight: Array  # (m,) of all copies together
     square: Array  # (m,) sum of the copies' squared weights
     count: IntArray  # (m,)
+    digest: int = 0  # of all rows of the cell with their weights, in whatever order
 
     @classmethod
     def zero(cls, size: int, d: int) -> RowSketch:
@@ -247,6 +255,7 @@ class RowSketch:
     ) -> RowSketch:
         """Return the sketch of some rows; what a full ``known`` would not keep only counts."""
         n, total = len(at), float(rows.weight[at].sum())
+        digest = int(hash_with(keys, rows.weight[at]).sum(dtype=np.uint64))
         if known is not None and len(known.key) == size:
             near = np.flatnonzero(keys <= known.key[-1])
             at, keys = at[near], keys[near]
@@ -264,6 +273,7 @@ class RowSketch:
             _sums_by(inverse, weight)[:size],
             _sums_by(inverse, weight**2)[:size],
             count[:size],
+            digest,
         )
 
     def rows(self, cell: int, names: list[Any]) -> Rows:
@@ -290,6 +300,7 @@ class RowSketch:
             weight[: self.size],
             square[: self.size],
             count[: self.size],
+            (self.digest + other.digest) % 2**64,
         )
 
     @property

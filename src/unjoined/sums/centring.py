@@ -214,7 +214,7 @@ def center_sums(sums: GroupedSums, basis: Basis, contrasts: Array | None = None)
 
     With :math:`m(x) = c^\top \phi(x)` the sums of :math:`(y - m) \phi` are those of
     :math:`y \phi` less the products of functions times c, exactly. What it takes for a function
-    q(x) of treatments is not in the sums, but for a constant. As in `center_rows`, m is the average
+    q(x) of treatments is not in the sums, but for a constant. As for rows, m is the average
     of the populations' regressions, each fitted without the group of rows it is subtracted from;
     the penalty is the one that predicts the labels of groups left out best. ``basis`` are the first
     of the functions of the sums: a constant and the features, then any others.

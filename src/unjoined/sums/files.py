@@ -323,7 +323,6 @@ def sum_with_checkpoint(
     plan: SumsPlan,
     census: Census,
     checkpoint: str | os.PathLike[str] | None,
-    *,
     n_jobs: int | None = None,
 ) -> PlannedSums:
     """Add up a source, going on from a checkpoint if there is one, to the same bits.

@@ -213,11 +213,12 @@ def inner_outcomes(batch: Chunk, coding: OutcomeCoding) -> Array:
 def add_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSums:
     """Return the sums with one more batch."""
     rows, group = batch.rows, batch.group
-    sums, policy = total.plan.sums(rows, group, n_jobs=n_jobs)
+    found = total.plan.sums(rows, group, n_jobs=n_jobs)
+    sums, policy = found.sums, found.policy
     if rows.weight is not batch.own_weight and not np.array_equal(batch.own_weight, rows.weight):
         policy = _with_own_squares(policy, rows, batch.own_weight, total.plan.scaling)
         sums = _with_squares(sums, rows, group, batch.square)
-    return PlannedSums(total.plan, total.sums.merge(sums), total.policy.merge(policy))
+    return total.plus(sums, policy)
 
 
 def _with_own_squares(
@@ -246,7 +247,7 @@ def _with_squares(sums: GroupedSums, rows: LabelledRows, group: Any, square: Arr
 
 def dask_census(source: DaskSource, *, sample_rows: int) -> Census:
     """Go through a source once, as `take_census` does, on the workers if there are any."""
-    found: Census | None = over_partitions(source, _census_part, sample_rows, _merge_censuses)
+    found: Census | None = over_partitions(source, census_of_chunk, sample_rows, _merge_censuses)
     if found is None or not found.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
     return replace(found, feature_names=source.names)
@@ -284,10 +285,6 @@ class _Shared:
     def of(cls, plan: SumsPlan, census: Census) -> _Shared:
         repeated = {cell: sketch.repeated().keys for cell, sketch in census.cells.items()}
         return cls(plan, census.without_samples(), repeated)
-
-
-def _census_part(chunk: Chunk, sample_rows: int) -> Census:
-    return census_of_chunk(chunk, sample_rows=sample_rows)
 
 
 def _merge_censuses(parts: list[Census]) -> Census:
@@ -340,7 +337,8 @@ def _add_copies(
     is_outcome, groups = bool(some.is_outcome[0]), np.full(len(at), group)
     label = plan.coding.encode(some.label) if is_outcome else census.treatment(some.label)
     inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, plan.coding)
-    sums, policy = plan.sums(inner, groups, n_jobs=1)
+    found = plan.sums(inner, groups, n_jobs=1)
+    sums, policy = found.sums, found.policy
     ((key, cell),) = _with_squares(sums, inner, groups, square).cells.items()
     counted = GroupedSums(sums.p, {key: replace(cell, n_rows=int(times.sum()))})
     if not is_outcome:
@@ -349,7 +347,7 @@ def _add_copies(
         own[k] = PolicySums.of_rows(some.X, plan.scaling, label, roots, 0).square[0]
         n_rows = np.where(policy.n_rows > 0, times.sum(), 0)
         policy = replace(policy, n_rows=n_rows, square=own)
-    return PlannedSums(plan, total.sums.merge(counted), total.policy.merge(policy))
+    return total.plus(counted, policy)
 
 
 def over_partitions(

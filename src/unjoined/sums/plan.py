@@ -146,7 +146,7 @@ class SumsPlan:
 
     def sums(
         self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None
-    ) -> tuple[GroupedSums, PolicySums]:
+    ) -> PlannedSums:
         """Add up checked rows with labels not yet centred; ``group`` is None if all are one.
 
         Centring on the basis of the sums is part of their pass; any other comes before it.
@@ -154,7 +154,7 @@ class SumsPlan:
         means, centred = self._means(), None
         if self.centring and means is None:
             centred = self.centred(rows, group, n_jobs=n_jobs)
-        return accumulate_policies(
+        sums, policy = accumulate_policies(
             self.values,
             self.size,
             rows,
@@ -164,6 +164,7 @@ class SumsPlan:
             centred=centred,
             n_jobs=n_jobs,
         )
+        return PlannedSums(self, sums, policy)
 
     def _means(self) -> dict[CellKey, CellMeans] | None:
         """Return what the pass subtracts from labels by itself, if it can."""
@@ -241,6 +242,10 @@ class PlannedSums:
         plan = replace(self.plan, populations=names)
         return replace(self, plan=plan, sums=self.sums.in_two_groups(contrasts[0]))
 
+    def plus(self, sums: GroupedSums, policy: PolicySums) -> PlannedSums:
+        """Return these sums with further ones by the same plan."""
+        return replace(self, sums=self.sums.merge(sums), policy=self.policy.merge(policy))
+
     def n_rows(self, kind: str, population: int) -> int:
         """Return the number of rows of one cell."""
         cells = self.sums.cells.items()
@@ -280,9 +285,11 @@ def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
     return chosen
 
 
-def take_sample(rows: LabelledRows, cells: list[IntArray], most: int, rng: Rng) -> LabelledRows:
-    """Return at most ``most`` rows of each cell, with the weight of all of them."""
+def take_sample(rows: LabelledRows, most: int, rng: Rng) -> tuple[LabelledRows, IntArray]:
+    """Return at most ``most`` rows of each cell, with the weight of all, and where they were."""
+    cells = rows.all_cells()
     chosen = sample_cells(cells, most, rng)
     more = [np.full(len(at), len(c) / len(at)) for at, c in zip(chosen, cells, strict=True)]
-    sample = rows.take(np.concatenate(chosen))
-    return replace(sample, weight=sample.weight * np.concatenate(more))
+    positions = np.concatenate(chosen)
+    sample = rows.take(positions)
+    return replace(sample, weight=sample.weight * np.concatenate(more)), positions

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -28,18 +27,67 @@ from unjoined.sums import sample_cells
 
 FULL_GAP = 0.2  # from this gap on a person counts fully
 OVERLAP, GAP = "overlap", "gap"
-RATIO, PLAIN = "ratio", "plain"
 N_FOLDS = 5
 AVERAGED_ROWS = 20_000  # of each table
-FEWEST = 2  # rows of each table in a group that has an interval
 
 
-class Column(NamedTuple):
-    """What a total adds up: numerator, denominator and aim of each row, times these."""
+class Additive:
+    """Sums over rows; those of parts add up to those of all."""
 
-    numerator: Array | float = 0.0
-    denominator: Array | float = 0.0
-    aim: Array | float = 0.0
+    __slots__ = ()
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sums of the rows of both."""
+        names: tuple[str, ...] = tuple(self.__slots__)
+        pairs = ((getattr(self, name), getattr(other, name)) for name in names)
+        return type(self)(*(one + two for one, two in pairs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums(Additive):
+    """Sums over the rows of each cell, of some columns and of their products.
+
+    The first of the columns is 1 for every row.
+    """
+
+    count: Array  # (C,) rows
+    first: Array  # (C, m + 1) of p v
+    second: Array  # (C, m + 1, m + 1) of p^2 v v'
+
+    @classmethod
+    def of_rows(
+        cls, cell: IntArray, share: Array, values: Array, n_cells: int, times: Array | None = None
+    ) -> Sums:
+        """Add up columns (n, m) of rows that have shares p and count so many times."""
+        m = values.shape[1] + 1
+        count, first = np.zeros(n_cells), np.zeros((n_cells, m))
+        second = np.zeros((n_cells, m, m))
+        for at in cell_positions(cell):
+            c, v = cell[at[0]], np.column_stack([np.ones(len(at)), values[at]])
+            often = np.ones(len(at)) if times is None else times[at]
+            count[c], first[c] = often.sum(), (often * share[at]) @ v
+            v *= (np.sqrt(often) * share[at])[:, None]
+            second[c] = v.T @ v
+        return cls(count, first, second)
+
+    @property
+    def n_rows(self) -> float:
+        """Rows that were added up."""
+        return float(self.count.sum())
+
+    def totals(self) -> Totals:
+        """Return the totals of the columns, and their covariance.
+
+        Rows of a cell are independent draws, and so are cells: the covariance adds up products of
+        a cell's rows, centred within the cell.
+        """
+        held = self.count > 0.0
+        n, mean, second = self.count[held], self.first[held, 1:], self.second[held]
+        once = np.einsum("ci,cj->cij", mean, second[:, 0, 1:])
+        both = np.einsum("ci,cj->cij", mean, mean) * second[:, :1, :1]
+        off = second[:, 1:, 1:] - once - once.transpose(0, 2, 1) + both
+        times = np.divide(n, n - 1.0, out=np.full(len(n), math.nan), where=n > 1.0)
+        return Totals(mean.sum(axis=0), np.einsum("c,cij->ij", times, off))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +99,9 @@ class RatioTerms:
         N(h) = \sum_i p_i n_i h(x_i), \qquad D(h) = \sum_i p_i d_i h(x_i)
 
     estimate :math:`E[\omega h u]` and :math:`E[\omega h]` over the target; p are shares of weight
-    that add up to one in each cell, which was drawn by itself.
+    that add up to one in each cell, which was drawn by itself. It is centred on the truth whatever
+    the models of outcomes are. The plain doubly robust score, whose treatment rows correct the
+    numerator, has numerators of its own and the aim for its denominator.
     """
 
     cell: IntArray  # (n,) outcome cells 0 to K - 1, treatment cells K to 2 K - 1, target 2 K
@@ -59,8 +109,8 @@ class RatioTerms:
     numerator: Array  # (n,) n, outcome units
     denominator: Array  # (n,) d
     aim: Array  # (n,) the part of d that describes the target: sum of p times aim is E[omega]
-    effect: Array  # (n,) nuisance uplift, outcome units
-    floor: Array  # (n,) how far an unseen residual of the usual size would move n
+    plain: Array  # (n,) numerator of the plain score, outcome units
+    reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
 
     @property
     def speaks_for(self) -> float:
@@ -72,48 +122,14 @@ class RatioTerms:
         """Share of the people spoken for that each row stands for; they add up to 1."""
         return self.share * self.aim / self.speaks_for
 
-    def sums(self, columns: Sequence[Column]) -> Totals:
-        """Return the totals of columns, and their covariance."""
-        values = np.zeros((len(self.cell), len(columns)))
-        for j, column in enumerate(columns):
-            for part, times in zip(
-                (self.numerator, self.denominator, self.aim), column, strict=True
-            ):
-                if np.ndim(times) or times:
-                    values[:, j] += part * times
-        return self.totals(values)
-
-    def least_variance(self, inside: BoolArray) -> float:
-        """Return the least variance of a group's numerator; nan if a table has too few rows in it.
-
-        No group is surer of it than one unseen residual in each outcome table allows.
-        """
-        least = 0.0
-        for at in cell_positions(self.cell):
-            own = at[inside[at]]
-            if len(own) < FEWEST:
-                return math.nan
-            least += float(np.mean((self.share[own] * self.floor[own]) ** 2))
-        return least
-
     def totals(self, *columns: Array) -> Totals:
-        """Return the totals of columns (n,) or (n, m), and their covariance.
-
-        Rows of a cell are independent draws, and so are cells: the covariance adds up products of
-        a cell's rows, centred within the cell.
-        """
+        """Return the totals of columns (n,) or (n, m), and their covariance."""
         values = np.column_stack(columns)
-        covariance = np.zeros((values.shape[1],) * 2)
-        for at in cell_positions(self.cell):
-            n, share = len(at), self.share[at]
-            inside = values[at]
-            off = share[:, None] * (inside - share @ inside)
-            covariance += off.T @ off * (n / (n - 1) if n > 1 else np.nan)
-        return Totals(self.share @ values, covariance)
+        return Sums.of_rows(self.cell, self.share, values, int(self.cell.max()) + 1).totals()
 
     def average(self) -> Estimate:
         """Return the average uplift of those whom the answer speaks for, outcome units."""
-        return self.totals(self.numerator, self.denominator).ratio(0, 1)
+        return self.value(np.ones(len(self.share)))
 
     def value(self, rule: Array) -> Estimate:
         """Return the gain per person of treating by a rule (n,), over treating nobody."""
@@ -121,18 +137,7 @@ class RatioTerms:
 
     def group(self, member: BoolArray | Array) -> Estimate:
         """Return the average uplift of a group, given as a mask or as shares of membership."""
-        inside = np.asarray(member, dtype=np.float64)
-        return self.totals(self.numerator * inside, self.denominator * inside).ratio(0, 1)
-
-
-def residual_sums(residual: Array, share: Array) -> tuple[float, float]:
-    """Return the sums of squared residuals and of their fourth powers."""
-    return float(share @ residual**2), float(share @ residual**4)
-
-
-def residual_size(square: float, fourth: float) -> float:
-    """Return the size of the residuals that make up the variance, in outcome units."""
-    return math.sqrt(fourth / square) if square > 0.0 else 0.0
+        return self.totals(self.numerator * member, self.denominator * member).ratio(0, 1)
 
 
 def cell_positions(cell: IntArray) -> list[IntArray]:
@@ -164,8 +169,8 @@ class EvaluationRows:
         """Number of populations K."""
         return len(self.size)
 
-    def take(self, at: IntArray) -> EvaluationRows:
-        """Return the rows at some positions."""
+    def take(self, at: IntArray | slice) -> EvaluationRows:
+        """Return some of the rows."""
         names = ("X", "cell", "fold", "share", "residual", "ratio", "aim", "policies", "effect")
         return replace(self, **{name: getattr(self, name)[at] for name in names})
 
@@ -212,28 +217,23 @@ class EvaluationRows:
             return self.gap**2
         return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
 
-    def terms(self, omega: Array, *, form: str = RATIO) -> RatioTerms:
-        """Return the two numbers of each row, for people who count by ``omega`` (n,).
-
-        ``form="ratio"`` lets the treatment rows correct the denominator. It is centred on the
-        truth whatever m and f are. ``form="plain"`` is the doubly robust score, whose treatment
-        rows correct the numerator and whose denominator is the mean of omega.
-        """
-        check_option("form", form, (RATIO, PLAIN))
+    def terms(self, omega: Array) -> RatioTerms:
+        """Return the two numbers of each row, for people who count by ``omega`` (n,)."""
         K = self.n_populations
         reach = omega * self.contrast() * self.ratio
         own = reach * self.residual
         outcome, treatment = self.cell < K, (self.cell >= K) & (self.cell < 2 * K)
         aim = self.aim * omega
         numerator = np.where(outcome, own, 0.0) + aim * self.effect
-        denominator = aim.copy()
-        if form == PLAIN:
-            numerator -= np.where(treatment, self.effect * own, 0.0)
-        else:
-            denominator += np.where(treatment, own, 0.0)
-        size = residual_size(*residual_sums(self.residual[outcome], self.share[outcome]))
-        floor = np.where(outcome, reach * size, 0.0)
-        return RatioTerms(self.cell, self.share, numerator, denominator, aim, self.effect, floor)
+        return RatioTerms(
+            self.cell,
+            self.share,
+            numerator,
+            aim + np.where(treatment, own, 0.0),
+            aim,
+            numerator - np.where(treatment, self.effect * own, 0.0),
+            np.where(outcome, reach, 0.0),
+        )
 
 
 def evaluation_rows(
