@@ -242,7 +242,7 @@ def test_all_five_commands_of_the_readme(capsys, tmp_path):
 
 
 def test_raw_files_of_other_names_and_kinds_are_guessed(capsys, tmp_path):
-    """Packed files, an index as a column, words for treatments, and text that tells people apart."""
+    """Packed files, an index as a column, words for treatments, and text as an id."""
     rng = np.random.default_rng(0)
     for name in ("one", "two"):
         base = pd.DataFrame({"age": rng.normal(50, 9, 60), "city": rng.choice(["A", "B"], 60)})

@@ -95,7 +95,7 @@ def test_plans_are_shown_as_text_table_and_picture():
     frame = plan.to_frame()
     assert list(frame["half_width"]) == [p.half_width for p in plan.table]
     assert isinstance(frame, pd.DataFrame)
-    assert plan.to_frame("polars").equals(pl.from_pandas(frame))
+    assert plan.to_frame("polars").equals(pl.from_pandas(frame, nan_to_null=False))
     assert plan._repr_html_().count("<table>") == 2
     assert len(plan.plot().lines) == len({p.gap for p in plan.table}) + 1  # and what is wanted
     assert plan.to_dict()["needs"][0]["rows"] == plan.needs[0].rows

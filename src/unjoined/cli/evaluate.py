@@ -10,9 +10,8 @@ import typer
 from unjoined._validation import check_option
 from unjoined.cli.fit import ESTIMATORS
 from unjoined.cli.inputs import Tables, check_paths
-from unjoined.cli.options import AsJson, Seed, TableOptions
+from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
 from unjoined.cli.program import command
-from unjoined.cli.score import as_share
 from unjoined.cli.show import console, noted, print_json
 from unjoined.errors import InputError
 from unjoined.estimators import load_model, was_fitted_to

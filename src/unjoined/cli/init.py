@@ -194,8 +194,8 @@ def make_guess(
     if outcome and outcome == treatment:
         raise TableError(f"--outcome and --treatment both name {outcome!r}. Name two columns.")
     partners = {name: _partners(name, places) for name in known}
-    labels = [name for name in known if partners[name]]
-    labels = labels or [name for name in known if len(places[name]) < len(heads)]
+    some = [name for name in known if len(places[name]) < len(heads)]
+    labels = [name for name in known if partners[name]] or some
     treatment = treatment or _by_name(partners.get(outcome) or labels, TREATMENTS)
     outcome = outcome or _by_name(partners.get(treatment) or labels, OUTCOMES)
     if treatment and not outcome and len(partners[treatment]) == 1:
@@ -218,11 +218,11 @@ def make_guess(
             f"{str(both[0])!r} has both {outcome!r} and {treatment!r}: with joined labels ordinary "
             "uplift modelling is better. Name other columns, or leave this table out."
         )
-    people = [f for f in heads if f not in with_outcome and f not in with_treatment]
-    person = min(people, key=lambda f: -len(columns[f] & columns[with_outcome[0]]), default=None)
     named, shared = _populations(with_outcome, with_treatment, population, heads)
-    keep = _identifier(heads, person)
+    others = [file for file in heads if file not in {*with_outcome, *with_treatment}]
+    person = max(others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None)
     words = _unclear([heads[file].column(treatment) for file in with_treatment])
+    keep = _identifier(heads, person)
     return Guess(*named, outcome, treatment, shared, person, keep, words)
 
 

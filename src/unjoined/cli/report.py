@@ -28,11 +28,12 @@ from unjoined.cli.options import (
     Share,
     TableOptions,
     Value,
+    as_share,
     select_columns,
     split_names,
 )
 from unjoined.cli.program import command
-from unjoined.cli.score import WRITTEN, as_share, targeting_list
+from unjoined.cli.score import WRITTEN, targeting_list
 from unjoined.cli.show import console, noted, print_json
 from unjoined.data import read_table, table_ending, write_table
 from unjoined.errors import InputError

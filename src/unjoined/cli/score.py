@@ -15,7 +15,7 @@ from rich.console import Console
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, BoolArray, Frame, IntArray
-from unjoined._validation import check_finite, check_not_negative, check_share, shown
+from unjoined._validation import check_finite, check_not_negative, shown
 from unjoined.cli.inputs import (
     TABLE,
     Named,
@@ -32,6 +32,7 @@ from unjoined.cli.options import (
     People,
     Share,
     Value,
+    as_share,
     command,
     select_columns,
     split_names,
@@ -113,19 +114,6 @@ class Target:
         if self.budget is not None:
             n = min(n, int(self.budget / self.cost + 1e-9))
         return n
-
-
-def as_share(text: str) -> float:
-    """Read a share as people write it: 30%, 30 %, 0.3."""
-    word = text.strip()
-    percent = word.endswith("%")
-    try:
-        number = float(word.removesuffix("%"))
-    except ValueError:
-        raise InputError(f"--share must be a share such as 30% or 0.3, got {text!r}.") from None
-    if not percent and 1.0 < number <= 100.0:
-        raise InputError(f"--share must lie in [0, 1], got {text}. Write {number:g}% for percent.")
-    return check_share("--share", number / 100.0 if percent else number, zero_allowed=True)
 
 
 @command(

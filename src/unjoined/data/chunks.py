@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -39,7 +39,7 @@ from unjoined._validation import (
 )
 from unjoined.data.columns import as_floats, column_names, has_numbers_only
 from unjoined.data.encode import TableEncoder
-from unjoined.data.rows import Chunk, cell_codes
+from unjoined.data.rows import Chunk, cell_codes, number_matrix
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedError, UnjoinedWarning
 
 WORDS = (nw.String, nw.Categorical, nw.Enum)  # columns that may hold labels in words
@@ -62,34 +62,6 @@ def feature_matrix(X: MatrixLike) -> Array:
         if not np.isnan(matrix.sum()) or not np.isnan(matrix).any():
             return matrix
     return TableEncoder().fit(X).encode(X).matrix
-
-
-def number_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
-    """Return features that are numbers or booleans as a float64 matrix, NaN where there is none."""
-    try:
-        if nw.dependencies.is_into_dataframe(X):
-            frame = nw.from_native(X, eager_only=True)
-            matrix = np.empty(frame.shape, order=order)
-            for j, name in enumerate(frame.columns):
-                matrix[:, j] = as_floats(frame.get_column(name))
-            return matrix
-        check_number_type("features", X)
-        matrix = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"features must be numbers: {error}.") from error
-    if matrix.ndim != 2:
-        raise InputError(
-            f"X must be two-dimensional (rows by features), got shape {matrix.shape}. "
-            "Reshape a single feature with X.reshape(-1, 1)."
-        )
-    return matrix
-
-
-def rebuild_frame(matrix: Array, names: Sequence[str], *, like: Frame) -> Frame:
-    """Return ``matrix`` as a data frame of the same library as ``like``."""
-    backend = nw.from_native(like, eager_only=True).implementation
-    columns = {name: matrix[:, j] for j, name in enumerate(names)}  # names may be numbers
-    return nw.from_dict(columns, backend=backend).to_native()
 
 
 class Place(NamedTuple):

@@ -29,12 +29,13 @@ from unjoined._validation import (
     is_kind,
     shown,
 )
-from unjoined.data.chunks import NotNumbersError, Table, check_all_treated, rebuild_frame
+from unjoined.data.chunks import NotNumbersError, Table, check_all_treated
 from unjoined.data.columns import (
     column_names,
     take_rows,
 )
 from unjoined.data.looks import LeftOut
+from unjoined.data.rows import rebuild_frame
 from unjoined.data.sources import TableSource
 from unjoined.data.stack import check_frame, own_features, stack_columns, stack_numbers
 from unjoined.errors import InputError, LabelError, TableError

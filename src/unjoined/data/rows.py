@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from unjoined._threads import CHUNK_ROWS, over_pieces
-from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, IntArray
+from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, Frame, IntArray, MatrixLike
 from unjoined._validation import (
     KINDS,
     LARGEST,
@@ -23,6 +25,7 @@ from unjoined._validation import (
     check_kind,
     check_labels,
     check_names,
+    check_number_type,
     check_outcome,
     check_population,
     check_treatment,
@@ -30,6 +33,8 @@ from unjoined._validation import (
     is_kind,
     unit_mean,
 )
+from unjoined.data.columns import as_floats
+from unjoined.errors import InputError
 
 SOME_ROWS = 1000  # from first to last: these usually show both populations
 
@@ -308,3 +313,31 @@ def _some(outcomes: NDArray[Any]) -> tuple[float, ...]:
     between = (outcomes != low) & (outcomes != high)
     ends = (float(low), float(high))
     return (*ends, float(outcomes[np.argmax(between)])) if between.any() else ends
+
+
+def number_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
+    """Return features that are numbers or booleans as a float64 matrix, NaN where there is none."""
+    try:
+        if nw.dependencies.is_into_dataframe(X):
+            frame = nw.from_native(X, eager_only=True)
+            matrix = np.empty(frame.shape, order=order)
+            for j, name in enumerate(frame.columns):
+                matrix[:, j] = as_floats(frame.get_column(name))
+            return matrix
+        check_number_type("features", X)
+        matrix = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"features must be numbers: {error}.") from error
+    if matrix.ndim != 2:
+        raise InputError(
+            f"X must be two-dimensional (rows by features), got shape {matrix.shape}. "
+            "Reshape a single feature with X.reshape(-1, 1)."
+        )
+    return matrix
+
+
+def rebuild_frame(matrix: Array, names: Sequence[str], *, like: Frame) -> Frame:
+    """Return ``matrix`` as a data frame of the same library as ``like``."""
+    backend = nw.from_native(like, eager_only=True).implementation
+    columns = {name: matrix[:, j] for j, name in enumerate(names)}  # names may be numbers
+    return nw.from_dict(columns, backend=backend).to_native()

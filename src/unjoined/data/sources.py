@@ -16,21 +16,14 @@ from unjoined._log import PROGRESS
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import ArrayLike, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT, check_count, check_names, population_name
-from unjoined.data.chunks import (
-    Columns,
-    Place,
-    Table,
-    check_all_treated,
-    chunk_of_arrays,
-    number_matrix,
-)
+from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.columns import ColumnProfile, column_names
 from unjoined.data.encode import TableEncoder, profile_frame
 from unjoined.data.looks import LEADING, LeftOut, Looks, Piece, look_at, merge_profiles
 from unjoined.data.queries import SqlQuery
-from unjoined.data.rows import Chunk
+from unjoined.data.rows import Chunk, number_matrix
 from unjoined.data.sizes import estimate_rows
-from unjoined.data.survey import Choice, Survey
+from unjoined.data.survey import Choice, Survey, check_named_columns
 from unjoined.data.tables import Reading, scan_table
 from unjoined.errors import InputError, TableError
 
@@ -278,7 +271,7 @@ class TableSource:
             for name, table in group.items()
         ]
         labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
-        chosen, left = _check_names_of_columns(labels, features, ignore)
+        chosen, left = check_named_columns(labels, features, ignore)
         reading = (chunk_rows, threads, memory_limit)
         return cls(tuple(tables), None, sample_weight, chosen, left, *reading)
 
@@ -319,9 +312,7 @@ class TableSource:
             if table is not None
         ]
         labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
-        chosen, left = _check_names_of_columns(
-            labels | {"population": population}, features, ignore
-        )
+        chosen, left = check_named_columns(labels | {"population": population}, features, ignore)
         reading = (chunk_rows, threads, memory_limit)
         return cls(tuple(tables), population, sample_weight, chosen, left, *reading)
 
@@ -411,29 +402,6 @@ class TableSource:
                 yield table, some.to_native(), place
                 if not left:
                     break
-
-
-def _check_names_of_columns(
-    labels: Mapping[str, Any], features: Iterable[str] | None, ignore: Iterable[str]
-) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """Return features and columns to leave out; refuse what names no column, or names a label."""
-    for argument, name in labels.items():
-        if not isinstance(name, str) and not (name is None and argument == "sample_weight"):
-            raise TableError(f"{argument} must be the name of a column, got {type(name).__name__}.")
-    for argument, given in (("features", features), ("ignore", ignore)):
-        if isinstance(given, str):
-            raise TableError(f"{argument} must be a list of columns. Write [{given!r}].")
-    names = None if features is None else tuple(features)
-    taken = {name: argument for argument, name in labels.items() if name is not None}
-    for name in names or ():
-        if name in taken:
-            raise TableError(
-                f"features names {name!r}, which is the {taken[name]}. Labels, weights and "
-                "populations are not features."
-            )
-    if names is not None and not set(names) - set(ignore):
-        raise TableError("features leaves no column. Name one or more, or give None for all.")
-    return names, tuple(ignore)
 
 
 def as_source(source: Any) -> ChunkSource:

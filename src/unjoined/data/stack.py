@@ -11,7 +11,7 @@ import numpy as np
 
 from unjoined._typing import Array, Frame, MatrixLike
 from unjoined._validation import check_finite_features, check_numeric_columns, shown
-from unjoined.data.chunks import Place, Table, number_matrix, rebuild_frame
+from unjoined.data.chunks import Place, Table
 from unjoined.data.columns import (
     column_names,
     column_values,
@@ -19,7 +19,7 @@ from unjoined.data.columns import (
     stack_frames,
     take_rows,
 )
-from unjoined.data.rows import Chunk
+from unjoined.data.rows import Chunk, number_matrix, rebuild_frame
 from unjoined.data.sources import TableSource
 from unjoined.errors import TableError
 

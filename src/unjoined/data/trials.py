@@ -24,9 +24,9 @@ from unjoined._validation import (
     check_treated,
     check_vector,
 )
-from unjoined.data.chunks import number_matrix, rebuild_frame
 from unjoined.data.columns import column_names
 from unjoined.data.labels import SeparateLabels
+from unjoined.data.rows import number_matrix, rebuild_frame
 from unjoined.errors import InputError
 
 
