@@ -183,8 +183,31 @@ def make_guess(
 ) -> Guess:
     """Tell from the first rows of tables what each of them is."""
     columns = {file: set(head.column_names) for file, head in heads.items()}
-    known = sorted(set().union(*columns.values()))
-    places = {name: {file for file in heads if name in columns[file]} for name in known}
+    places = {
+        name: {file for file in heads if name in columns[file]}
+        for name in sorted(set().union(*columns.values()))
+    }
+    outcome, treatment = _guess_labels(places, heads, outcome, treatment)
+    with_outcome = [file for file in heads if outcome in columns[file]]
+    with_treatment = [file for file in heads if treatment in columns[file]]
+    if both := [file for file in with_outcome if file in with_treatment]:
+        raise TableError(
+            f"{str(both[0])!r} has both {outcome!r} and {treatment!r}: with joined labels ordinary "
+            "uplift modelling is better. Name other columns, or leave this table out."
+        )
+    named, shared = _populations(with_outcome, with_treatment, population, heads)
+    others = [file for file in heads if file not in {*with_outcome, *with_treatment}]
+    person = max(others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None)
+    words = _unclear([heads[file].column(treatment) for file in with_treatment])
+    keep = _identifier(heads, person)
+    return Guess(*named, outcome, treatment, shared, person, keep, words)
+
+
+def _guess_labels(
+    places: dict[str, set[Named]], heads: dict[Named, Frame], outcome: str, treatment: str
+) -> tuple[str, str]:
+    """Return the columns that are labels: in the tables of one kind alone, told by their names."""
+    known = list(places)
     for option, name in (("--outcome", outcome), ("--treatment", treatment)):
         if name and (name not in places or len(places[name]) == len(heads)):
             raise TableError(
@@ -211,19 +234,7 @@ def make_guess(
                 f"{may_be if labels else 'no two columns are in different tables, as labels are'}. "
                 f"Name it with {option}."
             )
-    with_outcome = [file for file in heads if outcome in columns[file]]
-    with_treatment = [file for file in heads if treatment in columns[file]]
-    if both := [file for file in with_outcome if file in with_treatment]:
-        raise TableError(
-            f"{str(both[0])!r} has both {outcome!r} and {treatment!r}: with joined labels ordinary "
-            "uplift modelling is better. Name other columns, or leave this table out."
-        )
-    named, shared = _populations(with_outcome, with_treatment, population, heads)
-    others = [file for file in heads if file not in {*with_outcome, *with_treatment}]
-    person = max(others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None)
-    words = _unclear([heads[file].column(treatment) for file in with_treatment])
-    keep = _identifier(heads, person)
-    return Guess(*named, outcome, treatment, shared, person, keep, words)
+    return outcome, treatment
 
 
 def _has_few_values(name: str, heads: dict[Named, Frame]) -> bool:
