@@ -33,7 +33,7 @@ def arithmetic(request):
 def limits():
     """Lower limits that a module sets itself, so that few rows go the way of many.
 
-    ``limits("sums.files", BATCH_ROWS=256)``: no other test and no other module sees it.
+    ``limits("sums.passes", BATCH_ROWS=256)``: no other test and no other module sees it.
     """
     with pytest.MonkeyPatch.context() as patch:
 

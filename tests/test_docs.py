@@ -53,6 +53,18 @@ def test_links_between_pages_lead_somewhere(page):
         assert (page.parent / target.strip()).exists(), target
 
 
+def test_files_that_pages_name_exist():
+    named = [
+        (page.name, path)
+        for page in (*PAGES, *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md")
+        for path in re.findall(
+            r"\b(?:tests|tools|benchmarks|docs)/[\w./-]+\.(?:py|json)\b", page.read_text("utf-8")
+        )
+    ]
+    assert len(named) > 50
+    assert [each for each in named if not (ROOT / each[1]).exists()] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "example", sorted((ROOT / "docs" / "examples").glob("*/*.py")), ids=lambda p: p.stem

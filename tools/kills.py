@@ -33,7 +33,7 @@ import unjoined
 import unjoined.reproduce
 from unjoined.cli import main as unjoined_command
 from unjoined.cli.program import COMMANDS
-from unjoined.sums import files as sums_files
+from unjoined.sums import passes as sums_passes
 
 # Before the fork, so that the commands need not import them again and again.
 for _name in (
@@ -148,7 +148,7 @@ def finish(child: int) -> int:
 
 def run(words: list[str]) -> None:
     """Run a command, with checkpoints as often as a small table allows."""
-    sums_files.BATCH_ROWS, sums_files.CHECKPOINT_BATCHES = 256, 1
+    sums_passes.BATCH_ROWS, sums_passes.CHECKPOINT_BATCHES = 256, 1
     unjoined_command(words)
 
 

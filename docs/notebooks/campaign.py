@@ -50,9 +50,8 @@ apart = unjoin(
 )
 data = apart.data
 for cell in data.summary():
-    print(
-        f"{cell.kind + 's':11} {cell.population:6} {cell.n_rows:6,} rows, mean {cell.label_mean:.3f}"
-    )
+    name = f"{cell.kind}s {cell.population}"
+    print(f"{name:17} {cell.n_rows:6,} rows, mean {cell.label_mean:.3f}")
 
 # %% [markdown]
 # ## Can these tables tell?
@@ -86,13 +85,17 @@ print(evaluate_uplift(judged, held, random_state=0))
 
 # %%
 scores = model.predict(people.iloc[envelope])
-values = joint_values(trial.y[envelope], trial.treatment[envelope], propensity=propensity[envelope])
+y, treated = trial.y[envelope], trial.treatment[envelope]
+values = joint_values(y, treated, propensity=propensity[envelope])
 figure, ax = plt.subplots(figsize=(6, 4))
 plot_uplift_curve(uplift_curve(scores, values), ax=ax)
 plt.show()
+half = 1.96 * values.std() / np.sqrt(len(values))
 print(f"Average effect with joint labels: {values.mean():+.4f}")
+print(f"  95% interval {values.mean() - half:+.4f} to {values.mean() + half:+.4f}")
 low, high = model.average_effect_.interval(0.95)
-print(f"Estimated from four tables: {model.average_effect_.value:+.4f} ({low:+.4f} to {high:+.4f})")
+print(f"Estimated from four tables: {model.average_effect_.value:+.4f}")
+print(f"  95% interval {low:+.4f} to {high:+.4f}")
 
 # %% [markdown]
 # The estimate from tables that share no row lies near what the trial says. The interval is wider than a trial's would be.

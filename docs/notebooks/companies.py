@@ -26,8 +26,8 @@ room = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## 1. Agree on a plan
 #
-# For each feature a typical value and a spread that both companies know beforehand, such as "customers are about 45 years old, give
-# or take 15". The plan holds no row.
+# For each feature a typical value and a spread that both companies know beforehand, such as "customers are about 49 years old, give
+# or take 18". The plan holds no row.
 
 # %%
 plan = fourier_plan(
@@ -46,7 +46,7 @@ print(f"{plan.size} functions of {', '.join(plan.feature_names)}")
 
 
 def capped(X):
-    """Bring features that have a long tail within a few spreads, as both companies agreed."""
+    """Bring long tails within a few spreads, as both companies agreed."""
     X = np.array(X, dtype=float)
     X[:, 1], X[:, 2] = np.minimum(X[:, 1], 240.0), np.minimum(X[:, 2], 10.0)
     X[:, 3] = np.minimum(X[:, 3], 600.0)
@@ -64,8 +64,8 @@ for company, kind in (("shop", "outcome"), ("agency", "treatment")):
     rows = {name: values[at] for name, values in columns.items()}
     rows["X"] = capped(rows["X"])
     file = write_sums(aggregate_rows(rows, plan), room / f"{company}.sums")
-    size, raw = file.stat().st_size, rows["X"].nbytes
-    print(f"{company}: {at.sum():,} rows of {raw / 1e6:.1f} MB became {size / 1e6:.2f} MB of sums")
+    size, raw = file.stat().st_size / 1e6, rows["X"].nbytes / 1e6
+    print(f"{company}: {at.sum():,} rows of {raw:.1f} MB became {size:.2f} MB of sums")
 
 # %% [markdown]
 # ## 3. Either of them fits
@@ -73,7 +73,8 @@ for company, kind in (("shop", "outcome"), ("agency", "treatment")):
 # The two files are added up. Nothing else is needed.
 
 # %%
-both = merge_sums([read_sums(room / f"{company}.sums")[0] for company in ("shop", "agency")])
+files = [room / "shop.sums", room / "agency.sums"]
+both = merge_sums([read_sums(file)[0] for file in files])
 model = MinMaxUplift(random_state=0).fit_moments(both)
 strength = model.identification_
 print(f"Policies differ by {strength.rms_gap:.2f}, F = {strength.f_statistic:.0f}.")
@@ -86,9 +87,10 @@ print(f"Policies differ by {strength.rms_gap:.2f}, F = {strength.f_statistic:.0f
 
 # %%
 new = problem.draw_joint(20_000, random_state=1)
+people = pd.DataFrame(capped(new.X), columns=plan.feature_names)
 together = MinMaxUplift(random_state=0).fit(**data)
 for name, uplift in (
-    ("two files of sums", model.predict(pd.DataFrame(capped(new.X), columns=plan.feature_names))),
+    ("two files of sums", model.predict(people)),
     ("all rows in one place", together.predict(new.X)),
 ):
     print(f"{name}: {qini(uplift, new.uplift, normalize=True).value:.2f} of the oracle")

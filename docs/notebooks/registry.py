@@ -80,9 +80,9 @@ figure, ax = plt.subplots(figsize=(6, 4))
 order = np.argsort(people["age"])
 for alone, colour in ((0.0, "#1f5f99"), (1.0, "#b35a00")):
     at = order[people["lives_alone"].to_numpy()[order] == alone]
-    label = "lives alone" if alone else "lives with others"
-    ax.plot(people["age"].iloc[at], new.uplift[at], ":", color=colour, label=f"{label}, truth")
-    ax.plot(people["age"].iloc[at], effect[at], ".", ms=2, color=colour, label=label)
+    label, age = "lives alone" if alone else "lives with others", people["age"].iloc[at]
+    ax.plot(age, new.uplift[at], ":", color=colour, label=f"{label}, truth")
+    ax.plot(age, effect[at], ".", ms=2, color=colour, label=label)
 ax.set_xlabel("age")
 ax.set_ylabel("days in hospital by the programme")
 ax.legend()

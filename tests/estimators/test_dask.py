@@ -208,7 +208,7 @@ def test_results_come_back_without_the_plan_and_plans_travel_without_the_sample(
     model = MinMaxUplift(**QUICK)
     census = take_census(ArraySource(**DATA), sample_rows=10_000)
     plan = model.collect_sums(ArraySource(**DATA)).plan
-    shared = dask_pass._Shared.of(plan, census)
+    shared = plan, census.without_samples(), census.repeated
     assert len(pickle.dumps(shared)) < len(pickle.dumps(plan)) + 8 * len(DATA["y"]) + 5_000
     part = dask_pass._sum_part(next(iter(arrays(DATA))), shared)
     p, q = plan.size, 2 * plan.n_features + 1
@@ -314,7 +314,7 @@ def test_every_message_about_passes(tmp_path):
     )
     with pytest.raises(LabelError, match="one of the parts: treatment labels must be coded"):
         model.fit_chunks(arrays(DATA | {"y": codes}, [601]))
-    wide = dask_pass.census_of_chunk(next(iter(arrays(DATA))), sample_rows=9)
+    wide = dask_pass.census_of_chunk(next(iter(arrays(DATA))), 9)
     narrow = dask_pass.census_of_chunk(
         next(iter(ArraySource(**(DATA | {"X": DATA["X"][:, :1]})))), sample_rows=9
     )

@@ -21,10 +21,12 @@ from unjoined.sums import (
     hash_features,
     hash_with,
     merge_sums,
+    read_sums,
+    sum_source,
     take_census,
 )
-from unjoined.sums.census import RepeatedRows, RowSketch
-from unjoined.sums.passes import Position, batches, sum_source
+from unjoined.sums.census import RowSketch
+from unjoined.sums.passes import batches
 
 QUICK = settings(max_examples=20, deadline=None)
 DATA = dict(paper_problem(b=5.0).draw(300, random_state=0))
@@ -122,22 +124,6 @@ def test_a_small_cell_is_its_own_sample_and_a_large_ones_weights_add_up():
 
 
 @QUICK
-@given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 60))
-def test_copies_of_a_row_are_dealt_evenly_however_they_come(seed, size):
-    keys = np.random.default_rng(seed).integers(0, 5, 60).astype(np.uint64)
-    known = np.array([0, 2, 3], dtype=np.uint64)
-    dealer = RepeatedRows(known)
-    group = np.concatenate([dealer.deal(keys[i : i + size], 3) for i in range(0, 60, size)])
-    for key in range(5):
-        counts = np.bincount(group[keys == key], minlength=3)
-        if key in known:
-            assert counts.max() - counts.min() <= 1
-        else:
-            assert counts[key % 3] == counts.sum()
-    assert_array_equal(RepeatedRows(known[:0]).deal(keys, 3), keys % np.uint64(3))
-
-
-@QUICK
 @given(
     cuts=st.lists(st.integers(0, 1200), max_size=4), size=st.sampled_from([1, 7, 100, 1200, 5000])
 )
@@ -152,13 +138,14 @@ def test_batches_are_the_same_however_a_source_is_cut(cuts, size):
 
 @pytest.mark.parametrize("data", [DATA, weighted()], ids=["plain", "weighted"])
 @pytest.mark.parametrize("centred", [False, True])
-def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred):
+def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred, limits):
+    limits("sums.passes", BATCH_ROWS=256)
     rows = label_rows(**data)
     if data is not DATA:  # a source adds weights up as they come, whatever their units
         rows = replace(rows, weight=np.asarray(data["sample_weight"])[data["sample_weight"] > 0.0])
     centring = [fit_centring(rows, np.random.RandomState(0))] if centred else []
     plan = make_plan(centring=centring)
-    found = add_up(ArraySource(**data, chunk_rows=101), plan, batch_rows=256)
+    found = add_up(ArraySource(**data, chunk_rows=101), plan)
     label = rows.label
     if centred:
         m, q = centring[0](rows.X)
@@ -169,12 +156,13 @@ def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred):
     assert_sums_close(found.sums, expected)
 
 
-def test_sums_do_not_depend_on_chunks_or_threads_to_the_bit_nor_on_order_to_rounding():
+def test_sums_do_not_depend_on_chunks_or_threads_to_the_bit_nor_on_order_to_rounding(limits):
+    limits("sums.passes", BATCH_ROWS=256)
     plan = make_plan(critic=LinearBasis(2))
-    expected = add_up(ArraySource(**DATA), plan, batch_rows=256)
+    expected = add_up(ArraySource(**DATA), plan)
     for chunk_rows, n_jobs in ((1, 1), (97, 2), (600, 3)):
         source = ArraySource(**DATA, chunk_rows=chunk_rows)
-        found = add_up(source, plan, batch_rows=256, n_jobs=n_jobs)
+        found = add_up(source, plan, n_jobs=n_jobs)
         assert_sums_equal(found.sums, expected.sums)
     order = np.random.default_rng(0).permutation(1200)
     assert_sums_close(add_up(ArraySource(**taken(DATA, order)), plan).sums, expected.sums)
@@ -220,28 +208,60 @@ def test_centring_by_group_uses_the_means_of_the_others():
         assert_allclose(found[group == j], expected[group == j], rtol=1e-12)
 
 
-@pytest.mark.parametrize("stop", [256, 768, 1200])
-def test_a_pass_that_goes_on_from_a_position_gives_the_same_bits(stop):
-    plan, saved = make_plan(), {}
-    source = ArraySource(**DATA, chunk_rows=90)
-    expected = add_up(
-        source,
-        plan,
-        batch_rows=256,
-        after_batch=lambda sums, at: saved.update({at.n_rows: (sums, at)}),
-    )
-    found = add_up(source, plan, batch_rows=256, start=saved[stop])
-    assert_sums_equal(found.sums, expected.sums)
-    assert_array_equal(found.policy.gram, expected.policy.gram)
+class Interrupted:
+    """A source that breaks off behind some chunks, as a power cut would."""
+
+    feature_names = None
+
+    def __init__(self, n_chunks):
+        self.n_chunks = n_chunks
+
+    def __iter__(self):
+        for i, chunk in enumerate(ArraySource(**DATA, chunk_rows=90)):
+            if i == self.n_chunks:
+                raise KeyboardInterrupt
+            yield chunk
 
 
-def test_a_position_in_other_rows_is_refused():
-    plan, source = make_plan(), ArraySource(**DATA)
-    sums = add_up(source, plan)
+@pytest.fixture
+def checkpoint(tmp_path, limits):
+    """Where a pass is kept that was interrupted behind 768 of 1,200 rows."""
+    limits("sums.passes", BATCH_ROWS=256, CHECKPOINT_BATCHES=1)
+    census, path = take_census(ArraySource(**DATA), sample_rows=500), tmp_path / "checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        sum_source(Interrupted(10), make_plan(), census, path)
+    assert read_sums(path)[1].n_rows == 768
+    return path
+
+
+def test_a_pass_that_goes_on_from_a_checkpoint_gives_the_same_bits(checkpoint):
+    plan, source = make_plan(), ArraySource(**DATA, chunk_rows=90)
+    expected = add_up(source, plan)
+    for _ in range(2):  # then from the end, where the first pass left it
+        found = add_up(source, plan, checkpoint=checkpoint)
+        assert_sums_equal(found.sums, expected.sums)
+        assert_array_equal(found.policy.gram, expected.policy.gram)
+
+
+def test_a_checkpoint_of_other_rows_is_refused(checkpoint, limits):
+    plan, other = make_plan(), paper_problem(b=5.0).draw(300, random_state=1)
     with pytest.raises(TableError, match="first rows are not those the checkpoint has added up"):
-        add_up(source, plan, batch_rows=256, start=(sums, Position(256, 1)))
-    with pytest.raises(TableError, match="it has 1,200 rows, the checkpoint stands at 5,000"):
-        add_up(source, plan, start=(sums, Position(5000, 1)))
+        add_up(ArraySource(**other), plan, checkpoint=checkpoint)
+    one_cell = [
+        np.flatnonzero(np.asarray(DATA["kind"]) == k)[:300] for k in ("outcome", "treatment")
+    ]
+    some = taken(DATA, np.concatenate(one_cell))
+    with pytest.raises(TableError, match="it has 600 rows, the checkpoint stands at 768"):
+        add_up(ArraySource(**some), plan, checkpoint=checkpoint)
+    limits("sums.passes", BATCH_ROWS=500)
+    with pytest.raises(TableError, match="the checkpoint stands at row 768, amid a batch"):
+        add_up(ArraySource(**DATA), plan, checkpoint=checkpoint)
+
+
+def test_fewer_rows_than_in_the_first_pass_are_refused():
+    census = take_census(ArraySource(**DATA), sample_rows=10)
+    with pytest.raises(TableError, match=r"changed between the two passes: 1,200 .* then 1,100"):
+        sum_source(ArraySource(**taken(DATA, slice(1100))), make_plan(), census)
 
 
 def test_rows_that_were_not_in_the_first_pass_are_refused():

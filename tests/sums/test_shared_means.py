@@ -18,9 +18,8 @@ from unjoined.basis import (
 )
 from unjoined.data import campaign_problem, label_rows, paper_problem
 from unjoined.nuisance import cross_fit_centring, deal_folds, fit_centring
-from unjoined.sums import CellKey, SumsPlan, accumulate, means_basis
+from unjoined.sums import CellKey, SumsPlan, accumulate, means_basis, shared_means
 from unjoined.sums.add_up import accumulate_policies
-from unjoined.sums.centring import shared_means
 
 FIELDS = ("weight", "label_cross", "label_basis", "gram")
 pytestmark = pytest.mark.usefixtures("arithmetic")

@@ -31,10 +31,11 @@ from unjoined.sums import (
     fourier_plan,
     merge_sums,
     read_sums,
+    sum_source,
     take_census,
     write_sums,
 )
-from unjoined.sums.passes import Position, sum_source
+from unjoined.sums.plan import Position
 from unjoined.sums.plan_file import plan_digest
 
 DATA = dict(paper_problem(b=5.0).draw(200, random_state=0))

@@ -66,7 +66,7 @@ from unjoined.sums import (
     dask_sums,
     has_constant,
     multipliers,
-    sum_with_checkpoint,
+    sum_source,
     take_sample,
 )
 
@@ -439,7 +439,7 @@ class MinMaxUplift(RowEstimator):
         plan = replace(found.plan, populations=census.names)
         if isinstance(rows, DaskSource):
             return dask_sums(rows, plan, census), found.search
-        return sum_with_checkpoint(rows, plan, census, checkpoint, self.n_jobs), found.search
+        return sum_source(rows, plan, census, checkpoint, self.n_jobs), found.search
 
     def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
         """Solve by sums alone, and become fitted."""

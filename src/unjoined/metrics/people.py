@@ -32,8 +32,7 @@ FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
 # second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 % confidence.
 # Above the third all forms of the estimate agree.
 UNBOUNDED_F, STRONG_F, PLENTY_F = 3.84, 17.0, 100.0
-DEPTH = 3
-SMALLEST_SHARE = 0.05  # of the people, in a region
+DEPTH, SMALLEST_SHARE = 3, 0.05  # of the tree of regions, and of the people in each
 LEAST_SPREAD = 0.01  # of the gap, that a split must explain
 TREE_ROWS = 100_000
 NOBODY = 0.995  # mean count above which nobody is called left out
@@ -200,6 +199,9 @@ def _between(feature: Feature, low: float, high: float) -> str:
         return f"{feature.column} is at most {_shown(feature, high)}"
     if not np.isfinite(high):
         return f"{feature.column} is above {_shown(feature, low)}"
+    if feature.is_whole and feature.holds == NUMBER:
+        first, last = (f"{np.floor(end):.0f}" for end in (low + 1.0, high))
+        return f"{feature.column} is {first}" + f" to {last}" * (first != last)
     return f"{feature.column} is above {_shown(feature, low)}, at most {_shown(feature, high)}"
 
 

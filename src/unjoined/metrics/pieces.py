@@ -252,7 +252,7 @@ class RowsInPieces(EvaluatedTables):
             scorer=source.scorer,
             has_scores=source.encoder is not None,
             census=census.without_samples(),
-            repeated={cell: census.cells[cell].repeated().keys for cell in names},
+            repeated=census.repeated,
             models=models,
             coding=sample.coding,
             total=total,

@@ -168,7 +168,9 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
     elif chosen.share >= 1.0:
         headline = "Treat everyone."
     else:
-        headline = f"Treat the {percent(chosen.share)} of people with the highest scores."
+        rough = 0.1 <= chosen.share < 0.995
+        share = f"{chosen.share:.0%}" if rough else percent(chosen.share)
+        headline = f"Treat the {share} of people with the highest scores."
     if colour == RED:
         sentence = "The reasons below say what is missing."
         if facts.is_told:

@@ -2,7 +2,7 @@
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
-from unjoined.sums.census import Census, take_census
+from unjoined.sums.census import Census, hash_features, hash_with, take_census
 from unjoined.sums.centring import (
     CELLS,
     Centring,
@@ -14,20 +14,7 @@ from unjoined.sums.centring import (
     shared_means,
     smooth_coef,
 )
-from unjoined.sums.files import (
-    read_finished_sums,
-    read_sums,
-    sum_with_checkpoint,
-    write_sums,
-)
-from unjoined.sums.moments import (
-    CellKey,
-    GroupedSums,
-    MomentSums,
-    hash_features,
-    hash_with,
-)
-from unjoined.sums.noise import (
+from unjoined.sums.disclosure import (
     GaussianNoise,
     multipliers,
     noise_in_scores,
@@ -35,28 +22,28 @@ from unjoined.sums.noise import (
     product_variance,
     sensitivity,
 )
+from unjoined.sums.files import read_finished_sums, read_sums, write_sums
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
 from unjoined.sums.passes import (
     dask_census,
     dask_sums,
     in_cells,
     inner_outcomes,
     over_partitions,
+    sum_source,
 )
 from unjoined.sums.plan import (
     MinMaxSystem,
     PlannedSums,
     SumsPlan,
     assemble,
-    sample_cells,
-    take_sample,
-)
-from unjoined.sums.policies import (
-    PolicySums,
     best_contrasts,
     contrasts_of,
     in_two_groups,
     n_functions,
+    sample_cells,
     sum_policies,
+    take_sample,
 )
 
 __all__ = [
@@ -107,7 +94,7 @@ __all__ = [
     "shared_means",
     "smooth_coef",
     "sum_policies",
-    "sum_with_checkpoint",
+    "sum_source",
     "take_census",
     "take_sample",
     "write_sums",

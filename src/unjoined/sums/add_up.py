@@ -16,13 +16,7 @@ from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import Filler, Scaling, filler
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.sums.moments import (
-    CellKey,
-    GroupedSums,
-    Roots,
-    RunningSums,
-)
-from unjoined.sums.policies import PolicySums
+from unjoined.sums.moments import CellKey, GroupedSums, PolicySums, Roots, RunningSums
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, Basis, IntArray, RandomState
+from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
@@ -24,162 +26,29 @@ from unjoined._validation import (
 )
 from unjoined.basis import FourierBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.data import ChunkSource, LabelledRows, as_source
-from unjoined.errors import InputError
+from unjoined.errors import DisclosureWarning, InputError
 from unjoined.sums.census import Census, take_census
-from unjoined.sums.checks import refuse_overlap, tables_of, warn_of_differences
-from unjoined.sums.files import sum_with_checkpoint
-from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
-from unjoined.sums.noise import GaussianNoise, function_sizes, with_noise, with_policies_of_sums
-from unjoined.sums.passes import labelled_batches
-from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan
+from unjoined.sums.disclosure import (
+    MAX_FREQUENCY,
+    GaussianNoise,
+    check_counts,
+    check_plan,
+    feature_name,
+    function_sizes,
+    place_of,
+    with_noise,
+    with_policies_of_sums,
+)
+from unjoined.sums.moments import GroupedSums, MomentSums, PolicySums, policy_design
+from unjoined.sums.passes import labelled_batches, repeated_rows, sum_source
+from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan, TableId, tables_of
 from unjoined.sums.plan_file import plan_digest
-from unjoined.sums.policies import PolicySums, policy_design
 
-# Radians per spread: no function goes through a whole period within one spread of a feature.
-MAX_FREQUENCY = 2.0 * np.pi
-MAX_SPREADS = 10.0  # standard deviation of a scaled feature, else frequencies are higher than said
-# Labels of two values can be solved for if there are more equations than half of the rows
-# (Mangasarian and Recht, 2011).
-ROWS_PER_SUM = 2
 MAX_SHARE = 0.5  # of one row, as in the dominance rule of statistical offices
 COLLINEAR = 1e-12  # of the largest eigenvalue: below, a direction that no row has
-
-
-def check_plan(plan: SumsPlan) -> None:
-    """Refuse a plan whose functions could be aimed at a row."""
-    found = _functions_of(plan)
-    if found is not None:
-        raise InputError(
-            f"the plan holds {found}, by which a single row could be singled out, and nothing was "
-            "added up. A plan may hold a constant, the features and Fourier functions that are not "
-            "too fine. Make one with fourier_plan or `unjoined plan`."
-        )
-
-
-def _functions_of(plan: SumsPlan) -> str | None:
-    """Return what a plan holds that is not accepted, None if there is no such thing."""
-    first: Basis = plan.basis
-    second: Basis | None = None
-    if isinstance(plan.basis, StackedBasis):
-        first, second = plan.basis.first, plan.basis.second
-    if plan.critic is not plan.basis:
-        return "functions of the critic's own"
-    if plan.centring:
-        return "functions to be subtracted from the labels"
-    if not isinstance(first, LinearBasis) or not isinstance(second, FourierBasis | None):
-        names = [type(part).__name__ for part in (first, second) if part is not None]
-        return f"functions of other kinds ({' and '.join(names)})"
-    if second is not None and np.abs(second.frequencies).max() > MAX_FREQUENCY:
-        highest = float(np.abs(second.frequencies).max())
-        return (
-            f"frequencies of up to {highest:.3g} per spread, where {MAX_FREQUENCY:.3g} is allowed"
-        )
-    return None
-
-
-def check_counts(found: PlannedSums, min_count: int) -> None:
-    """Refuse sums over few effective rows, and scales far from the rows' own."""
-    tables = {key[:2] for key in found.sums.cells}
-    none = MomentSums.zero(found.plan.size)
-    for key in sorted(CellKey(*table, g) for table in tables for g in range(found.plan.n_groups)):
-        cell = found.sums.cells.get(key, none)
-        p = found.plan.size
-        sums = p if key.kind == OUTCOME else p * (p + 1) // 2
-        least = max(min_count, ROWS_PER_SUM * sums)
-        if cell.effective_rows < least * (1.0 - 1e-9):
-            raise InputError(
-                f"{_place(key, found.plan)} has {cell.n_rows} rows, worth "
-                f"{cell.effective_rows:.1f} of equal weight, fewer than the minimum of {least}: "
-                f"{min_count} in any case, and {ROWS_PER_SUM} for each of its {sums} sums of "
-                "labels, which could else be solved for the labels. Nothing was written. Agree on "
-                "fewer functions or groups, or give more rows."
-            )
-    _check_spreads(found)
-
-
-def _check_spreads(found: PlannedSums) -> None:
-    """Refuse spreads that are far too small: functions would vary from row to row."""
-    plan = found.plan
-    linear = slice(1, plan.n_features + 1)  # behind the constant
-    for kind in (OUTCOME, TREATMENT):
-        for k, name in enumerate(plan.populations):
-            total = found.sums.total(kind, k)
-            if not total.n_rows:
-                continue
-            away = np.sqrt(np.diag(total.gram)[linear] / total.weight)
-            j = int(np.argmax(away))
-            if away[j] > MAX_SPREADS:
-                raise InputError(
-                    f"the plan says that feature {_name(plan, j)} is about "
-                    f"{plan.scaling.mean[j]:.3g}, give or take {plan.scaling.scale[j]:.3g}, but "
-                    f"the {kind} rows of population {name!r} are {away[j]:.3g} times as far away. "
-                    "Functions that are so fine for the rows could single one out. Nothing was "
-                    "written. Agree on a plan with about the right value and spread."
-                )
-
-
-def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> None:
-    """Refuse sums in which one row outweighs the others, in one more pass over the rows."""
-    plan = found.plan
-    roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
-    policy = found.policy
-    policies = {k: _inverse_root(policy.gram[k]) for k, n in enumerate(policy.n_rows) if n}
-    for batch in labelled_batches(source, plan, census):
-        rows = batch.rows
-        phi = plan.values(rows.X)
-        for key, root in roots.items():
-            at = rows.at(key.kind, key.population)
-            at = at[batch.group[at] == key.group]
-            _check_shares(phi[at], root, rows, at, plan, _place(key, plan))
-        for k, root in policies.items():
-            at = rows.at(TREATMENT, k)
-            place = f"the treatment table of population {plan.populations[k]!r}"
-            _check_shares(policy_design(rows.X[at], plan.scaling), root, rows, at, plan, place)
-
-
-def _check_shares(
-    values: Array, root: Array, rows: LabelledRows, at: IntArray, plan: SumsPlan, place: str
-) -> None:
-    """Refuse a row that is louder than all others in some combination of functions."""
-    share = rows.weight[at] * np.sum((values @ root) ** 2, axis=1)
-    if share.max(initial=0.0) > MAX_SHARE:
-        raise _one_row(place, plan, rows, int(at[np.argmax(share)]), float(share.max()))
-
-
-def _inverse_root(gram: Array) -> Array:
-    """Return R with R R^T the inverse of the sum of products, without directions no row has."""
-    size = np.sqrt(np.diag(gram))
-    size[size == 0.0] = 1.0
-    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
-    used = values > COLLINEAR * values[-1]
-    root: Array = vectors[:, used] / np.sqrt(values[used]) / size[:, None]
-    return root
-
-
-def _one_row(place: str, plan: SumsPlan, rows: LabelledRows, at: int, share: float) -> InputError:
-    """Return the error for a row whose label could be told from the sums."""
-    scaled = plan.scaling(rows.X[at : at + 1])[0]
-    j = int(np.argmax(np.abs(scaled)))
-    return InputError(
-        f"{place} has a row that makes up {share:.0%} of some combination of the sums, "
-        "more than half, so that its label could be told. Its feature "
-        f"{_name(plan, j)} lies {abs(scaled[j]):.3g} spreads from the typical value, its weight is "
-        f"{rows.weight[at]:.3g}. Nothing was written. Cap extreme values and weights, leave out "
-        "features that few rows have, give more rows, or agree on fewer functions or groups."
-    )
-
-
-def _place(key: CellKey, plan: SumsPlan) -> str:
-    population = plan.populations[key.population]
-    return f"group {key.group} of the {key.kind} rows of population {population!r}"
-
-
-def _name(plan: SumsPlan, j: int) -> str:
-    return repr(plan.feature_names[j]) if plan.feature_names else str(j)
-
-
 MIN_COUNT = 10
 REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
+FEW_ROWS = 10.0  # by which two tables differ, so that their difference tells of few people
 
 
 def fourier_plan(
@@ -379,7 +248,7 @@ def aggregate_rows(
         _check_unit_weights(census)
         # Where a row goes must not depend on other rows: copies are not dealt evenly.
         census = replace(census.without_samples(), outcomes=np.empty(0))
-    found = sum_with_checkpoint(rows, plan, census, checkpoint, n_jobs=n_jobs)
+    found = sum_source(rows, plan, census, checkpoint, n_jobs)
     check_counts(found, least)
     check_leverage(rows, census, found)
     return found if noise is None else with_noise(found, noise)
@@ -393,6 +262,58 @@ def _check_unit_weights(census: Census) -> None:
                 f"noise is scaled to rows of weight 1, and the {kind} rows of population {name!r} "
                 "have others. Leave the weights out."
             )
+
+
+def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> None:
+    """Refuse sums in which one row outweighs the others, in one more pass over the rows."""
+    plan = found.plan
+    roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
+    policy = found.policy
+    policies = {k: _inverse_root(policy.gram[k]) for k, n in enumerate(policy.n_rows) if n}
+    known = ((c.rows, np.full(len(c.times), c.group)) for c in repeated_rows(plan, census))
+    read = ((batch.rows, batch.group) for batch in labelled_batches(source, plan, census))
+    for rows, group in chain(known, read):
+        phi = plan.values(rows.X)
+        for key, root in roots.items():
+            at = rows.at(key.kind, key.population)
+            at = at[group[at] == key.group]
+            _check_shares(phi[at], root, rows, at, plan, place_of(key, plan))
+        for k, root in policies.items():
+            at = rows.at(TREATMENT, k)
+            place = f"the treatment table of population {plan.populations[k]!r}"
+            _check_shares(policy_design(rows.X[at], plan.scaling), root, rows, at, plan, place)
+
+
+def _check_shares(
+    values: Array, root: Array, rows: LabelledRows, at: IntArray, plan: SumsPlan, place: str
+) -> None:
+    """Refuse a row that is louder than all others in some combination of functions."""
+    share = rows.weight[at] * np.sum((values @ root) ** 2, axis=1)
+    if share.max(initial=0.0) > MAX_SHARE:
+        raise _one_row(place, plan, rows, int(at[np.argmax(share)]), float(share.max()))
+
+
+def _inverse_root(gram: Array) -> Array:
+    """Return R with R R^T the inverse of the sum of products, without directions no row has."""
+    size = np.sqrt(np.diag(gram))
+    size[size == 0.0] = 1.0
+    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
+    used = values > COLLINEAR * values[-1]
+    root: Array = vectors[:, used] / np.sqrt(values[used]) / size[:, None]
+    return root
+
+
+def _one_row(place: str, plan: SumsPlan, rows: LabelledRows, at: int, share: float) -> InputError:
+    """Return the error for a row whose label could be told from the sums."""
+    scaled = plan.scaling(rows.X[at : at + 1])[0]
+    j = int(np.argmax(np.abs(scaled)))
+    return InputError(
+        f"{place} has a row that makes up {share:.0%} of some combination of the sums, "
+        f"more than half, so that its label could be told. Its feature {feature_name(plan, j)} "
+        f"lies {abs(scaled[j]):.3g} spreads from the typical value, its weight is "
+        f"{rows.weight[at]:.3g}. Nothing was written. Cap extreme values and weights, leave out "
+        "features that few rows have, give more rows, or agree on fewer functions or groups."
+    )
 
 
 def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
@@ -431,3 +352,53 @@ def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
     if noise:
         return with_policies_of_sums(merged)
     return replace(merged, policy=reduce(PolicySums.merge, [part.policy for part in parts]))
+
+
+def refuse_overlap(parts: Sequence[PlannedSums]) -> None:
+    """Refuse sums of which two hold the same table."""
+    first: dict[TableId, int] = {}
+    for i, part in enumerate(parts):
+        for table in tables_of(part):
+            if table in first:
+                name = part.plan.populations[table.population]
+                raise InputError(
+                    f"sums {i + 1} hold the same {table.kind} rows of population {name!r} as sums "
+                    f"{first[table] + 1}, and each table is to be counted once. Leave out one of "
+                    "the two. If these are different rows after all, aggregate them together."
+                )
+            first[table] = i
+
+
+def warn_of_differences(parts: Sequence[PlannedSums], *, stacklevel: int) -> None:
+    """Warn of two tables that differ in few rows, whose sums anyone could subtract."""
+    for (i, one), (j, two) in combinations(enumerate(parts), 2):
+        for kind in (OUTCOME, TREATMENT):
+            for k, name in enumerate(one.plan.populations):
+                cells = [
+                    {key.group: c for key, c in part.sums.cells.items() if key[:2] == (kind, k)}
+                    for part in (one, two)
+                ]
+                if not all(cells):
+                    continue
+                shared = cells[0].keys() & cells[1].keys()
+                n = sum(_rows_apart(cells[0][g], cells[1][g]) for g in shared)
+                n += sum(c[g].n_rows for c in cells for g in c.keys() - shared)
+                if n < FEW_ROWS:
+                    warnings.warn(
+                        f"sums {i + 1} and {j + 1} differ in about {max(n, 1.0):.0f} of the {kind} "
+                        f"rows of population {name!r}. Most rows would be counted twice, and who "
+                        "has both files can subtract one from the other and learn about these few "
+                        "people. Merge one of the two, and do not pass on both.",
+                        DisclosureWarning,
+                        stacklevel=stacklevel + 1,
+                    )
+
+
+def _rows_apart(one: MomentSums, two: MomentSums) -> float:
+    """Return about how many rows must be added or left out to get from one group to the other."""
+    larger = max(one.n_rows, two.n_rows)
+    size = np.sqrt(np.maximum(np.diag(one.gram + two.gram), 1e-300) / (one.n_rows + two.n_rows))
+    apart = np.linalg.eigvalsh((one.gram - two.gram) / np.outer(size, size))
+    # A row adds about the number of functions to the trace; sums of many rows are known to 1e-12.
+    rows = float(np.abs(apart).sum()) / len(size)
+    return max(abs(one.n_rows - two.n_rows), rows if rows > 1e-9 * larger else 0.0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from unjoined._typing import Array, BoolArray, CellArray, IntArray
+from unjoined._threads import CACHE_ROWS
+from unjoined._typing import Array, CellArray, IntArray
 from unjoined._validation import (
     KINDS,
     OUTCOME,
@@ -22,10 +24,47 @@ from unjoined._validation import (
 )
 from unjoined.data import Chunk, ChunkSource, LabelledRows, Rows
 from unjoined.errors import LabelError, TableError
-from unjoined.sums.moments import HashArray, hash_features, hash_with
 
 MOST_VALUES = 3  # more distinct values than two make an outcome real
 PLACES = 2**16  # few enough that rounding moves next to no row to another
+HashArray: TypeAlias = NDArray[np.uint64]
+# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
+GOLDEN, MIX_1, MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
+
+
+def hash_features(X: Array) -> HashArray:
+    """Return 64 bits for each row that depend on its features alone, shape (n,)."""
+    state: HashArray = np.zeros(len(X), dtype=np.uint64)
+    for start in range(0, len(X), CACHE_ROWS):
+        some = state[start : start + CACHE_ROWS]
+        for column in X[start : start + CACHE_ROWS].T:
+            _absorb(some, column)
+    return state
+
+
+def hash_with(state: HashArray, *columns: Array) -> HashArray:
+    """Return the hashes of rows that have further columns (n,), from those without."""
+    found = state.copy()
+    for start in range(0, len(found), CACHE_ROWS):
+        for column in columns:
+            _absorb(found[start : start + CACHE_ROWS], column[start : start + CACHE_ROWS])
+    return found
+
+
+def _absorb(state: HashArray, column: Array) -> None:
+    """Scramble a column into 64-bit integers in place; every input bit moves every output bit."""
+    # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
+    state ^= (column + 0.0).view(np.uint64)
+    state += GOLDEN
+    state ^= state >> np.uint64(30)
+    state *= MIX_1
+    state ^= state >> np.uint64(27)
+    state *= MIX_2
+    state ^= state >> np.uint64(31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +94,11 @@ class Census:
             )
         return check_outcome(self.outcomes)
 
+    @property
+    def repeated(self) -> dict[tuple[str, Any], HashArray]:
+        """What the rows of each cell that repeat are known by, ascending, as far as it has them."""
+        return {cell: sketch.key[sketch.count > 1] for cell, sketch in self.cells.items()}
+
     def check_complete(self) -> None:
         """Refuse a source that lacks a cell, or has a single population."""
         check_names(
@@ -79,8 +123,12 @@ class Census:
 
     def without_samples(self) -> Census:
         """Return the census with cells that hold no rows, which is quick to send around."""
-        none = {cell: RowSketch.zero(0, self.n_features) for cell in self.cells}
-        return replace(self, cells=none)
+        none = RowSketch.zero(0, self.n_features)
+        cells = {
+            cell: replace(none, n_rows=sketch.n_rows, total_weight=sketch.total_weight)
+            for cell, sketch in self.cells.items()
+        }
+        return replace(self, cells=cells)
 
     def merge(self, other: Census, *, place: str = "one of the parts") -> Census:
         """Return the census of the rows of both; ``place`` is what messages call the other's."""
@@ -303,16 +351,10 @@ class RowSketch:
             (self.digest + other.digest) % 2**64,
         )
 
-    @property
-    def uneven(self) -> BoolArray:
-        """Whether a row's copies have different weights, shape (m,)."""
-        return np.asarray(self.square * self.count > self.weight**2 * (1.0 + 1e-9))
-
-    @property
-    def mean_weight(self) -> Array:
-        """The mean weight of a row's copies, (m,), rounded: in it the order of adding shows."""
-        mean = self.weight / self.count
-        unit = 10.0 ** (np.floor(np.log10(mean)) - 8.0)
+    def per_copy(self, total: Array, digits: int) -> Array:
+        """Return the mean over a row's copies, (m,), rounded: the order of adding shows in it."""
+        mean = total / self.count
+        unit = 10.0 ** (np.floor(np.log10(mean)) + 1.0 - digits)
         return np.where(self.count > 1, np.rint(mean / unit) * unit, mean)
 
     def sample(
@@ -331,58 +373,7 @@ class RowSketch:
         nth = np.arange(len(at)) - np.repeat(np.cumsum(copies) - copies, copies)
         hashes = self.key if place is None else place
         group = (hashes[at] % np.uint64(n_groups)).astype(np.int64)
-        weight = self.mean_weight[at] * (self.count / copies)[at]
+        weight = self.per_copy(self.weight, 9)[at] * (self.count / copies)[at]
         if share < 1.0 or int(self.count.sum()) < self.n_rows:
             weight *= self.total_weight / weight.sum()
         return self.X[at], self.label[at], weight, (group + nth) % n_groups
-
-    def repeated(self) -> RepeatedRows:
-        """Return the rows of the sketch that occur more than once."""
-        several = self.count > 1
-        # Copies of one weight keep it to the bit.
-        weight = np.where(self.uneven, self.mean_weight, np.nan)
-        square = self.square / self.count
-        return RepeatedRows(self.key[several], weight[several], square[several])
-
-
-class RepeatedRows:
-    """Deals rows into groups by their hashes, and copies of a row evenly.
-
-    A group hashed from content takes all copies of a row. Where a few rows make up the table, as
-    with a handful of 0/1 features, groups would then follow different laws. Copies are the same
-    in all respects, their mean weight included, so counting them as they come keeps the result
-    free of their order. The mean weight is NaN where all copies have the same.
-    """
-
-    def __init__(
-        self, keys: HashArray, weight: Array | None = None, square: Array | None = None
-    ) -> None:
-        self.keys = keys
-        self.weight = np.full(len(keys), np.nan) if weight is None else weight
-        self.square = self.weight**2 if square is None else square
-        self.seen = np.zeros(len(keys), dtype=np.int64)
-
-    def evened(self, keys: HashArray, weight: Array) -> tuple[Array, Array]:
-        """Return weights and their squares, the mean over all copies where these differ."""
-        if np.isnan(self.weight).all():
-            return weight, weight**2
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        known = (self.keys[at] == keys) & ~np.isnan(self.weight[at])
-        return np.where(known, self.weight[at], weight), np.where(known, self.square[at], weight**2)
-
-    def deal(self, keys: HashArray, n_groups: int, place: HashArray | None = None) -> IntArray:
-        """Return the groups of rows that come next, by ``place`` or else keys; remember them."""
-        hashes = keys if place is None else place
-        group = (hashes % np.uint64(n_groups)).astype(np.int64)
-        if not len(self.keys):
-            return group
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        hit = np.flatnonzero(self.keys[at] == keys)
-        which = at[hit]
-        order = np.argsort(which, kind="stable")
-        ranked = which[order]
-        nth = np.empty(len(which), dtype=np.int64)
-        nth[order] = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
-        group[hit] = (group[hit] + self.seen[which] + nth) % n_groups
-        self.seen += np.bincount(which, minlength=len(self.keys))
-        return group

@@ -17,43 +17,37 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.data import ChunkSource, replace_file
+from unjoined.data import replace_file
 from unjoined.errors import InputError, TableError
-from unjoined.sums.census import Census
-from unjoined.sums.checks import (
+from unjoined.sums.centring import has_constant
+from unjoined.sums.disclosure import with_policies_of_sums
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
+from unjoined.sums.plan import PlannedSums, Position, SumsPlan, TableId, TableNoise, tables_of
+from unjoined.sums.plan_file import (
     FileArrays,
     UnsoundError,
-    check_cell,
-    check_policy,
     fields,
     items,
+    little,
     need,
     number,
-    tables_of,
+    plan_digest,
+    plan_from_parts,
+    plan_parts,
     text,
     whole,
 )
-from unjoined.sums.moments import CellKey, GroupedSums, MomentSums
-from unjoined.sums.noise import with_policies_of_sums
-from unjoined.sums.passes import Position, sum_source
-from unjoined.sums.plan import PlannedSums, SumsPlan, TableId, TableNoise
-from unjoined.sums.plan_file import little, plan_digest, plan_from_parts, plan_parts
-from unjoined.sums.policies import PolicySums
 
+TOLERANCE = 1e-9  # what sums may be off by, relative to their size
 VERSION = 4
 MANIFEST, CHECKSUM = f"unjoined-sums-{VERSION}", "sha256"  # JSON as bytes, and a digest of all
 FIRST = re.compile(rb"unjoined-sums[ -]([0-9]{1,9})\b")  # near the beginning, in any version
 CONTENTS = "sums over rows of products of basis functions and labels; no rows"
 HEADER = (
-    "contents",
-    "plan",
-    "plan_digest",
-    "cells",
-    "tables",
-    "noise",
-    "policy_rows",
-    "position",
+    *("contents", "plan", "plan_digest", "cells", "tables", "noise"),
+    *("policy_rows", "position"),
 )
 CELL = ("kind", "population", "group", "rows", "weight", "weight_square")
 POLICY = ("weight", "label", "gram", "square")
@@ -83,16 +77,8 @@ def write_sums(
     cells = []
     for i, key in enumerate(sorted(found.sums.cells)):
         sums = found.sums.cells[key]
-        cells.append(
-            {
-                "kind": key.kind,
-                "population": key.population,
-                "group": key.group,
-                "rows": sums.n_rows,
-                "weight": sums.weight,
-                "weight_square": sums.weight_square,
-            }
-        )
+        entry = (*key, sums.n_rows, sums.weight, sums.weight_square)
+        cells.append(dict(zip(CELL, entry, strict=True)))
         if key.kind == TREATMENT:  # those of outcomes are not needed and not added up
             arrays[f"cell{i}.label_cross"] = sums.label_cross
         arrays[f"cell{i}.label_basis"] = sums.label_basis
@@ -150,6 +136,17 @@ def read_sums(path: str | os.PathLike[str]) -> tuple[PlannedSums, Position | Non
             f"{str(file)!r} is not a sound file of sums: {str(error).rstrip('.')}. Get it again "
             "from who wrote it, and do not use it as it is."
         ) from error
+
+
+def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
+    """Read a file of sums, refusing the checkpoint of a pass that has not come to its end."""
+    found, position = read_sums(path)
+    if position is not None:
+        raise TableError(
+            f"{str(path)!r} is the checkpoint of a pass that stopped after {position.n_rows:,} "
+            "rows. Run the same command again to finish it, and use the file it writes."
+        )
+    return found
 
 
 def _opened(file: Path) -> dict[str, NDArray[Any]]:
@@ -304,80 +301,95 @@ def _read_position(at: Any) -> Position | None:
     return Position(whole(n_rows, "the position of a checkpoint", 1, MAX_ROWS), int(digest))
 
 
-def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
-    """Read a file of sums, refusing the checkpoint of a pass that has not come to its end."""
-    found, position = read_sums(path)
-    if position is not None:
-        raise TableError(
-            f"{str(path)!r} is the checkpoint of a pass that stopped after {position.n_rows:,} "
-            "rows. Run the same command again to finish it, and use the file it writes."
+def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan, *, noisy: bool) -> None:
+    """Refuse sums that are those of no rows whatever; noise may hide more than that they fit."""
+    what = f"the sums of group {key.group} of the {key.kind} rows of population {key.population}"
+    _check_weights(sums.n_rows, sums.weight, sums.weight_square, what)
+    if noisy:
+        both = (sums.gram, sums.label_cross)
+        need(all(np.array_equal(part, part.T) for part in both), f"{what} are not symmetric")
+        need(_near(sums.gram[0, 0], sums.weight), f"{what} contradict their weight")
+        return
+    _check_gram(sums.gram, what)
+    constant = has_constant(plan.basis)
+    if constant:
+        need(_near(sums.gram[0, 0], sums.weight), f"{what} contradict their weight")
+    # Labels of two values are -1 and +1; less a mean between the two they are twice as large.
+    bound = 2.0 if plan.centring else 1.0
+    if key.kind == TREATMENT or plan.coding.is_binary:
+        _check_label_sums(sums.label_basis, sums.weight, bound**2 * sums.gram, what)
+    if key.kind == TREATMENT:
+        need(_is_symmetric(sums.label_cross, sums.gram), f"{what} are not symmetric")
+        for sign in (1.0, -1.0):
+            part = sums.gram + sign / bound * sums.label_cross
+            good = _is_positive(part, sums.gram, 2.0 * TOLERANCE)
+            need(good, f"{what} are those of no labels between -1 and +1")
+        if constant:
+            room = TOLERANCE * bound * np.sqrt(sums.weight * np.diag(sums.gram))
+            same = np.abs(sums.label_cross[0] - sums.label_basis) <= room
+            need(bool(np.all(same)), f"{what} contradict each other")
+
+
+def check_policy(found: PlannedSums) -> None:
+    """Refuse sums of policies that are not those of the treatment rows."""
+    policy = found.policy
+    for k in range(len(found.plan.populations)):
+        what = f"the sums of policies of population {k}"
+        cells = [
+            sums
+            for key, sums in found.sums.cells.items()
+            if (key.kind, key.population) == (TREATMENT, k)
+        ]
+        weight, gram, square = policy.weight[k], policy.gram[k], policy.square[k]
+        squares = sum(sums.weight_square for sums in cells)
+        agree = (
+            int(policy.n_rows[k]) == sum(sums.n_rows for sums in cells)
+            and _near(weight, sum(sums.weight for sums in cells))
+            and _near(gram[0, 0], weight)
+            and _near(square[0, 0], squares)
         )
-    return found
+        need(agree, f"{what} are not over as many treatment rows as there are")
+        _check_gram(gram, what)
+        _check_gram(square, what)
+        _check_label_sums(policy.label[k], weight, gram, what)
 
 
-BATCH_ROWS, CHECKPOINT_BATCHES = 65_536, 16  # a checkpoint about every million rows
+def _check_weights(n: int, weight: float, square: float, what: str) -> None:
+    """Refuse weights of which the squares add up to what they cannot."""
+    room = 1.0 + TOLERANCE
+    good = weight**2 <= n * square * room and square <= weight**2 * room
+    need(good, f"{what} are over {n} rows whose weights and their squares contradict each other")
 
 
-def sum_with_checkpoint(
-    source: ChunkSource,
-    plan: SumsPlan,
-    census: Census,
-    checkpoint: str | os.PathLike[str] | None,
-    n_jobs: int | None = None,
-) -> PlannedSums:
-    """Add up a source, going on from a checkpoint if there is one, to the same bits.
-
-    Parameters
-    ----------
-    source, plan, census, n_jobs
-        As in `sum_source`.
-    checkpoint : path or None
-        A file that is written about every million rows and left where it is. None writes none.
-
-    Raises
-    ------
-    TableError
-        The file is not a checkpoint, belongs to another plan, or the source has changed since.
-    """
-    if checkpoint is None:
-        return sum_source(source, plan, census, n_jobs=n_jobs)
-    started = _resume(checkpoint, plan)
-
-    def save(found: PlannedSums, position: Position) -> None:
-        if position.n_rows // BATCH_ROWS % CHECKPOINT_BATCHES == 0:
-            write_sums(found, checkpoint, position=position)
-
-    return sum_source(
-        source,
-        plan,
-        census,
-        n_jobs=n_jobs,
-        start=started,
-        after_batch=save,
-        batch_rows=BATCH_ROWS,
-    )
+def _check_label_sums(label: Array, weight: float, gram: Array, what: str) -> None:
+    """Refuse sums of labels times functions that are larger than Cauchy and Schwarz allow."""
+    largest = (1.0 + TOLERANCE) * np.sqrt(weight * np.diag(gram))
+    need(bool(np.all(np.abs(label) <= largest)), f"{what} have labels that are too large")
 
 
-def _resume(
-    checkpoint: str | os.PathLike[str], plan: SumsPlan
-) -> tuple[PlannedSums, Position] | None:
-    """Return what a checkpoint has, if there is one and it belongs to this plan."""
-    expected = plan_digest(plan)  # without a file too: refuse now what no file can hold
-    if not Path(checkpoint).exists():
-        return None
+def _check_gram(gram: Array, what: str) -> None:
+    """Refuse what is not a sum of products of functions with each other."""
+    need(bool(np.all(np.diag(gram) >= 0.0)), f"{what} have a sum of squares below 0")
+    need(_is_symmetric(gram, gram), f"{what} are not symmetric")
+    need(_is_positive(gram, gram, TOLERANCE), f"{what} are not positive semidefinite")
+
+
+def _near(a: Any, b: Any) -> bool:
+    return bool(abs(float(a) - float(b)) <= TOLERANCE * abs(float(b)))
+
+
+def _is_symmetric(matrix: Array, gram: Array) -> bool:
+    size = np.sqrt(np.diag(gram))
+    return bool(np.all(np.abs(matrix - matrix.T) <= TOLERANCE * np.outer(size, size)))
+
+
+def _is_positive(matrix: Array, gram: Array, tolerance: float) -> bool:
+    """Whether a symmetric matrix is positive semidefinite, each function being of size one."""
+    size = np.sqrt(np.diag(gram))
+    size[size == 0.0] = 1.0
+    room = tolerance * len(size)
     try:
-        found, position = read_sums(checkpoint)
-    except TableError as error:
-        raise TableError(
-            f"the checkpoint {str(checkpoint)!r} cannot be used: {error} Delete it to start anew."
-        ) from error
-    if position is None:
-        raise TableError(
-            f"{str(checkpoint)!r} is a finished file of sums, not a checkpoint. Name another file."
-        )
-    if plan_digest(found.plan) != expected:
-        raise TableError(
-            f"the checkpoint {str(checkpoint)!r} belongs to other rows, parameters or another "
-            "random_state (which must be an integer). Delete it to start anew."
-        )
-    return PlannedSums(plan, found.sums, found.policy), position
+        factor = np.linalg.cholesky(matrix / np.outer(size, size) + room * np.eye(len(size)))
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.isfinite(factor).all())

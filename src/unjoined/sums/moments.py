@@ -1,20 +1,24 @@
-"""Additive sums of one cell and of groups of cells; they merge in any order."""
+"""Additive sums of one cell, of groups of cells and of policies; they merge in any order."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from unjoined._threads import CACHE_ROWS
-from unjoined._typing import Array, BoolArray
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined.basis import Scaling
 from unjoined.errors import InputError
+
+BITS = 16  # kept of every sum: rounding changes far smaller ones, another table far larger ones
+SHIFT = 0.3183  # moves the edges of the grid away from round numbers, which many sums are
 
 
 def add_gram(phi: Array, total: Array) -> None:
@@ -174,6 +178,19 @@ class MomentSums:
             self.weight_square + other.weight_square,
         )
 
+    def digest(self) -> str:
+        """Return 128 bits that do not depend on the order in which rows were added up.
+
+        They are made of the sums, rounded, which are in the file anyway, and not of rows: nothing
+        can be found out from them that the sums do not tell.
+        """
+        squares = np.diag(self.gram)
+        size = np.linalg.norm(self.label_basis)
+        digest = hashlib.sha256(str(self.n_rows).encode())
+        for part in (_rounded(squares, squares), _rounded(self.label_basis, np.array(size))):
+            digest.update(part)
+        return digest.hexdigest()[:32]
+
     def scaled(self, factor: float) -> MomentSums:
         """Return the sums with every weight multiplied by a factor."""
         return MomentSums(
@@ -184,6 +201,13 @@ class MomentSums:
             factor * self.gram,
             factor**2 * self.weight_square,
         )
+
+
+def _rounded(values: Array, size: Array) -> bytes:
+    """Return numbers as multiples of a small part of their size, which is a power of two."""
+    _, exponent = np.frexp(size * (1.0 + SHIFT))
+    steps = np.floor(np.ldexp(values, BITS - exponent) + SHIFT)
+    return bytes(steps.astype("<i8"))
 
 
 class CellKey(NamedTuple):
@@ -246,41 +270,93 @@ class GroupedSums:
         return reduce(MomentSums.merge, parts, MomentSums.zero(self.p))
 
 
-HashArray: TypeAlias = NDArray[np.uint64]
-# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
-GOLDEN, MIX_1, MIX_2 = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xBF58476D1CE4E5B9),
-    np.uint64(0x94D049BB133111EB),
-)
+def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
+    """Write a constant, the scaled features and their squares, as far as D (q, n) has room."""
+    d, q = X.shape[1], len(D)
+    # By columns: operations on rows of ten numbers are several times as slow.
+    D[0], Z = 1.0, D[1 : 1 + d]
+    if q > 1:
+        np.subtract(X.T, scaling.mean[:, None], out=Z)
+        Z /= scaling.scale[:, None]
+    if q > 1 + d:
+        np.multiply(Z, Z, out=D[1 + d :])
 
 
-def hash_features(X: Array) -> HashArray:
-    """Return 64 bits for each row that depend on its features alone, shape (n,)."""
-    state: HashArray = np.zeros(len(X), dtype=np.uint64)
-    for start in range(0, len(X), CACHE_ROWS):
-        some = state[start : start + CACHE_ROWS]
-        for column in X[start : start + CACHE_ROWS].T:
-            _absorb(some, column)
-    return state
+def policy_design(X: Array, scaling: Scaling) -> Array:
+    """Return the functions that policies are told apart by, shape (n, 2 d + 1)."""
+    D = np.empty((1 + 2 * X.shape[1], len(X)))
+    _write_design(X, scaling, D)
+    return D.T
 
 
-def hash_with(state: HashArray, *columns: Array) -> HashArray:
-    """Return the hashes of rows that have further columns (n,), from those without."""
-    found = state.copy()
-    for start in range(0, len(found), CACHE_ROWS):
-        for column in columns:
-            _absorb(found[start : start + CACHE_ROWS], column[start : start + CACHE_ROWS])
-    return found
+@dataclass(frozen=True, slots=True)
+class PolicySums:
+    """Sums over the treatment rows of each of m populations, with D the design."""
 
+    n_rows: IntArray  # (m,)
+    weight: Array  # (m,)    sum of row weights r
+    label: Array  # (m, q)   sum of r t D, t being -1/+1
+    gram: Array  # (m, q, q) sum of r D D^T
+    square: Array  # (m, q, q) sum of r^2 D D^T
 
-def _absorb(state: HashArray, column: Array) -> None:
-    """Scramble a column into 64-bit integers in place; every input bit moves every output bit."""
-    # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
-    state ^= (column + 0.0).view(np.uint64)
-    state += GOLDEN
-    state ^= state >> np.uint64(30)
-    state *= MIX_1
-    state ^= state >> np.uint64(27)
-    state *= MIX_2
-    state ^= state >> np.uint64(31)
+    @classmethod
+    def zero(cls, d: int, n_populations: int = 2, n_functions: int | None = None) -> PolicySums:
+        """Return the sums of no rows, the neutral element of `merge`."""
+        m, q = n_populations, 2 * d + 1 if n_functions is None else n_functions
+        return cls(
+            np.zeros(m, dtype=np.int64),
+            np.zeros(m),
+            np.zeros((m, q)),
+            np.zeros((m, q, q)),
+            np.zeros((m, q, q)),
+        )
+
+    @classmethod
+    def of_rows(
+        cls,
+        X: Array,
+        scaling: Scaling,
+        label: Array,
+        weight: Array,
+        population: int,
+        *,
+        n_populations: int = 2,
+        n_functions: int | None = None,
+    ) -> PolicySums:
+        """Return the sums of treatment rows of one population, on all or the first functions."""
+        total = cls.zero(X.shape[1], n_populations, n_functions)
+        q = total.label.shape[1]
+        total.n_rows[population] = len(X)
+        total.weight[population] = weight.sum()
+        unit = bool(np.all(weight == 1.0))
+        held = np.empty(q * min(len(X), CACHE_ROWS))
+        for start in range(0, len(X), CACHE_ROWS):
+            chunk = slice(start, min(start + CACHE_ROWS, len(X)))
+            size = chunk.stop - start
+            D = held[: q * size].reshape(-1, size)
+            _write_design(X[chunk], scaling, D)
+            # Rows of weight one, as most are, take one product for both matrices. Unlike the
+            # operator, dot leaves Python's lock to other threads for small results too.
+            weighted = D if unit else D * weight[chunk]
+            total.label[population] += np.dot(weighted, label[chunk])
+            gram = np.dot(weighted, D.T)
+            total.gram[population] += gram
+            total.square[population] += gram if unit else np.dot(weighted, weighted.T)
+        return total
+
+    def of(self, *populations: int) -> PolicySums:
+        """Return the sums of some of the populations."""
+        at = list(populations)
+        return PolicySums(
+            self.n_rows[at], self.weight[at], self.label[at], self.gram[at], self.square[at]
+        )
+
+    def merge(self, other: PolicySums) -> PolicySums:
+        """Return the sums over the rows of both; neither argument changes."""
+        return PolicySums(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.label + other.label,
+            self.gram + other.gram,
+            self.square + other.square,
+        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,34 +17,130 @@ from unjoined._optional import import_extra
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import KINDS, TREATMENT, OutcomeCoding
-from unjoined.basis import Scaling
 from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, connected
 from unjoined.errors import LabelError, TableError
-from unjoined.sums.census import Census, RepeatedRows, RowSketch, census_of_chunk
-from unjoined.sums.moments import GroupedSums, HashArray, hash_features, hash_with
-from unjoined.sums.plan import PlannedSums, SumsPlan
-from unjoined.sums.policies import PolicySums
+from unjoined.sums.census import Census, HashArray, census_of_chunk, hash_features, hash_with
+from unjoined.sums.files import read_sums, write_sums
+from unjoined.sums.moments import GroupedSums, PolicySums
+from unjoined.sums.plan import PlannedSums, Position, SumsPlan
+from unjoined.sums.plan_file import plan_digest
 
+BATCH_ROWS = CHUNK_ROWS  # that are added up together
+CHECKPOINT_BATCHES = 16  # after which a checkpoint is written: about every million rows
 FAN_IN = 8  # results of Dask partitions that are merged at a time
 Sums: TypeAlias = tuple[GroupedSums, PolicySums]
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far a pass has come: rows read, and the sum of their hashes to know them by."""
+class Batch(NamedTuple):
+    """Rows in the inner coding, the groups they are in, and what they are known by."""
 
-    n_rows: int = 0
-    digest: int = 0  # modulo 2^64
+    rows: LabelledRows
+    group: IntArray  # (n,) of a row that repeats, that of its first copy
+    keys: HashArray  # (n,) equal for equal features and labels
 
-    def after(self, batch: Batch) -> Position:
-        """Return the position behind one more batch."""
-        # The cell is part of what a row is known by: the same table under another name is another.
-        keys = hash_with(batch.keys, batch.own_weight, batch.rows.cell.astype(np.float64))
-        digest = (self.digest + int(keys.sum(dtype=np.uint64))) % 2**64
-        return Position(self.n_rows + len(keys), digest)
+    def without(self, keys: dict[tuple[str, Any], HashArray]) -> Batch:
+        """Return the batch without the rows of a cell that have one of some keys."""
+        kept: BoolArray = np.ones(len(self.keys), dtype=np.bool_)
+        for cell, at in zip(_cells(self.rows.names), self.rows.all_cells(), strict=True):
+            if len(keys.get(cell, ())):
+                kept[at] = ~np.isin(self.keys[at], keys[cell])
+        if kept.all():
+            return self
+        return Batch(self.rows.take(kept), self.group[kept], self.keys[kept])
 
 
-def batches(chunks: Iterable[Chunk], size: int = CHUNK_ROWS) -> Iterator[Chunk]:
+def _cells(names: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Return kinds and names of all cells, in the order of their codes."""
+    return [(kind, name) for kind in KINDS[:2] for name in names]
+
+
+def sum_source(
+    source: ChunkSource,
+    plan: SumsPlan,
+    census: Census,
+    checkpoint: str | os.PathLike[str] | None = None,
+    n_jobs: int | None = None,
+) -> PlannedSums:
+    """Add up the sums of all rows of a source of which a census was taken, in exactly one pass.
+
+    With a ``checkpoint`` the sums so far are written to this file about every million rows. If it
+    exists, the pass checks that the rows before are the same and goes on from there, to the same
+    bits. The result does not depend on ``n_jobs``, to the bit.
+    """
+    total, begin = PlannedSums.of_no_rows(plan), Position()
+    if checkpoint is not None:
+        total, begin = _resume(checkpoint, total)
+    at, repeated = Position(), census.repeated
+    for n, batch in enumerate(labelled_batches(source, plan, census), start=1):
+        if checkpoint is not None:
+            before, at = at, at.after(batch.keys, batch.rows)
+            if at.n_rows <= begin.n_rows:
+                if at.n_rows == begin.n_rows and at.digest != begin.digest:
+                    raise _changed("its first rows are not those the checkpoint has added up")
+                continue
+            if before.n_rows < begin.n_rows:
+                raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
+        total = _plus_batch(total, batch.without(repeated), n_jobs)
+        if checkpoint is not None and n % CHECKPOINT_BATCHES == 0:
+            write_sums(total, checkpoint, position=at)
+    if at.n_rows < begin.n_rows:
+        raise _changed(f"it has {at.n_rows:,} rows, the checkpoint stands at {begin.n_rows:,}")
+    return _with_repeated(total, census)
+
+
+def _resume(
+    checkpoint: str | os.PathLike[str], nothing: PlannedSums
+) -> tuple[PlannedSums, Position]:
+    """Return the sums and the position of a checkpoint, if there is one and it is of this plan."""
+    expected = plan_digest(nothing.plan)  # without a file too: refuse now what no file can hold
+    if not Path(checkpoint).exists():
+        return nothing, Position()
+    try:
+        found, position = read_sums(checkpoint)
+    except TableError as error:
+        raise TableError(
+            f"the checkpoint {str(checkpoint)!r} cannot be used: {error} Delete it to start anew."
+        ) from error
+    if position is None:
+        raise TableError(
+            f"{str(checkpoint)!r} is a finished file of sums, not a checkpoint. Name another file."
+        )
+    if plan_digest(found.plan) != expected:
+        raise TableError(
+            f"the checkpoint {str(checkpoint)!r} belongs to other rows, parameters or another "
+            "random_state (which must be an integer). Delete it to start anew."
+        )
+    return nothing.plus(found.sums, found.policy), position
+
+
+def _changed(why: str) -> TableError:
+    return TableError(
+        f"the source has changed since the checkpoint was written: {why}. Delete the checkpoint "
+        "to start anew; a query needs an ORDER BY to be resumed."
+    )
+
+
+def labelled_batches(chunks: Iterable[Chunk], plan: SumsPlan, census: Census) -> Iterator[Batch]:
+    """Go through the labelled rows once: in the inner coding, with the groups they are in."""
+    counted = (in_cells(chunk, plan.populations, census) for chunk in chunks)
+    for batch in batches(counted, BATCH_ROWS):
+        state = hash_features(batch.X)  # as they came, so that limits do not deal rows unevenly
+        group = (census.places(batch, state) % np.uint64(plan.n_groups)).astype(np.int64)
+        rows = _coded(batch, inner_outcomes(batch, plan.coding), batch.weight, plan, census)
+        yield Batch(rows, group, hash_with(state, batch.label))
+
+
+def _coded(
+    rows: Rows, outcome: Array, weight: Array, plan: SumsPlan, census: Census
+) -> LabelledRows:
+    """Return rows in the inner coding, within the limits of the plan."""
+    if plan.clip is not None:
+        outcome = np.clip(outcome, -1.0, 1.0)
+    label = np.where(rows.is_outcome, outcome, census.treatment(rows.label))
+    return LabelledRows(plan.clipped(rows.X), label, rows.cell, weight, rows.names, plan.coding)
+
+
+def batches(chunks: Iterable[Chunk], size: int) -> Iterator[Chunk]:
     """Cut and join chunks into batches of exactly ``size`` rows, however the source is cut."""
     waiting: list[Chunk] = []
     n = 0
@@ -62,95 +160,9 @@ def batches(chunks: Iterable[Chunk], size: int = CHUNK_ROWS) -> Iterator[Chunk]:
 def _joined(parts: list[Chunk]) -> Chunk:
     if len(parts) == 1:
         return parts[0]
-    return replace(
-        parts[0],
-        X=np.concatenate([part.X for part in parts]),
-        label=np.concatenate([part.label for part in parts]),
-        cell=np.concatenate([part.cell for part in parts]),
-        weight=np.concatenate([part.weight for part in parts]),
-    )
-
-
-class Batch(NamedTuple):
-    """Rows in the inner coding, and what is known of each beside."""
-
-    rows: LabelledRows  # copies of a row that differ in weight have their mean
-    group: IntArray  # (n,)
-    keys: HashArray  # (n,) equal for equal features and labels
-    own_weight: Array  # (n,)
-    square: Array  # (n,) squared weights, the mean over copies that differ
-
-    def without(self, keys: dict[tuple[str, Any], HashArray]) -> Batch:
-        """Return the batch without the rows of a cell that have one of some keys."""
-        kept: BoolArray = np.ones(len(self.keys), dtype=np.bool_)
-        cells = [(kind, name) for kind in KINDS[:2] for name in self.rows.names]
-        for cell, at in zip(cells, self.rows.all_cells(), strict=True):
-            if len(keys.get(cell, ())):
-                kept[at] = ~np.isin(self.keys[at], keys[cell])
-        if kept.all():
-            return self
-        return Batch(
-            self.rows.take(kept),
-            self.group[kept],
-            self.keys[kept],
-            self.own_weight[kept],
-            self.square[kept],
-        )
-
-
-def sum_source(
-    source: ChunkSource,
-    plan: SumsPlan,
-    census: Census,
-    *,
-    n_jobs: int | None = None,
-    start: tuple[PlannedSums, Position] | None = None,
-    after_batch: Callable[[PlannedSums, Position], None] | None = None,
-    batch_rows: int = CHUNK_ROWS,
-) -> PlannedSums:
-    """Add up the sums of all rows of a source of which a census was taken, in exactly one pass.
-
-    ``start`` are sums of the rows up to a position: the pass checks that these rows are the same
-    and goes on from there, to the same bits. ``after_batch`` is called with the sums so far and
-    the position. The result does not depend on ``n_jobs``, to the bit.
-    """
-    total, begin = (PlannedSums.of_no_rows(plan), Position()) if start is None else start
-    at = Position()
-    for batch in labelled_batches(source, plan, census, batch_rows):
-        if start is not None or after_batch is not None:
-            before, at = at, at.after(batch)
-            if at.n_rows <= begin.n_rows:
-                _check_same_rows(at, begin)
-                continue
-            if before.n_rows < begin.n_rows:
-                raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
-        total = add_batch(total, batch, n_jobs)
-        if after_batch is not None:
-            after_batch(total, at)
-    if at.n_rows < begin.n_rows:
-        raise _changed(f"it has {at.n_rows:,} rows, the checkpoint stands at {begin.n_rows:,}")
-    return total
-
-
-def labelled_batches(
-    chunks: Iterable[Chunk], plan: SumsPlan, census: Census, size: int = CHUNK_ROWS
-) -> Iterator[Batch]:
-    """Go through the labelled rows once: in the inner coding, with the groups they are in."""
-    repeated = {cell: sketch.repeated() for cell, sketch in census.cells.items()}
-    for batch in batches((in_cells(chunk, plan.populations, census) for chunk in chunks), size):
-        yield _prepare(batch, plan, census, repeated)
-
-
-def _check_same_rows(at: Position, begin: Position) -> None:
-    if at.n_rows == begin.n_rows and at.digest != begin.digest:
-        raise _changed("its first rows are not those the checkpoint has added up")
-
-
-def _changed(why: str) -> TableError:
-    return TableError(
-        f"the source has changed since the checkpoint was written: {why}. Delete the checkpoint "
-        "to start anew; a query needs an ORDER BY to be resumed."
-    )
+    columns = ("X", "label", "cell", "weight")
+    joined: Any = {name: np.concatenate([getattr(p, name) for p in parts]) for name in columns}
+    return replace(parts[0], **joined)
 
 
 def in_cells(chunk: Chunk, populations: Sequence[Any], census: Census) -> Chunk:
@@ -173,28 +185,6 @@ def in_cells(chunk: Chunk, populations: Sequence[Any], census: Census) -> Chunk:
     return replace(chunk, cell=codes[chunk.cell], names=names)
 
 
-def _prepare(
-    batch: Chunk, plan: SumsPlan, census: Census, repeated: dict[tuple[str, Any], RepeatedRows]
-) -> Batch:
-    """Return a batch in the inner coding, each row hashed once; copies are counted on the way."""
-    state = hash_features(batch.X)  # as they came, so that limits do not deal rows unevenly
-    place, keys = census.places(batch, state), hash_with(state, batch.label)
-    group = (place % np.uint64(plan.n_groups)).astype(np.int64)
-    even, square = batch.weight, batch.weight**2
-    cells = [(kind, name) for kind in KINDS[:2] for name in batch.names]
-    for cell, at in zip(cells, batch.all_cells(), strict=True):
-        if len(at) and len(repeated[cell].keys):
-            group[at] = repeated[cell].deal(keys[at], plan.n_groups, place[at])
-            even = even.copy()
-            even[at], square[at] = repeated[cell].evened(keys[at], batch.weight[at])
-    outcome, treatment = inner_outcomes(batch, plan.coding), census.treatment(batch.label)
-    if plan.clip is not None:
-        outcome = np.clip(outcome, -1.0, 1.0)
-    label = np.where(batch.is_outcome, outcome, treatment)
-    rows = LabelledRows(plan.clipped(batch.X), label, batch.cell, even, batch.names, plan.coding)
-    return Batch(rows, group, keys, batch.weight, square)
-
-
 def inner_outcomes(batch: Chunk, coding: OutcomeCoding) -> Array:
     """Return labels as outcomes in the inner coding, where they are such."""
     raw = batch.label
@@ -210,39 +200,74 @@ def inner_outcomes(batch: Chunk, coding: OutcomeCoding) -> Array:
     return coding.encode(raw)
 
 
-def add_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSums:
+def _plus_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSums:
     """Return the sums with one more batch."""
-    rows, group = batch.rows, batch.group
-    found = total.plan.sums(rows, group, n_jobs=n_jobs)
-    sums, policy = found.sums, found.policy
-    if rows.weight is not batch.own_weight and not np.array_equal(batch.own_weight, rows.weight):
-        policy = _with_own_squares(policy, rows, batch.own_weight, total.plan.scaling)
-        sums = _with_squares(sums, rows, group, batch.square)
-    return total.plus(sums, policy)
+    if not len(batch.rows):
+        return total
+    found = total.plan.sums(batch.rows, batch.group, n_jobs=n_jobs)
+    return total.plus(found.sums, found.policy)
 
 
-def _with_own_squares(
-    policy: PolicySums, rows: LabelledRows, weight: Array, scaling: Scaling
-) -> PolicySums:
-    """Put the squares of rows' own weights in the place of those of their mean."""
-    square = policy.square.copy()
-    for k in range(len(rows.names)):
-        at = rows.at(TREATMENT, k)
-        at = at[rows.weight[at] != weight[at]]
-        X, label = rows.X[at], rows.label[at]
-        for sign, used in ((1.0, weight), (-1.0, rows.weight)):
-            square[k] += sign * PolicySums.of_rows(X, scaling, label, used[at], 0).square[0]
-    return replace(policy, square=square)
+class Copies(NamedTuple):
+    """Rows of one cell and group that repeat, each with the mean weight of its copies."""
+
+    rows: LabelledRows
+    group: int
+    times: IntArray  # (n,) copies in this group
+    square: Array  # (n,) mean of the copies' squared weights
 
 
-def _with_squares(sums: GroupedSums, rows: LabelledRows, group: Any, square: Array) -> GroupedSums:
-    """Do the same for the squared weights of every cell and group, in whichever a copy falls."""
-    cells = {}
-    for key, cell in sums.cells.items():
-        at = rows.at(key.kind, key.population)
-        inside = at[group[at] == key.group]
-        cells[key] = replace(cell, weight_square=float(square[inside].sum()))
-    return GroupedSums(sums.p, cells)
+def repeated_rows(plan: SumsPlan, census: Census) -> Iterator[Copies]:
+    """Yield the rows that the census knows to repeat, cell by cell and group by group.
+
+    Groups hashed from content take all copies of a row. Where a few rows make up the table, as
+    with a handful of 0/1 features, groups would then follow different laws. So copies are dealt
+    evenly. As they are equal, how many there are is enough, wherever and in whatever order they
+    come: a pass leaves them out, and their sums are made from the counts of the census.
+    """
+    names, n_groups = list(plan.populations), plan.n_groups
+    for code, cell in enumerate(_cells(names)):
+        if not len(census.repeated.get(cell, ())):
+            continue
+        sketch = census.cells[cell]
+        at = np.flatnonzero(sketch.count > 1)
+        count, rows = sketch.count[at], sketch.rows(code, names).take(at)
+        weight, square = (sketch.per_copy(s, 14)[at] for s in (sketch.weight, sketch.square))
+        first = (census.places(rows, hash_features(rows.X)) % np.uint64(n_groups)).astype(np.int64)
+        inner = _coded(rows, plan.coding.encode(rows.label), weight, plan, census)
+        for group in range(n_groups):
+            # The n-th copy falls into group (first + n) mod n_groups.
+            times = count // n_groups + ((group - first) % n_groups < count % n_groups)
+            some = np.flatnonzero(times)
+            if len(some):
+                yield Copies(inner.take(some), group, times[some], square[some])
+
+
+def _with_repeated(total: PlannedSums, census: Census) -> PlannedSums:
+    """Return the sums with those of the rows that repeat, once all rows are accounted for."""
+    plan = total.plan
+    for rows, group, times, square in repeated_rows(plan, census):
+        weighted = replace(rows, weight=times * rows.weight)
+        found = plan.sums(weighted, np.full(len(times), group), n_jobs=1)
+        ((key, cell),) = found.sums.cells.items()
+        # Sums of squared weights are linear in the number of copies, not quadratic.
+        n, squares = int(times.sum()), times * square
+        cell = replace(cell, n_rows=n, weight_square=float(squares.sum()))
+        policy = found.policy
+        if key.kind == TREATMENT:
+            k, own, n_rows = key.population, policy.square.copy(), policy.n_rows.copy()
+            one = PolicySums.of_rows(rows.X, plan.scaling, rows.label, np.sqrt(squares), 0)
+            own[k], n_rows[k] = one.square[0], n
+            policy = replace(policy, n_rows=n_rows, square=own)
+        total = total.plus(GroupedSums(plan.size, {key: cell}), policy)
+    n_rows_found = sum(cell.n_rows for cell in total.sums.cells.values())
+    if n_rows_found != census.n_rows:
+        raise TableError(
+            f"the source has changed between the two passes: {census.n_rows:,} labelled rows, then "
+            f"{n_rows_found:,}. Make sure that it is the same each time it is gone through; "
+            "partitions of Dask may have to be persisted."
+        )
+    return total
 
 
 def dask_census(source: DaskSource, *, sample_rows: int) -> Census:
@@ -254,100 +279,32 @@ def dask_census(source: DaskSource, *, sample_rows: int) -> Census:
 
 
 def dask_sums(source: DaskSource, plan: SumsPlan, census: Census) -> PlannedSums:
-    """Add up the sums of all rows, as `sum_source` does, on the workers if there are any.
-
-    Copies of a row are dealt evenly over the groups, which no partition can do alone. As they are
-    equal, how many there are is enough: partitions leave them out, and their sums are made from the
-    counts of the census.
-    """
-    found = over_partitions(source, _sum_part, _Shared.of(plan, census), _merge_sums)
-    repeated = _sums_of_repeated(plan, census)
-    sums, policy = repeated if found is None else _merge_sums([found, repeated])
-    n_rows = sum(cell.n_rows for cell in sums.cells.values())
-    if n_rows != census.n_rows:
-        raise TableError(
-            f"the source has changed between the two passes: {census.n_rows:,} labelled rows, then "
-            f"{n_rows:,}. Make sure that its partitions are the same each time they are computed, "
-            "or persist it."
-        )
-    return PlannedSums(plan, sums, policy)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What a partition needs to become sums: the plan, and the census without its samples."""
-
-    plan: SumsPlan
-    census: Census
-    repeated: dict[tuple[str, Any], HashArray]  # keys of the rows to leave out, ascending
-
-    @classmethod
-    def of(cls, plan: SumsPlan, census: Census) -> _Shared:
-        repeated = {cell: sketch.repeated().keys for cell, sketch in census.cells.items()}
-        return cls(plan, census.without_samples(), repeated)
+    """Add up the sums of all rows, as `sum_source` does, on the workers if there are any."""
+    shared = plan, census.without_samples(), census.repeated
+    found, total = (
+        over_partitions(source, _sum_part, shared, _merge_sums),
+        PlannedSums.of_no_rows(plan),
+    )
+    return _with_repeated(total if found is None else total.plus(*found), census)
 
 
 def _merge_censuses(parts: list[Census]) -> Census:
     return reduce(Census.merge, parts)
 
 
-def _sum_part(chunk: Chunk, shared: _Shared) -> Sums:
-    plan = shared.plan
+def _sum_part(
+    chunk: Chunk, shared: tuple[SumsPlan, Census, dict[tuple[str, Any], HashArray]]
+) -> Sums:
+    plan, census, repeated = shared
     total = PlannedSums.of_no_rows(plan)
-    for batch in labelled_batches([chunk], plan, shared.census):
-        rest = batch.without(shared.repeated)
-        if len(rest.rows):
-            total = add_batch(total, rest, 1)
+    for batch in labelled_batches([chunk], plan, census):
+        total = _plus_batch(total, batch.without(repeated), 1)
     return total.sums, total.policy  # without the plan, which need not travel back
 
 
 def _merge_sums(parts: list[Sums]) -> Sums:
     sums = reduce(GroupedSums.merge, [part[0] for part in parts])
     return sums, reduce(PolicySums.merge, [part[1] for part in parts])
-
-
-def _sums_of_repeated(plan: SumsPlan, census: Census) -> Sums:
-    """Return the sums of all copies of the rows that repeat, from their counts."""
-    total = PlannedSums.of_no_rows(plan)
-    names = list(plan.populations)
-    for code, (kind, name) in enumerate((kind, name) for kind in KINDS[:2] for name in names):
-        sketch = census.cells.get((kind, name))
-        if sketch is None or not (sketch.count > 1).any():
-            continue
-        rows = sketch.rows(code, names)
-        first = census.places(rows, hash_features(rows.X)) % np.uint64(plan.n_groups)
-        for group in range(plan.n_groups):
-            # The n-th copy falls into group (place + n) mod n_groups, as `RepeatedRows` deals them.
-            rest = (group - first.astype(np.int64)) % plan.n_groups < sketch.count % plan.n_groups
-            copies = np.where(sketch.count > 1, sketch.count // plan.n_groups + rest, 0)
-            if copies.any():
-                total = _add_copies(total, census, sketch, rows, copies, group)
-    return total.sums, total.policy
-
-
-def _add_copies(
-    total: PlannedSums, census: Census, sketch: RowSketch, rows: Rows, copies: IntArray, group: int
-) -> PlannedSums:
-    """Return the sums with rows of one cell and group, each occurring so many times."""
-    at, plan = np.flatnonzero(copies), total.plan
-    times, some = copies[at], rows.take(at)
-    mean: Array = np.where(sketch.uneven, sketch.mean_weight, sketch.weight / sketch.count)[at]
-    # Sums of squared weights are linear in the number of copies, not quadratic.
-    square = times * (sketch.square / sketch.count)[at]
-    is_outcome, groups = bool(some.is_outcome[0]), np.full(len(at), group)
-    label = plan.coding.encode(some.label) if is_outcome else census.treatment(some.label)
-    inner = LabelledRows(some.X, label, some.cell, times * mean, rows.names, plan.coding)
-    found = plan.sums(inner, groups, n_jobs=1)
-    sums, policy = found.sums, found.policy
-    ((key, cell),) = _with_squares(sums, inner, groups, square).cells.items()
-    counted = GroupedSums(sums.p, {key: replace(cell, n_rows=int(times.sum()))})
-    if not is_outcome:
-        k, own = key.population, policy.square.copy()
-        roots = np.sqrt(square)
-        own[k] = PolicySums.of_rows(some.X, plan.scaling, label, roots, 0).square[0]
-        n_rows = np.where(policy.n_rows > 0, times.sum(), 0)
-        policy = replace(policy, n_rows=n_rows, square=own)
-    return total.plus(counted, policy)
 
 
 def over_partitions(

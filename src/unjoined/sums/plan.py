@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.linalg import block_diag
 
+from unjoined._threads import over_pieces
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.basis import (
@@ -21,9 +23,16 @@ from unjoined.basis import (
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.sums.add_up import CellMeans, accumulate_policies
+from unjoined.sums.census import HashArray, hash_with
 from unjoined.sums.centring import Centring, by_chunks, shared_means
-from unjoined.sums.moments import CellKey, GroupedSums
-from unjoined.sums.policies import PolicySums, best_contrasts, group_names
+from unjoined.sums.moments import CellKey, GroupedSums, PolicySums
+
+MAX_GROUPS = 1000
+PIECE_ROWS = 16_384  # rows that one thread takes at a time
+SCALING_ROWS = 20_000
+MOST_SQUARES = 500  # features; beyond, products of all of them and their squares fill the memory
+LEAST_PART = 1e-6  # of the largest: populations that count less are left out
+LEAST_F = 10.0  # of the gap in a second contrast: weaker ones would add noise alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +83,6 @@ def assemble(
     return MinMaxSystem(
         np.hstack(list(A[:, f, g])), b[:, g].ravel(), block_diag(*[C[g, g]] * len(b))
     )
-
-
-MAX_GROUPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +216,21 @@ class TableNoise(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """How far a pass has come: rows read, and the sum of their hashes to know them by."""
+
+    n_rows: int = 0
+    digest: int = 0  # modulo 2^64
+
+    def after(self, keys: HashArray, rows: LabelledRows) -> Position:
+        """Return the position behind further rows, of which the keys hash features and labels."""
+        # The cell is part of what a row is known by: the same table under another name is another.
+        hashes = hash_with(keys, rows.weight, rows.cell.astype(np.float64))
+        digest = (self.digest + int(hashes.sum(dtype=np.uint64))) % 2**64
+        return Position(self.n_rows + len(keys), digest)
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedSums:
     """Sums and the plan they were made by: all that `MinMaxUplift.fit_moments` needs."""
 
@@ -272,6 +293,14 @@ class PlannedSums:
                     )
 
 
+def tables_of(found: PlannedSums) -> tuple[TableId, ...]:
+    """Return the identities of all tables that were added up, sorted."""
+    if found.tables:
+        return found.tables
+    tables = sorted({key[:2] for key in found.sums.cells})
+    return tuple(TableId(*table, found.sums.total(*table).digest()) for table in tables)
+
+
 def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
     """Return the positions of at most ``most`` rows of each cell, in order."""
     chosen = []
@@ -293,3 +322,113 @@ def take_sample(rows: LabelledRows, most: int, rng: Rng) -> tuple[LabelledRows, 
     positions = np.concatenate(chosen)
     sample = rows.take(positions)
     return replace(sample, weight=sample.weight * np.concatenate(more)), positions
+
+
+def sum_policies(rows: LabelledRows, *, n_jobs: int | None = None) -> PolicySums:
+    """Return the sums over the treatment rows, on as many functions as the rows can carry."""
+    cells = [rows.at(TREATMENT, k) for k in range(len(rows.names))]
+    # The functions span the same whatever features are scaled by; some rows do to keep digits.
+    some = np.concatenate([at[:: max(len(at) // SCALING_ROWS, 1)] for at in cells])
+    scaling = Scaling.of_rows(rows.X[some], np.ones(len(some)))
+    pieces = [
+        (k, at[start : start + PIECE_ROWS])
+        for k, at in enumerate(cells)
+        for start in range(0, len(at), PIECE_ROWS)
+    ]
+    # Products of functions that the rows cannot carry anyway would fill the memory.
+    q = n_functions(sum(map(len, cells)), rows.X.shape[1])
+
+    def sums(piece: tuple[int, IntArray]) -> PolicySums:
+        k, at = piece
+        X, label, weight = rows.X[at], rows.label[at], rows.weight[at]
+        return PolicySums.of_rows(
+            X, scaling, label, weight, k, n_populations=len(cells), n_functions=q
+        )
+
+    return reduce(PolicySums.merge, over_pieces(sums, pieces, n_jobs))
+
+
+def n_functions(n: int, d: int) -> int:
+    """Return how many functions the rows can carry: ten rows to each, squares of 500 at most."""
+    if 10 * (1 + d) > n:
+        return 1
+    return 1 + d if d > MOST_SQUARES or 10 * (1 + 2 * d) > n else 1 + 2 * d
+
+
+def best_contrasts(policy: PolicySums, size: Array, n_features: int) -> Array:
+    r"""Return fixed combinations of populations that tell of the uplift, shape (J, K).
+
+    Of all :math:`a` that add up to 0 the first has the largest
+    :math:`E[(\sum_k a_k e_k(x))^2] / \sum_k a_k^2 / n_k`, the information that the contrast of
+    outcomes carries: never less than that of any pair or subset of the populations. Its positive
+    entries add up to 1, the negative ones to -1. The others have the most of what is left, their
+    noise is of the same size and uncorrelated, and they are there only if the populations'
+    policies clearly differ in them. Policies :math:`e_k` are regressions of the treatments, and
+    what their noise adds to the expectation is taken off. ``size`` are the effective numbers of
+    outcome rows.
+    """
+    K, p = len(size), size / size.sum()
+    spread, noise = _spread(policy, n_functions(int(policy.n_rows.min()), n_features))
+    apart = np.eye(K) - p  # takes the mean over all populations off
+    left = apart @ (spread - np.diag(noise)) @ apart.T
+    root = np.sqrt(p)
+    found = root * np.linalg.eigh(root[:, None] * left * root)[1].T[::-1]  # the best one first
+    found -= np.outer(found.sum(axis=1), p)  # adds up to 0 but for rounding
+    if not np.abs(found[0]).max() > 1e-9:  # no policy differs
+        return np.array([_with_sides_of_one(np.eye(K)[0] - p)])
+    first = _with_sides_of_one(found[0])
+    others = found[1:] * np.sqrt(np.sum(first**2 / p) / np.sum(found[0] ** 2 / p))
+    F = np.einsum("jk,kl,jl->j", others, spread, others) / (others**2 @ noise + 1e-300)
+    return np.vstack([first, others[F > LEAST_F]])
+
+
+def _spread(policy: PolicySums, q: int) -> tuple[Array, Array]:
+    """Return the mean products of the policies, (K, K), and what noise adds to the squares."""
+    each = policy.weight[:, None, None]
+    G, V = policy.gram[:, :q, :q] / each, policy.square[:, :q, :q] / each**2
+    inverse = np.array([np.linalg.pinv(part, rcond=1e-10, hermitian=True) for part in G])
+    coef = np.einsum("kij,kj->ki", inverse, policy.label[:, :q] / policy.weight[:, None])
+    left = np.maximum(1.0 - np.einsum("ki,kij,kj->k", coef, G, coef), 0.0)  # t^2 is 1
+    mean = G.mean(axis=0)
+    noise = left * np.einsum("ij,kjl,klm,kmi->k", mean, inverse, V, inverse, optimize=True)
+    return coef @ mean @ coef.T, noise
+
+
+def _with_sides_of_one(contrast: Array) -> Array:
+    """Return a contrast whose entries of either sign add up to one, the first being positive."""
+    contrast = np.where(np.abs(contrast) < LEAST_PART * np.abs(contrast).max(), 0.0, contrast)
+    contrast *= np.sign(contrast[np.flatnonzero(contrast)[0]])
+    side = contrast > 0.0
+    totals = np.where(side, contrast[side].sum(), -contrast[~side].sum())
+    return np.asarray(contrast / totals)
+
+
+def contrasts_of(rows: LabelledRows, *, n_jobs: int | None = None) -> Array:
+    """Return the contrasts of rows of several populations."""
+    cells = [rows.weight[rows.at(OUTCOME, k)] for k in range(len(rows.names))]
+    size = np.array([weight.sum() ** 2 / (weight @ weight) for weight in cells])
+    return best_contrasts(sum_policies(rows, n_jobs=n_jobs), size, rows.X.shape[1])
+
+
+def in_two_groups(rows: LabelledRows, contrast: Array) -> tuple[LabelledRows, IntArray]:
+    """Return rows of several populations as rows of two groups of them, and their positions.
+
+    Populations with a positive part of the contrast are one group, those with a negative part the
+    other, each counting by its part, alike in its two tables. The two groups differ in their
+    policies, and share the law of outcomes, as two populations do.
+    """
+    weight = np.zeros(len(rows.label))
+    for at, part in zip(rows.all_cells(), np.tile(np.abs(contrast), 2), strict=True):
+        weight[at] = part * rows.weight[at] / rows.weight[at].sum()
+    second = contrast[rows.population] < 0.0
+    cell = (np.where(rows.is_outcome, 0, 2) + second).astype(rows.cell.dtype)
+    merged = replace(rows, cell=cell, weight=weight, names=group_names(rows.names, contrast))
+    used = np.flatnonzero(contrast[rows.population])
+    merged = merged.take(used)
+    return replace(merged, weight=merged.relative), used
+
+
+def group_names(names: Sequence[Any], contrast: Array) -> list[str]:
+    """Return what the two groups are called: the populations of each, with a plus between."""
+    groups = [[n for n, c in zip(names, contrast, strict=True) if c * s > 0] for s in (1, -1)]
+    return [" + ".join(map(str, group)) for group in groups]

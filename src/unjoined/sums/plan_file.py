@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unjoined._typing import Array, Basis
 from unjoined._validation import OUTCOME, OutcomeCoding
@@ -20,33 +22,86 @@ from unjoined.basis import (
 )
 from unjoined.errors import InputError
 from unjoined.sums.centring import CELLS, Centring, SmoothMeans
-from unjoined.sums.checks import (
-    LARGEST,
-    FileArrays,
-    UnsoundError,
-    fields,
-    items,
-    need,
-    number,
-    text,
-    whole,
-)
 from unjoined.sums.plan import MAX_GROUPS, SumsPlan
 
+LARGEST = 1e150  # of any number: its square is still one
 MAX_DEPTH = 4  # of bases stacked on bases
-
-
 PLAN = (
-    "feature_names",
-    "populations",
-    "coding",
-    "n_groups",
-    "clip",
-    "scaling",
-    "basis",
-    "critic",
-    "centring",
+    *("feature_names", "populations", "coding", "n_groups", "clip"),
+    *("scaling", "basis", "critic", "centring"),
 )
+
+
+class UnsoundError(Exception):
+    """Says what is wrong inside a file; `read_sums` adds which file."""
+
+
+def need(ok: bool, what: str) -> None:
+    """Refuse the file unless ``ok``."""
+    if not ok:
+        raise UnsoundError(what)
+
+
+def whole(value: Any, what: str, low: int, high: int) -> int:
+    """Return a whole number in a range, both ends included."""
+    good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    need(good, f"for {what} a whole number from {low} to {high} was expected")
+    return int(value)
+
+
+def number(value: Any, what: str, *, positive: bool = False) -> float:
+    """Return a finite number, above 0 if asked."""
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    good = good and abs(value) <= LARGEST and (value > 0 or not positive)
+    need(good, f"for {what} a finite number{' above 0' if positive else ''} was expected")
+    return float(value)
+
+
+def text(value: Any, what: str) -> str:
+    """Return a text that is not empty."""
+    need(isinstance(value, str) and value != "", f"for {what} a text was expected")
+    return str(value)
+
+
+def items(value: Any, what: str, length: int | None = None) -> list[Any]:
+    """Return a list, of a given length if there is one."""
+    good = isinstance(value, list) and length in (None, len(value))
+    need(good, f"for {what} a list {'' if length is None else f'of {length} '}was expected")
+    return list(value)
+
+
+def fields(value: Any, what: str, *names: str) -> Mapping[str, Any]:
+    """Return what has exactly these names."""
+    good = isinstance(value, dict) and set(value) == set(names)
+    need(good, f"{what} does not have the entries {', '.join(names)}")
+    return dict(value)
+
+
+class FileArrays:
+    """The arrays of a file, each to be taken once."""
+
+    def __init__(self, members: Mapping[str, NDArray[Any]]) -> None:
+        """Refuse arrays that do not hold finite numbers."""
+        self.left: dict[str, Array] = {}
+        for name, array in members.items():
+            good = array.dtype == np.dtype("<f8") and bool(np.all(np.abs(array) <= LARGEST))
+            need(good, f"array {name!r} holds no finite numbers")
+            self.left[name] = array.astype(np.float64)
+
+    def take(self, name: str, *shape: int | None) -> Array:
+        """Return an array of a shape in which None stands for any number above 0."""
+        need(name in self.left, f"array {name!r} is missing")
+        array = self.left.pop(name)
+        good = array.ndim == len(shape) and all(
+            have == want or (want is None and have > 0)
+            for have, want in zip(array.shape, shape, strict=True)
+        )
+        need(good, f"array {name!r} has another shape than its plan and cells call for")
+        return array
+
+    def check_empty(self) -> None:
+        """Refuse arrays that nothing has asked for."""
+        need(not self.left, f"nothing calls for the array {next(iter(self.left), '')!r}")
 
 
 def plan_parts(plan: SumsPlan) -> tuple[dict[str, Any], dict[str, Array]]:

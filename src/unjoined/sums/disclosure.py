@@ -1,8 +1,9 @@
-r"""Noise on sums of clipped rows, so that no single row shows: the Gaussian mechanism.
+r"""What sums may tell of a single row: refusals, and noise under which no row shows.
 
-Features are kept within ``clip`` spreads of their typical values and outcomes within -1 and 1, both
-by the agreed plan. With :math:`w` the largest size of each function, 1 for Fourier functions, and
-:math:`\psi_i = \phi_i / w_i`, every row has :math:`\|\psi\|^2 \le B^2 = 1 + d + 2`: the constant,
+The noise is that of the Gaussian mechanism. Features are kept within ``clip`` spreads of their
+typical values and outcomes within -1 and 1, both by the agreed plan. With :math:`w` the largest
+size of each function, 1 for Fourier functions, and :math:`\psi_i = \phi_i / w_i`, every row has
+:math:`\|\psi\|^2 \le B^2 = 1 + d + 2`: the constant,
 d features, and Fourier functions whose squares add up to at most 2. A row is part of one group of
 one table. There it adds
 
@@ -26,15 +27,21 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri
 
-from unjoined._typing import Array
-from unjoined._validation import TREATMENT, check_positive
+from unjoined._typing import Array, Basis
+from unjoined._validation import OUTCOME, TREATMENT, check_positive
+from unjoined.basis import FourierBasis, LinearBasis, StackedBasis
 from unjoined.errors import InputError
-from unjoined.sums.moments import GroupedSums, MomentSums
+from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
 from unjoined.sums.plan import PlannedSums, SumsPlan, TableNoise
-from unjoined.sums.policies import PolicySums
 
 MOST_EPSILON = 100.0
 GRID = 2.0**-12  # of the noise: digits below would tell of the sum behind it
+# Radians per spread: no function goes through a whole period within one spread of a feature.
+MAX_FREQUENCY = 2.0 * np.pi
+MAX_SPREADS = 10.0  # standard deviation of a scaled feature, else frequencies are higher than said
+# Labels of two values can be solved for if there are more equations than half of the rows
+# (Mangasarian and Recht, 2011).
+ROWS_PER_SUM = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +215,87 @@ def noise_in_scores(plan: SumsPlan, sums: GroupedSums, C: Array, ridge: float) -
         weight = np.array([held.total(TREATMENT, k).weight for k in range(K)])
         found.append(coupled * float(np.sum(parts * np.asarray(plan.noise) / weight**2)) / 4.0)
     return np.array(found)
+
+
+def check_plan(plan: SumsPlan) -> None:
+    """Refuse a plan whose functions could be aimed at a row."""
+    found = _functions_of(plan)
+    if found is not None:
+        raise InputError(
+            f"the plan holds {found}, by which a single row could be singled out, and nothing was "
+            "added up. A plan may hold a constant, the features and Fourier functions that are not "
+            "too fine. Make one with fourier_plan or `unjoined plan`."
+        )
+
+
+def _functions_of(plan: SumsPlan) -> str | None:
+    """Return what a plan holds that is not accepted, None if there is no such thing."""
+    first: Basis = plan.basis
+    second: Basis | None = None
+    if isinstance(plan.basis, StackedBasis):
+        first, second = plan.basis.first, plan.basis.second
+    if plan.critic is not plan.basis:
+        return "functions of the critic's own"
+    if plan.centring:
+        return "functions to be subtracted from the labels"
+    if not isinstance(first, LinearBasis) or not isinstance(second, FourierBasis | None):
+        names = [type(part).__name__ for part in (first, second) if part is not None]
+        return f"functions of other kinds ({' and '.join(names)})"
+    if second is not None and np.abs(second.frequencies).max() > MAX_FREQUENCY:
+        highest = float(np.abs(second.frequencies).max())
+        return (
+            f"frequencies of up to {highest:.3g} per spread, where {MAX_FREQUENCY:.3g} is allowed"
+        )
+    return None
+
+
+def check_counts(found: PlannedSums, min_count: int) -> None:
+    """Refuse sums over few effective rows, and scales far from the rows' own."""
+    tables = {key[:2] for key in found.sums.cells}
+    none = MomentSums.zero(found.plan.size)
+    for key in sorted(CellKey(*table, g) for table in tables for g in range(found.plan.n_groups)):
+        cell = found.sums.cells.get(key, none)
+        p = found.plan.size
+        sums = p if key.kind == OUTCOME else p * (p + 1) // 2
+        least = max(min_count, ROWS_PER_SUM * sums)
+        if cell.effective_rows < least * (1.0 - 1e-9):
+            raise InputError(
+                f"{place_of(key, found.plan)} has {cell.n_rows} rows, worth "
+                f"{cell.effective_rows:.1f} of equal weight, fewer than the minimum of {least}: "
+                f"{min_count} in any case, and {ROWS_PER_SUM} for each of its {sums} sums of "
+                "labels, which could else be solved for the labels. Nothing was written. Agree on "
+                "fewer functions or groups, or give more rows."
+            )
+    _check_spreads(found)
+
+
+def _check_spreads(found: PlannedSums) -> None:
+    """Refuse spreads that are far too small: functions would vary from row to row."""
+    plan = found.plan
+    linear = slice(1, plan.n_features + 1)  # behind the constant
+    for kind in (OUTCOME, TREATMENT):
+        for k, name in enumerate(plan.populations):
+            total = found.sums.total(kind, k)
+            if not total.n_rows:
+                continue
+            away = np.sqrt(np.diag(total.gram)[linear] / total.weight)
+            j = int(np.argmax(away))
+            if away[j] > MAX_SPREADS:
+                raise InputError(
+                    f"the plan says that feature {feature_name(plan, j)} is about "
+                    f"{plan.scaling.mean[j]:.3g}, give or take {plan.scaling.scale[j]:.3g}, but "
+                    f"the {kind} rows of population {name!r} are {away[j]:.3g} times as far away. "
+                    "Functions that are so fine for the rows could single one out. Nothing was "
+                    "written. Agree on a plan with about the right value and spread."
+                )
+
+
+def place_of(key: CellKey, plan: SumsPlan) -> str:
+    """Return what messages call a cell."""
+    population = plan.populations[key.population]
+    return f"group {key.group} of the {key.kind} rows of population {population!r}"
+
+
+def feature_name(plan: SumsPlan, j: int) -> str:
+    """Return what messages call a feature."""
+    return repr(plan.feature_names[j]) if plan.feature_names else str(j)
