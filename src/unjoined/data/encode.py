@@ -32,7 +32,7 @@ from unjoined.data.columns import (
     column_values,
     read_text,
 )
-from unjoined.data.text_files import DECIMAL_COMMA
+from unjoined.data.files import DECIMAL_COMMA
 from unjoined.errors import ColumnWarning, InputError, TableError
 
 ONE_HOT, CODES = "one-hot", "codes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -25,7 +26,7 @@ from unjoined.data.columns import (
     column_values,
     read_text,
 )
-from unjoined.errors import TableError
+from unjoined.errors import ColumnWarning, TableError
 
 LEADING = 50_000  # rows of each table that are looked at first, and that show whether values repeat
 FEWEST = 50  # rows of a table that say anything of a column
@@ -277,3 +278,24 @@ def mixed(name: str, cells: Mapping[Cell, Look]) -> str | None:
 def whole_profile(looks: Sequence[Look]) -> ColumnProfile:
     """Return what a column holds in all tables together."""
     return reduce(ColumnProfile.merge, (look.profile for look in looks))
+
+
+class Choice(NamedTuple):
+    """Which columns are features, which are not, and what else is to be said of them."""
+
+    features: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def warn(self, *, stacklevel: int) -> None:
+        """Warn of what was left out, all columns in one warning, and of each note."""
+        sentences = list(self.notes)
+        if self.left_out:
+            n = len(self.left_out)
+            which = "a column is left out" if n == 1 else f"{n} columns are left out"
+            listed = "; ".join(map(str, self.left_out))
+            sentences.insert(
+                0, f"{which}: {listed}. To use such a column, name all features yourself."
+            )
+        for sentence in sentences:
+            warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)

@@ -19,12 +19,11 @@ from unjoined._validation import OUTCOME, TREATMENT, check_count, check_names, p
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.columns import ColumnProfile, column_names
 from unjoined.data.encode import TableEncoder, profile_frame
-from unjoined.data.looks import LEADING, LeftOut, Looks, Piece, look_at, merge_profiles
+from unjoined.data.looks import LEADING, Choice, LeftOut, Looks, Piece, look_at, merge_profiles
 from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import Chunk, number_matrix
-from unjoined.data.sizes import estimate_rows
-from unjoined.data.survey import Choice, Survey, check_named_columns
-from unjoined.data.tables import Reading, scan_table
+from unjoined.data.survey import Survey, check_named_columns
+from unjoined.data.tables import Reading, estimate_rows, scan_table
 from unjoined.errors import InputError, TableError
 
 

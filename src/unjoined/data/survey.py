@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 from scipy.stats import rankdata
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, did_you_mean, nearest, plain_name, shown
 from unjoined.data.chunks import Columns, Table
-from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES
+from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, column_names
 from unjoined.data.looks import (
     FEW_VALUES,
     FEWEST,
     Cell,
+    Choice,
     LeftOut,
     Look,
     Looks,
@@ -31,7 +33,7 @@ from unjoined.data.looks import (
     shifts,
     whole_profile,
 )
-from unjoined.errors import ColumnWarning, TableError
+from unjoined.errors import TableError
 
 FIRST = 2_000  # of the leading rows: in most columns they tell at once
 INDEX_NAME = re.compile(r"(Unnamed: \d+|__index_level_\d+__)$")
@@ -184,27 +186,6 @@ def _unique_by_design(numbers: Array) -> bool:
     return bool(reach >= WIDE and gap <= 0.02 + 1.63 / np.sqrt(n))
 
 
-class Choice(NamedTuple):
-    """Which columns are features, which are not, and what else is to be said of them."""
-
-    features: tuple[str, ...]
-    left_out: tuple[LeftOut, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def warn(self, *, stacklevel: int) -> None:
-        """Warn of what was left out, all columns in one warning, and of each note."""
-        sentences = list(self.notes)
-        if self.left_out:
-            n = len(self.left_out)
-            which = "a column is left out" if n == 1 else f"{n} columns are left out"
-            listed = "; ".join(map(str, self.left_out))
-            sentences.insert(
-                0, f"{which}: {listed}. To use such a column, name all features yourself."
-            )
-        for sentence in sentences:
-            warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)
-
-
 class Survey(NamedTuple):
     """Tables that can be gone through in part or as a whole."""
 
@@ -335,3 +316,27 @@ def check_named_columns(
     if names is not None and not set(names) - set(ignore):
         raise TableError("features leaves no column. Name one or more, or give None for all.")
     return names, tuple(ignore)
+
+
+def check_frame(table: Table) -> None:
+    """Refuse what is not a data frame, or one without rows."""
+    given = table.table
+    is_frame = nw.dependencies.is_into_dataframe(given)
+    if (names := column_names(given) if is_frame else None) is None:
+        remedy = "Arrays go to SeparateLabels(X=..., y=..., ...)."
+        if isinstance(given, str | os.PathLike):
+            remedy = "Read files with unjoined.read_table, or stream them with TableSource."
+        elif hasattr(given, "collect"):
+            remedy = "Call its collect() first."
+        raise TableError(
+            f"{table.title} must be a pandas, polars or pyarrow data frame, got "
+            f"{type(given).__name__}. {remedy}"
+        )
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise TableError(
+            f"columns of {table.title} must be named by text, got {shown(odd)}. Rename them, such "
+            "as with frame.columns = [str(name) for name in frame.columns]."
+        )
+    if len(nw.from_native(table.table, eager_only=True)) == 0:
+        rows = "rows of all populations" if table.population is None else "at least one row"
+        raise TableError(f"{table.title} is empty. It needs {rows}.")

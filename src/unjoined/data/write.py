@@ -15,9 +15,8 @@ from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
 from unjoined.data.columns import column_names
-from unjoined.data.excel import write_excel
+from unjoined.data.files import EXCEL, table_ending
 from unjoined.data.replace import replace_file
-from unjoined.data.tables import EXCEL, table_ending
 from unjoined.errors import TableError, UnjoinedWarning
 
 # How text begins that a spreadsheet runs; the last four are =, +, - and @ in full width.
@@ -117,3 +116,23 @@ def _csv_kinds(types: Any) -> list[Callable[[Any], bool]]:
         types.is_time,
         types.is_timestamp,
     ]
+
+
+MOST_ROWS = 1_048_575  # of a sheet, below its header
+
+
+def write_excel(table: Frame, file: Path) -> None:
+    """Write a pyarrow table as the one sheet of a workbook."""
+    openpyxl = import_extra("openpyxl", extra="cli")
+    if table.num_rows > MOST_ROWS:
+        raise TableError(
+            f"a sheet of Excel holds {MOST_ROWS:,} rows, the table has {table.num_rows:,}. Write "
+            "Parquet or CSV."
+        )
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("unjoined")
+    sheet.append(table.column_names)
+    for batch in table.to_batches(max_chunksize=10_000):
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            sheet.append(row)
+    book.save(file)
