@@ -104,13 +104,14 @@ test-browser: $(VENV)/.test
 	$(BIN)/python -m pytest -m browser tests/report
 
 benchmark: $(VENV)/.test
-	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py coverage.py paper_default.py planner.py problems.py trials.py verdict.py),$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py coverage.py paper_default.py planner.py populations.py problems.py trials.py verdict.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-# Resumes from finished draws; half an hour on one core.
+# Resumes from finished draws; an hour on one core.
 verdict-study: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/verdict.py --out benchmarks/results/verdict.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/planner.py --out benchmarks/results/planner.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/populations.py --out benchmarks/results/populations.json
 
 # Resumes from the draws in the file; hours on one core.
 coverage-study: $(VENV)/.test

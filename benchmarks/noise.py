@@ -77,7 +77,7 @@ def main() -> None:
     print(f"{given.rows:,} rows in each of four tables, {given.draws} draws; delta = {DELTA:g}")
     print("| epsilon | 95 % interval covers | its width | median squared error | mean |")
     print("|---|---|---|---|---|")
-    for epsilon in (None, 4.0, 2.0, 1.0):
+    for epsilon in (None, 4.0, 2.0, 1.0, 0.5):
         print(study(epsilon, given.draws, given.rows), flush=True)
 
 

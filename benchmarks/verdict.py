@@ -7,7 +7,7 @@ Finished draws are kept in the file --kept, so that a run resumes where it stopp
 Three studies, all with known truth. (1) Three populations, then two of them, that share one law
 of outcomes: how often each test rejects, and each verdict. Tests of several tables are averaged.
 (2) Two populations whose policies differ by delta in log-odds, an uplift of 1 for everyone: how
-often intervals of the average and of regions cover it, by the F statistic that the verdict goes by.
+often intervals of the average and of regions cover it, by the strength that the verdict goes by.
 (3) The three populations with a share of the outcomes of one turned to 1: how often that is found.
 A share s over n draws has a standard error of sqrt(s (1 - s) / n).
 """
@@ -86,7 +86,7 @@ def of_two(problem: SimulatedProblem) -> SimulatedProblem:
 
 
 def calibrated(delta: float, seed: int) -> dict[str, Any]:
-    """Return F statistics of a draw, and whether intervals cover the truth of 1."""
+    """Return strengths of a draw, and whether intervals cover the truth of 1."""
     data = two_populations(delta).draw(ROWS["two"], random_state=seed)
     labels = {name: data[name] for name in data if name != "X"}
     rows = label_rows(feature_matrix(data.X), **labels)
@@ -172,7 +172,7 @@ def summary(found: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 def coverage(what: str, entries: list[Any]) -> Iterator[dict[str, Any]]:
-    """Yield how often intervals cover, by the F statistic."""
+    """Yield how often intervals cover, by the strength."""
     F, *columns = np.array(entries, dtype=float).T
     for low, high in pairwise(BINS):
         inside = (low <= F) & (high > F)

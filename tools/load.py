@@ -239,6 +239,53 @@ def dask(given: argparse.Namespace) -> str:
     return f"Dask: worker {', '.join(said)}; same results, and no process lives on"
 
 
+def greedily(block: Any, marker: str, times: int) -> Any:
+    """Return a piece of rows; the first so many times take more memory than a worker may."""
+    with Path(marker).open("a") as file:
+        file.write(".")
+    if Path(marker).stat().st_size <= times:
+        ballast = np.ones(250_000_000)  # 2 GB
+        time.sleep(5.0)  # the nanny looks every 0.1 s
+        return block + 0.0 * ballast[0]
+    return block
+
+
+def dask_memory(given: argparse.Namespace) -> str:
+    """Let workers be slow, and run out of memory once or always."""
+    import dask
+    import dask.array as da
+    from distributed import Client, LocalCluster
+
+    data = rows(1000)
+    labels = {"y": data.y, "kind": data.kind, "population": data.population}
+    plain = da.from_array(data.X, chunks=(800, -1))
+    model = MinMaxUplift(basis="linear", random_state=0)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        dask.config.set({"distributed.scheduler.allowed-failures": 2}),
+        LocalCluster(**options, memory_limit="1GB", silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+
+        def fitted(X: Any) -> Any:
+            return model.fit_chunks(DaskSource.from_arrays(X, **labels, client=client)).coef_
+
+        wanted = fitted(plain)
+        slow = plain.map_blocks(lambda block: time.sleep(2.0 * (block[0, 0] > 0)) or block)
+        once = plain.map_blocks(greedily, f"{folder}/once", 1, dtype=float)
+        for name, X in (("slow", slow), ("out of memory once", once)):
+            if not np.allclose(fitted(X), wanted, rtol=1e-9):
+                raise SystemExit(f"{name}: another result")
+        try:
+            fitted(plain.map_blocks(greedily, f"{folder}/always", 10**6, dtype=float))
+        except UnjoinedError as error:
+            said = str(error)
+        else:
+            raise SystemExit("there was a result without memory")
+    return f"Dask: workers slow, and out of memory once: same results; always: {said}"
+
+
 def kill(pid: int) -> None:
     """Kill a process."""
     os.kill(pid, signal.SIGKILL)
@@ -252,7 +299,7 @@ def pause(pid: int) -> None:
 
 
 STUDIES: dict[str, Callable[[argparse.Namespace], str]] = {
-    study.__name__: study for study in (processes, fits, threads, disk, dask, memory)
+    study.__name__: study for study in (processes, fits, threads, disk, dask, dask_memory, memory)
 }
 
 

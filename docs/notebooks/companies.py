@@ -77,7 +77,7 @@ files = [room / "shop.sums", room / "agency.sums"]
 both = merge_sums([read_sums(file)[0] for file in files])
 model = MinMaxUplift(random_state=0).fit_moments(both)
 strength = model.identification_
-print(f"Policies differ by {strength.rms_gap:.2f}, F = {strength.f_statistic:.0f}.")
+print(f"Policies differ by {strength.rms_gap:.2f}, first-stage F = {strength.f_statistic:.0f}.")
 
 # %% [markdown]
 # ## What was lost?

@@ -157,14 +157,15 @@ def test_databases_and_queries_give_what_their_files_give(capsys, place, tmp_pat
     forms = {
         "files": str(shop / "{}.csv"),
         "tables": f"{database}:{{}}",
-        "queries": f"SELECT * FROM read_csv('{shop}/{{}}.csv') WHERE 1=1",  # noqa: S608
-        "of a database": f"{database}:SELECT * FROM {{}} WHERE 1=1",  # noqa: S608
+        "queries of files": f"SELECT * FROM read_csv('{shop}/{{}}.csv') WHERE 1=1",  # noqa: S608
     }
     before, lists = database.read_bytes(), {}
     for how, form in forms.items():
         tables = []
         for name in names:
             option = "--outcomes" if name.startswith("visits") else "--treatments"
+            if how.startswith("queries") and option == "--treatments":
+                form = f"{database}:SELECT * FROM {{}} WHERE 1=1"  # noqa: S608
             tables += [option, f"{name.partition('_')[2]}={form.format(name)}"]
         model, listed = tmp_path / f"{how}.skops", tmp_path / f"{how}.parquet"
         labels = ["--outcome", "visit", "--treatment", "mailed", "--estimator", "FourLogistic"]

@@ -35,7 +35,7 @@ FOREST = PlugInUplift(
 )
 MODELS = {
     "minmax": MinMaxUplift(random_state=0),
-    "mixture": MixtureUplift(n_folds=2, random_state=0),
+    "mixture": MixtureUplift(n_folds=2, average=False, random_state=0),
     "stages": TwoStageUplift(),
     "forest": FOREST,
 }
@@ -94,7 +94,7 @@ def test_a_damaged_model_is_refused_or_predicts_the_same_bits(name, saved, tmp_p
     rng = np.random.default_rng(0)
     path = tmp_path / "model.skops"
     refused = 0
-    for trial in range(100):
+    for trial in range(60):
         damaged = bytearray(raw)
         at = int(rng.integers(len(raw)))
         if trial % 4 == 0:
@@ -109,7 +109,7 @@ def test_a_damaged_model_is_refused_or_predicts_the_same_bits(name, saved, tmp_p
         refused += found is None
         if found is not None:
             assert_array_equal(found, wanted)
-    assert refused > 50
+    assert refused > 30
 
 
 @pytest.mark.parametrize("raw", [b"", b"PK", b"PK\5\6" + bytes(18), b"{}", bytes(1000)])
@@ -340,10 +340,11 @@ def test_a_layout_of_a_later_version_and_a_strange_record_are_refused(said, matc
 
 @pytest.mark.parametrize("name", ["minmax", "mixture", "stages"])
 def test_numbers_changed_under_a_right_checksum_are_noticed(name, saved, tmp_path):
-    """Each array in turn, one number of it doubled: predictions stay, or the file is refused."""
+    """One number of an array doubled: predictions stay, or the file is refused."""
     raw, wanted = saved[name]
     parts, path = members(raw), tmp_path / "model.skops"
-    for part in [part for part in parts if part.endswith(".npy")]:
+    arrays = sorted((part for part in parts if part.endswith(".npy")), key=parts.__getitem__)
+    for part in arrays[:: 1 + len(arrays) // 20]:  # twenty are tried, or all
         array = np.load(io.BytesIO(parts[part]))
         if array.dtype.kind != "f" or not array.size:
             continue
@@ -379,10 +380,11 @@ def test_an_altered_member_is_called_altered(saved, tmp_path):
 
 LOADED_IN_LITTLE_MEMORY = """
 import resource, sys
-import unjoined, skops.io
+import unjoined
+unjoined.load_model(sys.argv[1])  # imports what it needs
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 400_000_000,) * 2)
-for path in sys.argv[1:]:
+for path in sys.argv[2:]:
     try:
         unjoined.load_model(path)
     except unjoined.errors.TableError as error:
@@ -405,7 +407,8 @@ def bomb(parts, declared):
 @pytest.mark.skipif(sys.platform != "linux", reason="memory limits and /proc")
 def test_an_archive_that_would_fill_the_memory_is_refused_before_it_expands(saved, tmp_path):
     parts = members(saved["minmax"][0])
-    paths = []
+    paths, whole = [], tmp_path / "whole.skops"
+    whole.write_bytes(saved["minmax"][0])
     for name, declared in (("honest", 1_500_000_000), ("lying", 1000)):
         paths.append(tmp_path / f"{name}.skops")
         paths[-1].write_bytes(bomb(parts, declared))
@@ -413,7 +416,7 @@ def test_an_archive_that_would_fill_the_memory_is_refused_before_it_expands(save
     with zipfile.ZipFile(paths[0]) as archive, archive.open("bomb.npy") as part:
         assert part.read(5_000_000) == bytes(5_000_000)  # it is one
     done = subprocess.run(
-        [sys.executable, "-c", LOADED_IN_LITTLE_MEMORY, *map(str, paths)],
+        [sys.executable, "-c", LOADED_IN_LITTLE_MEMORY, whole, *map(str, paths)],
         capture_output=True,
         text=True,
         timeout=60,

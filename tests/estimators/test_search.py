@@ -2,6 +2,7 @@
 
 import warnings
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -241,15 +242,18 @@ def test_grids_make_one_candidate_of_each_setting(data):
         model.candidates_["nobody"]
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_same_seed_same_choice_whatever_the_jobs(data, n_jobs):
+@pytest.mark.parametrize(
+    "backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)]
+)  # processes import everything again
+def test_same_seed_same_choice_whatever_the_jobs(data, backend):
     """Candidates without a seed get one, drawn before any work is dealt out."""
     noisy = [
         ("a", PlugInUplift(outcome_model=LinearRegression(), min_gap=0.0)),
         ("b", WeightedUplift(basis="gaussian", n_centers=20, ridge=0.01, n_folds=2, **QUICK)),
     ]
     first = search(noisy, n_repeats=2).fit(**data)
-    second = search(noisy, n_repeats=2, n_jobs=n_jobs).fit(**data)
+    with joblib.parallel_config(backend):
+        second = search(noisy, n_repeats=2, n_jobs=2).fit(**data)
     assert first.candidates_.to_dict() == second.candidates_.to_dict()
     assert_array_equal(first.predict(data.X), second.predict(data.X))
     assert noisy[1][1].random_state is None
@@ -453,7 +457,7 @@ def test_candidates_are_compared_by_rows_that_their_fits_have_not_seen():
             return self.sign * problem.uplift(np.asarray(X))
 
     candidates = [("truth", Known()), ("opposite", Known(-1.0)), ("same", Known())]
-    search = UpliftSearchCV(candidates, cv=3, compare=True, rule="best", random_state=0)
+    search = UpliftSearchCV(candidates, cv=2, compare=True, rule="best", random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = search.fit(**data).comparison_

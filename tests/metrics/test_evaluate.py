@@ -339,6 +339,9 @@ def test_projection_on_a_group_is_the_groups_average(data):
         effect_summary(None, twice, by=[4, 5])
     with pytest.raises(InputError, match="columns 0"):
         effect_summary(None, data, by=["age"])
+    fixed = SeparateLabels(wide * [1, 1, 1, 1, 1, 0], data.y, data.kind, data.population)
+    with pytest.raises(InputError, match="'x6' is the same for everyone"):
+        effect_summary(None, fixed, n_jobs=1, random_state=0)
 
 
 def test_what_is_shown_is_what_was_found(found):
@@ -354,12 +357,14 @@ def test_what_is_shown_is_what_was_found(found):
     assert plain["average"]["low"] == found.average.interval()[0]
 
 
-def test_pictures_show_the_band_and_the_bins(found):
+def test_pictures_show_the_band_and_the_bins(data, found):
     import matplotlib
 
     matplotlib.use("Agg")
     ax = found.plot()
     assert ax.get_xlabel() == "share of people treated, best first"
+    groups = effect_summary(None, data, by=[4], n_jobs=1, random_state=0).plot()
+    assert [tick.get_text() for tick in groups.get_yticklabels()] == ["x5 = 0", "x5 = 1"]
     other = found.plot(what="calibration")
     assert len(other.lines) >= 2
     with pytest.raises(InputError, match="what"):

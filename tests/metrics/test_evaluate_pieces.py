@@ -255,6 +255,14 @@ def test_what_pieces_cannot_do_is_refused(data, options, message):
         )
 
 
+def test_fewer_rows_than_folds_are_refused_in_pieces_as_in_memory(data):
+    at = [data.rows(k, p)[:4] for k in ("outcome", "treatment") for p in data.populations]
+    with pytest.raises(InputError, match="5 rows or more; the smallest has 4"):
+        evaluate(ArraySource(**data.take(np.concatenate(at))))
+    with pytest.raises(InputError, match="data must be a SeparateLabels"):
+        evaluate(5)
+
+
 def test_sources_that_change_or_hold_target_rows_are_refused(data):
     passes = iter([data, data, data.take(np.arange(len(data.y)) % 50 > 0)])
     with pytest.raises(TableError, match="600 labelled rows, then 588"):

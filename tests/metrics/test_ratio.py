@@ -1,7 +1,11 @@
 """Ratios of two totals: their intervals, their rows, and whom they speak for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from unjoined.data import SeparateLabels, label_rows, paper_problem
@@ -135,6 +139,26 @@ def test_contrasts_add_up_to_0_and_with_the_policies_to_1():
     assert_allclose((c * rows.policies).sum(axis=1), 1.0)
     own = c[np.arange(len(c)), rows.cell % 3]
     assert_allclose(rows.contrast(), own)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    policies=st.lists(st.integers(5, 995).map(lambda e: e / 1000), min_size=3, max_size=5),
+    sizes=st.lists(st.integers(5, 10_000), min_size=5, max_size=5),
+)
+def test_no_population_makes_the_contrast_less_precise(rows, policies, sizes):
+    """The noise of outcomes of one size, sum of c_k^2 / n_k: all against all but one of them."""
+
+    def noise(e, n):
+        K = len(e)
+        c = replace(rows, cell=np.arange(K), policies=np.tile(e, (K, 1)), size=n).contrast()
+        apart = np.ptp(e) > 0.0  # equal policies tell nothing, but for rounding
+        return np.sum(c**2 / n) if apart else np.inf
+
+    e, n = np.array(policies), np.array(sizes[: len(policies)], dtype=float)
+    for left_out in range(len(e)):
+        kept = np.arange(len(e)) != left_out
+        assert noise(e, n) <= noise(e[kept], n[kept]) * (1.0 + 1e-9)
 
 
 def test_three_populations_do_better_than_the_best_two():

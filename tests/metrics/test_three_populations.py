@@ -1,6 +1,8 @@
 """Scores without joint labels on rows of three populations or more."""
 
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,3 +185,15 @@ def test_an_error_bound_is_for_two_populations():
     model = MinMaxUplift(random_state=0).fit(**data.take(data.population != "C"))
     with pytest.raises(LabelError, match=r"error_bound found 3: 'A', 'B', 'C'\. Choose two of"):
         error_bound(model, data)
+
+
+@pytest.mark.slow
+def test_three_populations_are_not_worse_than_the_best_pair():
+    """Of one design that leaves the third little to add; at most 3.1 standard errors worse.
+
+    If three are as good as the best pair, that fails by chance in 1 of 1,000 studies of a quantity.
+    """
+    script = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "populations.py"))
+    (found,) = script["study"](8, ("a policy in the middle",)).values()
+    for name, row in found.items():
+        assert row["worse"] <= 3.1 * row["standard error"], name

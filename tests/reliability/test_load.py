@@ -59,7 +59,7 @@ def test_with_little_memory_tables_are_read_or_it_is_said_that_memory_is_short(t
 
 @pytest.mark.slow
 def test_processes_agree_and_sick_workers_change_nothing():
-    said = run(TOOLS / "load.py", "processes", "dask")
+    said = run(TOOLS / "load.py", "processes", "dask", "dask_memory")
     assert "equal to the bit" in said
     assert "no process lives on" in said
 

@@ -214,7 +214,7 @@ def show_strength(out: Console, strength: IdentificationStrength) -> None:
     out.print(
         f"The {who} policies are {verdict}: treatment probabilities differ by "
         f"{strength.rms_gap:.2f} (root mean square over people; {strength.mean_gap:{gap}} on "
-        f"average; F = {strength.f_statistic:,.0f}, weak below 10)."
+        f"average; first-stage F = {strength.f_statistic:,.0f}, weak below 10)."
     )
     if m > 2:
         rows = [
@@ -226,7 +226,7 @@ def show_strength(out: Console, strength: IdentificationStrength) -> None:
             )
             for pair in strength.pairs
         ]
-        show_table(out, ("populations", "root mean square", "on average", "F"), rows)
+        show_table(out, ("populations", "root mean square", "on average", "first-stage F"), rows)
 
 
 def uplift_summary(uplift: Array) -> dict[str, float]:
@@ -302,7 +302,7 @@ def verdict_facts(model: UpliftEstimator) -> dict[str, str]:
     return {
         "verdict": verdict,
         "colour": colour,
-        "words": f"{words} (F = {f:,.0f}). Nothing else was checked.",
+        "words": f"{words} (first-stage F = {f:,.0f}). Nothing else was checked.",
     }
 
 

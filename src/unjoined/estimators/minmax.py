@@ -333,15 +333,7 @@ class MinMaxUplift(RowEstimator):
     ) -> PlannedSums:
         """Return the sums that ``fit_chunks`` would solve from, without solving.
 
-        Parameters
-        ----------
-        source, sample_rows, checkpoint
-            As in ``fit_chunks``; the checkpoint is left where it is.
-
-        Returns
-        -------
-        PlannedSums
-            For `write_sums` and ``fit_moments``.
+        They are for `write_sums` and ``fit_moments``. The checkpoint is left where it is.
         """
         return self._collect(source, sample_rows, checkpoint)[0]
 

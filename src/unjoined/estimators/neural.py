@@ -265,18 +265,9 @@ class NeuralMinMaxUplift(RowEstimator):
         return self.outcome_scale_ * values
 
     def critic(self, X: MatrixLike) -> Array:
-        """Return the critic g(x): where it is far from 0, the fit is still contradicted.
+        """Return the critic g(x), as `MinMaxUplift.critic` does for the squared loss.
 
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n,)
-            With the squared loss in the units of the outcome; with another one the derivative
-            of the loss in units of the standardised outcome.
+        With another loss it is the loss's derivative, in units of the standardised outcome.
         """
         values = self._evaluate(self._check_features(X, reset=False), "critic_module")
         return self.outcome_scale_ * values if isinstance(self.loss, str) else values

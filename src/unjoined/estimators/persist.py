@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import zipfile
 from collections.abc import Iterable
 from dataclasses import is_dataclass
@@ -96,6 +97,21 @@ HARMLESS = frozenset(
 )
 
 
+def _import_skops() -> Any:
+    """Return skops, imported without torch and dask.
+
+    It walks through all of scikit-learn, adapters to these two included, which takes two seconds.
+    """
+    adapters = [f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask")]
+    hidden = dict.fromkeys(set(adapters) - set(sys.modules))
+    sys.modules.update(hidden)  # type: ignore[arg-type]  # None makes the import fail
+    try:
+        return import_extra("skops.io", extra="cli")
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
 def save_model(
     model: UpliftEstimator | Pipeline,
     path: str | os.PathLike[str],
@@ -124,7 +140,7 @@ def save_model(
         `load_model` would refuse the file, or there is a file that is not a model. Nothing is
         written then.
     """
-    skops_io = import_extra("skops.io", extra="cli")
+    skops_io = _import_skops()
     check_is_fitted(model)
     file = Path(path)
     if file.is_file() and file.stat().st_size and not is_model_file(file):
@@ -170,7 +186,7 @@ def is_model_file(file: Path) -> bool:
 
 def _model_of(members: dict[str, bytes], trusted: set[str]) -> Any:
     """Return the model that the parts of a file hold, checked."""
-    skops_io = import_extra("skops.io", extra="cli")
+    skops_io = _import_skops()
     others = HARMLESS | trusted
     check_members(members, others | LIVES_AT.keys())
     said = check_layout(members[RECORD])
@@ -224,7 +240,7 @@ def load_model(
     -----
     A checksum tells of damage, not of malice: who can write the file can write its checksum.
     """
-    import_extra("skops.io", extra="cli")
+    _import_skops()
     file = Path(path)
     if not file.is_file():
         raise TableError(f"there is no model file {str(file)!r}. Write one with `unjoined fit`.")

@@ -242,23 +242,7 @@ class UpliftSearchCV(UpliftEstimator):
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Score the candidates, and fit the chosen one to all rows.
-
-        Parameters
-        ----------
-        X, y, kind, population, sample_weight
-            As in every estimator; ``fit(data)`` is ``fit(**data)``.
-
-        Returns
-        -------
-        UpliftSearchCV
-            Itself.
-
-        Warns
-        -----
-        WeakIdentificationWarning
-            The policies can hardly be told apart.
-        """
+        """Score the candidates, and fit the chosen one to all rows, given as to any estimator."""
         columns = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
         X, y, kind, population, sample_weight = columns
         matrix = self._begin(X)
@@ -370,18 +354,7 @@ class UpliftSearchCV(UpliftEstimator):
         self.reason_ += f" By the order of people: {next(said).sentence(0.95)}"
 
     def predict(self, X: MatrixLike) -> Array:
-        """Return the chosen candidate's uplift at each row, or the mean of those chosen.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Features, with the columns seen in ``fit``.
-
-        Returns
-        -------
-        array of shape (n,)
-            Uplift in the units of the outcome.
-        """
+        """Return the chosen candidate's uplift at each row, or the mean of those chosen."""
         if is_dask(X):
             return super().predict(X)
         matrix = self._check_features(X, reset=False)

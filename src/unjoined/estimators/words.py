@@ -115,8 +115,8 @@ def policies_in_words(strength: IdentificationStrength, contrast: Array | None =
     words = (
         "The policies can hardly be told apart: nothing here is reliable."
         if strength.is_weak
-        else f"The policies differ by about {gap}, which the rows can tell (F = "
-        f"{strength.f_statistic:.3g})."
+        else f"The policies differ by about {gap}, which the rows can tell (first-stage "
+        f"F = {strength.f_statistic:.3g})."
     )
     if contrast is None:
         return words

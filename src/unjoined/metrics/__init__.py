@@ -27,7 +27,7 @@ from unjoined.metrics.curves import (
 )
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.effects import Coefficient, EffectSummary, GroupEffect, effect_summary
-from unjoined.metrics.estimate import Estimate, Ratio, Totals, critical_value
+from unjoined.metrics.estimate import Estimate, Ratio, critical_value
 from unjoined.metrics.evaluate import (
     compare_out_of_fold,
     compare_uplift,
@@ -43,24 +43,19 @@ from unjoined.metrics.evaluation import (
     ScoreBin,
 )
 from unjoined.metrics.evidence import diagnose
-from unjoined.metrics.gain import GainByScore, average_effect_of_sums, widening
 from unjoined.metrics.identification import (
+    GainByScore,
     IdentificationStrength,
+    average_effect_of_sums,
     identification_strength,
     strength_of,
     strength_of_sums,
     warn_if_weak,
+    widening,
 )
 from unjoined.metrics.people import NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
-from unjoined.metrics.rows import (
-    EvaluationRows,
-    RatioTerms,
-    average_effect,
-    evaluation_of,
-    evaluation_rows,
-    some_rows,
-)
+from unjoined.metrics.rows import average_effect, evaluation_of, evaluation_rows, some_rows
 from unjoined.metrics.scores import (
     SCORES,
     HeldOutRows,
@@ -88,7 +83,6 @@ __all__ = [
     "ErrorBound",
     "Estimate",
     "Evaluation",
-    "EvaluationRows",
     "Finding",
     "GainByScore",
     "GroupEffect",
@@ -98,13 +92,11 @@ __all__ = [
     "PlanPoint",
     "PolicyGap",
     "Ratio",
-    "RatioTerms",
     "Region",
     "ScoreBin",
     "Sharing",
     "StudyGuess",
     "StudyPlan",
-    "Totals",
     "UpliftCurve",
     "UpliftScorer",
     "auuc",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,9 @@ import numpy as np
 from unjoined._typing import Array, Frame
 from unjoined.data import CellSummary
 from unjoined.metrics.checks import Balance, Check, Sharing
-from unjoined.metrics.estimate import ResultTable, as_frame, as_html, as_text, new_axes
+from unjoined.metrics.estimate import ResultTable, as_frame, as_html, as_plain, as_text, new_axes
 from unjoined.metrics.identification import IdentificationStrength
-from unjoined.metrics.people import IDENTIFIED, PLENTY_F, STRONG_F, UNKNOWN, WEAK, Region
+from unjoined.metrics.people import IDENTIFIED, PLENTY, STRONG, UNKNOWN, WEAK, Region
 from unjoined.nuisance import CellShift
 
 if TYPE_CHECKING:
@@ -95,11 +96,12 @@ class Diagnosis:
     tables : tuple of CellSummary
         Rows and mean labels of each table.
     identification : IdentificationStrength
-        The light statistic that fits use, with the strength of each pair of populations.
+        The first-stage F that fits use, with that of each pair of populations.
     gap : PolicyGap or None
         None, as are the next ones, if tables have too few rows to measure it.
     strength : float
-        F statistic of the policy gap over all people, from rows that models did not see.
+        Squared policy gap over its variance, over all people, from rows that models did not see.
+        Not the first-stage F of ``identification``, which asks whether policies differ at all.
     regions : tuple of Region
         Groups of people by how their treatment differs, described by features.
     speaks_for : float
@@ -125,22 +127,22 @@ class Diagnosis:
         What could have been refuted, with p-values corrected for all of them.
     """
 
-    verdict: str
-    findings: tuple[Finding, ...]
     tables: tuple[CellSummary, ...]
     identification: IdentificationStrength
-    gap: PolicyGap | None
-    strength: float
-    regions: tuple[Region, ...]
-    speaks_for: float
-    effective_size: float
-    condition: float
     balance: tuple[Balance, ...]
     between: tuple[Balance, ...]
     shared: tuple[Sharing, ...]
-    overlap: tuple[CellShift, ...]
-    implied_outside: float
     checks: tuple[Check, ...]
+    gap: PolicyGap | None = None
+    strength: float = math.nan
+    regions: tuple[Region, ...] = ()
+    speaks_for: float = math.nan
+    effective_size: float = math.nan
+    condition: float = math.nan
+    overlap: tuple[CellShift, ...] = ()
+    implied_outside: float = math.nan
+    verdict: str = UNKNOWN
+    findings: tuple[Finding, ...] = ()
 
     @property
     def colour(self) -> str:
@@ -183,38 +185,16 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
-        plain = {
-            "verdict": self.verdict,
-            "colour": self.colour,
-            "headline": self.headline,
-            "next_step": self.next_step,
-            "findings": [asdict(finding) for finding in self.findings],
-            "tables": [asdict(table) for table in self.tables],
-            "strength": self.strength,
-            "speaks_for": self.speaks_for,
-            "effective_size": self.effective_size,
-            "condition": self.condition,
-            "implied_outside": self.implied_outside,
-            "regions": [asdict(r) | {"verdict": r.verdict} for r in self.regions],
-            "checks": [asdict(c) | {"is_rejected": c.is_rejected} for c in self.checks],
-            "balance": [asdict(balance) for balance in self.balance],
-            "between": [asdict(balance) for balance in self.between],
-            "shared": [asdict(sharing) for sharing in self.shared],
-            "overlap": [asdict(cell) for cell in self.overlap],
-            "gap": None,
-        }
-        if self.gap is not None:
-            plain["gap"] = asdict(self.gap) | {"quantiles": self.gap.quantiles.tolist()}
-        light = self.identification
-        pairs = light.to_dict()
-        plain["identification"] = {
-            "f_statistic": light.f_statistic,
-            "mean_gap": light.mean_gap,
-            "rms_gap": light.rms_gap,
-            "is_weak": light.is_weak,
-            "pairs": [
-                dict(zip(pairs, row, strict=True)) for row in zip(*pairs.values(), strict=True)
-            ],
+        plain: dict[str, Any] = as_plain(self, 0.95)
+        plain |= {name: getattr(self, name) for name in ("colour", "headline", "next_step")}
+        for name, word in (("regions", "verdict"), ("checks", "is_rejected")):
+            for said, each in zip(plain[name], getattr(self, name), strict=True):
+                said[word] = getattr(each, word)
+        pairs = self.identification.to_dict()
+        rows = zip(*pairs.values(), strict=True)
+        numbers = ("f_statistic", "mean_gap", "rms_gap", "is_weak")
+        plain["identification"] = {n: getattr(self.identification, n) for n in numbers} | {
+            "pairs": [dict(zip(pairs, row, strict=True)) for row in rows]
         }
         return plain
 
@@ -287,9 +267,9 @@ REGION_COLUMNS = ("where", "share", "gap", "strength", "verdict")
 HEADS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Which policies differ",
-        ("populations", "gap on average", "root mean square", "F of a plain fit"),
+        ("populations", "gap on average", "root mean square", "first-stage F"),
     ),
-    ("Where policies differ", ("where", "people", "gap", "F", "verdict")),
+    ("Where policies differ", ("where", "people", "gap", "strength", "verdict")),
     ("Balance of features", ("largest difference of means", "feature", "standard deviations")),
     (
         "What could be refuted (corrected by Holm's method)",
@@ -315,8 +295,8 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
         f"Gap: the chance of treatment differs by {gap.mean:+.2f} on average{whose}, "
         f"{gap.root_mean_square:.2f} root mean square. Nine in ten people lie between {low:+.2f} "
         f"and {high:+.2f}.",
-        f"Strength: F = {_number(diagnosis.strength)} over all people. {STRONG_F:g} or more "
-        f"identifies the average, {PLENTY_F:g} or more is plenty.",
+        f"Strength: {_number(diagnosis.strength)} over all people. {STRONG:g} or more identifies "
+        f"the average, {PLENTY:g} or more is plenty.",
         f"Reach: evaluations speak for {diagnosis.speaks_for:.0%} of people, those whose chance of "
         f"treatment differs. For their average uplift the tables are worth a trial of {n} people "
         "with joined labels.",
@@ -387,7 +367,7 @@ def draw_regions(diagnosis: Diagnosis, ax: Axes | None) -> Axes:
         colour = PAINT[COLOURS[region.verdict]]
         ax.barh(y, region.gap, color=colour, height=0.7)
         ax.annotate(
-            f" {region.share:.0%} of people, F = {_number(region.strength)} ",
+            f" {region.share:.0%} of people, strength {_number(region.strength)} ",
             (max(region.gap, 0.0), y),
             va="center",
             fontsize="small",

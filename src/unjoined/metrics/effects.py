@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import inv, solve
@@ -20,18 +20,21 @@ from unjoined.metrics.estimate import (
     ResultTable,
     Shown,
     as_frame,
-    as_plain,
     cells,
     critical_value,
+    draw_intervals,
     estimate_dict,
     number,
     with_interval,
 )
 from unjoined.metrics.evaluate import prepare
 from unjoined.metrics.passes import Piece
-from unjoined.metrics.people import LEVEL, Conditions, NamedFeatures, range_in_words
+from unjoined.metrics.people import LEVEL, NUMBER, Conditions, Feature, NamedFeatures, between
 from unjoined.metrics.pieces import SAMPLE_ROWS
 from unjoined.metrics.rows import OVERLAP, Additive, Sums
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FEW_VALUES = 5  # of a column of numbers that each make a group
 MOST_GROUPS = 12  # of a column of categories
@@ -130,10 +133,25 @@ class EffectSummary(Shown):
         ]
         return as_frame(rows, library)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain words and numbers, ready for JSON."""
-        plain: dict[str, Any] = as_plain(self, self.level)
-        return plain
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the average uplift of the groups with their intervals, and what was predicted.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        named = [(group.where, group.uplift) for group in self.groups]
+        ax = draw_intervals(named, self.level, ax)
+        ax.plot([group.predicted for group in self.groups], range(len(named)), "x", color="C1")
+        ax.axvline(self.average.value, color="0.55", ls="--", lw=1.2)
+        ax.set_xlabel(f"average uplift, {self.level:.0%} interval; crosses: predicted")
+        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
+        return ax
 
     def sentences(self) -> list[str]:
         """Return the average, and for whom the numbers speak."""
@@ -227,7 +245,7 @@ def effect_summary(
     totals = tables.over(Projecting(line, tuple(groups.values()), weight)).totals()
     g, q = len(groups), len(line.beta)
     predicted = weighed.predicted() if models else np.full(g, math.nan)
-    said = weighed.projected(line) if models else np.full(q, math.nan)
+    said = weighed.projected() if models else np.full(q, math.nan)
     error = np.sqrt(np.maximum(np.diag(totals.covariance)[2 + 2 * g :], 0.0))
     units = np.concatenate([[1.0], line.unit])
     rows = zip(
@@ -296,7 +314,7 @@ class Weighed(Additive):
         moved[1:, 0] = -mean
         return moved
 
-    def projected(self, line: Line) -> Array:
+    def projected(self) -> Array:
         """Return the best line in the scores."""
         moved = self._moved(self.gram[0, 1:] / self.gram[0, 0])
         return np.asarray(solve(moved @ self.gram @ moved.T, moved @ self.scored, assume_a="pos"))
@@ -403,8 +421,9 @@ class Columns:
         at = np.array([j for name in self.chosen for j in self._of(name)], dtype=np.int64)
         center = people @ X[:, at]
         unit = np.sqrt(people @ (X[:, at] - center) ** 2)
-        if not (unit > 0.0).all():
-            fixed = self.names[int(np.argmin(unit > 0.0))]
+        varies = unit > 1e-12 * np.abs(center)
+        if not varies.all():
+            fixed = self.names[int(np.argmin(varies))]
             raise InputError(f"the column {fixed!r} is the same for everyone. Leave it out of by.")
         line = Line(at, center, unit)
         b = line(X)
@@ -455,6 +474,5 @@ def _of_numbers(
     passed = np.cumsum(people[order])
     cuts = column[order][np.searchsorted(passed, np.array([0.25, 0.5, 0.75]) * passed[-1])]
     edges = [-np.inf, *np.unique(cuts).tolist(), np.inf]
-    return {
-        range_in_words(name, low, high): known | {j: (low, high)} for low, high in pairwise(edges)
-    }
+    named = Feature(name, name, NUMBER)
+    return {between(named, low, high): known | {j: (low, high)} for low, high in pairwise(edges)}

@@ -217,6 +217,12 @@ class Shown:
     """A result that prints as sentences and tables, in plain text or as HTML for notebooks."""
 
     __slots__ = ()
+    level: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain words and numbers, ready for JSON."""
+        plain: dict[str, Any] = as_plain(self, self.level)
+        return plain
 
     def sentences(self) -> list[str]:
         """Return what was found in words, the answer first."""
@@ -281,6 +287,29 @@ def new_axes(height: float) -> Axes:
     """Return axes in a new figure, ``height`` inches high."""
     pyplot = import_extra("matplotlib.pyplot", extra="plot")
     ax: Axes = pyplot.figure(figsize=(6.4, height), layout="constrained").add_subplot()
+    return ax
+
+
+def draw_intervals(
+    named: Sequence[tuple[str, Estimate]], level: float, ax: Axes | None = None
+) -> Axes:
+    """Draw estimates with their intervals, one below the other; grey if the interval holds 0.
+
+    A hollow mark has no interval: the tables cannot bound it.
+    """
+    ax = ax or new_axes(1.2 + 0.4 * len(named))
+    for y, (_, estimate) in enumerate(named):
+        low, high = estimate.interval(level)
+        bounded = math.isfinite(low) and math.isfinite(high)
+        colour = "C0" if bounded and not low <= 0.0 <= high else "0.5"
+        if bounded:
+            ax.plot([low, high], [y, y], color=colour, lw=2)
+        ax.plot([estimate.value], [y], "o", color=colour, mfc=colour if bounded else "none", ms=6)
+    ax.set_yticks(range(len(named)), [name for name, _ in named], fontsize="small")
+    ax.invert_yaxis()
+    ax.margins(y=0.25 if len(named) < 4 else 0.05)
+    ax.axvline(0.0, color="0.3", lw=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_option, check_vector
-from unjoined.data import is_dask, take_rows
+from unjoined.data import take_rows
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import critical_value
 from unjoined.metrics.evaluation import Comparison, Difference, Evaluation
@@ -22,7 +22,7 @@ from unjoined.metrics.passes import EvaluatedTables
 from unjoined.metrics.pieces import SAMPLE_ROWS, RowsInPieces, Scorer, Source
 from unjoined.metrics.ranks import Appraisal, Read, Sheet
 from unjoined.metrics.rows import GAP, N_FOLDS, OVERLAP, EvaluationRows, evaluation_rows
-from unjoined.metrics.tables import Asked, HeldOutTables, RowsInMemory, Rules
+from unjoined.metrics.tables import Asked, HeldOutTables, RowsInMemory, Rules, is_source
 from unjoined.nuisance import check_folds, deal_evaluation_folds
 
 
@@ -294,7 +294,7 @@ def prepare(
 ) -> tuple[Asked, EvaluatedTables]:
     """Return what is asked, and the tables with their cross-fitted nuisances."""
     check_option("weight", weight, (OVERLAP, GAP))
-    in_pieces = not isinstance(data, Mapping) or is_dask(data.get("X"))
+    in_pieces = is_source(data)
     asked = Asked(models, rules, in_pieces=in_pieces)
     if not in_pieces:
         held = HeldOutTables.of(data, target)

@@ -15,8 +15,8 @@ from unjoined.metrics.estimate import (
     ResultTable,
     Shown,
     as_frame,
-    as_plain,
     cells,
+    draw_intervals,
     estimate_dict,
     new_axes,
     number,
@@ -174,7 +174,7 @@ class Evaluation(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
-        plain: dict[str, Any] = as_plain(self, self.level)
+        plain = super(Evaluation, self).to_dict()
         return plain | {"rows": plain.pop("n_rows")}
 
     def plot(self, ax: Axes | None = None, *, what: str = "curve") -> Axes:
@@ -325,7 +325,7 @@ class Comparison(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
-        plain: dict[str, Any] = as_plain(self, self.level)
+        plain = super(Comparison, self).to_dict()
         for said, each in zip(plain["differences"], self.differences, strict=True):
             said["sentence"] = each.sentence(self.level)
         return plain
@@ -342,21 +342,10 @@ class Comparison(Shown):
         -------
         matplotlib Axes
         """
-        ax = ax or new_axes(1.2 + 0.5 * len(self.differences))
-        for y, each in enumerate(self.differences):
-            low, high = each.auuc.interval(self.level)
-            apart = low > 0.0
-            colour = "C0" if apart else "0.5"
-            ax.plot([low, high], [y, y], color=colour, lw=2)
-            ax.plot([each.auuc.value], [y], "o", color=colour, ms=6)
-        names = [f"{each.first} less {each.second}" for each in self.differences]
-        ax.set_yticks(range(len(names)), names, fontsize="small")
-        ax.invert_yaxis()
-        ax.margins(y=0.25)
-        ax.axvline(0.0, color="0.3", lw=0.8)
+        named = [(f"{each.first} less {each.second}", each.auuc) for each in self.differences]
+        ax = draw_intervals(named, self.level, ax)
         ax.set_xlabel(f"difference in AUUC, {self.level:.0%} interval")
         ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
-        ax.spines[["top", "right"]].set_visible(False)
         return ax
 
     def result_tables(self) -> list[ResultTable]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -21,10 +21,6 @@ from unjoined._validation import (
 from unjoined.basis import Scaling
 from unjoined.data import (
     LabelledRows,
-    SeparateLabels,
-    is_dask,
-    label_rows,
-    target_rows,
 )
 from unjoined.errors import InputError, OverlapWarning
 from unjoined.metrics.checks import (
@@ -57,7 +53,8 @@ from unjoined.metrics.rows import (
     labelled_part,
     with_target,
 )
-from unjoined.metrics.verdict import FEWEST_ROWS, Evidence, judge
+from unjoined.metrics.tables import HeldOutTables, is_source
+from unjoined.metrics.verdict import FEWEST_ROWS, Asides, judge
 from unjoined.nuisance import (
     CellShift,
     EffectNuisances,
@@ -118,61 +115,29 @@ def diagnose(
         source = Source.look_through(data, Scorer(), SAMPLE_ROWS)
         rows, _ = source.census.sample(N_FOLDS)
         features = NamedFeatures.of_numbers(rows.X, source.encoder)
-        aim, strange = (None, ()) if target is None else _target(target, rows.X, {}, features)
-        tables = source.summary()
+        tables, aim, strange = source.summary(), None, list[str]()
+        if target is not None:
+            matrix, strange = features.numbers(target)
+            aim = matrix, np.ones(len(matrix))
     else:
-        check_fields(data)
-        given = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
-        X, features = NamedFeatures.of(given.X)
-        labels = {name: given[name] for name in given if name != "X"}
-        rows = label_rows(X, **labels, several=True)
-        aim, strange = _target(target, X, labels, features)
-        tables = given.summary()
+        held = HeldOutTables.of(data, target)
+        rows, features, tables = held.rows, held.features, held.data.summary()
+        aim, strange = held.target_rows, list(held.strange)
     names = features.names
     rng = check_random_state(random_state)
-    evidence = Evidence(
+    measured = Diagnosis(
         tables=tuple(tables),
         identification=strength_of(rows),
         balance=_within(rows, names, rng),
         between=_between(rows, names, rng),
         shared=_sharing(rows),
-        rarest=_rarest_outcome(rows),
-        strange=strange,
+        checks=(),
     )
+    asides = Asides(_rarest_outcome(rows), tuple(strange))
     if min(len(at) for at in rows.all_cells()) >= FEWEST_ROWS:
-        evidence = _measured(evidence, rows, aim, features, rng)
-    checks = [check for balance in evidence.balance for check in balance.checks]
-    return judge(replace(evidence, checks=correct([*checks, *evidence.checks])))
-
-
-def is_source(data: Any) -> bool:
-    """Tell whether data are gone through in pieces."""
-    if isinstance(data, Mapping):
-        return is_dask(data.get("X"))
-    return callable(data) or hasattr(type(data), "feature_names")
-
-
-def check_fields(data: Mapping[str, Any]) -> None:
-    """Refuse anything but a mapping with features and labels, such as a `SeparateLabels`."""
-    needed = ("X", "y", "kind", "population")
-    if not isinstance(data, Mapping) or any(name not in data for name in needed):
-        raise InputError(
-            f"data must be a SeparateLabels, or a mapping with {', '.join(needed)}; got "
-            f"{type(data).__name__}. Make one with SeparateLabels.from_tables."
-        )
-
-
-def _target(
-    target: MatrixLike | None, X: Array, labels: dict[str, Any], features: NamedFeatures
-) -> tuple[tuple[Array, Array] | None, tuple[str, ...]]:
-    """Return features and weights of the people the answer is for, and what is strange of them.
-
-    None for the people in the tables.
-    """
-    if target is None:
-        return target_rows(X, labels["kind"], labels.get("sample_weight")), ()
-    matrix, notes = features.numbers(target)
-    return (matrix, np.ones(len(matrix))), tuple(notes)
+        measured, asides = _measured(measured, asides, rows, aim, features, rng)
+    checks = [check for balance in measured.balance for check in balance.checks]
+    return judge(replace(measured, checks=correct([*checks, *measured.checks])), asides)
 
 
 def _sample(rows: LabelledRows, at: Any) -> Sample:
@@ -229,12 +194,13 @@ def _rarest_outcome(rows: LabelledRows) -> int | None:
 
 
 def _measured(
-    evidence: Evidence,
+    so_far: Diagnosis,
+    asides: Asides,
     rows: LabelledRows,
     target: tuple[Array, Array] | None,
     features: NamedFeatures,
     rng: Rng,
-) -> Evidence:
+) -> tuple[Diagnosis, Asides]:
     """Add what needs cross-fitted policies and outcomes."""
     fold = deal_evaluation_folds(rows, N_FOLDS, rng)
     models = cross_fit_effects(rows, fold, n_jobs=None, rng=rng)
@@ -254,19 +220,20 @@ def _measured(
     D, V = total_given_target(terms, terms.denominator, reach, K)
     overlap, apart = _overlap(rows, target, rng)
     regions = find_regions(aimed, terms, features)
-    return replace(
-        evidence,
+    z = D / np.sqrt(V) if V > 0.0 else 0.0
+    measured = replace(
+        so_far,
         gap=_gap(aimed),
-        z=D / np.sqrt(V) if V > 0.0 else 0.0,
-        regions=regions,
+        strength=max(z, 0.0) ** 2,
+        regions=regions.each,
         speaks_for=aimed.terms(aimed.omega(OVERLAP)).speaks_for,
         effective_size=_trial_size(aimed, rows),
         condition=_condition(aimed),
         overlap=overlap,
-        apart=apart,
         implied_outside=outside,
         checks=checks,
     )
+    return measured, asides._replace(z=z, regions=regions, apart=apart)
 
 
 def _refutable(

@@ -1,4 +1,4 @@
-"""Whether the policies differ enough for the data to determine the uplift."""
+"""What a fit says of its own tables: how policies differ, the average uplift, gains of lists."""
 
 from __future__ import annotations
 
@@ -9,16 +9,41 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import eigh, solve
+from scipy.special import stdtrit
 
-from unjoined._typing import Array, ArrayLike, MatrixLike
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_probability,
+    check_same_length,
+    check_vector,
+)
 from unjoined.data import LabelledRows, feature_matrix, label_rows
-from unjoined.errors import WeakIdentificationWarning
-from unjoined.sums import PolicySums, n_functions, sum_policies
+from unjoined.errors import InputError, WeakIdentificationWarning
+from unjoined.metrics.estimate import Estimate, Totals, critical_value
+from unjoined.metrics.rows import EvaluationRows, cell_positions
+from unjoined.sums import (
+    CellKey,
+    GroupedSums,
+    PlannedSums,
+    PolicySums,
+    center_sums,
+    has_constant,
+    n_functions,
+    sum_policies,
+)
 
 # Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
 # are unreliable whatever the nominal sample size.
 WEAK_F = 10.0
+FEW_BINS, MANY_BINS = 10, 20
+MANY_ROWS = 20_000  # of the smallest table: from here on there are many bins
+BIN_ROWS = 50  # of the smallest table that a bin should have
+STEADY = 1e-3  # share of the functions' mean square that keeps g from being rough
+NARROW = 0.1  # policy gap at which a person counts half, in averages from sums
+SAME = 1e-9  # of the largest score: scores that differ by less are tied
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +58,14 @@ class IdentificationStrength:
 
     mean_gap: float  # in the share treated
     rms_gap: float  # root mean square of the gap over x, corrected for noise; 0 if not detectable
-    f_statistic: float  # of the hypothesis that the policies are the same at every x
+    f_statistic: float  # first-stage F: that the policies are the same at every x
     degrees: int  # functions of x the gap was projected on, times the populations less one
     populations: tuple[Any, ...] = ()  # their names
     pairs: tuple[IdentificationStrength, ...] = ()  # of each two, if there are more than two
 
     @property
     def is_weak(self) -> bool:
-        """Whether the F statistic is below 10, the usual threshold for instruments."""
+        """Whether the first-stage F is below 10, the usual threshold for instruments."""
         return self.f_statistic < WEAK_F
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -83,7 +108,7 @@ def identification_strength(
     -----
     Costs O(n d^2), and O(d^3) for each pair of populations. With equal policies w is +1 or -1
     with even odds at every x, so that the covariance under the hypothesis is known exactly and
-    the F statistic (a chi-square divided by its degrees) is about 1. A gap that is neither
+    the first-stage F (a chi-square divided by its degrees) is about 1. A gap that is neither
     constant, linear nor quadratic in any feature goes unseen. With many features and few rows,
     squares and then slopes are left out so that there are ten rows to each degree of freedom;
     squares also with more than 500 features.
@@ -207,9 +232,270 @@ def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> No
         who, gap = ("two", "+.3f") if m <= 2 else (str(m), ".3f")
         warnings.warn(
             f"the {who} populations' policies can hardly be told apart: treatment probabilities "
-            f"differ by {strength.mean_gap:{gap}} on average (F = {strength.f_statistic:.1f}, "
+            f"differ by {strength.mean_gap:{gap}} on average (first-stage F = "
+            f"{strength.f_statistic:.1f}, "
             f"below {WEAK_F:g}). Uplift is weakly identified and its error grows like the inverse "
             "of that gap. See `unjoined.identification_strength`.",
             WeakIdentificationWarning,
             stacklevel=stacklevel,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GainByScore:
+    r"""How much people gain by treatment, by where a model ranks them.
+
+    Made of rows that the scores have not seen: people were ranked within their fold, and each
+    range of ranks has its own totals :math:`N_j` and :math:`D_j`, whose ratio is the average
+    uplift there. The gain of any list of people follows from their predictions alone, with
+    Fieller's interval. No training row is kept.
+
+    Attributes
+    ----------
+    edges : array of shape (J - 1,)
+        Predictions, in outcome units, between one bin and the next.
+    numerator, denominator : array of shape (J,)
+        :math:`N_j`, outcome units, and :math:`D_j`.
+    covariance : array of shape (2 J, 2 J)
+        Of all numerators, then all denominators.
+    share : array of shape (J,)
+        Of the training rows in each bin.
+    speaks_for : float
+        Share of people for whom the policies differ enough to tell, from 0 to 1.
+
+    Examples
+    --------
+    >>> from unjoined import Uplift
+    >>> from unjoined.data import campaign_problem
+    >>> problem = campaign_problem()
+    >>> model = Uplift(random_state=0).fit(**problem.draw(2000, random_state=0))
+    >>> uplift = model.predict(problem.draw_joint(1000, random_state=1).X)
+    >>> gain = model.gain_.gain(uplift, uplift > np.quantile(uplift, 0.7))
+    >>> low, high = gain.interval(0.95)
+    >>> bool(low < gain.value < high)
+    True
+    """
+
+    edges: Array
+    numerator: Array
+    denominator: Array
+    covariance: Array
+    share: Array
+    speaks_for: float
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not belong together, as a file may hold them."""
+        J = len(self.share)
+        shapes = (self.edges, self.numerator, self.denominator, self.covariance)
+        if [part.shape for part in shapes] != [(J - 1,), (J,), (J,), (2 * J, 2 * J)]:
+            raise InputError("the record of gains has parts that do not fit each other")
+        rising = J < 2 or bool((np.diff(self.edges) > 0.0).all())
+        known = all(np.isfinite(part).all() for part in (*shapes[:3], self.share))
+        if not (rising and known and self.share.min() > 0.0):
+            raise InputError("the record of gains has bins without rows or in no order")
+
+    def __repr__(self) -> str:
+        """Return what is kept, without its numbers."""
+        return f"GainByScore({len(self.share)} bins, speaks for {self.speaks_for:.0%} of people)"
+
+    @classmethod
+    def of_rows(
+        cls, evaluation: EvaluationRows, score: Array, predicted: Array, weight: Array
+    ) -> GainByScore:
+        """Make the record from out-of-fold scores of all rows, ranked within the rows' folds.
+
+        ``predicted`` (m,) are predictions of the model itself at training rows that count by
+        ``weight``: they say where bins end. Scores are in the units of the predictions.
+        """
+        terms = evaluation.terms(evaluation.omega())
+        fewest = min(len(at) for at in cell_positions(evaluation.cell))
+        edges, below = _edges(predicted, weight, _number_of_bins(fewest))
+        J = len(edges) + 1
+        rank = np.empty(len(score))
+        for at in cell_positions(evaluation.fold):
+            rank[at] = mid_ranks(score[at], (terms.share * evaluation.aim)[at])
+        inside = np.zeros((len(score), J))
+        inside[np.arange(len(score)), np.searchsorted(below, rank, side="right")] = 1.0
+        totals = terms.totals(
+            terms.numerator[:, None] * inside, terms.denominator[:, None] * inside
+        )
+        share = np.diff(np.concatenate([[0.0], below, [1.0]]))
+        return cls(
+            edges, totals.value[:J], totals.value[J:], totals.covariance, share, terms.speaks_for
+        )
+
+    def bins(self, uplift: ArrayLike) -> IntArray:
+        """Return the bin of each person, from 0 for the lowest predictions.
+
+        Parameters
+        ----------
+        uplift : array-like of shape (n,)
+            Predictions of the model, outcome units.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        scores = check_vector("uplift", uplift)
+        return np.searchsorted(self.edges, scores, side="right")
+
+    def gain(self, uplift: ArrayLike, rule: ArrayLike) -> Estimate:
+        """Return the total gain of treating people by a rule, over treating nobody.
+
+        Parameters
+        ----------
+        uplift : array-like of shape (n,)
+            Predictions of the model for the people of the list, outcome units.
+        rule : array-like of shape (n,)
+            Probability that each of them is treated, or whether.
+
+        Returns
+        -------
+        Estimate
+            In units of the outcome, summed over people. Its interval is Fieller's; it is infinite
+            where the tables cannot bound it. Costs O(n), and no row of the fit.
+
+        Raises
+        ------
+        InputError
+            Lengths differ, a number is not finite, or a rule lies outside of 0 to 1.
+        """
+        return self._estimate(uplift, rule, total=True)
+
+    def average(self, uplift: ArrayLike, rule: ArrayLike) -> Estimate:
+        """Return the gain for each person treated by a rule, over treating nobody.
+
+        Parameters
+        ----------
+        uplift, rule
+            As in `gain`.
+
+        Returns
+        -------
+        Estimate
+            In units of the outcome; nan if nobody is treated.
+        """
+        return self._estimate(uplift, rule, total=False)
+
+    def _estimate(self, uplift: ArrayLike, rule: ArrayLike, *, total: bool) -> Estimate:
+        treated = check_probability("rule", rule)
+        check_same_length(uplift=check_vector("uplift", uplift), rule=treated)
+        at = self.bins(uplift)
+        count = float(treated.sum())
+        if count == 0.0:
+            return Estimate(0.0 if total else np.nan, 0.0 if total else np.nan)
+        J, times = len(self.share), count if total else 1.0
+        # Those treated in each bin, over what the record has there.
+        h = np.bincount(at, treated, minlength=J) / (count * self.share)
+        zero = np.zeros(J)
+        weights = np.array([np.concatenate([times * h, zero]), np.concatenate([zero, h])])
+        value = np.concatenate([self.numerator, self.denominator])
+        return Totals(value, self.covariance).combined(weights).ratio(0, 1)
+
+
+def _number_of_bins(rows: int) -> int:
+    """Return how many bins a smallest table of some rows can fill."""
+    if rows >= MANY_ROWS:
+        return MANY_BINS
+    return int(np.clip(rows // BIN_ROWS, 1, FEW_BINS))
+
+
+def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
+    """Return where bins of equal shares end, and the share of people below each end.
+
+    Predictions that are tied share a bin, so that there may be fewer bins than asked for.
+    """
+    order = np.argsort(predicted, kind="stable")
+    values, mass = predicted[order], np.cumsum(weight[order])
+    mass = mass / mass[-1]
+    tied = SAME * float(np.abs(values).max(initial=0.0))
+    starts = 1 + np.flatnonzero(np.diff(values) > tied)  # of each run of values but the first
+    if not len(starts):
+        return np.empty(0), np.empty(0)
+    below = mass[starts - 1]
+    wanted = np.arange(1, n_bins) / n_bins
+    nearest = np.unique([int(np.argmin(np.abs(below - share))) for share in wanted])
+    chosen = nearest.astype(np.int64)
+    at = starts[chosen]
+    return 0.5 * (values[at - 1] + values[at]), below[chosen]
+
+
+def mid_ranks(score: Array, weight: Array) -> Array:
+    """Return the share of weight below each score plus half of the tied, from 0 to 1."""
+    order = np.argsort(score, kind="stable")
+    values, mass = score[order], np.cumsum(weight[order])
+    tied = SAME * float(np.abs(values).max(initial=0.0))
+    run = np.concatenate([[0], np.cumsum(np.diff(values) > tied)]).astype(np.int64)
+    last = np.flatnonzero(np.append(np.diff(run) > 0, True))
+    upper = mass[last]
+    lower = np.concatenate([[0.0], upper[:-1]])
+    rank = np.empty(len(score))
+    rank[order] = (0.5 * (lower + upper) / mass[-1])[run]
+    return rank
+
+
+def average_effect_of_sums(planned: PlannedSums) -> Estimate:
+    r"""Return the average uplift from sums of rows alone, outcome units.
+
+    For a function g in the span of the sums' functions, the contrasts of outcomes and of
+    treatments estimate :math:`E[g d u]` and :math:`E[g d]`, d being the policy gap; their ratio is
+    an average of the uplift. With a constant among the functions, g is about
+    :math:`d / (d^2 + 0.01)`, so that people count alike where policies differ; without, g is about
+    d. Each group of rows is met by the g of the others. The variance is that of leaving out one
+    group at a time, widened for few groups. Costs O(p^3) for each group.
+    """
+    two = planned.in_two_groups()
+    plan, sums = two.plan, two.sums
+    constant = has_constant(plan.basis)
+    if constant and not plan.centring:
+        sums = center_sums(sums, plan.basis)
+    p, groups = plan.basis.size, sums.groups
+    value = np.zeros((2, len(groups), 2, 2))  # numerator or denominator; group; population; sum
+    for i, group in enumerate(groups):
+        g = _weights_without(sums, group, p, constant=constant, noisy=bool(planned.noise))
+        for a, kind in enumerate((OUTCOME, TREATMENT)):
+            for k in (0, 1):
+                if cell := sums.cells.get(CellKey(kind, k, group)):
+                    value[a, i, k] = g @ cell.label_basis[:p], cell.weight
+    scale = np.array([plan.coding.scale, 0.5])  # treatments are -1/+1
+    left = np.array([scale * _contrast(np.delete(value, i, 1)) for i in range(len(groups))])
+    G, apart = len(groups), left - left.mean(axis=0)
+    covariance = widening(G) ** 2 * (G - 1) / G * apart.T @ apart
+    return Totals(scale * _contrast(value), covariance).ratio(0, 1)
+
+
+def widening(n_groups: int) -> float:
+    """Return what standard errors from few groups are multiplied by, so that 95 % is 95 %."""
+    return float(stdtrit(n_groups - 1, 0.975)) / critical_value(0.95) if n_groups > 1 else np.nan
+
+
+def _contrast(value: Array) -> Array:
+    """Return the difference of the populations' means, of outcomes and of treatments."""
+    total = value.sum(axis=1)
+    mean = total[..., 0] / np.where(total[..., 1] > 0.0, total[..., 1], np.nan)
+    return np.asarray(mean[:, 0] - mean[:, 1])
+
+
+def _weights_without(
+    sums: GroupedSums, group: int, p: int, *, constant: bool, noisy: bool
+) -> Array:
+    """Return the coefficients of g, from all groups but one if every table has others."""
+    rest = {key: cell for key, cell in sums.cells.items() if key.group != group}
+    tables = [(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)]
+    others = GroupedSums(sums.p, rest)
+    if min(others.total(*table).weight for table in tables) == 0.0:
+        others = sums
+    treated = [others.total(TREATMENT, k) for k in (0, 1)]
+    cells = [others.total(*table) for table in tables]
+    C = sum((c.gram[:p, :p] / c.weight for c in cells), np.zeros((p, p))) / len(cells)
+    if noisy:  # some squares may be below 0
+        values, vectors = np.linalg.eigh(C)
+        C = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    C[np.diag_indices(p)] += STEADY * max(float(np.trace(C)) / p, 1e-300)
+    if not constant:
+        first, second = (c.label_basis[:p] / c.weight for c in treated)
+        return np.asarray(solve(C, 0.5 * (first - second), assume_a="pos"))
+    first, second = (c.label_cross[:p, :p] / c.weight for c in treated)
+    A = 0.5 * (first - second)
+    met = solve(C, np.column_stack([A, C[:, 0]]), assume_a="pos")
+    return np.asarray(solve(A.T @ met[:, :p] + NARROW**2 * C, A.T @ met[:, p], assume_a="pos"))

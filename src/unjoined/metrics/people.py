@@ -16,7 +16,6 @@ from unjoined._validation import (
     check_feature_sizes,
     check_finite_features,
     check_numeric_columns,
-    check_row_width,
     did_you_mean,
     shown,
 )
@@ -28,10 +27,10 @@ Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at
 
 NUMBER, TRUTH, DATE, LEVEL, MISSING = "number", "truth", "date", "level", "missing"
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
-# F = D^2 / V_D of the mean gap. Below the first, the interval of a ratio is unbounded. Above the
-# second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 % confidence.
-# Above the third all forms of the estimate agree.
-UNBOUNDED_F, STRONG_F, PLENTY_F = 3.84, 17.0, 100.0
+# Strength D^2 / V_D of the mean gap. Below the first, the interval of a ratio is unbounded. Above
+# the second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 %
+# confidence. Above the third all forms of the estimate agree.
+UNBOUNDED, STRONG, PLENTY = 3.84, 17.0, 100.0
 DEPTH, SMALLEST_SHARE = 3, 0.05  # of the tree of regions, and of the people in each
 LEAST_SPREAD = 0.01  # of the gap, that a split must explain
 TREE_ROWS = 100_000
@@ -69,7 +68,9 @@ class NamedFeatures:
         else:
             encoder = TableEncoder().fit(X)
             matrix = encoder.encode(X).matrix
-            named = cls.of_numbers(matrix, encoder, _truth_columns(X))
+            kinds = nw.from_native(X, eager_only=True).schema.items()
+            truths = {str(name) for name, kind in kinds if kind == nw.Boolean}
+            named = cls.of_numbers(matrix, encoder, truths)
         check_finite_features(matrix, named.names)
         check_feature_sizes(matrix, named.names)
         return matrix, named
@@ -107,7 +108,11 @@ class NamedFeatures:
             return encoded.matrix, encoded.notes
         check_numeric_columns(X)
         matrix = feature_matrix(X)
-        check_row_width(matrix, len(self.each))
+        if matrix.shape[1] != len(self.each):
+            raise InputError(
+                f"target has {matrix.shape[1]} columns, but the tables have {len(self.each)} "
+                "features. Give the same features in the same order."
+            )
         check_finite_features(matrix, self.names, table="target")
         return matrix, []
 
@@ -123,16 +128,6 @@ class NamedFeatures:
             for word in _said([self.each[j] for j in at], [conditions[j] for j in at])
         ]
         return " and ".join(words) or "everyone"
-
-
-def range_in_words(name: str, low: float, high: float) -> str:
-    """Say that a column of numbers lies above one value and is at most another."""
-    return _between(Feature(name, name, NUMBER), low, high)
-
-
-def _truth_columns(X: MatrixLike) -> set[str]:
-    schema = nw.from_native(X, eager_only=True).schema
-    return {str(name) for name, dtype in schema.items() if dtype == nw.Boolean}
 
 
 def _parts(code: ColumnCode) -> Iterator[Feature]:
@@ -181,7 +176,7 @@ def _said(features: Sequence[Feature], bounds: Sequence[tuple[float, float]]) ->
             plain = f"{column} is {_shown(feature, value)}"
             yield f"{column} is {truth}" if feature.holds == TRUTH else plain
         else:
-            yield _between(feature, low, high)
+            yield between(feature, low, high)
 
 
 def _listed(left: list[str], excluded: set[str]) -> str:
@@ -193,7 +188,7 @@ def _listed(left: list[str], excluded: set[str]) -> str:
     return "not " + " or ".join(sorted(excluded))
 
 
-def _between(feature: Feature, low: float, high: float) -> str:
+def between(feature: Feature, low: float, high: float) -> str:
     """Say between what a number or a date lies."""
     if not np.isfinite(low):
         return f"{feature.column} is at most {_shown(feature, high)}"
@@ -214,10 +209,10 @@ def _shown(feature: Feature, value: float) -> str:
 
 
 def verdict_of(strength: float) -> str:
-    """Return what an F statistic of the policy gap means for intervals."""
-    if strength >= STRONG_F:
+    """Return what a strength of the policy gap means for intervals."""
+    if strength >= STRONG:
         return IDENTIFIED
-    return WEAK if strength >= UNBOUNDED_F else UNKNOWN
+    return WEAK if strength >= UNBOUNDED else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +229,7 @@ class Region:
         Mean difference of the treatment probabilities: e_1 - e_2 for two populations; for more,
         the root mean square of the differences of any two.
     strength : float
-        F statistic of that gap: its square over its variance.
+        Of that gap: its square over its variance.
     """
 
     where: str
@@ -358,7 +353,7 @@ def _split(
 def _measure(
     rows: EvaluationRows, terms: RatioTerms, inside: BoolArray, people: Array
 ) -> tuple[float, float]:
-    """Return the mean gap inside a region and its F statistic."""
+    """Return the mean gap inside a region and its strength."""
     K = rows.n_populations
     p = rows.size / rows.size.sum()
     share = people[inside].sum()

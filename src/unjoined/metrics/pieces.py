@@ -32,7 +32,7 @@ from unjoined.errors import InputError, TableError
 from unjoined.metrics.passes import EvaluatedTables, Order, Piece, Placing, T
 from unjoined.metrics.people import NamedFeatures
 from unjoined.metrics.ranks import Scored
-from unjoined.metrics.rows import N_FOLDS, labelled_part, with_target
+from unjoined.metrics.rows import N_FOLDS, labelled_part, refuse_few, with_target
 from unjoined.metrics.tables import Computed
 from unjoined.nuisance import EffectModels, cross_fit_effects
 from unjoined.sums import (
@@ -230,6 +230,7 @@ class RowsInPieces(EvaluatedTables):
         """Cross-fit policies and outcome models to the sample."""
         census = source.census
         sample, fold = census.sample(N_FOLDS)
+        refuse_few(sample)
         X, columns = split_columns(sample.X, source.scorer, has_scores=source.encoder is not None)
         sample = replace(sample, X=X)
         models = cross_fit_effects(sample, fold, n_jobs=n_jobs, rng=rng)

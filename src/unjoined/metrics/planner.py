@@ -15,7 +15,7 @@ with r the residual of an outcome that its model has not seen. A pilot measures 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, ArrayLike, RandomState
+from unjoined._typing import Array, ArrayLike, IntArray, RandomState
 from unjoined._validation import (
     check_finite,
     check_not_negative,
@@ -32,15 +32,13 @@ from unjoined._validation import (
     check_positive,
     check_share,
 )
-from unjoined.data import SeparateLabels
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, critical_value
-from unjoined.metrics.evidence import check_fields
-from unjoined.metrics.people import STRONG_F, NamedFeatures
+from unjoined.metrics.people import STRONG
 from unjoined.metrics.ranks import Functional, Scored
 from unjoined.metrics.rows import OVERLAP, EvaluationRows, evaluation_rows
-from unjoined.metrics.scores import aligned_values, labelled_rows
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan
+from unjoined.metrics.tables import HeldOutTables
 
 AVERAGE, AUUC, QINI, TOP = "average", "auuc", "qini", "top"
 QUANTITIES = {
@@ -110,7 +108,7 @@ class Variances:
     outcome: float  # over the outcome rows of a table
     treatment: float  # over the treatment rows of a table
     people: float  # over the rows of all tables
-    weakness: float  # inverse of the strength F, times the treatment rows of a table
+    weakness: float  # inverse of the strength, times the treatment rows of a table
     speaks_for: float
     n_populations: int
 
@@ -124,7 +122,7 @@ class Variances:
         people = self.people / (self.n_populations * (1.0 + per_row))
         rows = (self.outcome + self.treatment / per_row + people) / error**2
         rows = max(math.ceil(rows), FEWEST_ROWS)
-        fewest = max(math.ceil(STRONG_F * self.weakness), FEWEST_ROWS)
+        fewest = max(math.ceil(STRONG * self.weakness), FEWEST_ROWS)
         return rows, max(math.ceil(per_row * rows), fewest)
 
 
@@ -190,22 +188,22 @@ def plan_study(
     check_share("share", share, zero_allowed=False)
     check_positive("treatment_rows", treatment_rows)
     wanted = _wanted(half_width, standard_error, level)
-    pilot: _Pilot | None = None
     if isinstance(known, StudyGuess):
-        make: Callable[[float], Variances] = _Guessed.of(known, quantity, share)
+        make: _Guessed | _Measured = _Guessed.of(known, quantity, share)
     else:
-        pilot = _Pilot.of(known, score, random_state)
-        make = _Measured(pilot.rows, pilot.score, quantity, share)
+        make = _Measured.of(known, score, random_state, quantity, share)
+    pilot = make.cells if isinstance(make, _Measured) else None
     now = make(1.0)
+    K = now.n_populations
     most = (known.largest_gap if isinstance(known, StudyGuess) else LARGEST_GAP) / now.gap
     each = [now if f == 1.0 else make(f) for f in FACTORS if f == 1.0 or f <= most]
     z = critical_value(level)
-    base = 2000.0 if pilot is None else float(pilot.n)
+    base = 2000.0 if pilot is None else float(pilot.min())
     if wanted is not None:
         base = float(now.needed(wanted / z, treatment_rows)[0])
     sizes = sorted({_round(base * step) for step in STEPS})
     parts = np.array([now.outcome, now.treatment / treatment_rows, 0.0])
-    parts[2] = now.people / (now.n_populations * (1.0 + treatment_rows))
+    parts[2] = now.people / (K * (1.0 + treatment_rows))
     needs = () if wanted is None else [(v, *v.needed(wanted / z, treatment_rows)) for v in each]
     table = [(v, n, max(round(treatment_rows * n), 1)) for v in each for n in sizes]
     return StudyPlan(
@@ -217,8 +215,8 @@ def plan_study(
         table=tuple(_point(v, n, m, z) for v, n, m in table),
         shares=dict(zip(PARTS, (parts / parts.sum()).tolist(), strict=True)),
         is_rough=pilot is None,
-        pilot_rows=None if pilot is None else pilot.n,
-        pilot_strength=None if pilot is None else pilot.n_treatment / now.weakness,
+        pilot_rows=None if pilot is None else int(pilot.min()),
+        pilot_strength=None if pilot is None else float(pilot[K:].min()) / now.weakness,
     )
 
 
@@ -294,6 +292,32 @@ class _Measured:
     quantity: str
     share: float
 
+    @classmethod
+    def of(
+        cls,
+        data: Mapping[str, Any],
+        score: ArrayLike | None,
+        seed: RandomState,
+        quantity: str,
+        share: float,
+    ) -> _Measured:
+        """Check a pilot and cross-fit its nuisances."""
+        tables = HeldOutTables.of(data, None)
+        fewest = min(len(at) for at in tables.rows.all_cells())
+        if fewest < FEWEST_ROWS:
+            raise InputError(
+                f"a pilot needs {FEWEST_ROWS} rows or more in each table, the smallest has "
+                f"{fewest}. Give more, or a StudyGuess of a few numbers."
+            )
+        rows = evaluation_rows(tables.rows, rng=check_random_state(seed))
+        given = rows.effect if score is None else tables.values("score", score)[: len(rows.cell)]
+        return cls(rows, given, quantity, share)
+
+    @property
+    def cells(self) -> IntArray:
+        """Rows of each table."""
+        return np.bincount(self.rows.cell)
+
     def __call__(self, factor: float) -> Variances:
         """Return the variances if everyone's gap were a multiple of what it is.
 
@@ -308,7 +332,7 @@ class _Measured:
     def _scale(self) -> float:
         """What the rows show of the variance over what its parts add up to."""
         now, rows = self._parts(1.0), self.rows
-        K, count = rows.n_populations, np.bincount(rows.cell)
+        K, count = rows.n_populations, self.cells
         # Sizes of tables that differ: each population has its part of what rows add.
         n, m = K / np.sum(1.0 / count[:K]), K / np.sum(1.0 / count[K:])
         expected = now.outcome / n + now.treatment / m + now.people / count.sum()
@@ -362,36 +386,3 @@ class _Measured:
             return area
         # The Qini is the AUUC less half of the average, whose ranks add nothing.
         return Functional(area.weight - 0.5, area.rank)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pilot:
-    """A pilot's rows with cross-fitted nuisances."""
-
-    rows: EvaluationRows
-    score: Array
-    n: int  # rows of the smallest table
-    n_treatment: int  # rows of the smallest treatment table
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any], score: ArrayLike | None, seed: RandomState) -> _Pilot:
-        """Check and cross-fit."""
-        check_fields(data)
-        tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
-        X, _ = NamedFeatures.of(tables.X)
-        rest = (tables.y, tables.kind, tables.population, tables.sample_weight)
-        rows, used = labelled_rows(X, *rest)
-        cells = [len(at) for at in rows.all_cells()]
-        if min(cells) < FEWEST_ROWS:
-            raise InputError(
-                f"a pilot needs {FEWEST_ROWS} rows or more in each table, the smallest has "
-                f"{min(cells)}. Give more, or a StudyGuess of a few numbers."
-            )
-        given = None if score is None else aligned_values("score", score, used)
-        found = evaluation_rows(rows, rng=check_random_state(seed))
-        return cls(
-            found,
-            found.effect if given is None else given,
-            min(cells),
-            min(cells[len(rows.names) :]),
-        )

@@ -250,29 +250,15 @@ def evaluation_rows(
 ) -> EvaluationRows:
     """Cross-fit policies, mean outcome and effect, and return what evaluations are made of.
 
-    Parameters
-    ----------
-    rows : LabelledRows
-        Rows of all cells, of two populations or more.
-    target : pair of arrays, optional
-        Features and weights of the people the answer is for. Default: all labelled rows.
-    shift, shift_clip
-        How density ratios of the target to each table are estimated, as in `weigh_shift`. None
-        takes them as 1: right if the tables describe the same people, and a small error if they
-        do not and the outcome models are good.
-    fold : array of shape (n,), optional
-        Fold of each row. Default: ``n_folds`` folds, dealt table by table.
-    n_folds, n_jobs, rng, stacklevel
-        Folds, threads, seed, and whom a warning points at.
-
-    Returns
-    -------
-    EvaluationRows
-        Costs three forms of the outcome and of each policy, times the folds: about a second
-        for 20,000 rows on two cores.
+    ``target`` are features and weights of the people the answer is for, by default all labelled
+    rows; ``shift`` and ``shift_clip`` say how density ratios of the target to each table are
+    estimated, as in `weigh_shift`. None takes them as 1: right if the tables describe the same
+    people, and a small error if they do not and the outcome models are good. Costs three forms of
+    the outcome and of each policy, times the folds: about a second for 20,000 rows on two cores.
     """
     if fold is None:
-        refuse_few(rows, n_folds)
+        if n_folds == N_FOLDS:  # no number of folds was asked for
+            refuse_few(rows)
         check_folds(rows, n_folds, (OUTCOME, TREATMENT))
         fold = deal_evaluation_folds(rows, n_folds, rng)
     models = cross_fit_effects(rows, fold, n_jobs=n_jobs, rng=rng)
@@ -289,10 +275,10 @@ def evaluation_rows(
     return with_target(labelled, X, weight, dealt, models(X, dealt, n_jobs=n_jobs), rows)
 
 
-def refuse_few(rows: LabelledRows, n_folds: int) -> None:
-    """Refuse tables that the usual folds leave empty, where no number of folds was asked for."""
+def refuse_few(rows: LabelledRows) -> None:
+    """Refuse tables that the usual folds leave empty."""
     fewest = min(len(at) for at in rows.all_cells())
-    if n_folds == N_FOLDS and fewest < N_FOLDS:
+    if fewest < N_FOLDS:
         raise InputError(
             f"an evaluation fits policies and outcomes without each of {N_FOLDS} folds (n_folds="
             f"{N_FOLDS}), so that each table needs {N_FOLDS} rows or more; the smallest has "

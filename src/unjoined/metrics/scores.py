@@ -167,13 +167,8 @@ def outcome_risk(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any) 
 
     Parameters
     ----------
-    uplift : array-like of shape (n,)
-        The estimate at each row of ``X``, in outcome units.
-    X, y
-        Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
-    **others
-        The rest that `HeldOutRows.from_data` takes: ``kind``, ``population``, ``sample_weight``,
-        and models and folds of the cross-fitting.
+    uplift, X, y, **others
+        As in `weighted_risk`.
 
     Returns
     -------
@@ -219,13 +214,8 @@ def fixed_critic_score(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others:
 
     Parameters
     ----------
-    uplift : array-like of shape (n,)
-        The estimate at each row of ``X``, in outcome units.
-    X, y
-        Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
-    **others
-        The rest that `HeldOutRows.from_data` takes: ``kind``, ``population``, ``sample_weight``,
-        and models and folds of the cross-fitting.
+    uplift, X, y, **others
+        As in `weighted_risk`.
 
     Returns
     -------

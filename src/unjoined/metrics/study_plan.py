@@ -11,7 +11,7 @@ import numpy as np
 
 from unjoined._typing import Frame
 from unjoined.metrics.estimate import ResultTable, Shown, as_frame, new_axes
-from unjoined.metrics.people import STRONG_F
+from unjoined.metrics.people import STRONG
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,8 @@ class PlanPoint:
     standard_error, half_width : float
         Of the quantity, and of its interval; outcome units.
     strength : float
-        F statistic of the gap; below 17 intervals are wider than this, or unbounded.
+        Of the gap: its square over its variance; below 17 intervals are wider than this, or
+        unbounded.
     speaks_for : float
         Share of people the answer would speak for; nan if it is not known.
     """
@@ -72,7 +73,7 @@ class StudyPlan(Shown):
     pilot_rows : int or None
         Rows of the pilot's smallest table.
     pilot_strength : float or None
-        F statistic of the policy gap in the pilot.
+        Strength of the policy gap in the pilot.
     """
 
     quantity: str
@@ -192,11 +193,11 @@ def _sentences(plan: StudyPlan) -> Iterator[str]:
             "This is rough: it takes the gap as the same for everyone, uplift as normal and a "
             "ranking as perfect. Areas may come out a third too small. A pilot does better."
         )
-    elif plan.pilot_strength is not None and plan.pilot_strength < STRONG_F:
+    elif plan.pilot_strength is not None and plan.pilot_strength < STRONG:
         yield (
             "The pilot hardly shows a difference of policies "
-            f"(F = {plan.pilot_strength:.1f}, below {STRONG_F:g}), so that this plan means little. "
-            "Vary treatment more, then plan again."
+            f"(strength {plan.pilot_strength:.1f}, below {STRONG:g}), so that this plan means "
+            "little. Vary treatment more, then plan again."
         )
 
 

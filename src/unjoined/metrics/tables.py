@@ -21,7 +21,7 @@ from unjoined._validation import (
     check_share,
     check_vector,
 )
-from unjoined.data import LabelledRows, SeparateLabels
+from unjoined.data import LabelledRows, SeparateLabels, is_dask
 from unjoined.errors import InputError
 from unjoined.metrics.passes import EvaluatedTables, Order, Piece, T
 from unjoined.metrics.people import NamedFeatures
@@ -44,6 +44,13 @@ class Computed(NamedTuple):
     name: str  # for messages
     given: Any  # a function of the features, or a number for each row
     check: Callable[[Array], Array] | None = None
+
+
+def is_source(data: Any) -> bool:
+    """Tell whether data are gone through in pieces."""
+    if isinstance(data, Mapping):
+        return is_dask(data.get("X"))
+    return callable(data) or hasattr(type(data), "feature_names")
 
 
 def _check_costs(values: Array) -> Array:
@@ -160,10 +167,17 @@ class HeldOutTables:
     asked: BoolArray  # rows of the data that stand for the target
     target: MatrixLike | None  # other people the answer is for, as given
     target_rows: tuple[Array, Array] | None  # the same or the target rows, as numbers; weights
+    strange: tuple[str, ...]  # values of the target such as no table has
 
     @classmethod
     def of(cls, data: Mapping[str, Any], target: MatrixLike | None) -> HeldOutTables:
         """Check tables and target, and encode what is not a number."""
+        needed = ("X", "y", "kind", "population")
+        if not isinstance(data, Mapping) or any(name not in data for name in needed):
+            raise InputError(
+                f"data must be a SeparateLabels, or a mapping with {', '.join(needed)}; got "
+                f"{type(data).__name__}. Make one with SeparateLabels.from_tables."
+            )
         tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
         matrix, features = NamedFeatures.of(tables.X)
         rest = (tables.y, tables.kind, tables.population, tables.sample_weight)
@@ -173,10 +187,11 @@ class HeldOutTables:
             weight = np.asarray(tables.sample_weight)
         asked = (np.asarray(tables.kind) == TARGET) & (weight > 0.0) & (target is None)
         aim = (matrix[asked], weight[asked] / weight[asked].mean()) if asked.any() else None
+        notes: list[str] = []
         if target is not None:
-            own, _ = features.numbers(target)
+            own, notes = features.numbers(target)
             aim = own, np.ones(len(own))
-        return cls(tables, features, rows, used, asked, target, aim)
+        return cls(tables, features, rows, used, asked, target, aim, tuple(notes))
 
     def computed(self, columns: Sequence[Computed]) -> Array:
         """Return columns as the rows of an evaluation have them, shape (n, k)."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
-from unjoined.data import CellSummary
-from unjoined.metrics.checks import Balance, Check, Sharing
-from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
-from unjoined.metrics.identification import IdentificationStrength
-from unjoined.metrics.people import IDENTIFIED, STRONG_F, UNKNOWN, WEAK, Regions
-from unjoined.nuisance import CellShift
+from unjoined.metrics.diagnosis import Diagnosis, Finding
+from unjoined.metrics.people import IDENTIFIED, STRONG, UNKNOWN, WEAK, Regions
 
 FEWEST_ROWS = 50  # in a table; below, nothing is measured
 FEWEST_EVENTS = 20  # outcome rows with the rarer of two outcomes
@@ -24,31 +22,18 @@ THIN, UNCOVERED = 0.05, 0.5  # share of rows that count, share of the target tha
 ORDER = (UNKNOWN, WEAK, IDENTIFIED)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
-    """What was measured of the tables; what needs many rows may be missing."""
+class Asides(NamedTuple):
+    """What the verdict rests on besides the results that are shown."""
 
-    tables: tuple[CellSummary, ...]
-    identification: IdentificationStrength
-    balance: tuple[Balance, ...]
-    between: tuple[Balance, ...]
-    shared: tuple[Sharing, ...]
-    rarest: int | None
+    rarest: int | None = None  # outcome rows with the rarer of two outcomes
     strange: tuple[str, ...] = ()  # values of the target such as no table has
-    gap: PolicyGap | None = None
-    z: float = float("nan")  # of the policy gap over all people
+    z: float = math.nan  # of the policy gap over all people
     regions: Regions | None = None
-    speaks_for: float = float("nan")
-    effective_size: float = float("nan")
-    condition: float = float("nan")
-    overlap: tuple[CellShift, ...] = ()
     apart: str = ""  # why the target cannot be reached, if so
-    implied_outside: float = float("nan")
-    checks: tuple[Check, ...] = ()
 
 
-def judge(evidence: Evidence) -> Diagnosis:
-    """Return the verdict, as good as the worst finding allows, with all that was measured."""
+def judge(measured: Diagnosis, asides: Asides) -> Diagnosis:
+    """Return the diagnosis with its verdict, as good as the worst finding allows."""
     sources = {
         "rows": _rows,
         "sharing": _sharing,
@@ -62,33 +47,16 @@ def judge(evidence: Evidence) -> Diagnosis:
     findings = [
         replace(finding, topic=topic)
         for topic, source in sources.items()
-        for finding in source(evidence)
+        for finding in source(measured, asides)
     ]
     findings.sort(key=lambda finding: ORDER.index(finding.verdict))
-    e = evidence
-    return Diagnosis(
-        verdict=findings[0].verdict if findings else IDENTIFIED,
-        findings=tuple(findings),
-        tables=e.tables,
-        identification=e.identification,
-        gap=e.gap,
-        strength=max(e.z, 0.0) ** 2 if e.gap is not None else float("nan"),
-        regions=() if e.regions is None else e.regions.each,
-        speaks_for=e.speaks_for,
-        effective_size=e.effective_size,
-        condition=e.condition,
-        balance=e.balance,
-        between=e.between,
-        shared=e.shared,
-        overlap=e.overlap,
-        implied_outside=e.implied_outside,
-        checks=e.checks,
-    )
+    verdict = findings[0].verdict if findings else IDENTIFIED
+    return replace(measured, verdict=verdict, findings=tuple(findings))
 
 
-def _rows(e: Evidence) -> Iterator[Finding]:
+def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask for enough rows in each table, and enough of the rarer outcome."""
-    few = min((t for t in e.tables if t.kind != "target"), key=lambda table: table.n_rows)
+    few = min((t for t in d.tables if t.kind != "target"), key=lambda table: table.n_rows)
     if few.n_rows < FEWEST_ROWS:
         yield Finding(
             UNKNOWN,
@@ -96,18 +64,18 @@ def _rows(e: Evidence) -> Iterator[Finding]:
             f"measured with fewer than {FEWEST_ROWS} in each table.",
             "Collect more rows; plan_study says how many a wanted precision needs.",
         )
-    if e.rarest is not None and e.rarest < FEWEST_EVENTS:
+    if a.rarest is not None and a.rarest < FEWEST_EVENTS:
         yield Finding(
             WEAK,
-            f"only {e.rarest} outcome rows have the rarer of the two outcomes.",
+            f"only {a.rarest} outcome rows have the rarer of the two outcomes.",
             f"Collect outcome rows until there are {FEWEST_EVENTS} or more, or take an outcome "
             "that is less rare.",
         )
 
 
-def _sharing(e: Evidence) -> Iterator[Finding]:
+def _sharing(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Refuse one table given twice, and tell of people who are in several tables."""
-    for s in e.shared:
+    for s in d.shared:
         if s.share < SMALL_SHARE:
             continue
         rows = "all rows" if s.share > 0.995 else f"{s.share:.0%} of the rows"
@@ -134,31 +102,31 @@ def _sharing(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def _strength(e: Evidence) -> Iterator[Finding]:
+def _strength(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask for policies that differ over all people."""
-    if e.gap is None:
+    if d.gap is None:
         return
     vary = "Compare populations or periods treated differently, or vary treatment at random"
-    if e.z < NO_GAP:
+    if a.z < NO_GAP:
         yield Finding(
             UNKNOWN,
-            f"the policies cannot be told apart (z = {e.z:.1f}, below {NO_GAP:g}).",
+            f"the policies cannot be told apart (z = {a.z:.1f}, below {NO_GAP:g}).",
             f"{vary}; more rows help only where there is a difference.",
         )
-    elif e.z**2 < STRONG_F:
+    elif a.z**2 < STRONG:
         yield Finding(
             WEAK,
-            f"the policies differ too little for these rows (F = {e.z**2:.1f}, below "
-            f"{STRONG_F:g}); only intervals that allow for it hold, and they are wide.",
+            f"the policies differ too little for these rows (strength {a.z**2:.1f}, below "
+            f"{STRONG:g}); only intervals that allow for it hold, and they are wide.",
             f"{vary}, or collect more rows; plan_study says how many.",
         )
 
 
-def _regions(e: Evidence) -> Iterator[Finding]:
+def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask for policies that differ in each region, if they do over all people."""
-    if e.regions is None or e.z < NO_GAP:
+    if a.regions is None or a.z < NO_GAP:
         return
-    where, share = e.regions.name((WEAK, UNKNOWN))
+    where, share = a.regions.name((WEAK, UNKNOWN))
     if share >= SMALL_SHARE:
         whom = "everyone" if where == "everyone" else f"those where {where}"
         yield Finding(
@@ -169,10 +137,10 @@ def _regions(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def _balance(e: Evidence) -> Iterator[Finding]:
+def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the two tables of a population describe the same people."""
-    for balance in e.balance:
-        tests = [check for check in e.checks if check.where == balance.where]
+    for balance in d.balance:
+        tests = [check for check in d.checks if check.where == balance.where]
         rejected = [check for check in tests if check.is_rejected]
         if not rejected:
             continue
@@ -192,9 +160,9 @@ def _balance(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def _refuted(e: Evidence) -> Iterator[Finding]:
+def _refuted(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Tell of a law of outcomes that the tables contradict."""
-    for check in e.checks:
+    for check in d.checks:
         if check.where == "all tables" and check.is_rejected:
             yield Finding(
                 UNKNOWN if check.corrected < SURE else WEAK,
@@ -205,17 +173,17 @@ def _refuted(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def _overlap(e: Evidence) -> Iterator[Finding]:
+def _overlap(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the tables hold people like those of the target."""
-    if e.apart:
-        yield Finding(UNKNOWN, e.apart, "As they are, the tables say nothing about the target.")
-    if e.strange:
+    if a.apart:
+        yield Finding(UNKNOWN, a.apart, "As they are, the tables say nothing about the target.")
+    if a.strange:
         yield Finding(
             IDENTIFIED,
-            f"the target has values that no table has: {'; '.join(e.strange)}.",
+            f"the target has values that no table has: {'; '.join(a.strange)}.",
             "Uplift of such people is a guess; check how these columns were written.",
         )
-    for cell in e.overlap:
+    for cell in d.overlap:
         if cell.effective_size < THIN * cell.n_rows or cell.coverage < UNCOVERED:
             yield Finding(
                 WEAK,
@@ -226,9 +194,9 @@ def _overlap(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def _between(e: Evidence) -> Iterator[Finding]:
+def _between(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Tell of populations whose people differ."""
-    for balance in e.between:
+    for balance in d.between:
         size = abs(balance.difference)
         apart = balance.told_apart > APART
         differ = size >= SMALL_DIFFERENCE and any(c.is_rejected for c in balance.checks)

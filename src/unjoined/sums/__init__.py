@@ -2,7 +2,7 @@
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
-from unjoined.sums.census import Census, hash_features, hash_with, take_census
+from unjoined.sums.census import Census, take_census
 from unjoined.sums.centring import (
     CELLS,
     Centring,
@@ -23,7 +23,14 @@ from unjoined.sums.disclosure import (
     sensitivity,
 )
 from unjoined.sums.files import read_finished_sums, read_sums, write_sums
-from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
+from unjoined.sums.moments import (
+    CellKey,
+    GroupedSums,
+    MomentSums,
+    PolicySums,
+    hash_features,
+    hash_with,
+)
 from unjoined.sums.passes import (
     dask_census,
     dask_sums,

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, CellArray, IntArray
 from unjoined._validation import (
     KINDS,
@@ -24,47 +22,10 @@ from unjoined._validation import (
 )
 from unjoined.data import Chunk, ChunkSource, LabelledRows, Rows
 from unjoined.errors import LabelError, TableError
+from unjoined.sums.moments import HashArray, hash_features, hash_with
 
 MOST_VALUES = 3  # more distinct values than two make an outcome real
 PLACES = 2**16  # few enough that rounding moves next to no row to another
-HashArray: TypeAlias = NDArray[np.uint64]
-# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
-GOLDEN, MIX_1, MIX_2 = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xBF58476D1CE4E5B9),
-    np.uint64(0x94D049BB133111EB),
-)
-
-
-def hash_features(X: Array) -> HashArray:
-    """Return 64 bits for each row that depend on its features alone, shape (n,)."""
-    state: HashArray = np.zeros(len(X), dtype=np.uint64)
-    for start in range(0, len(X), CACHE_ROWS):
-        some = state[start : start + CACHE_ROWS]
-        for column in X[start : start + CACHE_ROWS].T:
-            _absorb(some, column)
-    return state
-
-
-def hash_with(state: HashArray, *columns: Array) -> HashArray:
-    """Return the hashes of rows that have further columns (n,), from those without."""
-    found = state.copy()
-    for start in range(0, len(found), CACHE_ROWS):
-        for column in columns:
-            _absorb(found[start : start + CACHE_ROWS], column[start : start + CACHE_ROWS])
-    return found
-
-
-def _absorb(state: HashArray, column: Array) -> None:
-    """Scramble a column into 64-bit integers in place; every input bit moves every output bit."""
-    # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
-    state ^= (column + 0.0).view(np.uint64)
-    state += GOLDEN
-    state ^= state >> np.uint64(30)
-    state *= MIX_1
-    state ^= state >> np.uint64(27)
-    state *= MIX_2
-    state ^= state >> np.uint64(31)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from unjoined._threads import CACHE_ROWS
@@ -360,3 +361,43 @@ class PolicySums:
             self.gram + other.gram,
             self.square + other.square,
         )
+
+
+HashArray: TypeAlias = NDArray[np.uint64]
+# Odd 64-bit constants of the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
+GOLDEN, MIX_1, MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
+
+
+def hash_features(X: Array) -> HashArray:
+    """Return 64 bits for each row that depend on its features alone, shape (n,)."""
+    state: HashArray = np.zeros(len(X), dtype=np.uint64)
+    for start in range(0, len(X), CACHE_ROWS):
+        some = state[start : start + CACHE_ROWS]
+        for column in X[start : start + CACHE_ROWS].T:
+            _absorb(some, column)
+    return state
+
+
+def hash_with(state: HashArray, *columns: Array) -> HashArray:
+    """Return the hashes of rows that have further columns (n,), from those without."""
+    found = state.copy()
+    for start in range(0, len(found), CACHE_ROWS):
+        for column in columns:
+            _absorb(found[start : start + CACHE_ROWS], column[start : start + CACHE_ROWS])
+    return found
+
+
+def _absorb(state: HashArray, column: Array) -> None:
+    """Scramble a column into 64-bit integers in place; every input bit moves every output bit."""
+    # Adding 0.0 turns -0.0 into 0.0: they are equal and must not differ in bits.
+    state ^= (column + 0.0).view(np.uint64)
+    state += GOLDEN
+    state ^= state >> np.uint64(30)
+    state *= MIX_1
+    state ^= state >> np.uint64(27)
+    state *= MIX_2
+    state ^= state >> np.uint64(31)

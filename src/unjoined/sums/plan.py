@@ -23,9 +23,8 @@ from unjoined.basis import (
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.sums.add_up import CellMeans, accumulate_policies
-from unjoined.sums.census import HashArray, hash_with
 from unjoined.sums.centring import Centring, by_chunks, shared_means
-from unjoined.sums.moments import CellKey, GroupedSums, PolicySums
+from unjoined.sums.moments import CellKey, GroupedSums, HashArray, PolicySums, hash_with
 
 MAX_GROUPS = 1000
 PIECE_ROWS = 16_384  # rows that one thread takes at a time
