@@ -346,8 +346,8 @@ def test_the_representation_shows_every_table():
         "SeparateLabels of 11 rows, 2 features",
         "  outcome   A: 3 rows, mean 1.667",
         "  outcome   B: 2 rows, mean 1.5",
-        "  treatment A: 2 rows, 100.0 % treated",
-        "  treatment B: 3 rows, 33.3 % treated",
+        "  treatment A: 2 rows, 100.0% treated",
+        "  treatment B: 3 rows, 33.3% treated",
         "  target    : 1 row, no label",
     ]
 

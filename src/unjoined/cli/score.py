@@ -298,10 +298,10 @@ def _show_gain(
         )
         return {"predicted_gain": total, "gain": None}
     gain: Estimate = record.gain(people.uplift, chosen)
-    spoken = f"{record.speaks_for:.0%}".replace("%", " %")
     out.print(
         f"{whom} is expected to add {interval_words(gain)} in units of the outcome. That speaks "
-        f"for {spoken} of people of each rank, those whom the populations treat differently."
+        f"for {record.speaks_for:.0%} of people of each rank, those whom the populations treat "
+        "differently."
     )
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
     facts["speaks_for"] = record.speaks_for
@@ -310,7 +310,7 @@ def _show_gain(
         low, high = (target.value * end - target.cost * n for end in gain.interval(0.95))
         net = target.value * gain.value - target.cost * n
         facts["net"] = {"value": net, "low": low, "high": high, "level": 0.95}
-        ends = f"95 % interval {low:+,.2f} to {high:+,.2f}"
+        ends = f"95% interval {low:+,.2f} to {high:+,.2f}"
         bounds = ends if np.isfinite([low, high]).all() else "the tables cannot bound it"
         out.print(
             f"In money: {target.value * gain.value:,.2f} less {target.cost * n:,.2f} for treatment "

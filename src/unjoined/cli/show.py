@@ -257,7 +257,7 @@ def interval_words(estimate: Estimate, level: float = 0.95, unit: str = "") -> s
     value = f"{estimate.value:+,.4g}{unit}"
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value} (the tables cannot bound it)"
-    return f"{value} ({level:.0%} interval {low:+,.4g} to {high:+,.4g})".replace("%", " %")
+    return f"{value} ({level:.0%} interval {low:+,.4g} to {high:+,.4g})"
 
 
 def for_whom(model: UpliftEstimator) -> str:

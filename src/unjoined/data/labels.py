@@ -418,7 +418,7 @@ class SeparateLabels(Mapping[str, Any]):
         for cell in self.summary():
             label = {
                 OUTCOME: f"mean {cell.label_mean:.4g}",
-                TREATMENT: f"{100 * cell.label_mean:.1f} % treated",
+                TREATMENT: f"{cell.label_mean:.1%} treated",
                 TARGET: "no label",
             }[cell.kind]
             rows = f"{cell.n_rows:,} row{'s' * (cell.n_rows != 1)}"

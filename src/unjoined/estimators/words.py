@@ -95,7 +95,7 @@ def interval_in_words(estimate: Estimate, most: float = np.inf, level: float = 0
     if not np.isfinite([low, high]).all():
         return "the tables cannot bound it"
     low, high = np.clip([low, high], -most, most)
-    return f"{level:.0%} interval {low:+.4g} to {high:+.4g}".replace("%", " %")
+    return f"{level:.0%} interval {low:+.4g} to {high:+.4g}"
 
 
 def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
