@@ -35,13 +35,12 @@ from unjoined.cli import main as unjoined_command
 from unjoined.cli.program import COMMANDS
 from unjoined.sums import passes as sums_passes
 
-# Before the fork, so that the commands need not import them again and again.
-for _name in (
+# Imported before the fork, so that the commands need not do so again and again. `plan` needs none.
+LIBRARIES = (
     *("duckdb", "pyarrow.csv", "pyarrow.parquet", "pyarrow.compute", "skops.io", "openpyxl"),
     *("onnx", "pandas", "jinja2", "rich.progress", "matplotlib.figure", "clarabel"),
     *(f"unjoined.cli.{entry.module}" for entry in COMMANDS.values()),
-):
-    import_module(_name)
+)
 OPERATIONS = {"open", "os.rename", "os.remove", "os.chmod", "os.mkdir", "tempfile.mkstemp"}
 TABLES = [
     *("--outcomes", "east=in/visits_east.csv", "--outcomes", "west=in/visits_west.csv"),
@@ -251,8 +250,8 @@ def write_rows(
     file.write_text("\n".join(lines) + "\n")
 
 
-def prepare(folder: Path) -> None:
-    """Write what the commands read."""
+def prepare(folder: Path, *, fits: bool) -> None:
+    """Write what the commands read, with a model if it is needed."""
     os.chdir(folder)
     Path("in").mkdir()
     dice = np.random.default_rng(0)
@@ -274,7 +273,7 @@ def prepare(folder: Path) -> None:
     for name in ("recency", "history", "newbie"):
         plan += ["--feature", f"{name}=5:5"]
     fit = [*FIT[:-1], "in/model.skops"]
-    for words in (fit, plan):
+    for words in (fit, plan) if fits else (plan,):
         code = finish(in_child(lambda words=words: run(words)))
         if code:
             raise SystemExit(f"{words} ended with {code}: {Path('errors').read_text()}")
@@ -354,8 +353,11 @@ def main() -> None:
     target = given.out and given.out.absolute()
     results = {}
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        prepare(Path(folder))
-        for name in given.jobs or JOBS:
+        jobs = given.jobs or list(JOBS)
+        for library in LIBRARIES if jobs != ["plan"] else ():
+            import_module(library)
+        prepare(Path(folder), fits=jobs != ["plan"])
+        for name in jobs:
             results[name] = Study(name, JOBS[name]).run(
                 given.kills, np.random.default_rng(given.seed)
             )

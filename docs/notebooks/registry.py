@@ -91,7 +91,7 @@ plt.show()
 # %% [markdown]
 # ## Three hundred places
 #
-# The programme has 300 places for the 4,000 patients of the third county. Fewer days are better, so that the sign is turned.
+# The programme has 300 places for the 4,000 patients of the third county. Fewer days are better, so the sign is turned.
 
 # %%
 rule = top_share_rule(-effect, 300 / len(people))

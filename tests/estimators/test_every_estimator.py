@@ -73,7 +73,7 @@ def test_three_populations_average_and_summary(estimator):
     assert model.populations_ == ["A", "B", "C"]
     average, policies, features, fitted = model.summary().splitlines()
     low, high = model.average_effect_.interval(0.95)
-    assert f"95 % interval {low:+.4g} to {high:+.4g}" in average
+    assert f"95% interval {low:+.4g} to {high:+.4g}" in average
     assert policies.startswith("The policies differ by about ")
     assert features == "It uses 2 features."
     assert type(model).__name__ in fitted

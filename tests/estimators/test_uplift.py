@@ -70,7 +70,7 @@ def test_the_summary_says_what_was_found(clear):
     average, differ, features, policies, used, fitted = clear.summary().splitlines()
     low, high = clear.average_effect_.interval(0.95)
     value = clear.average_effect_.value
-    expected = f"Average effect: {value:+.4g} (95 % interval {low:+.4g} to {high:+.4g})"
+    expected = f"Average effect: {value:+.4g} (95% interval {low:+.4g} to {high:+.4g})"
     assert average.startswith(f"{expected}, in units of the outcome. It speaks for ")
     assert policies.startswith("The policies differ by about ")
     assert used == "It uses 3 features: age, income, visits."
@@ -153,7 +153,7 @@ def test_the_interval_of_a_rate_stays_where_rates_are(data, model):
     vague = copy(model)
     vague.average_effect_ = Estimate(0.5, 3.0)
     distance = np.ptp(data.y[data.kind == "outcome"])
-    end = f"95 % interval {-distance:+.4g} to {distance:+.4g})"
+    end = f"95% interval {-distance:+.4g} to {distance:+.4g})"
     assert end in vague.summary()
 
 

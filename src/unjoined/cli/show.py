@@ -245,9 +245,9 @@ def show_uplift(out: Console, uplift: Array, whose: str) -> None:
     """Print how predicted uplift is spread."""
     s = uplift_summary(uplift)
     out.print(
-        f"Predicted uplift of {whose}, in units of the outcome: mean {s['mean']:+.4g}, nine in ten "
-        f"people between {s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}; "
-        f"{s['share_not_harmed']:.0%} would not be harmed by treatment."
+        f"Predictions for {whose}, in units of the outcome: nine in ten lie between "
+        f"{s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}, {s['share_not_harmed']:.0%} at 0 or "
+        "above."
     )
 
 
@@ -257,7 +257,7 @@ def interval_words(estimate: Estimate, level: float = 0.95, unit: str = "") -> s
     value = f"{estimate.value:+,.4g}{unit}"
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value} (the tables cannot bound it)"
-    return f"{value} ({level:.0%} interval {low:+,.4g} to {high:+,.4g})".replace("%", " %")
+    return f"{value} ({level:.0%} interval {low:+,.4g} to {high:+,.4g})"
 
 
 def for_whom(model: UpliftEstimator) -> str:

@@ -363,7 +363,7 @@ class PublicData:
         d = len(self.feature_names)
         known = "" if self.propensity is not None else ", propensity not known"
         mean, share = (
-            (f"{self.y.mean():.4g}", f"{self.treatment.mean():.1%}".replace("%", " %"))
+            (f"{self.y.mean():.4g}", f"{self.treatment.mean():.1%}")
             if self.n_rows
             else ("none", "none")
         )

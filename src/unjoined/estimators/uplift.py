@@ -121,7 +121,7 @@ class Uplift(MixtureUplift):
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         return "\n".join(
             [
-                effect_in_words(self.average_effect_, most) + known.replace("%", " %"),
+                effect_in_words(self.average_effect_, most) + known,
                 f"{self._differ()} For nine people in ten the estimate lies between {low:+.4g} "
                 f"and {high:+.4g}.",
                 self._features(),
