@@ -133,7 +133,10 @@ def test_every_mistake_gets_a_message_and_nothing_is_written(capsys, folder, pla
             "fewer than the minimum of 2000",
         ),
         (["merge", plain, "--out", out], "is not a file of sums"),
-        (["fit", "--moments", plan, "--model", out], "the sums hold no outcome rows"),
+        (
+            ["fit", "--moments", plan, "--model", tmp_path / "m.skops"],
+            "the sums hold no outcome rows",
+        ),
         (["plan", "--feature", "age", "--populations", "a,b", "--out", out], "NAME=TYPICAL:SPREAD"),
         (["plan", "--feature", "age=4", "--populations", "a,b", "--out", out], "two numbers with"),
     ):

@@ -74,3 +74,21 @@ def test_mistakes_are_said_in_one_line(capsys, tmp_path, write_campaign):
     code, _, err = run(capsys, "evaluate", "--cross", *tables(tmp_path), "--estimator", "magic")
     assert code == 2
     assert "--estimator" in err
+
+
+def test_a_model_is_not_judged_by_the_rows_it_was_fitted_to(capsys, tmp_path, write_campaign):
+    write_campaign(tmp_path, n_per_table=120, n_customers=5, seed=0)
+    model = tmp_path / "m.skops"
+    words = (*tables(tmp_path), "--model", model)
+    assert run(capsys, "fit", *words, "--estimator", "FourLogistic", "--json")[0] == 0
+    code, out, err = run(capsys, "evaluate", *words)
+    assert (code, out) == (2, "")
+    assert "was fitted to these very rows" in err
+
+
+def test_the_model_of_the_settings_is_not_for_evaluate(capsys, tmp_path):
+    settings = tmp_path / "u.toml"
+    settings.write_text("model = 'm.skops'\noutcomes = 'o.csv'\ntreatments = 't.csv'\n")
+    words = ("--cross", "--outcome", "y", "--treatment", "t", "--population", "r")
+    _, _, err = run(capsys, "evaluate", "--config", settings, *words)
+    assert "there is no file" in err  # rather than: either --model or --cross

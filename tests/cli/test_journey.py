@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import duckdb
@@ -118,22 +119,24 @@ def test_ways_to_say_how_many(capsys, place, words, treated):
 
 def test_strange_rows_are_scored_and_flagged(capsys, place, tmp_path):
     people = pd.read_csv(place / "shop" / "customers.csv", dtype={"customer_id": str}).head(4)
-    people["history"] = [100.0, 1e7, np.nan, 200.0]
-    people["channel"] = ["Web", "Web", "Web", "Pigeon"]
+    people = pd.concat([people, people.tail(1)])
+    people["history"] = [100.0, 1e7, np.nan, 200.0, np.inf]
+    people["channel"] = ["Web", "Web", "Web", "Pigeon", "Web"]
     people["street"] = "Main"
     people.to_csv(tmp_path / "people.csv", index=False)
     words = f"score --model {place}/shop/model.skops --table {tmp_path}/people.csv --json"
     code, out, _ = run(capsys, *words.split(), "--out", tmp_path / "list.csv")
     assert code == 0
     found = json.loads(out)
-    assert (found["rows"], found["ignored"]) == (4, ["customer_id", "street"])
+    assert (found["rows"], found["ignored"]) == (5, ["customer_id", "street"])
     told = words.replace("--json", "--keep customer_id").split()
     code, out, _ = run(capsys, *told, "--out", tmp_path / "told.csv")
     assert code == 0
     assert out.count("Ignored, because the model does not use them: 'street'.") == 1
     listed = read_table(tmp_path / "list.csv").to_pylist()
     flags = {row["row"]: row["flags"] or "" for row in listed}
-    assert flags == {0: "", 1: "outside_training", 2: "missing_values", 3: "outside_training"}
+    odd = "outside_training"
+    assert flags == {0: "", 1: odd, 2: "missing_values", 3: odd, 4: "missing_values"}
 
 
 def test_tied_people_are_counted(capsys, place, tmp_path):
@@ -237,3 +240,21 @@ def test_all_five_commands_of_the_readme(capsys, tmp_path):
         assert out
     assert (tmp_path / "shop" / "list.csv").exists()
     assert "<html" in (tmp_path / "shop" / "report.html").read_text()
+
+
+def test_raw_files_of_other_names_and_kinds_are_guessed(capsys, tmp_path):
+    """Packed files, an index as a column, words for treatments, and text as an id."""
+    rng = np.random.default_rng(0)
+    for name in ("one", "two"):
+        base = pd.DataFrame({"age": rng.normal(50, 9, 60), "city": rng.choice(["A", "B"], 60)})
+        base.assign(visit=rng.integers(0, 2, 60)).to_csv(tmp_path / f"v_{name}.csv", index=False)
+        base.assign(segment=rng.choice(["Ja", "Nein"], 60)).to_csv(tmp_path / f"s_{name}.csv.gz")
+    people = [f"C{i}" for i in range(60)]
+    base.assign(client=people).to_csv(tmp_path / "all.csv", index=False)
+    with pytest.raises(SystemExit):
+        main(["init", str(tmp_path), "--out", str(tmp_path / "u.toml")])
+    assert "'segment' holds" in capsys.readouterr().out
+    found = tomllib.loads((tmp_path / "u.toml").read_text("utf-8"))
+    assert found["treatments"] == {"one": "s_one.csv.gz", "two": "s_two.csv.gz"}
+    assert (found["outcome"], found["treatment"], found["treated"]) == ("visit", "segment", "")
+    assert found["score"]["keep"] == "client"

@@ -104,3 +104,16 @@ def test_a_missing_word_is_refused_by_its_row():
     o["bought"] = "gold"
     with pytest.raises(TableError, match=r"outcomes must be numbers, or words .*got 'gold'"):
         SeparateLabels.from_frames(o, t.assign(mailed=1), **NAMES)
+
+
+def test_several_values_may_mean_treated():
+    o, t = frames(pd.DataFrame, ["mens", "none", "womens", "mens", "none", "none", "mens", "none"])
+    data = SeparateLabels.from_frames(o, t, **NAMES, treated=["Mens", "womens"])
+    assert data.y[data.kind == "treatment"].sum() == 4.0
+
+
+def test_a_population_without_anybody_treated_is_no_mistake():
+    o, t = frames(pd.DataFrame, ["none"] * 8)
+    t.loc[t["region"] == t["region"][0], "mailed"] = ["mail", "none", "mail", "none"]
+    data = SeparateLabels.from_frames(o, t, **NAMES, treated="mail")
+    assert sorted(cell.label_mean for cell in data.summary()[2:]) == [0.0, 0.5]

@@ -330,7 +330,7 @@ def test_a_file_that_ends_in_the_middle_is_refused(tmp_path):
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(TableError, match=f"{name}' cannot be read beyond row"):
+        with pytest.raises(TableError, match=f"{name}' cannot be read"):
             read(tmp_path / name)
 
 

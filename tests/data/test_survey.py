@@ -260,3 +260,16 @@ def test_columns_as_they_are_go_through_transformers_and_a_search(library):
         search = GridSearchCV(other, grid, cv=CellKFold(2)).fit(**data)
     assert np.isfinite(model.predict(data.X)).all()
     assert search.best_params_["minmaxuplift__ridge_f"] in grid["minmaxuplift__ridge_f"]
+
+
+def test_outcomes_in_other_units_are_told():
+    rng = np.random.default_rng(0)
+
+    def table(label, values):
+        return pd.DataFrame({"age": rng.normal(size=100), label: values})
+
+    flags = rng.integers(0, 2, 100)
+    outcomes = {"n": table("spend", flags * 10.0), "s": table("spend", flags * 1000.0)}
+    treatments = {name: table("mailed", flags) for name in ("n", "s")}
+    with pytest.warns(ColumnWarning, match="outcome 'spend' is 0 to 10 in .* and 0 to 1000 in"):
+        SeparateLabels.from_tables(outcomes, treatments, outcome="spend", treatment="mailed")

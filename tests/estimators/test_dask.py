@@ -276,7 +276,7 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
 
 
 def test_every_message_about_clusters(client, limits):
-    limits("data.cluster", SECONDS=0.2)
+    limits("data.dask", SECONDS=0.2)
     model = MinMaxUplift(**QUICK)
     with pytest.raises(
         InputError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1' with"

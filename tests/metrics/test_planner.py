@@ -1,6 +1,8 @@
 """Laws of `plan_study`: closed forms, and what it asks for is what is needed."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from unjoined.data import SimulatedProblem, campaign_problem
@@ -92,6 +94,8 @@ def test_plans_are_shown_as_text_table_and_picture():
     plan = plan_study(StudyGuess(gap=0.4, outcome_sd=1.0), quantity="qini", half_width=0.1)
     frame = plan.to_frame()
     assert list(frame["half_width"]) == [p.half_width for p in plan.table]
+    assert isinstance(frame, pd.DataFrame)
+    assert plan.to_frame("polars").equals(pl.from_pandas(frame, nan_to_null=False))
     assert plan._repr_html_().count("<table>") == 2
     assert len(plan.plot().lines) == len({p.gap for p in plan.table}) + 1  # and what is wanted
     assert plan.to_dict()["needs"][0]["rows"] == plan.needs[0].rows

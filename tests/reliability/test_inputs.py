@@ -103,9 +103,9 @@ def lacking(frame):
         (lacking, "row 3 of the outcome table of population 'n' .* column 'yy' is missing"),
         (
             lambda f: f.assign(x=np.where(f.x == f.x[0], np.inf, f.x)),
-            "features in 'x' are missing, infinite",
+            "features in 'x' are infinite",
         ),
-        (lambda f: f.assign(x=f.x * 1e307), "in 'x' are missing, infinite or beyond 1e"),
+        (lambda f: f.assign(x=f.x * 1e107), "in 'x' are beyond 1e"),
         (lambda f: f.assign(k=1j), "column 'k' .* holds complex values"),
         (lambda f: f.assign(k=[[1]] * len(f)), "column 'k' .* holds list values"),
         (lambda f: f.assign(k=[b"x"] * len(f)), "column 'k' .* holds bytes values"),

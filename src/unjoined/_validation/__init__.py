@@ -17,6 +17,7 @@ from unjoined._validation.labels import (
     distinct,
     label_codes,
     numbers_for_words,
+    treated_values,
     unit_mean,
 )
 from unjoined._validation.names import (
@@ -119,5 +120,6 @@ __all__ = [
     "population_name",
     "printable",
     "shown",
+    "treated_values",
     "unit_mean",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -110,7 +111,8 @@ def label_codes(values: Iterable[Any], kind: str, treated: Any = None) -> dict[A
     """Return the number that each distinct label stands for, or ask which value means treated."""
     found = list(dict.fromkeys(values))
     if treated is not None:
-        return {value: float(plain_name(value) == plain_name(treated)) for value in found}
+        wanted = set(map(plain_name, treated_values(treated)))
+        return {value: float(plain_name(value) in wanted) for value in found}
     codes = {value: _label_number(value) for value in found}
     if unknown := [value for value in found if codes[value] is None]:
         ways = "true/false, yes/no, y/n, t/f or treated/control, in any case"
@@ -120,10 +122,26 @@ def label_codes(values: Iterable[Any], kind: str, treated: Any = None) -> dict[A
                 "others count as untreated."
             )
         raise LabelError(
-            f"outcomes must be numbers, or words ({ways}), got {shown(unknown)}. Turn other words "
-            "into numbers first, such as 1 for what you hope for and 0 for the rest."
+            f"outcomes must be numbers, or words ({ways}), got {shown(unknown)}. "
+            f"{_outcome_remedy(str(unknown[0]))}"
         )
     return {value: code for value, code in codes.items() if code is not None}
+
+
+def treated_values(treated: Any) -> list[Any]:
+    """Return the values that mean treated: one, or a list of several."""
+    return [*treated] if isinstance(treated, list | tuple | set | frozenset) else [treated]
+
+
+def _outcome_remedy(word: str) -> str:
+    """Say what to do with an outcome that is not a number."""
+    if plain_name(word) in ("", "-", "?", "n/a", "na", "nan", "null", "none", "missing", "unknown"):
+        return "Leave out rows without an outcome."
+    if re.fullmatch(r"\W*[0-9][0-9.,' ]*\W*[A-Za-z]{0,4}", word):
+        return "Write the number alone, with a decimal point and without a unit."
+    return (
+        "Turn other words into numbers first, such as 1 for what you hope for and 0 for the rest."
+    )
 
 
 def _label_number(value: Any) -> float | None:
@@ -281,10 +299,12 @@ def check_cells(
     for k, name in enumerate(names):
         for which in (OUTCOME, TREATMENT):
             if not (labelled & kinds[which] & (index == k)).any():
+                there = kinds[which] & (index == k)
+                lacks = "no weight above 0 in its" if there.any() else "no"
                 raise LabelError(
-                    f"population {name!r} has no {which} rows with positive weight; each "
-                    f"population needs an {OUTCOME} table and a {TREATMENT} table "
-                    f"(n_samples={n} rows in all). To cross-validate, split with CellKFold."
+                    f"population {name!r} has {lacks} {which} rows; each population needs an "
+                    f"{OUTCOME} table and a {TREATMENT} table, under one name "
+                    f"(n_samples={n} rows in all). Folds of cross-validation: see CellKFold."
                 )
     return names, index
 

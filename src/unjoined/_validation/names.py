@@ -112,8 +112,11 @@ def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") ->
         other = seen.setdefault(plain_name(name), name)
         if name == other:
             continue
+        alike = type(name) is type(other)  # else the types are what differs
         first, second = (
-            f"{n!r} ({', '.join(filter(None, (type(n).__name__, at(n))))})" for n in (other, name)
+            f"{n!r}" + (f" ({about})" if about else "")
+            for n in (other, name)
+            for about in (", ".join(filter(None, ("" if alike else type(n).__name__, at(n)))),)
         )
         raise LabelError(
             f"populations {first} and {second} look like the same one. Did you mean one "

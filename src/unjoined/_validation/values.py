@@ -100,7 +100,10 @@ def check_option(name: str, value: str, options: Iterable[str]) -> str:
     """Return a parameter that must be one of a few words."""
     words = list(options)
     if value not in words:
-        raise InputError(f"{name} must be one of {shown(words)}, got {value!r}.")
+        listed = ", ".join(map(repr, words))  # all of them: they are the answer
+        raise InputError(
+            f"{name} must be one of {listed}, got {value!r}{did_you_mean(value, words)}"
+        )
     return value
 
 
@@ -147,10 +150,7 @@ def check_numeric_columns(
             some = {repr(v): v for v in text.values()}.values()
             remedy = "Name a column of numbers."
             if what == "features":
-                remedy = (
-                    "Leave the column out, or turn it into numbers first (say with scikit-learn's "
-                    "OneHotEncoder)."
-                )
+                remedy = "Leave the column out, or turn it into numbers first."
             raise TableError(
                 f"{what} must be numbers, but column {name!r} of {table} holds "
                 f"{str(dtype).lower()} values such as {shown(some)} in {len(text)} of "

@@ -37,7 +37,7 @@ def check(
     tables = Tables.of(given)
     tables.require("check needs {}.")
     asked = None if target is None else as_table(target)
-    check_paths(tables.paths + ([] if asked is None else [("--target", asked)]), [])
+    check_paths(tables.paths, [])
     with noted() as notes:
         data: SeparateLabels | TableSource
         data = tables.stream() if tables.in_pieces else tables.read()

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from unjoined.cli.program import COMMANDS
 from unjoined.data import STATEMENT
 from unjoined.errors import TableError
 
@@ -29,10 +30,13 @@ def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, An
     for key, value in settings.items():
         name = key.replace("-", "_")
         if isinstance(value, dict) and name not in TABLES:
+            if key not in COMMANDS:
+                raise TableError(_unknown(path, f"[{key}]", COMMANDS, "for commands"))
             continue
         if name not in SHARED:
             raise TableError(_unknown(path, key, SHARED, "above all sections"))
-        if name in known and not (name == "table" and command == "export"):  # of a database
+        # The table of export is in a database, and evaluate is for a model of other rows.
+        if name in known and (name, command) not in (("table", "export"), ("model", "evaluate")):
             values[known[name]] = _value(path, name, value)
     for key, value in settings.get(command, {}).items():
         name = key.replace("-", "_")
@@ -67,6 +71,8 @@ def _value(path: Path, name: str, value: Any) -> Any:
         return [beside(file) for file in (value if isinstance(value, list) else [value])]
     if name in FILES:
         return beside(value)
+    if name == "treated":
+        return [str(word) for word in (value if isinstance(value, list) else [value])]
     if isinstance(value, list):
         return ",".join(map(str, value))
     return value

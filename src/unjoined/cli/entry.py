@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from typing import Any, TextIO
@@ -75,13 +76,26 @@ def _run(arguments: list[str] | None) -> int:
                 error.show()
                 return MISTAKE
             path = error.ctx.command_path if isinstance(error, usage_error) and error.ctx else ""
-            mistake = error.format_message()
+            mistake = _mistake(
+                str(error.format_message()), sys.argv[1:] if arguments is None else arguments
+            )
             end = "" if mistake.endswith((".", "?")) else "."
             _tell(f"{mistake}{end} See {path or 'unjoined'} --help.")
             return MISTAKE
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return code or 0
+
+
+def _mistake(said: str, words: list[str]) -> str:
+    """Return what is wrong with a command line, with the value where a number was expected."""
+    option = re.search(r"'(--[a-z-]+)': Input should be a valid (integer|number)", said)
+    if option is None:
+        return said
+    wanted = "a whole number" if option[2] == "integer" else "a number such as 1000 or 0.5"
+    given = words[words.index(option[1]) + 1 :] if option[1] in words else []
+    found = f", got {given[0]!r}" if given else ""
+    return f"Invalid value for {option[1]!r}: expected {wanted}{found}"
 
 
 def _tell(message: str) -> None:

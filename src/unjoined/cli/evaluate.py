@@ -10,12 +10,11 @@ import typer
 from unjoined._validation import check_option
 from unjoined.cli.fit import ESTIMATORS
 from unjoined.cli.inputs import Tables, check_paths
-from unjoined.cli.options import AsJson, Seed, TableOptions
+from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
 from unjoined.cli.program import command
-from unjoined.cli.score import as_share
 from unjoined.cli.show import console, noted, print_json
 from unjoined.errors import InputError
-from unjoined.estimators import load_model
+from unjoined.estimators import load_model, was_fitted_to
 from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
 
 
@@ -84,7 +83,13 @@ def evaluate(
             tables = tables.of_model(fitted)
             if chunks is None:
                 chunks = tables.in_pieces
-            found = evaluate_uplift(fitted, tables.stream() if chunks else tables.read(), **asked)
+            data = tables.stream() if chunks else tables.read()
+            if was_fitted_to(fitted, data):
+                raise InputError(
+                    f"{str(model)!r} was fitted to these very rows, which would flatter it. Give "
+                    "tables that it has not seen, or --cross in place of --model."
+                )
+            found = evaluate_uplift(fitted, data, **asked)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
     else:

@@ -97,6 +97,8 @@ def fit(
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)
     check_option("--estimator", estimator, ESTIMATORS)
+    if model.suffix != ".skops":
+        raise InputError(f"--model {str(model)!r} must end in .skops.")
     out = console(quiet=as_json)
     with noted(lambda kind: is_settled(fitted, kind)) as notes:
         if moments is not None:
@@ -121,7 +123,10 @@ def fit(
     out.print(f"Wrote {written}.")
     config = ctx.params.get("config")
     spelled = f"--model {written} --table PEOPLE.csv --out LIST.csv"
-    out.print(f"Next: unjoined score {f'--config {config}' if config else spelled}", soft_wrap=True)
+    if config is not None:
+        same = (ctx.default_map or {}).get("model") == str(model)
+        spelled = f"--config {config}" + ("" if same else f" --model {written}")
+    out.print(f"Next: unjoined score {spelled}", soft_wrap=True)
     if as_json:
         print_json({"model": str(written), "estimator": estimator} | facts)
 
@@ -170,7 +175,8 @@ def _fit_rows(
     left_out = {c.name: c.reason for c in data.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)
-    show_uplift(out, uplift, "the people in the tables")
+    if not hasattr(fitted, "effect_range_"):  # else it is told with what was found
+        show_uplift(out, uplift, "the people in the tables")
     return fitted, {
         "rows": data.n_rows,
         "tables": [

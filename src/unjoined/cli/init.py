@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from unjoined._typing import Frame
-from unjoined._validation import did_you_mean
+from unjoined._validation import TREATMENT, did_you_mean, label_codes, shown
 from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
 from unjoined.cli.options import AsJson, Force, command
 from unjoined.cli.show import console, print_json
@@ -26,9 +26,10 @@ from unjoined.data import (
     scan_table,
     table_ending,
 )
-from unjoined.errors import TableError
+from unjoined.errors import LabelError, TableError
 
 FIRST_ROWS = 2000  # of each table that are looked at
+FEW = 10  # treatments, as a rule, at most
 TREATMENTS = "treat mail sent send contact expos offer target campaign call letter arm group"
 OUTCOMES = "outcome bought buy purchas visit conver spend sale sold respon revenue churn click"
 POPULATIONS = "population region area city country state wave period store branch site market"
@@ -46,6 +47,7 @@ class Guess:
     population: str | None
     people: Named | None  # a table without labels
     keep: str | None  # a column that seems to identify people
+    words: tuple[str, ...] = ()  # treatments of which nobody but their owner knows what they mean
 
     def sentences(self) -> list[str]:
         """Say what was guessed."""
@@ -62,6 +64,11 @@ class Guess:
             lines.append(f"Populations by the column {self.population!r}.")
         if self.people is not None:
             lines.append(f"People to score: {self.people}, which has no label.")
+        if self.words:
+            lines.append(
+                f"{self.treatment!r} holds {shown(self.words)}: say in the settings which means "
+                "treated."
+            )
         return lines
 
     def toml(self, folder: Path) -> str:
@@ -80,6 +87,8 @@ class Guess:
         lines += [f"outcome = {_quoted(self.outcome)}", f"treatment = {_quoted(self.treatment)}"]
         if self.population is not None:
             lines.append(f"population = {_quoted(self.population)}")
+        if self.words:
+            lines.append(f"treated = {_quoted('')}  # one of {', '.join(self.words)}")
         lines += [
             '# ignore = ["a_column"]  # columns that are not features',
             'model = "model.skops"',
@@ -164,7 +173,9 @@ def _head(table: Named) -> Frame:
 
 def _stem(table: Named) -> str:
     """Return the name of a table without its folder, database and ending."""
-    return table.stem if isinstance(table, Path) else str(table).rpartition(":")[2]
+    if isinstance(table, Path):
+        return table.name[: -len(table_ending(table))]
+    return str(table).rpartition(":")[2]
 
 
 def make_guess(
@@ -172,28 +183,11 @@ def make_guess(
 ) -> Guess:
     """Tell from the first rows of tables what each of them is."""
     columns = {file: set(head.column_names) for file, head in heads.items()}
-    everywhere = set.intersection(*columns.values()) if columns else set()
-    some = sorted(set().union(*columns.values()) - everywhere)
-    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
-        if name and name not in some:
-            known = sorted(set().union(*columns.values()))
-            raise TableError(
-                f"{option} {name!r} must be a column of some tables and not of others"
-                f"{did_you_mean(name, known)}"
-            )
-    treatment = treatment or _by_name(some, TREATMENTS, {outcome})
-    outcome = outcome or _by_name(some, OUTCOMES, {treatment})
-    rest = [name for name in some if name not in (outcome, treatment)]
-    if treatment and not outcome and len(rest) == 1:
-        outcome = rest[0]
-    if outcome and not treatment and len(rest) == 1:
-        treatment = rest[0]
-    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
-        if not name:
-            raise TableError(
-                f"cannot tell which column is the {option[2:]}: columns that are in some tables "
-                f"only are {', '.join(map(repr, some)) or 'none'}. Name it with {option}."
-            )
+    places = {
+        name: {file for file in heads if name in columns[file]}
+        for name in sorted(set().union(*columns.values()))
+    }
+    outcome, treatment = _guess_labels(places, heads, outcome, treatment)
     with_outcome = [file for file in heads if outcome in columns[file]]
     with_treatment = [file for file in heads if treatment in columns[file]]
     if both := [file for file in with_outcome if file in with_treatment]:
@@ -201,15 +195,73 @@ def make_guess(
             f"{str(both[0])!r} has both {outcome!r} and {treatment!r}: with joined labels ordinary "
             "uplift modelling is better. Name other columns, or leave this table out."
         )
-    people = [f for f in heads if f not in with_outcome and f not in with_treatment]
-    person = min(people, key=lambda f: -len(columns[f] & columns[with_outcome[0]]), default=None)
     named, shared = _populations(with_outcome, with_treatment, population, heads)
-    return Guess(*named, outcome, treatment, shared, person, _identifier(heads, person))
+    others = [file for file in heads if file not in {*with_outcome, *with_treatment}]
+    person = max(others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None)
+    words = _unclear([heads[file].column(treatment) for file in with_treatment])
+    keep = _identifier(heads, person)
+    return Guess(*named, outcome, treatment, shared, person, keep, words)
 
 
-def _by_name(names: list[str], hints: str, taken: set[str]) -> str:
+def _guess_labels(
+    places: dict[str, set[Named]], heads: dict[Named, Frame], outcome: str, treatment: str
+) -> tuple[str, str]:
+    """Return the columns that are labels: in the tables of one kind alone, told by their names."""
+    known = list(places)
+    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
+        if name and (name not in places or len(places[name]) == len(heads)):
+            raise TableError(
+                f"{option} {name!r} must be a column of some tables and not of others"
+                f"{did_you_mean(name, known)}"
+            )
+    if outcome and outcome == treatment:
+        raise TableError(f"--outcome and --treatment both name {outcome!r}. Name two columns.")
+    partners = {name: _partners(name, places) for name in known}
+    some = [name for name in known if len(places[name]) < len(heads)]
+    labels = [name for name in known if partners[name]] or some
+    treatment = treatment or _by_name(partners.get(outcome) or labels, TREATMENTS)
+    outcome = outcome or _by_name(partners.get(treatment) or labels, OUTCOMES)
+    if treatment and not outcome and len(partners[treatment]) == 1:
+        outcome = partners[treatment][0]
+    few = [name for name in partners.get(outcome, ()) if _has_few_values(name, heads)]
+    if outcome and not treatment and len(few) == 1:
+        treatment = few[0]
+    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
+        if not name:
+            may_be = "columns that it may be are " + ", ".join(map(repr, labels))
+            raise TableError(
+                f"cannot tell which column is the {option[2:]}: "
+                f"{may_be if labels else 'no two columns are in different tables, as labels are'}. "
+                f"Name it with {option}."
+            )
+    return outcome, treatment
+
+
+def _has_few_values(name: str, heads: dict[Named, Frame]) -> bool:
+    """Tell whether a column may hold treatments, of which there are a few."""
+    columns = (head.column(name) for head in heads.values() if name in head.column_names)
+    return all(len(column.unique()) <= FEW for column in columns)
+
+
+def _unclear(columns: Iterable[Any]) -> tuple[str, ...]:
+    """Return a few treatments if they are not such as every program knows."""
+    values = {v: None for column in columns for v in column.to_pylist() if v is not None}
+    try:
+        label_codes(values, TREATMENT)
+    except LabelError:
+        return tuple(map(str, values))[:5]
+    return ()
+
+
+def _partners(name: str, places: dict[str, set[Named]]) -> list[str]:
+    """Return columns of tables without this one: if it is a label, the other is among them."""
+    apart = [other for other, where in places.items() if not where & places[name]]
+    return [o for o in apart if len(places[o]) == len(places[name])] or apart
+
+
+def _by_name(names: Iterable[str], hints: str) -> str:
     """Return the one column whose name holds one of some words, or nothing."""
-    found = [n for n in names if n not in taken and any(h in n.lower() for h in hints.split())]
+    found = [name for name in names if any(hint in name.lower() for hint in hints.split())]
     return found[0] if len(found) == 1 else ""
 
 
@@ -217,10 +269,16 @@ def _populations(
     outcomes: list[Named], treatments: list[Named], column: str | None, heads: dict[Named, Frame]
 ) -> tuple[tuple[dict[str, Named], dict[str, Named]], str | None]:
     """Tell populations by the names of files, or by a column of two tables."""
-    if len(outcomes) == len(treatments) == 1:
+    several = not len(outcomes) == len(treatments) == 1
+    if several and column is not None:
+        raise TableError(
+            "--population is for one table with outcomes and one with treatments, but there are "
+            f"{len(outcomes)} and {len(treatments)}. Leave it out, or name two tables."
+        )
+    if not several:
         if column is None:
             both = set(heads[outcomes[0]].column_names) & set(heads[treatments[0]].column_names)
-            column = _by_name(sorted(both), POPULATIONS, set())
+            column = _by_name(both, POPULATIONS)
         if not column:
             raise TableError(
                 "one table has outcomes and one has treatments; name the column that tells "
@@ -256,7 +314,7 @@ def _identifier(heads: dict[Named, Frame], person: Named | None) -> str | None:
     head: Any = heads[person]
     for name in head.column_names:
         values = head.column(name).to_pylist()
-        whole = len(values) >= 50 and all(isinstance(value, int) for value in values)
+        whole = len(values) >= 50 and all(isinstance(value, int | str) for value in values)
         named = re.search(r"(^|[ _.-])(id|key|no|nr|number|email)$", name.lower())
         if (named or whole) and len({*values}) == len(values):
             return str(name)

@@ -26,6 +26,7 @@ from unjoined.data import (
     table_ending,
 )
 from unjoined.errors import TableError
+from unjoined.estimators import is_model_file
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
 MODEL, SUMS, TABLE, SETTINGS = b"PK", b"unjoined-sums", b"", b"# Written by `unjoined init`"
@@ -50,7 +51,7 @@ class Tables:
     weight: str | None
     features: list[str]  # all columns that are left, if empty
     ignored: list[str]
-    treated: str | None = None  # the treatment that means treated, if it is not plain
+    treated: list[str] | None = None  # treatments that mean treated, if they are not plain
 
     @classmethod
     def of(cls, options: TableOptions) -> Tables:
@@ -64,7 +65,7 @@ class Tables:
             options.weight,
             split_names("--features", options.features),
             split_names("--ignore", options.ignore),
-            options.treated,
+            options.treated or None,
         )
         tables._check_columns(has_features=options.features is not None)
         return tables
@@ -354,7 +355,10 @@ def _check_replaceable(option: str, path: Path, beginning: bytes) -> None:
         start = file.read(30 + len(SUMS))
     if start[30:] == SUMS:
         start = SUMS
-    if start and not start.startswith(beginning):
+    known = not start or start.startswith(beginning)
+    if beginning == MODEL and start and known:  # a workbook is a zip file, too
+        known = is_model_file(path)
+    if not known:
         raise TableError(
             f"{option} {str(path)!r} exists and is not a {NAMES[beginning]}, so it is not "
             "replaced. Name another file, or delete this one first."

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from unjoined._typing import Frame
-from unjoined._validation import did_you_mean, shown
+from unjoined._validation import check_share, did_you_mean, shown
 from unjoined.cli.program import command as command
-from unjoined.errors import TableError
+from unjoined.errors import InputError, TableError
 
 Paths = Annotated[
     list[str] | None,
@@ -30,8 +30,10 @@ Treatment = Annotated[
     ),
 ]
 Treated = Annotated[
-    str | None,
-    typer.Option(metavar="VALUE", help="The value that means treated, if it is none of these."),
+    list[str] | None,
+    typer.Option(
+        metavar="VALUE", help="The value that means treated, if it is none of these; repeatable."
+    ),
 ]
 Population = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column that names each row's population.")
@@ -117,3 +119,16 @@ def select_columns(table: Frame, names: list[str], *, title: str) -> Frame:
             f"{', '.join(table.column_names)}{did_you_mean(missing[0], table.column_names)}"
         )
     return table.select(names)
+
+
+def as_share(text: str) -> float:
+    """Read a share as people write it: 30%, 30 %, 0.3."""
+    word = text.strip()
+    percent = word.endswith("%")
+    try:
+        number = float(word.removesuffix("%"))
+    except ValueError:
+        raise InputError(f"--share must be a share such as 30% or 0.3, got {text!r}.") from None
+    if not percent and 1.0 < number <= 100.0:
+        raise InputError(f"--share must lie in [0, 1], got {text}. Write {number:g}% for percent.")
+    return check_share("--share", number / 100.0 if percent else number, zero_allowed=True)

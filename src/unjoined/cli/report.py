@@ -28,13 +28,14 @@ from unjoined.cli.options import (
     Share,
     TableOptions,
     Value,
+    as_share,
     select_columns,
     split_names,
 )
 from unjoined.cli.program import command
-from unjoined.cli.score import as_share, targeting_list
+from unjoined.cli.score import WRITTEN, targeting_list
 from unjoined.cli.show import console, noted, print_json
-from unjoined.data import read_table, write_table
+from unjoined.data import read_table, table_ending, write_table
 from unjoined.errors import InputError
 from unjoined.estimators import UpliftEstimator, load_model
 from unjoined.report import Origin, Terms, report_with_numbers
@@ -90,6 +91,8 @@ class Files:
             raise InputError("--keep copies columns to the list of people: give --table too.")
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise InputError(f"--out {str(self.out)!r} must end in .html.")
+        if self.list_path is not None and table_ending(self.list_path) not in WRITTEN:
+            raise InputError(f"--list {str(self.list_path)!r} must end in {', '.join(WRITTEN)}.")
         inputs = [*inputs, *([("--table", as_table(self.people))] if self.people else [])]
         outputs = [("--out", self.out, TABLE)]
         outputs += [("--list", self.list_path, TABLE)] if self.list_path else []

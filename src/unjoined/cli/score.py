@@ -15,7 +15,7 @@ from rich.console import Console
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, BoolArray, Frame, IntArray
-from unjoined._validation import check_finite, check_not_negative, check_share, shown
+from unjoined._validation import check_finite, check_not_negative, shown
 from unjoined.cli.inputs import (
     TABLE,
     Named,
@@ -32,6 +32,7 @@ from unjoined.cli.options import (
     People,
     Share,
     Value,
+    as_share,
     command,
     select_columns,
     split_names,
@@ -115,19 +116,6 @@ class Target:
         return n
 
 
-def as_share(text: str) -> float:
-    """Read a share as people write it: 30%, 30 %, 0.3."""
-    word = text.strip()
-    percent = word.endswith("%")
-    try:
-        number = float(word.removesuffix("%"))
-    except ValueError:
-        raise InputError(f"--share must be a share such as 30% or 0.3, got {text!r}.") from None
-    if not percent and 1.0 < number <= 100.0:
-        raise InputError(f"--share must lie in [0, 1], got {text}. Write {number:g}% for percent.")
-    return check_share("--share", number / 100.0 if percent else number, zero_allowed=True)
-
-
 @command(
     "unjoined score --model model.skops --table customers.csv --keep customer_id \\\n"
     "    --budget 500 --cost 0.5 --value 20 --out list.csv",
@@ -158,10 +146,10 @@ def score(
     target.check()
     fitted = load_model(model)
     screen = console(quiet=as_json)
-    for note in getattr(fitted, "notes_", ()):
-        screen.print(f"When the model was fitted: {note}")
     with noted() as notes:
         scored = Scored.of_table(fitted, people, kept)
+    for note in getattr(fitted, "notes_", ()):
+        screen.print(f"When the model was fitted: {note}")
     facts = show_list(screen, fitted, scored, target)
     written = write_table(scored.listed(target), out)
     screen.print(f"Wrote {written}.")
@@ -240,7 +228,7 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
         kept = select_columns(frame, keep, title=repr(str(table)))
         if not len(frame):
             continue
-        people = select_columns(frame, names, title=repr(str(table)))
+        people = _without_infinite(select_columns(frame, names, title=repr(str(table))))
         uplift = model.predict(people)
         low = high = None
         with suppress(InputError):  # some estimators do not know
@@ -255,6 +243,17 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
         tell_progress("scoring people", done, max(done, total))
         ignored = [name for name in frame.column_names if name not in {*names, *keep}]
         yield kept, uplift, low, high, missing, outside, ignored
+
+
+def _without_infinite(people: Frame) -> Frame:
+    """Return people with infinite numbers as missing ones, which are scored and flagged."""
+    arrow = import_extra("pyarrow", extra="cli")
+    compute = import_extra("pyarrow.compute", extra="cli")
+    for j, column in enumerate(people.columns):
+        if arrow.types.is_floating(column.type):
+            real = compute.if_else(compute.is_inf(column), None, column)
+            people = people.set_column(j, people.column_names[j], real)
+    return people
 
 
 def show_list(
@@ -272,7 +271,7 @@ def show_list(
     for count, words in (
         (tied, "people are tied where the list ends; those first in the table are on it."),
         (harmed, "people on the list are predicted to be harmed; treat fewer."),
-        (facts["missing_values"], "people lack a value; they are scored with an average one."),
+        (facts["missing_values"], "people lack a value; they are scored with a usual one."),
         (
             facts["outside_training"],
             "people are unlike all rows that the model was fitted to; see the column flags.",

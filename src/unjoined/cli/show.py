@@ -245,9 +245,9 @@ def show_uplift(out: Console, uplift: Array, whose: str) -> None:
     """Print how predicted uplift is spread."""
     s = uplift_summary(uplift)
     out.print(
-        f"Predicted uplift of {whose}, in units of the outcome: mean {s['mean']:+.4g}, nine in ten "
-        f"people between {s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}; "
-        f"{s['share_not_harmed']:.0%} would not be harmed by treatment."
+        f"Predictions for {whose}, in units of the outcome: nine in ten lie between "
+        f"{s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}, {s['share_not_harmed']:.0%} at 0 or "
+        "above."
     )
 
 

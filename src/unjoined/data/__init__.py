@@ -1,28 +1,29 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
 from unjoined.data.chunks import NotNumbersError, feature_matrix
-from unjoined.data.cluster import connected
 from unjoined.data.columns import column_names, column_ranges, has_numbers_only, take_rows
 from unjoined.data.dask import (
     DaskSource,
     as_dask_source,
+    connected,
     in_memory,
     is_dask,
     predict_lazily,
 )
 from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns, warn_of_notes
-from unjoined.data.labels import CellKFold, CellSummary, SeparateLabels
+from unjoined.data.files import ENDINGS, table_ending
+from unjoined.data.labels import CellSummary, SeparateLabels
 from unjoined.data.looks import LeftOut
 from unjoined.data.queries import STATEMENT, SqlQuery, as_query, database_tables, is_query
 from unjoined.data.replace import replace_file
-from unjoined.data.rows import Chunk, LabelledRows, Rows, label_rows, target_rows
-from unjoined.data.simulate import JointLabels, SimulatedProblem, campaign_problem, paper_problem
-from unjoined.data.sizes import (
-    available_bytes,
-    estimate_bytes,
-    estimate_rows,
-    fits_in_memory,
-    needed_bytes,
+from unjoined.data.rows import CellKFold, Chunk, LabelledRows, Rows, label_rows, target_rows
+from unjoined.data.simulate import (
+    JointLabels,
+    SimulatedProblem,
+    UnjoinedTrial,
+    campaign_problem,
+    paper_problem,
+    unjoin,
 )
 from unjoined.data.sources import (
     ArraySource,
@@ -32,13 +33,15 @@ from unjoined.data.sources import (
     as_source,
 )
 from unjoined.data.tables import (
-    ENDINGS,
     Reading,
+    available_bytes,
+    estimate_bytes,
+    estimate_rows,
+    fits_in_memory,
+    needed_bytes,
     read_table,
     scan_table,
-    table_ending,
 )
-from unjoined.data.trials import UnjoinedTrial, unjoin
 from unjoined.data.write import write_table
 
 __all__ = [

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -31,12 +32,14 @@ from unjoined._validation import (
     is_missing,
     label_codes,
     numbers_for_words,
+    plain_name,
     population_name,
     shown,
+    treated_values,
 )
 from unjoined.data.columns import as_floats, column_names, has_numbers_only
 from unjoined.data.encode import TableEncoder
-from unjoined.data.rows import Chunk, cell_codes
+from unjoined.data.rows import Chunk, cell_codes, number_matrix
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedError, UnjoinedWarning
 
 WORDS = (nw.String, nw.Categorical, nw.Enum)  # columns that may hold labels in words
@@ -61,34 +64,6 @@ def feature_matrix(X: MatrixLike) -> Array:
     return TableEncoder().fit(X).encode(X).matrix
 
 
-def number_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
-    """Return features that are numbers or booleans as a float64 matrix, NaN where there is none."""
-    try:
-        if nw.dependencies.is_into_dataframe(X):
-            frame = nw.from_native(X, eager_only=True)
-            matrix = np.empty(frame.shape, order=order)
-            for j, name in enumerate(frame.columns):
-                matrix[:, j] = as_floats(frame.get_column(name))
-            return matrix
-        check_number_type("features", X)
-        matrix = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"features must be numbers: {error}.") from error
-    if matrix.ndim != 2:
-        raise InputError(
-            f"X must be two-dimensional (rows by features), got shape {matrix.shape}. "
-            "Reshape a single feature with X.reshape(-1, 1)."
-        )
-    return matrix
-
-
-def rebuild_frame(matrix: Array, names: Sequence[str], *, like: Frame) -> Frame:
-    """Return ``matrix`` as a data frame of the same library as ``like``."""
-    backend = nw.from_native(like, eager_only=True).implementation
-    columns = {name: matrix[:, j] for j, name in enumerate(names)}  # names may be numbers
-    return nw.from_dict(columns, backend=backend).to_native()
-
-
 class Place(NamedTuple):
     """Where some rows come from, for messages."""
 
@@ -106,15 +81,21 @@ class Place(NamedTuple):
         except (TypeError, ValueError) as error:
             raise LabelError(f"{where}: labels must be numbers ({error}).") from error
 
-    def refuse(self, bad: BoolArray, what: str, kind: type[UnjoinedError]) -> None:
-        """Refuse rows that are marked, naming the first, for what they lack."""
-        if bad.any():
-            raise kind(
-                f"row {self.first_row + int(np.argmax(bad)):,} of {self.origin} (counting from 0): "
-                f"{what} missing, infinite or beyond {LARGEST:g}, as in {int(bad.sum()):,} of the "
-                f"{len(bad):,} rows read with it. Fill in or remove such rows; none is dropped "
-                "silently. If numbers are that large, change the unit of the column."
-            )
+    def refuse(self, values: Array, what: str, kind: type[UnjoinedError]) -> None:
+        """Refuse numbers, one to a row, that are missing, infinite or too large."""
+        bad: BoolArray = ~(np.abs(values) <= LARGEST)
+        if not bad.any():
+            return
+        first = int(np.argmax(bad))
+        how, remedy = f"beyond {LARGEST:g}", "Change the unit of the column."
+        if np.isnan(values[first]):
+            how, remedy = "missing", "Fill in or leave out such rows; none is dropped in silence."
+        elif np.isinf(values[first]):
+            how, remedy = "infinite", "Replace such numbers by real ones, or leave the rows out."
+        raise kind(
+            f"row {self.first_row + first:,} of {self.origin} (counting from 0): {what} {how}; "
+            f"{int(bad.sum()):,} of the {len(bad):,} rows read with it cannot be used. {remedy}"
+        )
 
 
 def population_codes(column: nw.Series[Any], place: Place) -> tuple[list[str], IntArray]:
@@ -215,7 +196,8 @@ def make_chunk(
         at = np.flatnonzero(bad.any(axis=0)).tolist()
         which = shown(f"column {j}" if names is None else names[j] for j in at)
         kind = NotNumbersError if np.isnan(matrix).any() and names else TableError
-        place.refuse(np.asarray(bad.any(axis=1)), f"features in {which} are", kind)
+        worst = matrix[np.arange(n), np.argmax(bad, axis=1)]
+        place.refuse(worst, f"features in {which} are", kind)
     with place.named(n):
         if y is not None:
             check_number_type("labels", y, LabelError)
@@ -225,7 +207,8 @@ def make_chunk(
     if not (good and label.max(initial=0.0) <= LARGEST) or cell.max(initial=0) >= 2 * m:
         kinds = np.array(KINDS)[cell // m]
         if label.shape == (n,):
-            place.refuse(~np.isfinite(label) & ~is_kind(kinds, TARGET), "the label is", LabelError)
+            there = np.where(is_kind(kinds, TARGET), 0.0, label)
+            place.refuse(there, "the label is", LabelError)
         with place.named(n):
             label = check_labels(label, kinds)
     known = None if names is None else tuple(names)
@@ -311,17 +294,18 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
     except LabelError as error:
         where = _first_odd(column, values, table.kind, place)
         raise TableError(f"column {column.name!r} of {place.origin}{where}: {error}") from None
-    if treated is not None and len(codes) > 2:
+    counts = Counter(codes.values())
+    if treated is not None and counts[1.0] and counts[0.0] > 1:
         warnings.warn(
             f"column {column.name!r} of {place.origin} holds more than two values; all but "
-            f"{treated!r} count as untreated.",
+            f"{shown(treated_values(treated))} count as untreated.",
             UnjoinedWarning,
             stacklevel=2,
         )
     numbers = np.full(len(column), np.nan)
     for value, code in codes.items():
         numbers[(column == value).fill_null(False).to_numpy()] = code
-    place.refuse(~(np.abs(numbers) <= LARGEST), f"column {column.name!r} is", LabelError)
+    place.refuse(numbers, f"column {column.name!r} is", LabelError)
     return numbers
 
 
@@ -342,18 +326,31 @@ def _first_odd(column: nw.Series[Any], values: list[Any], kind: str, place: Plac
     return f" in {len(at):,} of {len(column):,} rows (first at row {first:,}, counting from 0)"
 
 
-def refuse_unseen_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
-    """Say that the value that means treated is in no treatment table, and which values are."""
-    found: dict[Any, None] = {}
+def check_all_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
+    """Refuse a value that means treated and is in no table, or tables that write otherwise."""
+    found: dict[str, dict[Any, Any]] = {}  # by table: values as they are compared, and as they are
     for table, frame in pieces:
         if table.kind == TREATMENT:
             values = nw.from_native(frame, eager_only=True).get_column(str(table.label)).unique()
-            found |= dict.fromkeys(values.to_list())
-            label, treated = table.label, table.treated
-    raise LabelError(
-        f"treated={treated!r} is in no treatment table: column {label!r} holds {shown(found)}"
-        f"{did_you_mean(treated, found)}"
-    )
+            there = {plain_name(v): v for v in values.to_list() if not is_missing(v)}
+            found.setdefault(table.title, {}).update(there)
+            label, wanted = table.label, treated_values(table.treated)
+    known = {name: value for of in found.values() for name, value in of.items()}
+    for value in wanted:
+        if plain_name(value) not in known:
+            raise LabelError(
+                f"treated={value!r} is in no treatment table: column {label!r} holds "
+                f"{shown(known.values())}{did_you_mean(value, known.values())}"
+            )
+    names = set(map(plain_name, wanted))
+    usual = {name for of in found.values() if names & set(of) for name in of}
+    for title, of in found.items():
+        if odd := [value for name, value in of.items() if name not in usual]:
+            raise LabelError(
+                f"column {label!r} of {title} holds {shown(odd)}, where other tables hold "
+                f"{shown(v for n, v in known.items() if n in usual)}. Write treatments alike in "
+                "all tables."
+            )
 
 
 def _column(frame: nw.DataFrame[Any], name: str, place: Place) -> Array:
@@ -365,5 +362,5 @@ def _column(frame: nw.DataFrame[Any], name: str, place: Place) -> Array:
         first_row=place.first_row,
     )
     numbers: Array = np.asarray(as_floats(frame.get_column(name)), dtype=np.float64)
-    place.refuse(~(np.abs(numbers) <= LARGEST), f"column {name!r} is", LabelError)
+    place.refuse(numbers, f"column {name!r} is", LabelError)
     return numbers

@@ -33,9 +33,18 @@ DAY = 86_400.0  # seconds
 
 def column_names(X: MatrixLike) -> list[str] | None:
     """Return the column names of a data frame, None for anything else."""
+    if hasattr(X, "collect_schema") and hasattr(X, "lazy") and not hasattr(X, "height"):
+        raise TableError("a lazy data frame holds no rows yet. Call its collect() first.")
+    if type(X) is dict:
+        raise TableError("expected a matrix or a data frame, got a dict. Make a frame of it first.")
     if not nw.dependencies.is_into_dataframe(X):
         return None
-    return list(nw.from_native(X, eager_only=True).columns)
+    names = list(X.column_names if hasattr(X, "column_names") else X.columns)
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise TableError(
+            f"a data frame has two columns named {twice[0]!r}. Give every column its own name."
+        )
+    return names
 
 
 def has_numbers_only(X: MatrixLike) -> bool:

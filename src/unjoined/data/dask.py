@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -13,13 +15,12 @@ import numpy as np
 from unjoined._optional import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined.data.chunks import Columns, Place, Table, chunk_of_arrays
-from unjoined.data.cluster import connected
 from unjoined.data.encode import TableEncoder
 from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_looks, merge_profiles
 from unjoined.data.rows import Chunk
 from unjoined.data.sources import TableSource
 from unjoined.data.survey import Survey
-from unjoined.errors import InputError, TableError
+from unjoined.errors import ClusterError, InputError, TableError
 
 
 def is_dask(collection: Any) -> bool:
@@ -64,14 +65,9 @@ class DaskSource:
         outcomes: Mapping[Any, Any],
         treatments: Mapping[Any, Any],
         *,
-        outcome: str,
-        treatment: str,
-        treated: Any = None,
-        sample_weight: str | None = None,
-        features: Iterable[str] | None = None,
-        ignore: Iterable[str] = (),
         client: Any = None,
         progress: bool = False,
+        **columns: Any,
     ) -> DaskSource:
         """Take Dask DataFrames that each hold one kind and population.
 
@@ -79,29 +75,21 @@ class DaskSource:
         ----------
         outcomes, treatments : mapping of population name to Dask DataFrame
             Divisions may be unknown and partitions empty.
-        outcome, treatment, treated, sample_weight, features, ignore
-            As in `TableSource.from_tables`. Columns that are not features are left out when a fit
-            begins.
         client : distributed.Client or str, optional
             A client, or the address of a scheduler.
         progress : bool, default=False
             Whether each pass shows Dask's progress bar.
+        **columns
+            ``outcome``, ``treatment``, ``treated``, ``sample_weight``, ``features``, ``ignore``, as
+            in `TableSource.from_tables`. Columns that are not features are left out when a fit
+            begins.
 
         Raises
         ------
         TableError
             A table is not a Dask DataFrame, lacks a column, or there is none.
         """
-        given = TableSource.from_tables(
-            outcomes,
-            treatments,
-            outcome=outcome,
-            treatment=treatment,
-            treated=treated,
-            sample_weight=sample_weight,
-            features=features,
-            ignore=ignore,
-        )
+        given = TableSource.from_tables(outcomes, treatments, **columns)
         return _of_tables(given, client, progress)
 
     @classmethod
@@ -110,15 +98,9 @@ class DaskSource:
         outcomes: Any,
         treatments: Any,
         *,
-        outcome: str,
-        treatment: str,
-        population: str,
-        treated: Any = None,
-        sample_weight: str | None = None,
-        features: Iterable[str] | None = None,
-        ignore: Iterable[str] = (),
         client: Any = None,
         progress: bool = False,
+        **columns: Any,
     ) -> DaskSource:
         """Take two Dask DataFrames that name each row's population in a column.
 
@@ -126,22 +108,13 @@ class DaskSource:
         ----------
         outcomes, treatments : Dask DataFrame
             The two tables.
-        outcome, treatment, population : str
-            Columns with the outcome, the treatment and the population's name.
-        treated, sample_weight, features, ignore, client, progress
+        client, progress
             As in `from_tables`.
+        **columns
+            ``outcome``, ``treatment`` and ``population``, the columns of these; and others, as in
+            `from_tables`.
         """
-        given = TableSource.from_frames(
-            outcomes,
-            treatments,
-            outcome=outcome,
-            treatment=treatment,
-            population=population,
-            treated=treated,
-            sample_weight=sample_weight,
-            features=features,
-            ignore=ignore,
-        )
+        given = TableSource.from_frames(outcomes, treatments, **columns)
         return _of_tables(given, client, progress)
 
     @classmethod
@@ -382,3 +355,78 @@ def _predict_part(X: MatrixLike, model: Any) -> Any:
     if not hasattr(X, "columns"):
         return values
     return type(X.iloc[:, 0])(values, index=X.index, name="uplift")
+
+
+@contextmanager
+def told_if_lost(client: Any) -> Iterator[None]:
+    """Turn what Dask raises about a lost scheduler or worker into one message."""
+    distributed = import_extra("distributed", extra="dask")
+    if client.status != "running":
+        raise InputError(
+            f"the Dask client is {client.status}, so it has no cluster to work on. Pass one that "
+            "is connected."
+        )
+    try:
+        yield
+    except (
+        CancelledError,
+        distributed.comm.core.CommClosedError,
+        distributed.core.RPCClosed,
+        distributed.scheduler.KilledWorker,
+    ) as error:
+        raise ClusterError(
+            f"the Dask cluster was lost before it had finished ({type(error).__name__}: {error}). "
+            "Check that the scheduler and its workers run, start them again if not, and repeat the "
+            "fit with a new client. Workers that run out of memory need smaller partitions."
+        ) from error
+
+
+SECONDS = 10  # to wait for a scheduler, and then for its first worker
+
+
+@contextmanager
+def connected(client: Any) -> Iterator[Any]:
+    """Yield a client that has workers, or None where Dask computes on this machine.
+
+    A client given is left open, a scheduler named by its address is connected to and left again.
+    """
+    if client is None:
+        found = import_extra("dask.base", extra="dask").get_scheduler()
+        client = getattr(found, "__self__", None)  # the method ``get`` of a client
+        if not type(client).__module__.startswith("distributed"):
+            yield None
+            return
+    distributed = import_extra("distributed", extra="dask")
+    if isinstance(client, str):
+        with _open(distributed, client) as opened, told_if_lost(opened):
+            _wait_for_worker(opened)
+            yield opened
+        return
+    if not isinstance(client, distributed.Client) or client.asynchronous:
+        raise InputError(
+            "client must be a distributed.Client that is not asynchronous, or the address of a "
+            f"scheduler such as 'tcp://10.0.0.1:8786', got {type(client).__name__}."
+        )
+    with told_if_lost(client):
+        _wait_for_worker(client)
+        yield client
+
+
+def _open(distributed: Any, address: str) -> Any:
+    try:
+        return distributed.Client(address, timeout=SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:  # a timeout is an OSError
+        raise InputError(
+            f"no Dask scheduler answers at {address!r} within {SECONDS} seconds ({error}). Check "
+            "that it runs, and that the address and port are right."
+        ) from error
+
+
+def _wait_for_worker(client: Any) -> None:
+    try:
+        client.wait_for_workers(1, timeout=SECONDS)
+    except TimeoutError as error:
+        raise InputError(
+            f"the Dask scheduler at {client.scheduler.address!r} has no workers, and none came "
+            f"within {SECONDS} seconds. Start at least one (adaptive clusters: minimum=1)."
+        ) from error

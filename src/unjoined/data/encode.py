@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import narwhals as nw
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
@@ -31,7 +32,7 @@ from unjoined.data.columns import (
     column_values,
     read_text,
 )
-from unjoined.data.text_files import DECIMAL_COMMA
+from unjoined.data.files import DECIMAL_COMMA
 from unjoined.errors import ColumnWarning, InputError, TableError
 
 ONE_HOT, CODES = "one-hot", "codes"
@@ -305,6 +306,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ColumnWarning
             Cells hold what no row of the fit had: other categories, or nothing.
         """
+        check_is_fitted(self)
         encoded = self.encode(X)
         warn_of_notes(encoded.notes, stacklevel=3)
         return encoded.matrix

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import BaseCrossValidator
-from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, ArrayLike, Frame, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, ArrayLike, Frame, MatrixLike
 from unjoined._validation import (
     OUTCOME,
     TARGET,
     TREATMENT,
     check_cells,
-    check_count,
+    check_finite_features,
     check_kind,
     check_labels,
+    check_numeric_columns,
     check_outcome,
     check_population,
     check_treatment,
@@ -29,14 +28,18 @@ from unjoined._validation import (
     is_kind,
     shown,
 )
-from unjoined.data.chunks import NotNumbersError, Table, rebuild_frame, refuse_unseen_treated
+from unjoined.data.chunks import NotNumbersError, Place, Table, check_all_treated
 from unjoined.data.columns import (
     column_names,
+    column_values,
+    has_numbers_only,
+    stack_frames,
     take_rows,
 )
 from unjoined.data.looks import LeftOut
+from unjoined.data.rows import Chunk, number_matrix, rebuild_frame
 from unjoined.data.sources import TableSource
-from unjoined.data.stack import check_frame, own_features, stack_columns, stack_numbers
+from unjoined.data.survey import check_frame
 from unjoined.errors import InputError, LabelError, TableError
 
 
@@ -300,8 +303,8 @@ class SeparateLabels(Mapping[str, Any]):
             own, chunks = stack_columns(source, tables, frames)
         parts = [(chunk.label, chunk.kind, chunk.population, chunk.weight) for chunk in chunks]
         y, kind, population, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
-        if any(table.treated is not None for table in tables) and not y[kind == TREATMENT].any():
-            refuse_unseen_treated((table, table.table) for table in tables)
+        if any(table.treated is not None for table in tables):
+            check_all_treated((table, table.table) for table in tables)
         data = object.__new__(cls)
         weights = None if source.sample_weight is None else weight
         data._freeze(own, len(y), y, kind, population, weights)
@@ -323,6 +326,13 @@ class SeparateLabels(Mapping[str, Any]):
     def __len__(self) -> int:
         """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""
         return sum(1 for _ in self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Refuse to pass for a matrix, which numpy would make of the names of the columns."""
+        raise InputError(
+            "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) "
+            "with an estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts."
+        )
 
     # Two sets of rows are the same only if they are one object: comparing arrays entry by
     # entry inside ``==`` would surprise more than help.
@@ -437,74 +447,52 @@ class SeparateLabels(Mapping[str, Any]):
         return (SeparateLabels, fields)
 
 
-class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carries no types
-    """K folds that deal the rows of each kind and population out evenly.
+def own_features(X: MatrixLike) -> MatrixLike:
+    """Return checked features of our own: changing the caller's later must not change them."""
+    names = column_names(X)
+    if names is None or has_numbers_only(X):
+        check_numeric_columns(X)
+        matrix = number_matrix(X, order="F")
+        if names is None or not np.isnan(matrix).any():
+            check_finite_features(matrix, names)
+            return np.array(matrix) if names is None else rebuild_frame(matrix, names, like=X)
+    frame = nw.from_native(X, eager_only=True)
+    for name in frame.columns:
+        column_values(frame.get_column(name))
+    return take_rows(frame.clone().to_native(), slice(None))
 
-    Separate labels usually come table after table, so that plain `KFold` would leave whole
-    tables out. Pass ``cv=CellKFold(5)`` to `GridSearchCV`, with metadata routing on.
 
-    Parameters
-    ----------
-    n_splits : int, default=5
-        Number of folds, at least 2 and at most the rows of the smallest table.
-    random_state : int, RandomState or None, default=0
-        Seed for the dealing.
+def stack_numbers(
+    source: TableSource, tables: list[Table], frames: list[nw.DataFrame[Any]]
+) -> tuple[Array, list[Chunk]]:
+    """Return the features of tables of numbers in one matrix, and their other parts."""
+    sizes, columns = [len(frame) for frame in frames], source.columns
+    X = np.empty((sum(sizes), len(columns.features)), order="F")  # columns are those of a frame
+    chunks = []
+    for table, stop in zip(tables, np.cumsum(sizes).tolist(), strict=True):
+        chunk = columns.chunk(table, table.table, Place(table.title))
+        if source.population is not None:
+            chunk = chunk.take(np.argsort(chunk.cell, kind="stable"))
+        X[stop - len(chunk) : stop] = chunk.X
+        chunks.append(replace(chunk, X=np.empty((len(chunk), 0))))
+    return X, chunks
 
-    Examples
-    --------
-    >>> from unjoined.data import CellKFold, paper_problem
-    >>> data = paper_problem().draw(10, random_state=0)
-    >>> train, test = next(CellKFold(5).split(**data))
-    >>> data.take(test)
-    SeparateLabels of 8 rows, 2 features
-      outcome   1: 2 rows, mean ...
-    """
 
-    # How scikit-learn lets a splitter ask for metadata.
-    __metadata_request__split = {"kind": True, "population": True, "sample_weight": False}  # noqa: RUF012
-
-    def __init__(self, n_splits: int = 5, *, random_state: RandomState = 0) -> None:
-        self.n_splits = n_splits
-        self.random_state = random_state
-
-    def split(
-        self,
-        X: MatrixLike,
-        y: ArrayLike | None = None,
-        groups: Any = None,
-        *,
-        kind: ArrayLike,
-        population: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-    ) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield the positions of training and held-out rows, fold after fold.
-
-        Parameters
-        ----------
-        X, y, groups, sample_weight
-            Not looked at, but for the number of rows.
-        kind, population : array-like of shape (n,)
-            As in ``fit``. Target rows are dealt out as well.
-        """
-        n_splits = check_count("n_splits", self.n_splits)
-        n = len(np.asarray(kind))
-        kinds = check_kind(kind, n)
-        populations = check_population(population, kinds)
-        cells = np.where(kinds == TARGET, "", populations.astype(str))
-        rng = check_random_state(self.random_state)
-        fold = np.empty(n, dtype=np.int64)
-        # Sorted, since sets of strings come in another order in every process.
-        for name, cell in sorted({*zip(kinds.tolist(), cells.tolist(), strict=True)}):
-            at = np.flatnonzero((kinds == name) & (cells == cell))
-            if n_splits < 2 or (len(at) < n_splits and name != TARGET):
-                raise InputError(
-                    f"n_splits={n_splits} must be at least 2 and at most the rows of the smallest "
-                    f"table; the {name} table of population {cell!r} has {len(at)}."
-                )
-            fold[at] = rng.permutation(np.resize(np.arange(n_splits), len(at)))
-        for j in range(n_splits):
-            yield np.flatnonzero(fold != j), np.flatnonzero(fold == j)
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, **_: Any) -> int:
-        """Return the number of folds."""
-        return self.n_splits
+def stack_columns(
+    source: TableSource, tables: list[Table], frames: list[nw.DataFrame[Any]]
+) -> tuple[Frame, list[Chunk]]:
+    """Return the features of tables of any columns in one data frame, and their other parts."""
+    chunks, parts, columns = [], [], source.columns
+    names = list(columns.features)
+    for table, frame in zip(tables, frames, strict=True):
+        columns.check(table, frame, table.title)
+        for name in names:
+            column_values(frame.get_column(name), table.title)
+        nothing = np.empty((len(frame), 0))
+        chunk = columns.labelled(table, frame, nothing, [], Place(table.title))
+        order = np.arange(len(chunk))
+        if source.population is not None:
+            order = np.argsort(chunk.cell, kind="stable")
+        chunks.append(chunk.take(order))
+        parts.append(frame.select(names)[order])
+    return stack_frames(parts, names).to_native(), chunks

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 
 from unjoined._typing import Array, Frame, IntArray
-from unjoined._validation import shown
+from unjoined._validation import OUTCOME, shown
 from unjoined.data.chunks import Columns, Place, Table, population_codes
 from unjoined.data.columns import (
     CATEGORIES,
@@ -22,10 +24,13 @@ from unjoined.data.columns import (
     ColumnProfile,
     Values,
     column_values,
+    read_text,
 )
-from unjoined.errors import TableError
+from unjoined.errors import ColumnWarning, TableError
 
 LEADING = 50_000  # rows of each table that are looked at first, and that show whether values repeat
+FEWEST = 50  # rows of a table that say anything of a column
+FEW_VALUES = 20  # of a label or a feature, each of which is counted
 THINNED = 10_000  # evenly spaced rows that medians are taken from
 
 Cell = tuple[str, str]  # kind and population
@@ -198,3 +203,99 @@ def _cells(
     for k, name in enumerate(names):
         title = f"the {table.kind} rows of population {name!r}"
         yield title, (table.kind, name), frame.filter((index == k).tolist())
+
+
+def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
+    """Say of which two tables one has hardly a value that is usual in the other."""
+    looks = [look for look in cells.values() if look.n >= FEWEST]
+    if not looks:
+        return None
+    holds = whole_profile(list(cells.values())).settle()
+    quantiles = {}
+    for look in looks if holds != CATEGORIES else ():
+        some = np.concatenate(look.some)
+        quantiles[look.title] = np.quantile(some[~np.isnan(some)], (0.01, 0.5, 0.99))
+    for one, two in combinations(looks, 2):
+        if holds == CATEGORIES:
+            far = max(_unknown_share(one, two), _unknown_share(two, one)) > 0.5
+        else:
+            p, q = quantiles[one.title], quantiles[two.title]
+            far = not (q[0] <= p[1] <= q[2] and p[0] <= q[1] <= p[2])
+        if far:
+            return (
+                f"column {name!r} is {one.spread(holds)} in {one.title}, mostly unlike "
+                f"{two.spread(holds)} in {two.title}. Check that both mean the same, in the same "
+                "units."
+            )
+    return None
+
+
+def other_units(labels: Looks) -> list[str]:
+    """Say that outcomes other than 0 are ten times as large in one population as in another."""
+    notes = []
+    for name, cells in labels.items():
+        sizes = []
+        for cell, look in cells.items():
+            some = np.abs(np.concatenate(look.some))
+            some = some[some > 0.0]  # which NaN is not
+            if cell[0] == OUTCOME and len(some) >= FEW_VALUES:
+                sizes.append((float(np.median(some)), look))
+        low, high = (pick(sizes, key=lambda size: size[0], default=None) for pick in (min, max))
+        if low is not None and high is not None and high[0] >= 10.0 * low[0]:
+            notes.append(
+                f"the outcome {name!r} is {low[1].spread(NUMBERS)} in {low[1].title} and "
+                f"{high[1].spread(NUMBERS)} in {high[1].title}, ten times as large or more. Check "
+                "that both mean the same, in the same units."
+            )
+    return notes
+
+
+def _unknown_share(one: Look, two: Look) -> float:
+    """Return the share of rows of the one whose category the other never has."""
+    known, counts = two.profile.levels, one.profile.levels
+    if known is None or counts is None:
+        return 0.0
+    return sum(n for level, n in counts.items() if level not in known) / max(one.n, 1)
+
+
+def mixed(name: str, cells: Mapping[Cell, Look]) -> str | None:
+    """Say that a column holds numbers in one table and words in another."""
+    looks = [look for look in cells.values() if look.n]
+    if not looks or whole_profile(looks).settle() != CATEGORIES:
+        return None
+    words = [look for look in looks if look.profile.settle() == CATEGORIES]
+    others = [look for look in looks if look.profile.settle() != CATEGORIES]
+    if not words or not others or any(CATEGORIES in look.profile.holds for look in words):
+        return None
+    holds = others[0].profile.settle()
+    strays = [v for v in words[0].profile.levels or () if np.isnan(read_text(v, holds))]
+    return (
+        f"column {name!r} holds {holds} in {others[0].title} and words such as {shown(strays)} in "
+        f"{words[0].title}, so it is taken for categories in all tables."
+    )
+
+
+def whole_profile(looks: Sequence[Look]) -> ColumnProfile:
+    """Return what a column holds in all tables together."""
+    return reduce(ColumnProfile.merge, (look.profile for look in looks))
+
+
+class Choice(NamedTuple):
+    """Which columns are features, which are not, and what else is to be said of them."""
+
+    features: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def warn(self, *, stacklevel: int) -> None:
+        """Warn of what was left out, all columns in one warning, and of each note."""
+        sentences = list(self.notes)
+        if self.left_out:
+            n = len(self.left_out)
+            which = "a column is left out" if n == 1 else f"{n} columns are left out"
+            listed = "; ".join(map(str, self.left_out))
+            sentences.insert(
+                0, f"{which}: {listed}. To use such a column, name all features yourself."
+            )
+        for sentence in sentences:
+            warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)

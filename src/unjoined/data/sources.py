@@ -16,22 +16,14 @@ from unjoined._log import PROGRESS
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import ArrayLike, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT, check_count, check_names, population_name
-from unjoined.data.chunks import (
-    Columns,
-    Place,
-    Table,
-    chunk_of_arrays,
-    number_matrix,
-    refuse_unseen_treated,
-)
+from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.columns import ColumnProfile, column_names
 from unjoined.data.encode import TableEncoder, profile_frame
-from unjoined.data.looks import LEADING, LeftOut, Looks, Piece, look_at, merge_profiles
+from unjoined.data.looks import LEADING, Choice, LeftOut, Looks, Piece, look_at, merge_profiles
 from unjoined.data.queries import SqlQuery
-from unjoined.data.rows import Chunk
-from unjoined.data.sizes import estimate_rows
-from unjoined.data.survey import Choice, Survey
-from unjoined.data.tables import Reading, scan_table
+from unjoined.data.rows import Chunk, number_matrix
+from unjoined.data.survey import Survey, check_named_columns
+from unjoined.data.tables import Reading, estimate_rows, scan_table
 from unjoined.errors import InputError, TableError
 
 
@@ -262,6 +254,12 @@ class TableSource:
         [('outcome', 2), ('treatment', 1)]
         """
         for kind, given in ((OUTCOME, outcomes), (TREATMENT, treatments)):
+            if not isinstance(given, Mapping):
+                raise TableError(
+                    f"{kind}s must be a mapping of population names to tables, such as {{'north': "
+                    f"a, 'south': b}}, got {type(given).__name__}. Two tables that name the "
+                    "population in a column go to from_frames."
+                )
             check_names(given, f"{kind} tables")
         tables = [
             Table(table, kind, label, population_name(name), treated)
@@ -271,9 +269,10 @@ class TableSource:
             )
             for name, table in group.items()
         ]
-        names = None if features is None else tuple(features)
+        labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
+        chosen, left = check_named_columns(labels, features, ignore)
         reading = (chunk_rows, threads, memory_limit)
-        return cls(tuple(tables), None, sample_weight, names, tuple(ignore), *reading)
+        return cls(tuple(tables), None, sample_weight, chosen, left, *reading)
 
     @classmethod
     def from_frames(
@@ -311,9 +310,10 @@ class TableSource:
             )
             if table is not None
         ]
-        names = None if features is None else tuple(features)
+        labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
+        chosen, left = check_named_columns(labels | {"population": population}, features, ignore)
         reading = (chunk_rows, threads, memory_limit)
-        return cls(tuple(tables), population, sample_weight, names, tuple(ignore), *reading)
+        return cls(tuple(tables), population, sample_weight, chosen, left, *reading)
 
     @cached_property
     def choice(self) -> Choice:
@@ -364,14 +364,14 @@ class TableSource:
     def __iter__(self) -> Iterator[Chunk]:
         """Go through all rows once, table by table, file by file."""
         columns = self.columns
-        asked = seen = False  # a value that means treated
+        seen: dict[str, bool] = {}  # tables for which a value means treated, and whether it came
         for table, frame, place in self._pieces():
             chunk = columns.chunk(table, frame, place)
             if table.treated is not None and table.kind == TREATMENT:
-                asked, seen = True, seen or bool(chunk.label.any())
+                seen[table.title] = seen.get(table.title, False) or bool(chunk.label.any())
             yield chunk
-        if asked and not seen:
-            refuse_unseen_treated((table, frame) for table, frame, _ in self._pieces())
+        if not all(seen.values()):
+            check_all_treated((table, frame) for table, frame, _ in self._pieces())
 
     def _pieces(self, *, least: int = 1) -> Iterator[Piece]:
         """Go through all tables, and say how far it is if anybody listens."""

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
+import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 from scipy.stats import rankdata
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, did_you_mean, nearest, plain_name, shown
 from unjoined.data.chunks import Columns, Table
-from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, ColumnProfile, read_text
+from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, column_names
 from unjoined.data.looks import (
+    FEW_VALUES,
+    FEWEST,
     Cell,
+    Choice,
     LeftOut,
     Look,
     Looks,
     Piece,
     as_numbers,
     look_at,
+    mixed,
+    other_units,
     ranked,
+    shifts,
+    whole_profile,
 )
-from unjoined.errors import ColumnWarning, TableError
+from unjoined.errors import TableError
 
 FIRST = 2_000  # of the leading rows: in most columns they tell at once
-FEWEST = 50  # rows of a table that say anything of a column
 INDEX_NAME = re.compile(r"(Unnamed: \d+|__index_level_\d+__)$")
 ID_NAME = re.compile(
     r"(?i:(.*[ _.-])?(id|uuid|guid|rowid|row[ _]?n(r|um|umber)|key|index))$|.*[a-z]I[dD]$"
 )
 WIDE = 1e6  # a range of whole numbers that measurements do not fill evenly
-FEW_VALUES = 20  # of a label or a feature, each of which is counted
 SAME = 0.9995  # correlation of ranks of a label and what is a function of it
 
 
@@ -44,7 +49,7 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
     if INDEX_NAME.match(str(name)):
         return "is an index that was written as a column"
     looks = list(cells.values())
-    profile = _whole(looks)
+    profile = whole_profile(looks)
     holds = profile.settle()
     few = profile.n < FEW_VALUES
     if profile.missing == profile.n and not few:
@@ -60,10 +65,6 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
         if reason := rule(name, cells, holds, labels):
             return reason
     return None
-
-
-def _whole(looks: Sequence[Look]) -> ColumnProfile:
-    return reduce(ColumnProfile.merge, (look.profile for look in looks))
 
 
 def _disjoint(_: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
@@ -185,60 +186,6 @@ def _unique_by_design(numbers: Array) -> bool:
     return bool(reach >= WIDE and gap <= 0.02 + 1.63 / np.sqrt(n))
 
 
-def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
-    """Say of which two tables one has hardly a value that is usual in the other."""
-    looks = [look for look in cells.values() if look.n >= FEWEST]
-    if not looks:
-        return None
-    holds = _whole(list(cells.values())).settle()
-    quantiles = {}
-    for look in looks if holds != CATEGORIES else ():
-        some = np.concatenate(look.some)
-        quantiles[look.title] = np.quantile(some[~np.isnan(some)], (0.01, 0.5, 0.99))
-    for one, two in combinations(looks, 2):
-        if holds == CATEGORIES:
-            far = max(_unknown_share(one, two), _unknown_share(two, one)) > 0.5
-        else:
-            p, q = quantiles[one.title], quantiles[two.title]
-            far = not (q[0] <= p[1] <= q[2] and p[0] <= q[1] <= p[2])
-        if far:
-            return (
-                f"column {name!r} is {one.spread(holds)} in {one.title}, mostly unlike "
-                f"{two.spread(holds)} in {two.title}. Check that both mean the same, in the same "
-                "units."
-            )
-    return None
-
-
-def _unknown_share(one: Look, two: Look) -> float:
-    """Return the share of rows of the one whose category the other never has."""
-    known, counts = two.profile.levels, one.profile.levels
-    if known is None or counts is None:
-        return 0.0
-    return sum(n for level, n in counts.items() if level not in known) / max(one.n, 1)
-
-
-class Choice(NamedTuple):
-    """Which columns are features, which are not, and what else is to be said of them."""
-
-    features: tuple[str, ...]
-    left_out: tuple[LeftOut, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def warn(self, *, stacklevel: int) -> None:
-        """Warn of what was left out, all columns in one warning, and of each note."""
-        sentences = list(self.notes)
-        if self.left_out:
-            n = len(self.left_out)
-            which = "a column is left out" if n == 1 else f"{n} columns are left out"
-            listed = "; ".join(map(str, self.left_out))
-            sentences.insert(
-                0, f"{which}: {listed}. To use such a column, name all features (features)."
-            )
-        for sentence in sentences:
-            warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)
-
-
 class Survey(NamedTuple):
     """Tables that can be gone through in part or as a whole."""
 
@@ -274,6 +221,7 @@ class Survey(NamedTuple):
                 out.append(_absent(name, looks, absent[0], cells[absent[0]]))
                 del looks[name]
         found, notes = self._judged(looks, labels)
+        notes += other_units(labels)
         features = tuple(name for name in looks if name not in {part.name for part in found})
         out += found
         if not features:
@@ -302,7 +250,7 @@ class Survey(NamedTuple):
         for name, cells in looks.items():
             if name in doubted and (reason := judge(name, cells, labels)):
                 out.append(LeftOut(name, reason))
-            elif note := _mixed(name, cells) or shifts(name, cells):
+            elif note := mixed(name, cells) or shifts(name, cells):
                 notes.append(note)
         return out, notes
 
@@ -347,18 +295,48 @@ def _absent(name: str, looks: Looks, cell: Cell, title: str) -> LeftOut:
     return LeftOut(name, f"is in {first}, but not in {title}{hint}")
 
 
-def _mixed(name: str, cells: Mapping[Cell, Look]) -> str | None:
-    """Say that a column holds numbers in one table and words in another."""
-    looks = [look for look in cells.values() if look.n]
-    if not looks or _whole(looks).settle() != CATEGORIES:
-        return None
-    words = [look for look in looks if look.profile.settle() == CATEGORIES]
-    others = [look for look in looks if look.profile.settle() != CATEGORIES]
-    if not words or not others or any(CATEGORIES in look.profile.holds for look in words):
-        return None
-    holds = others[0].profile.settle()
-    strays = [v for v in words[0].profile.levels or () if np.isnan(read_text(v, holds))]
-    return (
-        f"column {name!r} holds {holds} in {others[0].title} and words such as {shown(strays)} in "
-        f"{words[0].title}, so it is taken for categories in all tables."
-    )
+def check_named_columns(
+    labels: Mapping[str, Any], features: Iterable[str] | None, ignore: Iterable[str]
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """Return features and columns to leave out; refuse what names no column, or names a label."""
+    for argument, name in labels.items():
+        if not isinstance(name, str) and not (name is None and argument == "sample_weight"):
+            raise TableError(f"{argument} must be the name of a column, got {type(name).__name__}.")
+    for argument, given in (("features", features), ("ignore", ignore)):
+        if isinstance(given, str):
+            raise TableError(f"{argument} must be a list of columns. Write [{given!r}].")
+    names = None if features is None else tuple(features)
+    taken = {name: argument for argument, name in labels.items() if name is not None}
+    for name in names or ():
+        if name in taken:
+            raise TableError(
+                f"features names {name!r}, which is the {taken[name]}. Labels, weights and "
+                "populations are not features."
+            )
+    if names is not None and not set(names) - set(ignore):
+        raise TableError("features leaves no column. Name one or more, or give None for all.")
+    return names, tuple(ignore)
+
+
+def check_frame(table: Table) -> None:
+    """Refuse what is not a data frame, or one without rows."""
+    given = table.table
+    is_frame = nw.dependencies.is_into_dataframe(given)
+    if (names := column_names(given) if is_frame else None) is None:
+        remedy = "Arrays go to SeparateLabels(X=..., y=..., ...)."
+        if isinstance(given, str | os.PathLike):
+            remedy = "Read files with unjoined.read_table, or stream them with TableSource."
+        elif hasattr(given, "collect"):
+            remedy = "Call its collect() first."
+        raise TableError(
+            f"{table.title} must be a pandas, polars or pyarrow data frame, got "
+            f"{type(given).__name__}. {remedy}"
+        )
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise TableError(
+            f"columns of {table.title} must be named by text, got {shown(odd)}. Rename them, such "
+            "as with frame.columns = [str(name) for name in frame.columns]."
+        )
+    if len(nw.from_native(table.table, eager_only=True)) == 0:
+        rows = "rows of all populations" if table.population is None else "at least one row"
+        raise TableError(f"{table.title} is empty. It needs {rows}.")

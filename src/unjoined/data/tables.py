@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +17,26 @@ from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
 from unjoined.data.chunks import Place
-from unjoined.data.excel import read_excel
+from unjoined.data.files import (
+    CP1252,
+    DECIMAL_COMMA,
+    EXCEL,
+    JSON,
+    PARQUET,
+    UTF8,
+    TextForm,
+    Utf8Copy,
+    check_file,
+    form_of,
+    open_bytes,
+    packing,
+    read_excel,
+    table_ending,
+    table_files,
+)
 from unjoined.data.queries import (
     SqlQuery,
+    address_space_left,
     as_query,
     checked_statement,
     connect,
@@ -25,54 +44,9 @@ from unjoined.data.queries import (
     read_query,
     refuse_interrupt,
     refused,
-)
-from unjoined.data.text_files import (
-    CP1252,
-    DECIMAL_COMMA,
-    PACKED,
-    UTF8,
-    TextForm,
-    Utf8Copy,
-    form_of,
-    packing,
+    reserve_little,
 )
 from unjoined.errors import TableError
-
-PARQUET = (".parquet", ".pq")
-TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", *PACKED))
-JSON = tuple(f"{kind}{packed}" for kind in (".jsonl", ".ndjson") for packed in ("", *PACKED))
-EXCEL = (".xlsx",)
-ENDINGS = (*PARQUET, *TEXT, *JSON, *EXCEL)
-
-
-def table_ending(path: Path) -> str:
-    """Return the ending that tells what kind of table a file is, in small letters."""
-    name = path.name.lower()
-    return next((ending for ending in ENDINGS if name.endswith(ending)), path.suffix.lower())
-
-
-def check_file(path: str | os.PathLike[str]) -> Path:
-    """Return the path of one table, or say why it is none."""
-    file = Path(path)
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(path)) and not file.exists():
-        raise TableError(
-            f"{os.fspath(path)!r} is an address, and tables are read from files. Download it first."
-        )
-    if not file.exists():
-        raise TableError(f"there is no file {str(file)!r}. Check the path.")
-    if file.is_dir():
-        raise TableError(
-            f"{str(file)!r} is a folder, not a table. Name one file. The commands check, fit and "
-            "aggregate take folders."
-        )
-    if table_ending(file) not in ENDINGS:
-        raise TableError(
-            f"{str(file)!r} is not a table this program reads: expected .csv, .tsv, .txt, .jsonl "
-            "or .ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, or .duckdb."
-        )
-    if file.stat().st_size == 0:  # DuckDB would make a column up
-        raise TableError(f"{str(file)!r} is empty, without even a header.")
-    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +171,8 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
     """
     if isinstance(path, SqlQuery):
         return read_query(path, "the table")
+    if not isinstance(path, str | os.PathLike):
+        raise TableError(f"a table is read from a path or a query, got {type(path).__name__}.")
     if (query := as_query(path)) is not None:
         return read_query(query, "the table")
     file = check_file(path)
@@ -216,9 +192,21 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
                 return _read_file(FileReader.of(file, CP1252), file, text)
             kind = "csv" if reader.form else table_ending(file).strip(".")
             raise TableError(
-                f"{str(file)!r} cannot be read as {kind}: {first_lines(str(error))}"
+                f"{str(file)!r} cannot be read as {kind}: {_reason(file, error)}"
             ) from error
     return reader.typed(table, text)
+
+
+def _reason(file: Path, error: Exception) -> str:
+    """Say why a file cannot be read; of JSON lines, which line is none."""
+    if table_ending(file) in JSON:
+        with open_bytes(file) as stream, suppress(OSError):
+            for number, line in enumerate(stream.read().splitlines(), 1):
+                with suppress(ValueError):
+                    if not line.strip() or isinstance(json.loads(line), dict):
+                        continue
+                return f"line {number:,} is not a JSON object."
+    return first_lines(str(error))
 
 
 class Reading(NamedTuple):
@@ -281,46 +269,6 @@ def _scan_file(
             )
 
 
-def table_files(table: Any, title: str) -> list[Path]:
-    """Return the files that a path, a folder or a list of both stands for."""
-    if isinstance(table, str | os.PathLike):
-        paths: Sequence[Any] = [table]
-    elif isinstance(table, list | tuple) and table:
-        paths = table
-    else:
-        raise TableError(
-            f"{title} must be a data frame, a file, a folder, a list of files or a SqlQuery, got "
-            f"{table!r}."
-        )
-    files: list[Path] = []
-    for path in paths:
-        files += _tables_in(Path(path)) if Path(path).is_dir() else [path]
-    return [check_file(file) for file in files]
-
-
-def _tables_in(folder: Path) -> list[Path]:
-    """Return the tables in a folder and its folders; names that begin with . or _ are not data."""
-    found: list[Path] = []
-    seen: set[str] = set()  # a link may lead back
-    for root, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
-        if (real := os.path.realpath(root)) in seen:
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        found += [Path(root, name) for name in names if not name.startswith((".", "_"))]
-    endings = [ending for ending in ENDINGS if not ending.startswith(".txt")]  # as of notes
-    if not (tables := sorted(path for path in found if table_ending(path) in endings)):
-        raise TableError(
-            f"the folder {str(folder)!r} holds no file ending in {', '.join(endings)}."
-        )
-    return tables
-
-
-def _refuse(error: OSError) -> None:
-    raise TableError(f"a folder cannot be read: {error}.") from error
-
-
 def _stream(
     source: FileReader | SqlQuery, origin: str, reading: Reading
 ) -> Iterator[tuple[Frame, Place]]:
@@ -346,7 +294,137 @@ def _stream(
         if isinstance(source, SqlQuery):
             raise refused(source, error, origin) from error
         refuse_interrupt(error)
+        file = Path(origin.strip("'"))
         raise TableError(
-            f"{origin} cannot be read beyond row {row:,} (counting from 0): "
-            f"{first_lines(str(error))}"
+            f"{origin} cannot be read beyond row {row:,} (counting from 0): {_reason(file, error)}"
         ) from error
+
+
+UNPACKED = 6  # bytes of text to a byte that is packed, about
+COPIES = 10  # of the rows that a fit may hold at once: cells, numbers, and what is made of them
+HEAD = 1 << 18  # bytes whose lines are counted
+CELL = 16  # bytes of a cell of a query, about
+
+
+def estimate_bytes(table: Any) -> int:
+    """Return about how many bytes the rows of a table take in memory.
+
+    Parameters
+    ----------
+    table : path, list of paths, SqlQuery or data frame
+        As `TableSource` takes it. Of Parquet files the footers are read, of others the sizes are
+        looked up; of a query DuckDB says how many rows it expects.
+
+    Returns
+    -------
+    int
+        Good to a factor of two or so.
+    """
+    if nw.dependencies.is_into_dataframe(table):
+        frame = nw.from_native(table, eager_only=True)
+        return len(frame) * len(frame.columns) * 8
+    query = as_query(table) if isinstance(table, str | os.PathLike) else table
+    if isinstance(query, SqlQuery):
+        return _query_bytes(query)
+    return sum(_file_bytes(file) for file in table_files(table, "the table"))
+
+
+def _file_bytes(file: Path) -> int:
+    size = file.stat().st_size
+    if table_ending(file) in PARQUET:
+        about = _footer(file)
+        groups = (about.row_group(i) for i in range(about.num_row_groups))
+        raw = sum(group.total_byte_size for group in groups)
+        return int(max(raw, about.num_rows * about.num_columns * 8))
+    packed = packing(file) != "none" or table_ending(file) in EXCEL
+    return 2 * size * (UNPACKED if packed else 1)  # a short text takes more than its letters
+
+
+def _footer(file: Path) -> Any:
+    arrow = import_extra("pyarrow", extra="cli")
+    reserve_little()
+    try:
+        return import_extra("pyarrow.parquet", extra="cli").read_metadata(file)
+    except (arrow.ArrowException, OSError) as error:
+        raise TableError(f"{str(file)!r} is not a Parquet file, or a damaged one.") from error
+
+
+def _query_bytes(query: SqlQuery) -> int:
+    columns, rows = _query_size(query)
+    return rows * columns * CELL
+
+
+def _query_size(query: SqlQuery) -> tuple[int, int]:
+    """Return how many columns a query has, and how many rows DuckDB expects."""
+    with connect(query, {}) as connection:
+        statement = checked_statement(connection, query, "the table")
+        columns = len(connection.sql(statement).columns)
+        plan = connection.sql(f"EXPLAIN (FORMAT json) {statement}").fetchall()[0][1]
+    # The topmost node that says how many rows it expects.
+    rows = re.search(r'"Estimated Cardinality": "(\d+)"', plan)
+    return columns, 0 if rows is None else int(rows[1])
+
+
+def estimate_rows(table: Any) -> int:
+    """Return about how many rows a table has, by footers, sizes and first lines; 0 if unknown."""
+    if nw.dependencies.is_into_dataframe(table):
+        return len(nw.from_native(table, eager_only=True))
+    query = as_query(table) if isinstance(table, str | os.PathLike) else table
+    if isinstance(query, SqlQuery):
+        return _query_size(query)[1]
+    return sum(_file_rows(file) for file in table_files(table, "the table"))
+
+
+def _file_rows(file: Path) -> int:
+    if table_ending(file) in PARQUET:
+        return int(_footer(file).num_rows)
+    with open_bytes(file) as stream:
+        head = stream.read(HEAD)
+    size = file.stat().st_size * (1 if packing(file) == "none" else UNPACKED)
+    return int(head.count(b"\n") * max(size / len(head), 1.0))
+
+
+def available_bytes() -> int:
+    """Return how much memory this process may still take, about; 4 GB where nobody tells."""
+    left = address_space_left()
+    free = [] if left is None else [left]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free += [int(v.split()[1]) * 1024 for v in lines if v.startswith("MemAvailable")]
+    except OSError:
+        pass
+    try:
+        folder = Path("/sys/fs/cgroup")
+        limit = (folder / "memory.max").read_text().strip()
+        if limit != "max":
+            free.append(int(limit) - int((folder / "memory.current").read_text()))
+    except (OSError, ValueError):
+        pass
+    return max(min(free, default=4 << 30), 0)
+
+
+def fits_in_memory(tables: Iterable[Any]) -> bool:
+    """Tell whether a fit can hold all rows of some tables at once.
+
+    Parameters
+    ----------
+    tables : iterable of tables
+        Files, folders, queries or data frames.
+
+    Returns
+    -------
+    bool
+        True if about ten copies of the rows fit into the memory that is free.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> fits_in_memory([pd.DataFrame({"age": [31, 54]})])
+    True
+    """
+    return needed_bytes(tables) <= available_bytes()
+
+
+def needed_bytes(tables: Iterable[Any]) -> int:
+    """Return about how many bytes of memory a fit to all rows of some tables takes."""
+    return COPIES * sum(map(estimate_bytes, tables))

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
+
 from unjoined._optional import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
-from unjoined.data.excel import write_excel
+from unjoined.data.columns import column_names
+from unjoined.data.files import EXCEL, table_ending
 from unjoined.data.replace import replace_file
-from unjoined.data.tables import EXCEL, table_ending
 from unjoined.errors import TableError, UnjoinedWarning
 
 # How text begins that a spreadsheet runs; the last four are =, +, - and @ in full width.
@@ -22,12 +24,12 @@ FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 
 
 def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
-    """Write a pyarrow table as Parquet, CSV or Excel, by the ending of ``path``, or not at all.
+    """Write a data frame as Parquet, CSV or Excel, by the ending of ``path``, or not at all.
 
     Parameters
     ----------
-    table : pyarrow.Table
-        What to write.
+    table : data frame
+        What to write; pandas, polars or pyarrow.
     path : path
         A name that ends in .parquet, .pq, .csv or .xlsx.
 
@@ -49,6 +51,9 @@ def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
         Spreadsheets would run it as a formula, so a single quote is put before it. Parquet keeps
         it as it is.
     """
+    if column_names(table) is None:
+        raise TableError(f"write_table takes a data frame, got {type(table).__name__}.")
+    table = nw.from_native(table, eager_only=True).to_arrow()
     ending = table_ending(Path(path))
     if ending in (".parquet", ".pq"):
         parquet = import_extra("pyarrow.parquet", extra="cli")
@@ -111,3 +116,23 @@ def _csv_kinds(types: Any) -> list[Callable[[Any], bool]]:
         types.is_time,
         types.is_timestamp,
     ]
+
+
+MOST_ROWS = 1_048_575  # of a sheet, below its header
+
+
+def write_excel(table: Frame, file: Path) -> None:
+    """Write a pyarrow table as the one sheet of a workbook."""
+    openpyxl = import_extra("openpyxl", extra="cli")
+    if table.num_rows > MOST_ROWS:
+        raise TableError(
+            f"a sheet of Excel holds {MOST_ROWS:,} rows, the table has {table.num_rows:,}. Write "
+            "Parquet or CSV."
+        )
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("unjoined")
+    sheet.append(table.column_names)
+    for batch in table.to_batches(max_chunksize=10_000):
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            sheet.append(row)
+    book.save(file)

@@ -9,7 +9,7 @@ from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.neural import NeuralMinMaxUplift
-from unjoined.estimators.persist import load_model, save_model
+from unjoined.estimators.persist import is_model_file, load_model, save_model
 from unjoined.estimators.plugin import (
     FourLogistic,
     FourNNC,
@@ -22,6 +22,7 @@ from unjoined.estimators.search import UpliftSearchCV
 from unjoined.estimators.two_stage import TwoStageCoefficients, TwoStageUplift
 from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import RiskPath, WeightedUplift
+from unjoined.estimators.words import was_fitted_to
 
 __all__ = [
     "BoundsReport",
@@ -46,7 +47,9 @@ __all__ = [
     "UpliftEstimator",
     "UpliftSearchCV",
     "WeightedUplift",
+    "is_model_file",
     "load_model",
     "record_gain",
     "save_model",
+    "was_fitted_to",
 ]

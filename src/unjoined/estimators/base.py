@@ -193,6 +193,22 @@ class UpliftEstimator(FeatureEstimator, ABC):
         }
         self.populations_, self.identification_ = list(names), strength
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, unless scikit-learn asks to choose them by nothing.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to return the parameters of estimators among them, too.
+
+        Returns
+        -------
+        dict
+        """
+        refuse_unrouted()
+        params: dict[str, Any] = super().get_params(deep)
+        return params
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""
         return hasattr(self, "identification_")
@@ -386,7 +402,6 @@ class RowEstimator(UpliftEstimator):
         WeakIdentificationWarning
             The policies can hardly be told apart.
         """
-        refuse_unrouted()
         given = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
         matrix, n_jobs = self._begin(given.X), getattr(self, "n_jobs", None)
         labels = given._asdict()

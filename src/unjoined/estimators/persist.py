@@ -125,7 +125,7 @@ def save_model(
     model : UpliftEstimator or Pipeline
         Fitted. A scikit-learn pipeline must end in an uplift estimator.
     path : path
-        The file, by custom ending in ``.skops``; replaced as a whole if it exists.
+        The file, by custom ending in ``.skops``; an older model there is replaced as a whole.
     trusted : iterable of str, optional
         Further types that `load_model` will be told to allow.
 
@@ -137,10 +137,16 @@ def save_model(
     Raises
     ------
     TableError
-        `load_model` would refuse the file, which is not written then.
+        `load_model` would refuse the file, or there is a file that is not a model. Nothing is
+        written then.
     """
     skops_io = _import_skops()
     check_is_fitted(model)
+    file = Path(path)
+    if file.is_file() and file.stat().st_size and not is_model_file(file):
+        raise TableError(
+            f"{str(path)!r} exists and is not a model, so it is not replaced. Name another file."
+        )
     for name, value in model.get_params().items():
         if function := _nameless_function(value):
             raise TableError(
@@ -168,6 +174,14 @@ def save_model(
         file.write_bytes(pack(members))
 
     return replace_file(path, write)
+
+
+def is_model_file(file: Path) -> bool:
+    """Tell whether a file looks like a model; workbooks and sums are zip files, too."""
+    if not zipfile.is_zipfile(file):
+        return False
+    with zipfile.ZipFile(file) as archive:
+        return SCHEMA in archive.namelist()
 
 
 def _model_of(members: dict[str, bytes], trusted: set[str]) -> Any:
@@ -240,7 +254,6 @@ def load_model(
         raise TableError(f"{str(file)!r} {error}") from error
     # Whatever else goes wrong in a file that somebody else made, or that was damaged, is its fault.
     except Exception as error:
-        raise TableError(
-            f"{str(file)!r} is not a model file of this program ({type(error).__name__}: {error})."
-        ) from error
+        why = "" if isinstance(error, zipfile.BadZipFile) else f" ({type(error).__name__}: {error})"
+        raise TableError(f"{str(file)!r} is not a model file of this program{why}.") from error
     return cast(UpliftEstimator, model)

@@ -46,7 +46,7 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.mixture import MixtureUplift
 from unjoined.estimators.plugin import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.estimators.words import GivenRows, refuse_unrouted
+from unjoined.estimators.words import GivenRows
 from unjoined.metrics import (
     SCORES,
     Comparison,
@@ -243,7 +243,6 @@ class UpliftSearchCV(UpliftEstimator):
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Score the candidates, and fit the chosen one to all rows, given as to any estimator."""
-        refuse_unrouted()
         columns = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
         X, y, kind, population, sample_weight = columns
         matrix = self._begin(X)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn import get_config
 
 from unjoined._typing import Array
-from unjoined.data import LabelledRows
+from unjoined.data import LabelledRows, SeparateLabels, label_rows
 from unjoined.errors import InputError
 from unjoined.metrics import Estimate, IdentificationStrength
 from unjoined.sums import PlannedSums, hash_features, hash_with
@@ -67,21 +68,24 @@ class GivenRows(NamedTuple):
 
 
 def refuse_unrouted() -> None:
-    """Refuse a fit inside of scikit-learn's model selection whose score would get no kind.
+    """Refuse scikit-learn's model selection if its scores would get no kind and population.
 
     Without metadata routing it scores by ``score(X, y)``, which fails, and then goes on with NaN
-    for scores: it would choose the first setting, whatever the rows say.
+    for scores: it would choose the first setting, whatever the rows say. It copies an estimator
+    before it begins, and asks for its parameters: there one clear error can be raised.
     """
+    if get_config()["enable_metadata_routing"]:
+        return
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "_fit_and_score" and "score_params" in frame.f_locals:
-            own = type(frame.f_locals.get("scorer")).__name__ == "_PassthroughScorer"
-            if own and not frame.f_locals["score_params"]:
+        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
+            known = frame.f_locals
+            own = getattr(known.get("self"), "scoring", known) if "params" in known else known
+            if known.get("scoring", own) is None:
                 raise InputError(
                     "scikit-learn would score this estimator without kind and population, and "
                     f"choose by nothing. {ROUTING}."
                 )
-            return
         frame = frame.f_back  # type: ignore[assignment]
 
 
@@ -132,6 +136,15 @@ def package_versions() -> dict[str, str]:
     """Return the versions of what computes."""
     packages = ("unjoined", "numpy", "scipy", "scikit-learn")
     return {name: version(name) for name in packages} | {"python": python_version()}
+
+
+def was_fitted_to(model: Any, data: Any) -> bool:
+    """Tell whether a model was fitted to these rows in memory; of other sources nobody knows."""
+    if not isinstance(data, SeparateLabels) or not hasattr(model, "run_"):
+        return False
+    matrix = model._check_features(data.X, reset=False)
+    labels = {name: data[name] for name in data if name != "X"}
+    return bool(fingerprint(label_rows(matrix, **labels, several=True)) == model.run_["data"])
 
 
 def fingerprint(rows: LabelledRows | PlannedSums) -> str:

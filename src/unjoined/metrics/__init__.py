@@ -55,13 +55,18 @@ from unjoined.metrics.identification import (
 )
 from unjoined.metrics.people import NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
-from unjoined.metrics.rows import average_effect, evaluation_of, evaluation_rows, some_rows
+from unjoined.metrics.rows import (
+    average_effect,
+    evaluation_of,
+    evaluation_rows,
+    labelled_rows,
+    some_rows,
+)
 from unjoined.metrics.scores import (
     SCORES,
     HeldOutRows,
     UpliftScorer,
     fixed_critic_score,
-    labelled_rows,
     minmax_objective,
     outcome_risk,
     uplift_scorer,

@@ -198,25 +198,39 @@ class Diagnosis:
         }
         return plain
 
-    def to_frame(self) -> Frame:
+    def to_frame(self, library: str | None = None) -> Frame:
         """Return the tests as a data frame: what, where, statistic, p-values.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
 
         Returns
         -------
         data frame
-            Of pandas, or of polars or pyarrow if that is what is installed.
 
         Raises
         ------
         MissingExtraError
             None of them is installed.
         """
-        return as_frame([asdict(check) for check in self.checks], CHECK_COLUMNS)
+        return as_frame([asdict(check) for check in self.checks], library, CHECK_COLUMNS)
 
-    def regions_frame(self) -> Frame:
-        """Return the regions as a data frame: where, share, gap, strength, verdict."""
+    def regions_frame(self, library: str | None = None) -> Frame:
+        """Return the regions as a data frame: where, share, gap, strength, verdict.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
+
+        Returns
+        -------
+        data frame
+        """
         rows = [asdict(region) | {"verdict": region.verdict} for region in self.regions]
-        return as_frame(rows, REGION_COLUMNS)
+        return as_frame(rows, library, REGION_COLUMNS)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of people at each policy gap, and how well each region is identified.

@@ -110,8 +110,18 @@ class EffectSummary(Shown):
     left_out: str
     level: float
 
-    def to_frame(self) -> Frame:
-        """Return coefficients and groups as a data frame, a row each."""
+    def to_frame(self, library: str | None = None) -> Frame:
+        """Return coefficients and groups as a data frame, a row each.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
+
+        Returns
+        -------
+        data frame
+        """
         rows = [
             {"what": "coefficient", "where": c.name, "share": math.nan, "predicted": c.predicted}
             | estimate_dict(c.uplift, self.level)
@@ -121,7 +131,7 @@ class EffectSummary(Shown):
             | estimate_dict(g.uplift, self.level)
             for g in self.groups
         ]
-        return as_frame(rows)
+        return as_frame(rows, library)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the average uplift of the groups with their intervals, and what was predicted.

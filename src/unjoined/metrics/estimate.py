@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
+from importlib.util import find_spec
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from unjoined._optional import import_extra
 from unjoined._typing import Array, Frame
+from unjoined._validation import check_option
 from unjoined.errors import InputError
 
 if TYPE_CHECKING:
@@ -267,15 +269,18 @@ def as_html(lines: Sequence[str], tables: Sequence[ResultTable]) -> str:
     return "".join(parts)
 
 
-def as_frame(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None) -> Frame:
-    """Return rows as a data frame of the first library that is installed."""
+def as_frame(
+    rows: Sequence[Mapping[str, Any]],
+    library: str | None = None,
+    names: Sequence[str] | None = None,
+) -> Frame:
+    """Return rows as a data frame of a library, by default of the first that is installed."""
+    libraries = ("pandas", "polars", "pyarrow")
+    if library is None:
+        library = next((name for name in libraries if find_spec(name)), "pandas")
+    backend = import_extra(check_option("library", library, libraries), extra="cli")
     columns = {name: [row[name] for row in rows] for name in names or rows[0]}
-    for library in ("pandas", "polars"):
-        try:
-            return nw.from_dict(columns, backend=import_extra(library, extra="cli")).to_native()
-        except ImportError:
-            continue
-    return import_extra("pyarrow", extra="cli").table(columns)
+    return nw.from_dict(columns, backend=backend).to_native()
 
 
 def new_axes(height: float) -> Axes:

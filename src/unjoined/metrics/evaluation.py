@@ -145,16 +145,21 @@ class Evaluation(Shown):
     how: str = "held-out rows"
     n_rows: int = 0
 
-    def to_frame(self) -> Frame:
+    def to_frame(self, library: str | None = None) -> Frame:
         """Return the estimates as a data frame: what, value, standard error, interval.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
 
         Returns
         -------
         data frame
-            Of pandas, or of polars or pyarrow if that is what is installed.
         """
         named = self._named().items()
-        return as_frame([{"what": name} | estimate_dict(e, self.level) for name, e in named])
+        rows = [{"what": name} | estimate_dict(e, self.level) for name, e in named]
+        return as_frame(rows, library)
 
     def _named(self) -> dict[str, Estimate]:
         """Return all estimates by name."""
@@ -299,14 +304,24 @@ class Comparison(Shown):
         spoken = f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}"
         return [*lines, spoken]
 
-    def to_frame(self) -> Frame:
-        """Return the differences as a data frame: which models, what, value, interval."""
+    def to_frame(self, library: str | None = None) -> Frame:
+        """Return the differences as a data frame: which models, what, value, interval.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
+
+        Returns
+        -------
+        data frame
+        """
         rows = []
         for each in self.differences:
             for what, value in ({"auuc": each.auuc} | each.rules).items():
                 pair = {"first": each.first, "second": each.second, "what": what}
                 rows.append(pair | estimate_dict(value, self.level))
-        return as_frame(rows)
+        return as_frame(rows, library)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""

@@ -9,9 +9,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.random import RandomState as Rng
 
-from unjoined._typing import Array, BoolArray, IntArray
-from unjoined._validation import OUTCOME, TREATMENT, check_option
-from unjoined.data import LabelledRows
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
+from unjoined._validation import (
+    OUTCOME,
+    TARGET,
+    TREATMENT,
+    check_kind,
+    check_option,
+    check_weight,
+    is_kind,
+)
+from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, Totals
 from unjoined.nuisance import (
@@ -234,6 +242,24 @@ class EvaluationRows:
             numerator - np.where(treatment, self.effect * own, 0.0),
             np.where(outcome, reach, 0.0),
         )
+
+
+def labelled_rows(
+    X: MatrixLike,
+    y: ArrayLike,
+    kind: ArrayLike,
+    population: ArrayLike,
+    sample_weight: ArrayLike | None,
+) -> tuple[LabelledRows, BoolArray]:
+    """Check rows; return those that carry a label and a weight, and which they are."""
+    matrix = feature_matrix(X)
+    rows = label_rows(
+        matrix, y, kind=kind, population=population, sample_weight=sample_weight, several=True
+    )
+    if rows.X is matrix:  # then none was left out
+        return rows, np.ones(len(matrix), dtype=np.bool_)
+    target = is_kind(check_kind(kind, len(matrix)), TARGET)
+    return rows, ~target & (check_weight(sample_weight, len(matrix)) > 0.0)
 
 
 def evaluation_rows(

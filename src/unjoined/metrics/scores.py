@@ -16,19 +16,16 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike
 from unjoined._validation import (
     OUTCOME,
-    TARGET,
     TREATMENT,
-    check_kind,
     check_length,
     check_option,
     check_two,
-    check_weight,
-    is_kind,
 )
 from unjoined.basis import Scaling, draw_basis
-from unjoined.data import LabelledRows, feature_matrix, label_rows
+from unjoined.data import LabelledRows, feature_matrix
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate
+from unjoined.metrics.rows import labelled_rows
 from unjoined.nuisance import Nuisances, cross_fit
 
 CRITIC_CENTERS = 50
@@ -457,24 +454,6 @@ SCORES: dict[str, Callable[[Array, LabelledRows, Nuisances], Array]] = {
     "fixed_critic": critic_values,
     "outcome_risk": outcome_values,
 }
-
-
-def labelled_rows(
-    X: MatrixLike,
-    y: ArrayLike,
-    kind: ArrayLike,
-    population: ArrayLike,
-    sample_weight: ArrayLike | None,
-) -> tuple[LabelledRows, BoolArray]:
-    """Check rows; return those that carry a label and a weight, and which they are."""
-    matrix = feature_matrix(X)
-    rows = label_rows(
-        matrix, y, kind=kind, population=population, sample_weight=sample_weight, several=True
-    )
-    if rows.X is matrix:  # then none was left out
-        return rows, np.ones(len(matrix), dtype=np.bool_)
-    target = is_kind(check_kind(kind, len(matrix)), TARGET)
-    return rows, ~target & (check_weight(sample_weight, len(matrix)) > 0.0)
 
 
 def aligned_values(name: str, values: ArrayLike, used: BoolArray) -> Array:

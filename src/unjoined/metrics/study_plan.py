@@ -104,15 +104,19 @@ class StudyPlan(Shown):
         """Return all of it as plain words and numbers, ready for JSON."""
         return asdict(self) | {"sentences": self.sentences()}
 
-    def to_frame(self) -> Frame:
+    def to_frame(self, library: str | None = None) -> Frame:
         """Return the table as a data frame: gap, rows, precision, a line for each size and gap.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
 
         Returns
         -------
         data frame
-            Of pandas, or of polars or pyarrow if that is what is installed.
         """
-        return as_frame([asdict(point) for point in self.table])
+        return as_frame([asdict(point) for point in self.table], library)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the half width against the rows of a table, a line for each gap.

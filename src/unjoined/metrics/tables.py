@@ -26,8 +26,7 @@ from unjoined.errors import InputError
 from unjoined.metrics.passes import EvaluatedTables, Order, Piece, T
 from unjoined.metrics.people import NamedFeatures
 from unjoined.metrics.ranks import Gain, Scored, Sheet
-from unjoined.metrics.rows import EvaluationRows
-from unjoined.metrics.scores import labelled_rows
+from unjoined.metrics.rows import EvaluationRows, labelled_rows
 
 Rules = Mapping[str, Any]
 DEFAULT_RULES: dict[str, tuple[str, float]] = {

@@ -1,15 +1,17 @@
-"""What a text file is: its encoding, title lines, separator, column names and decimal mark."""
+"""What a file is: its kind, and of text its encoding, separator, names and decimal mark."""
 
 from __future__ import annotations
 
 import csv
+import os
 import re
 import shutil
 import tempfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
 from io import StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Any
 from weakref import finalize
 
 from unjoined._optional import import_extra
+from unjoined._typing import Frame
+from unjoined.data.columns import plain_text
 from unjoined.data.replace import claim_file
 from unjoined.errors import TableError
 
@@ -25,6 +29,11 @@ HEADER_BYTES = 1 << 20  # a longer first line is not a header
 PACKED = {".gz": "gzip", ".zst": "zstd"}  # endings, and what DuckDB and pyarrow call them
 DECIMAL_COMMA = re.compile(r"[+-]?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),[0-9]+$")
 UTF8, CP1252 = "utf-8-sig", "cp1252"
+PARQUET = (".parquet", ".pq")
+TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", *PACKED))
+JSON = tuple(f"{kind}{packed}" for kind in (".jsonl", ".ndjson") for packed in ("", *PACKED))
+EXCEL = (".xlsx",)
+ENDINGS = (*PARQUET, *TEXT, *JSON, *EXCEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +67,12 @@ def form_of(file: Path) -> TextForm:
         with open_bytes(file) as stream:
             head = stream.read(HEADER_BYTES)
     except (OSError, EOFError, RuntimeError) as error:
-        raise TableError(f"{str(file)!r} cannot be read beyond row 0: {error}.") from error
+        packed = packing(file) != "none"
+        why = "it is not packed as its ending says, or damaged" if packed else str(error)
+        raise TableError(f"{str(file)!r} cannot be read: {why}.") from error
     encoding, lines = _decoded(head)
+    if "\0" in lines:
+        raise TableError(f"{str(file)!r} is not a text file: it holds bytes that are no text.")
     found = {mark: named for mark in DELIMITERS if (named := _names(lines, mark))}
     if not found:
         raise TableError(
@@ -183,3 +196,136 @@ class Utf8Copy:
             text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
             shutil.copyfileobj(text, copy)
             text.detach()
+
+
+def read_excel(file: Path, text: Collection[str] = ()) -> Frame:
+    """Return the first sheet with rows as a pyarrow table; columns ``text`` become text."""
+    openpyxl = import_extra("openpyxl", extra="cli")
+    arrow = import_extra("pyarrow", extra="cli")
+    try:
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+    except Exception as error:  # whatever a file may hold that is not a workbook
+        raise TableError(
+            f"{str(file)!r} cannot be read as an Excel workbook (.xlsx). If it is an older one, "
+            "save it anew; if it is text, give it the ending .csv."
+        ) from error
+    try:
+        for sheet in book.worksheets:
+            rows = [list(row) for row in sheet.iter_rows(values_only=True)]
+            rows = [row for row in rows if any(cell is not None for cell in row)]
+            if rows:
+                names, cells = _header(rows, file)
+                pairs = zip(names, cells, strict=True)
+                columns = [_column(column, name in text) for name, column in pairs]
+                return arrow.table(columns, names=names)
+    finally:
+        book.close()
+    raise TableError(f"{str(file)!r} is empty: no sheet has a header.")
+
+
+def _column(cells: tuple[Any, ...], as_text: bool) -> Any:
+    """Return the cells of a column in the type that all of them have, or as text."""
+    arrow = import_extra("pyarrow", extra="cli")
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds and kinds <= {int, float} and not as_text:
+        as_float = float in kinds
+        return arrow.array([float(c) if as_float and c is not None else c for c in cells])
+    if kinds <= {datetime, date} and not as_text:
+        whole = all(c is None or not isinstance(c, datetime) or c.time() == time() for c in cells)
+        day = [c.date() if isinstance(c, datetime) else c for c in cells]
+        return arrow.array(day if whole else cells)
+    if len(kinds) == 1 and kinds <= {bool, time, timedelta} and not as_text:
+        return arrow.array(cells)
+    return arrow.array([plain_text(cell) for cell in cells], type=arrow.string())
+
+
+def _header(rows: list[list[Any]], file: Path) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the names of the columns and their cells, without title lines above."""
+    width = max(sum(cell is not None for cell in row) for row in rows)
+    start = 0
+    while width > 1 and sum(cell is not None for cell in rows[start]) <= 1:
+        start += 1
+    named = [j for j, cell in enumerate(rows[start]) if cell is not None]
+    names = [str(rows[start][j]) for j in named]
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise TableError(
+            f"{str(file)!r} has two columns named {twice[0]!r}. Give every column its own name."
+        )
+    body = rows[start + 1 :]
+    for i, row in enumerate(body):
+        if any(cell is not None and j not in named for j, cell in enumerate(row)):
+            raise TableError(
+                f"row {start + i + 2} of {str(file)!r} has a cell in a column that has no name. "
+                "Name the column, or delete the cell."
+            )
+    return names, [tuple(row[j] if j < len(row) else None for row in body) for j in named]
+
+
+def table_ending(path: Path) -> str:
+    """Return the ending that tells what kind of table a file is, in small letters."""
+    name = path.name.lower()
+    return next((ending for ending in ENDINGS if name.endswith(ending)), path.suffix.lower())
+
+
+def check_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of one table, or say why it is none."""
+    file = Path(path)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(path)) and not file.exists():
+        raise TableError(
+            f"{os.fspath(path)!r} is an address, and tables are read from files. Download it first."
+        )
+    if not file.exists():
+        raise TableError(f"there is no file {str(file)!r}. Check the path.")
+    if file.is_dir():
+        raise TableError(
+            f"{str(file)!r} is a folder, not a table. Name one file. The commands check, fit and "
+            "aggregate take folders."
+        )
+    if table_ending(file) not in ENDINGS:
+        raise TableError(
+            f"{str(file)!r} is not a table this program reads: expected .csv, .tsv, .txt, .jsonl "
+            "or .ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, or .duckdb."
+        )
+    if file.stat().st_size == 0:  # DuckDB would make a column up
+        raise TableError(f"{str(file)!r} is empty, without even a header.")
+    return file
+
+
+def table_files(table: Any, title: str) -> list[Path]:
+    """Return the files that a path, a folder or a list of both stands for."""
+    if isinstance(table, str | os.PathLike):
+        paths: Sequence[Any] = [table]
+    elif isinstance(table, list | tuple) and table:
+        paths = table
+    else:
+        raise TableError(
+            f"{title} must be a data frame, a file, a folder, a list of files or a SqlQuery, got "
+            f"{table!r}."
+        )
+    files: list[Path] = []
+    for path in paths:
+        files += _tables_in(Path(path)) if Path(path).is_dir() else [path]
+    return [check_file(file) for file in files]
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """Return the tables in a folder and its folders; names that begin with . or _ are not data."""
+    found: list[Path] = []
+    seen: set[str] = set()  # a link may lead back
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
+        if (real := os.path.realpath(root)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        found += [Path(root, name) for name in names if not name.startswith((".", "_"))]
+    endings = [ending for ending in ENDINGS if not ending.startswith(".txt")]  # as of notes
+    if not (tables := sorted(path for path in found if table_ending(path) in endings)):
+        raise TableError(
+            f"the folder {str(folder)!r} holds no file ending in {', '.join(endings)}."
+        )
+    return tables
+
+
+def _refuse(error: OSError) -> None:
+    raise TableError(f"a folder cannot be read: {error}.") from error
