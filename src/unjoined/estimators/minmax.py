@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from unjoined._typing import Array, Basis, MatrixLike, RandomState
 from unjoined._validation import TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
-from unjoined.errors import InputError
+from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
@@ -61,6 +62,7 @@ from unjoined.nuisance import (
 from unjoined.solve import solve_minmax
 from unjoined.sums import (
     PlannedSums,
+    SumsPlan,
     center_sums,
     combine,
     dask_sums,
@@ -71,6 +73,7 @@ from unjoined.sums import (
 )
 
 SAMPLE_ROWS = 10_000  # of each cell, which settle the plan where there are many
+LOOKED_AT = 500  # made-up rows at which the uplift must be possible
 
 
 class MinMaxUplift(RowEstimator):
@@ -437,6 +440,16 @@ class MinMaxUplift(RowEstimator):
         """Solve by sums alone, and become fitted."""
         self._fit_sums(sums, Settled(sums.plan, search))
         self.average_effect_ = average_effect_of_sums(sums)
+        if sums.noise and _exceeds_outcomes(sums.plan, self.coef_):
+            warnings.warn(
+                "the noise on the sums is so large that the uplift of some people would exceed "
+                "what outcomes can differ by. So everybody is predicted the average effect, and "
+                "nobody can be ranked. Ask for a larger epsilon, more rows or fewer functions.",
+                UnjoinedWarning,
+                stacklevel=4,
+            )
+            # Coefficients of the constant, which is the first function, and of all others.
+            self.coef_ = np.append(self.average_effect_.value, np.zeros(len(self.coef_) - 1))
         self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
     def _fit_sums(
@@ -557,3 +570,11 @@ class MinMaxUplift(RowEstimator):
                 "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
                 "loss='squared', or fit."
             )
+
+
+def _exceeds_outcomes(plan: SumsPlan, coef: Array) -> bool:
+    """Whether the uplift is impossible at a made-up row, outcomes being limited as for noise."""
+    limit = np.inf if plan.clip is None else plan.clip
+    X = np.random.default_rng(0).standard_normal((LOOKED_AT, plan.n_features))
+    uplift = plan.basis(np.clip(X, -limit, limit)) @ coef
+    return bool(has_constant(plan.basis) and np.abs(uplift).max() > 2.0 * plan.coding.scale)
