@@ -441,16 +441,22 @@ class MinMaxUplift(RowEstimator):
         self._fit_sums(sums, Settled(sums.plan, search))
         self.average_effect_ = average_effect_of_sums(sums)
         if sums.noise and _exceeds_outcomes(sums.plan, self.coef_):
-            warnings.warn(
-                "the noise on the sums is so large that the uplift of some people would exceed "
-                "what outcomes can differ by. So everybody is predicted the average effect, and "
-                "nobody can be ranked. Ask for a larger epsilon, more rows or fewer functions.",
-                UnjoinedWarning,
-                stacklevel=4,
-            )
-            # Coefficients of the constant, which is the first function, and of all others.
-            self.coef_ = np.append(self.average_effect_.value, np.zeros(len(self.coef_) - 1))
+            self._predict_alike(2.0 * sums.plan.coding.scale)
         self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
+
+    def _predict_alike(self, widest: float) -> None:
+        """Predict one uplift for everybody: the average, or 0 if that too is impossible."""
+        warnings.warn(
+            "the noise on the sums is so large that the uplift of some people would exceed what "
+            "outcomes can differ by. So the same is predicted for everybody: the average effect, "
+            "or 0 if that exceeds it too. Nobody can be ranked by this fit. Ask for a larger "
+            "epsilon, more rows or fewer functions.",
+            UnjoinedWarning,
+            stacklevel=5,
+        )
+        average = self.average_effect_.value
+        self.coef_ = np.zeros_like(self.coef_)
+        self.coef_[0] = average if abs(average) <= widest else 0.0  # the first is the constant
 
     def _fit_sums(
         self,

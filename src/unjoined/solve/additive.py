@@ -21,7 +21,7 @@ CONSTANT = "constant"
 # Squared scales to start with, in log-odds or in standard deviations of the outcome.
 START = {"line": 0.1, "square": 0.05, "curve": 0.05, "category": 0.1, "pair": 0.02}
 FREE = {BASE: 1e-4, EFFECT: 0.1}  # precisions of the constants: next to nothing
-TAIL = 0.5  # degrees of freedom of a block's scale around that of its group: below Cauchy's 1
+TAIL = 1.0  # degrees of freedom of a block's scale around that of its group: Cauchy
 DAMPED = 0.7  # share of the way that precisions go in one update, on the log scale
 SMALLEST, LARGEST = 1e-3, 1e7  # precisions of blocks
 LEAST, MOST = 1e-7, 10.0  # squared scales of groups
