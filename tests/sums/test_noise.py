@@ -1,6 +1,7 @@
 """Noise on sums: as much as a row can change, no less; and fits that know of it."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -203,6 +204,7 @@ def test_fits_and_intervals_know_of_the_noise(draws, n):
 
 
 @pytest.mark.filterwarnings("ignore:.*can hardly be told")
+@pytest.mark.filterwarnings("ignore:the noise on the sums is so large")
 def test_noise_that_drowns_the_products_still_ends_in_a_fit():
     """Sums of squares below 0 are possible; an interval may then be wide, but there is one."""
     plan = fourier_plan(
@@ -215,6 +217,26 @@ def test_noise_that_drowns_the_products_still_ends_in_a_fit():
         assert min(grams) < 0.0
         low, high = MinMaxUplift(n_jobs=1).fit_moments(found).average_effect_.interval(0.95)
         assert low < high
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_an_uplift_that_outcomes_cannot_have_is_never_predicted():
+    """Noise that drowns a direction made coefficients explode: then nobody is ranked, in words."""
+    plan = fourier_plan(
+        {"x": (0, 1), "z": (0, 1)}, NAMES, outcome_values=(0, 1), n_functions=4, clip=2.5
+    )
+    X = np.random.default_rng(5).standard_normal((500, 2))
+    alike = 0
+    for seed in range(6):
+        found = aggregate_rows(PROBLEM.draw(6000, random_state=seed), plan, noise=seeded(0.6, seed))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            uplift = MinMaxUplift(n_jobs=1).fit_moments(found).predict(X)
+        assert np.mean(uplift**2) <= 1.0
+        drowned = any("Nobody can be ranked" in str(w.message) for w in told)
+        assert drowned == (np.ptp(uplift) == 0.0)
+        alike += drowned
+    assert 0 < alike < 6
 
 
 def test_what_noise_needs_is_said():
