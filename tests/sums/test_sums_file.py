@@ -144,7 +144,7 @@ def test_a_change_of_any_byte_of_an_array_is_noticed(sums, tmp_path):
 
 
 def test_other_files_and_versions_are_refused(sums, tmp_path):
-    with pytest.raises(TableError, match="there is not a file of sums"):
+    with pytest.raises(TableError, match="there is no file of sums"):
         read_sums(tmp_path / "none")
     np.savez(tmp_path / "other.npz", a=np.ones(3))
     (tmp_path / "text").write_text("hello\n")

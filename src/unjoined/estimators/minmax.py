@@ -444,20 +444,6 @@ class MinMaxUplift(RowEstimator):
             self._predict_alike(2.0 * sums.plan.coding.scale)
         self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
-    def _predict_alike(self, widest: float) -> None:
-        """Predict one uplift for everybody: the average, or 0 if that too is impossible."""
-        warnings.warn(
-            "the noise on the sums is so large that the uplift of some people would exceed what "
-            "outcomes can differ by. So the same is predicted for everybody: the average effect, "
-            "or 0 if that exceeds it too. Nobody can be ranked by this fit. Ask for a larger "
-            "epsilon, more rows or fewer functions.",
-            UnjoinedWarning,
-            stacklevel=5,
-        )
-        average = self.average_effect_.value
-        self.coef_ = np.zeros_like(self.coef_)
-        self.coef_[0] = average if abs(average) <= widest else 0.0  # the first is the constant
-
     def _fit_sums(
         self,
         planned: PlannedSums,
@@ -500,6 +486,20 @@ class MinMaxUplift(RowEstimator):
         known = self._feature_names == plan.feature_names
         encoder = getattr(self, "encoder_", None) if known else None
         self._set_features(plan.n_features, plan.feature_names, encoder)
+
+    def _predict_alike(self, widest: float) -> None:
+        """Predict one uplift for everybody: the average, or 0 if that too is impossible."""
+        warnings.warn(
+            "the noise on the sums is so large that the uplift of some people would exceed what "
+            "outcomes can differ by. So the same is predicted for everybody: the average effect, "
+            "or 0 if that exceeds it too. Nobody can be ranked by this fit. Ask for a larger "
+            "epsilon, more rows or fewer functions.",
+            UnjoinedWarning,
+            stacklevel=5,
+        )
+        average = self.average_effect_.value
+        self.coef_ = np.zeros_like(self.coef_)
+        self.coef_[0] = average if abs(average) <= widest else 0.0  # the first is the constant
 
     def _row_errors(self, matrix: Array) -> Array:
         if (groups := getattr(self, "group_coef_", None)) is None:

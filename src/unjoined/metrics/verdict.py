@@ -60,8 +60,8 @@ def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     if few.n_rows < FEWEST_ROWS:
         yield Finding(
             UNKNOWN,
-            f"the {few.kind} table of {few.population} has {few.n_rows} rows, and nothing can be "
-            f"measured with fewer than {FEWEST_ROWS} in each table.",
+            f"the {few.kind} table of {few.population} is too short ({few.n_rows}): nothing can be "
+            f"measured with fewer than {FEWEST_ROWS} rows in each table.",
             "Collect more rows; plan_study says how many a wanted precision needs.",
         )
     if a.rarest is not None and a.rarest < FEWEST_EVENTS:
@@ -132,7 +132,7 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
         yield Finding(
             WEAK,
             f"policies differ too little for {whom} ({share:.0%} of people).",
-            "Draw no conclusion about them alone: averages leave them out by themselves. To learn "
+            "Draw no conclusion about them alone: averages already leave them out. To learn "
             "about them, vary their treatment or collect more rows.",
         )
 

@@ -152,7 +152,7 @@ def read_finished_sums(path: str | os.PathLike[str]) -> PlannedSums:
 def _opened(file: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a file of this version whose checksum is right."""
     if not file.is_file():
-        raise TableError(f"there is not a file of sums {str(file)!r}. Check the path.")
+        raise TableError(f"there is no file of sums {str(file)!r}. Check the path.")
     raw = file.read_bytes()
     named = FIRST.search(raw[:80])
     if named is None:
