@@ -110,8 +110,8 @@ class SeparateLabels(Mapping[str, Any]):
     SeparateLabels of 6 rows, 1 feature
       outcome   north: 1 row, mean 3
       outcome   south: 2 rows, mean 1.5
-      treatment north: 2 rows, 50.0 % treated
-      treatment south: 1 row, 0.0 % treated
+      treatment north: 2 rows, 50.0% treated
+      treatment south: 1 row, 0.0% treated
     """
 
     X: MatrixLike

@@ -322,7 +322,7 @@ def fetch_criteo(
     >>> fetch_criteo(path="criteo_train_small.txt.gz")  # doctest: +SKIP
     PublicData 'criteo': 20,000 rows, 2 features
       outcome   click: mean 0.0527
-      treatment product feature 12: 53.0 % treated, propensity not known
+      treatment product feature 12: 53.0% treated, propensity not known
     """
     if max_rows is not None:
         check_count("max_rows", max_rows)

@@ -314,7 +314,7 @@ class PublicData:
     >>> data
     PublicData 'made up': 2 rows, 1 feature
       outcome   visit: mean 0.5
-      treatment mailed: 50.0 % treated, propensity not known
+      treatment mailed: 50.0% treated, propensity not known
     >>> data.take([1]).X
     array([[54.]])
     """

@@ -133,7 +133,7 @@ def fetch_email(
     >>> fetch_email(outcome="visit", treatment="womens")  # doctest: +SKIP
     PublicData 'email': 42,693 rows, 12 features
       outcome   visit: mean 0.1288
-      treatment womens: 50.1 % treated
+      treatment womens: 50.1% treated
     """
     check_option("outcome", outcome, EMAIL_OUTCOMES)
     arms, chance = MAILS[check_option("treatment", treatment, MAILS)]
@@ -260,7 +260,7 @@ def fetch_jobs(
     >>> fetch_jobs()  # doctest: +SKIP
     PublicData 'jobs': 722 rows, 7 features
       outcome   re78: mean 5455
-      treatment treat: 41.1 % treated
+      treatment treat: 41.1% treated
     """
     columns = JOBS_COLUMNS[check_option("sample", sample, JOBS_COLUMNS)]
     if sample == "dehejia-wahba":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from unjoined._typing import Array, Basis, MatrixLike, RandomState
 from unjoined._validation import TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
-from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
@@ -38,6 +37,7 @@ from unjoined.estimators.minmax_plan import (
 )
 from unjoined.estimators.minmax_problem import (
     SummedRows,
+    alike_if_impossible,
     check_bounds,
     check_loss,
     solve_in_bounds,
@@ -62,7 +62,6 @@ from unjoined.nuisance import (
 from unjoined.solve import solve_minmax
 from unjoined.sums import (
     PlannedSums,
-    SumsPlan,
     center_sums,
     combine,
     dask_sums,
@@ -73,7 +72,6 @@ from unjoined.sums import (
 )
 
 SAMPLE_ROWS = 10_000  # of each cell, which settle the plan where there are many
-LOOKED_AT = 500  # made-up rows at which the uplift must be possible
 
 
 class MinMaxUplift(RowEstimator):
@@ -391,9 +389,8 @@ class MinMaxUplift(RowEstimator):
         sample, at = take_sample(rows, SAMPLE_ROWS, rng) if many else whole
         two, used = as_two_groups(sample, self.n_jobs)
         tried = planner.draw(two, len(rows.X), rng, self._feature_names)
-        group: Any = None
-        if planner.holds_out(tried):
-            group = deal_groups(rows, rng) if many else deal_folds(rows, rng)
+        deal = deal_groups if many else deal_folds
+        group: Any = deal(rows, rng) if planner.holds_out(tried) else None
         fold: Any = None if group is None else group[at][used]
         seen = two if self._is_squared else cut_down(two)
         fit_means = planner.fit_means if many else planner.fit_own_means
@@ -435,14 +432,6 @@ class MinMaxUplift(RowEstimator):
         if isinstance(rows, DaskSource):
             return dask_sums(rows, plan, census), found.search
         return sum_source(rows, plan, census, checkpoint, self.n_jobs), found.search
-
-    def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
-        """Solve by sums alone, and become fitted."""
-        self._fit_sums(sums, Settled(sums.plan, search))
-        self.average_effect_ = average_effect_of_sums(sums)
-        if sums.noise and _exceeds_outcomes(sums.plan, self.coef_):
-            self._predict_alike(2.0 * sums.plan.coding.scale)
-        self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
     def _fit_sums(
         self,
@@ -487,25 +476,17 @@ class MinMaxUplift(RowEstimator):
         encoder = getattr(self, "encoder_", None) if known else None
         self._set_features(plan.n_features, plan.feature_names, encoder)
 
-    def _predict_alike(self, widest: float) -> None:
-        """Predict one uplift for everybody: the average, or 0 if that too is impossible."""
-        warnings.warn(
-            "the noise on the sums is so large that the uplift of some people would exceed what "
-            "outcomes can differ by. So the same is predicted for everybody: the average effect, "
-            "or 0 if that exceeds it too. Nobody can be ranked by this fit. Ask for a larger "
-            "epsilon, more rows or fewer functions.",
-            UnjoinedWarning,
-            stacklevel=5,
-        )
-        average = self.average_effect_.value
-        self.coef_ = np.zeros_like(self.coef_)
-        self.coef_[0] = average if abs(average) <= widest else 0.0  # the first is the constant
+    def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
+        """Solve by sums alone, and become fitted."""
+        self._fit_sums(sums, Settled(sums.plan, search))
+        self.average_effect_ = average_effect_of_sums(sums)
+        self.coef_ = alike_if_impossible(sums, self.coef_, self.average_effect_.value)
+        self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
     def _row_errors(self, matrix: Array) -> Array:
         if (groups := getattr(self, "group_coef_", None)) is None:
             return super()._row_errors(matrix)
-        each = np.array([self._combine(matrix, self.basis_, coef) for coef in groups])
-        G = len(groups)
+        G, each = len(groups), np.array([self._combine(matrix, self.basis_, c) for c in groups])
         return np.asarray(widening(G) * np.sqrt(G - 1) * each.std(axis=0))
 
     @property
@@ -576,11 +557,3 @@ class MinMaxUplift(RowEstimator):
                 "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
                 "loss='squared', or fit."
             )
-
-
-def _exceeds_outcomes(plan: SumsPlan, coef: Array) -> bool:
-    """Whether the uplift is impossible at a made-up row, outcomes being limited as for noise."""
-    limit = np.inf if plan.clip is None else plan.clip
-    X = np.random.default_rng(0).standard_normal((LOOKED_AT, plan.n_features))
-    uplift = plan.basis(np.clip(X, -limit, limit)) @ coef
-    return bool(has_constant(plan.basis) and np.abs(uplift).max() > 2.0 * plan.coding.scale)
