@@ -135,7 +135,7 @@ def test_check_calls_neither_few_rows_nor_one_file_twice_identified(capsys, fold
         if name == "south":
             copy = write_table(read_table(twice[i - 2].split("=")[1]), tmp_path / f"copy{i}.csv")
             twice[i] = f"south={copy}"
-    for tables, reason in ((few, "has 8 rows"), (twice, "given twice")):
+    for tables, reason in ((few, "is too short (8)"), (twice, "given twice")):
         code, out, _ = run(capsys, "check", *tables)
         assert code == 0
         assert out.startswith("Not identified")
