@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from html import escape
@@ -41,6 +42,31 @@ from unjoined.data.rows import Chunk, number_matrix, rebuild_frame
 from unjoined.data.sources import TableSource
 from unjoined.data.survey import check_frame
 from unjoined.errors import InputError, LabelError, TableError
+
+NO_MATRIX = (
+    "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) with an "
+    "estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts, after "
+    "sklearn.set_config(enable_metadata_routing=True)."
+)
+
+
+class _Argument(str):
+    """The name of an argument of ``fit``, which scikit-learn's pipelines ask about.
+
+    Without metadata routing they look for "__" in the names that ``fit(**data)`` hands over, and
+    then complain about "kind" in terms of other parameters. There one clear error can be raised.
+    """
+
+    __slots__ = ()
+
+    def __contains__(self, part: str) -> bool:
+        if part == "__" and sys._getframe(1).f_globals.get("__name__") == "sklearn.pipeline":
+            raise InputError(
+                "without metadata routing, a Pipeline cannot hand kind and population on to its "
+                "last step. Call sklearn.set_config(enable_metadata_routing=True) first; then "
+                "pipeline.fit(**data) works."
+            )
+        return super().__contains__(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,15 +339,17 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         """Return one of the arguments of ``fit``."""
+        if not isinstance(key, str):
+            raise InputError(NO_MATRIX)  # scikit-learn's parts ask for the first row
         if key not in set(self):
             raise KeyError(key)
         return getattr(self, key)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the arguments of ``fit``."""
-        yield from ("X", "y", "kind", "population")
+        yield from map(_Argument, ("X", "y", "kind", "population"))
         if self.sample_weight is not None:
-            yield "sample_weight"
+            yield _Argument("sample_weight")
 
     def __len__(self) -> int:
         """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""
@@ -329,10 +357,7 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Refuse to pass for a matrix, which numpy would make of the names of the columns."""
-        raise InputError(
-            "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) "
-            "with an estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts."
-        )
+        raise InputError(NO_MATRIX)
 
     # Two sets of rows are the same only if they are one object: comparing arrays entry by
     # entry inside ``==`` would surprise more than help.
