@@ -95,14 +95,20 @@ def test_a_treated_value_that_no_table_holds_gets_the_nearest():
     ("treated", "other", "message"),
     [
         ("mial", ["mail", "none"], r"'mial' is in no treatment table: .*mean 'mail'\?"),
-        ("mail", ["e-mail", "nothing"], r"of population 'S' holds 'e-mail', 'nothing', where other"),
+        (
+            "mail",
+            ["e-mail", "nothing"],
+            r"of population 'S' holds 'e-mail', 'nothing', where other",
+        ),
         ("mail", [1, 0], r"of population 'S' holds 0, 1, where other tables hold 'mail', 'none'"),
         (["mail", "letter"], ["mail", "none"], "'letter' is in no treatment table"),
     ],
     ids=str,
 )
 def test_treatments_in_two_spellings_are_refused_however_rows_come(way, treated, other, message):
-    o = {name: pd.DataFrame({"age": np.linspace(0, 1, 80), "bought": [*CODES] * 10}) for name in "NS"}
+    o = {
+        name: pd.DataFrame({"age": np.linspace(0, 1, 80), "bought": [*CODES] * 10}) for name in "NS"
+    }
     t = {
         name: pd.DataFrame({"age": np.linspace(0, 1, 80), "mailed": words * 40})
         for name, words in {"N": ["mail", "none"], "S": other}.items()

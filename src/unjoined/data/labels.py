@@ -59,14 +59,14 @@ class _Argument(str):
 
     __slots__ = ()
 
-    def __contains__(self, part: str) -> bool:
+    def __contains__(self, part: object) -> bool:
         if part == "__" and sys._getframe(1).f_globals.get("__name__") == "sklearn.pipeline":
             raise InputError(
                 "without metadata routing, a Pipeline cannot hand kind and population on to its "
                 "last step. Call sklearn.set_config(enable_metadata_routing=True) first; then "
                 "pipeline.fit(**data) works."
             )
-        return super().__contains__(part)
+        return super().__contains__(part)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,10 +95,10 @@ class PolicyGap:
     def words(self) -> str:
         """Mean and root mean square with their intervals, at a level of 95 percent."""
         root = self.root_mean_square
-        ends = "{:+.2f} to {:+.2f}".format(*self.mean.interval())
+        ends = "{:+z.2f} to {:+z.2f}".format(*self.mean.interval())
         above = "{:.2f} to {:.2f}".format(*np.maximum(root.interval(), 0.0))
         return (
-            f"{self.mean.value:+.2f} on average (95% interval {ends}), {root.value:.2f} root mean "
+            f"{self.mean.value:+z.2f} on average (95% interval {ends}), {root.value:.2f} root mean "
             f"square ({above})"
         )
 
@@ -324,7 +324,7 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
     whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
     n, error = _number(diagnosis.effective_size), _number(diagnosis.condition)
     lines = [
-        f"Gap: the chance of treatment differs by {gap.words}{whose}. Nine in ten people lie "
+        f"Gap{whose}: the chance of treatment differs by {gap.words}. Nine in ten people lie "
         f"between {low:+.2f} and {high:+.2f}.",
         f"Strength: {_number(diagnosis.strength)} over all people. {STRONG:g} or more identifies "
         f"the average, {PLENTY:g} or more is plenty.",
@@ -356,8 +356,7 @@ def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
         for pair in d.identification.pairs
     ]
     regions: list[tuple[str, ...]] = [
-        (r.where, f"{r.share:.0%}", r.gap_words, _number(r.strength), r.verdict)
-        for r in d.regions
+        (r.where, f"{r.share:.0%}", r.gap_words, _number(r.strength), r.verdict) for r in d.regions
     ]
     apart: list[tuple[str, ...]] = [
         (b.where, b.feature, f"{b.difference:+.3f}") for b in d.balance + d.between

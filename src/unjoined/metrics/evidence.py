@@ -323,7 +323,9 @@ def _over_people(
     """
     K = rows.n_populations
     weight = np.where((rows.cell >= K) & rows.is_labelled, slope * rows.ratio, 0.0)
-    total, variance = total_given_target(terms, rows.aim * value + weight * rows.residual, weight, K)
+    total, variance = total_given_target(
+        terms, rows.aim * value + weight * rows.residual, weight, K
+    )
     people = rows.share * rows.aim
     one = float(people.max())
     return float(people @ value), Estimate(total, math.sqrt(max(variance, one**2)))
