@@ -308,7 +308,7 @@ def _factor(curvature: Array, penalty: Array) -> Array:
     """Return the lower Cholesky factor of the penalised curvature."""
     penalised = curvature.copy()
     penalised[np.diag_indices(len(penalty))] += penalty
-    return np.linalg.cholesky(penalised)
+    return np.asarray(np.linalg.cholesky(penalised), dtype=float)
 
 
 def _solve(factor: Array, right: Array) -> Array:
