@@ -23,33 +23,3 @@ from unjoined.estimators.two_stage import TwoStageCoefficients, TwoStageUplift
 from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import RiskPath, WeightedUplift
 from unjoined.estimators.words import was_fitted_to
-
-__all__ = [
-    "BoundsReport",
-    "CandidateScore",
-    "CandidateTable",
-    "DensityUplift",
-    "FourLogistic",
-    "FourNNC",
-    "FourNNR",
-    "FourRidge",
-    "LossReport",
-    "MinMaxGau",
-    "MinMaxSearch",
-    "MinMaxUplift",
-    "MixtureUplift",
-    "NeuralMinMaxUplift",
-    "PlugInUplift",
-    "RiskPath",
-    "TwoStageCoefficients",
-    "TwoStageUplift",
-    "Uplift",
-    "UpliftEstimator",
-    "UpliftSearchCV",
-    "WeightedUplift",
-    "is_model_file",
-    "load_model",
-    "record_gain",
-    "save_model",
-    "was_fitted_to",
-]

@@ -22,23 +22,3 @@ from unjoined.reproduce.studies import (
     draw_rows,
     study_tasks,
 )
-
-__all__ = [
-    "OURS",
-    "REGIONS",
-    "STUDIES",
-    "PaperFiles",
-    "Task",
-    "check_claims",
-    "draw_rows",
-    "paper_page",
-    "raw_customers",
-    "reproduce_paper",
-    "run_task",
-    "score_estimates",
-    "study_tasks",
-    "summarise_study",
-    "write_email_files",
-    "write_paper",
-    "write_raw_files",
-]
