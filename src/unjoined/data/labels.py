@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from html import escape
@@ -37,36 +36,11 @@ from unjoined.data.columns import (
     stack_frames,
     take_rows,
 )
-from unjoined.data.looks import LeftOut
+from unjoined.data.looks import NO_MATRIX, ArgumentName, LeftOut
 from unjoined.data.rows import Chunk, number_matrix, rebuild_frame
 from unjoined.data.sources import TableSource
 from unjoined.data.survey import check_frame
 from unjoined.errors import InputError, LabelError, TableError
-
-NO_MATRIX = (
-    "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) with an "
-    "estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts, after "
-    "sklearn.set_config(enable_metadata_routing=True)."
-)
-
-
-class _Argument(str):
-    """The name of an argument of ``fit``, which scikit-learn's pipelines ask about.
-
-    Without metadata routing they look for "__" in the names that ``fit(**data)`` hands over, and
-    then complain about "kind" in terms of other parameters. There one clear error can be raised.
-    """
-
-    __slots__ = ()
-
-    def __contains__(self, part: object) -> bool:
-        if part == "__" and sys._getframe(1).f_globals.get("__name__") == "sklearn.pipeline":
-            raise InputError(
-                "without metadata routing, a Pipeline cannot hand kind and population on to its "
-                "last step. Call sklearn.set_config(enable_metadata_routing=True) first; then "
-                "pipeline.fit(**data) works."
-            )
-        return super().__contains__(part)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,9 +321,9 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the arguments of ``fit``."""
-        yield from map(_Argument, ("X", "y", "kind", "population"))
+        yield from map(ArgumentName, ("X", "y", "kind", "population"))
         if self.sample_weight is not None:
-            yield _Argument("sample_weight")
+            yield ArgumentName("sample_weight")
 
     def __len__(self) -> int:
         """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""

@@ -36,6 +36,7 @@ from unjoined.metrics.checks import (
     correct,
     implied_means,
     shared_rows,
+    total_given_target,
 )
 from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
 from unjoined.metrics.estimate import Estimate
@@ -43,7 +44,6 @@ from unjoined.metrics.identification import strength_of
 from unjoined.metrics.people import (
     NamedFeatures,
     find_regions,
-    total_given_target,
 )
 from unjoined.metrics.pieces import SAMPLE_ROWS, Scorer, Source
 from unjoined.metrics.rows import (

@@ -21,6 +21,7 @@ from unjoined._validation import (
 )
 from unjoined.data import ColumnCode, TableEncoder, column_names, feature_matrix
 from unjoined.errors import InputError, TableError
+from unjoined.metrics.checks import total_given_target
 from unjoined.metrics.estimate import critical_value
 from unjoined.metrics.rows import EvaluationRows, RatioTerms
 
@@ -378,24 +379,6 @@ def _measure(
         gap = float(np.sqrt(max(gap, 0.0) / pairs))
         error = error / (2.0 * pairs * gap) if gap > 0.0 else np.inf
     return gap, D**2 / V if V > 0.0 else 0.0, error
-
-
-def total_given_target(
-    terms: RatioTerms, column: Array, reach: Array, K: int
-) -> tuple[float, float]:
-    """Return the total of a column (n,) and its variance, with target rows taken as given.
-
-    What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
-    says nothing about how well the gap is known. Where nobody was treated against a rule, the
-    variance is that of one such person in each table, who would count by ``reach`` (n,).
-    """
-    at = terms.cell == 2 * K
-    held = np.where(at, terms.share[at] @ column[at], column)
-    total = terms.totals(held)
-    one = np.zeros(2 * K)
-    labelled = ~at
-    np.maximum.at(one, terms.cell[labelled], np.abs(terms.share * reach)[labelled])
-    return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))
 
 
 def tree_conditions(tree: Any) -> list[Conditions]:
