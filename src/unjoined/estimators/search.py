@@ -42,11 +42,11 @@ from unjoined.estimators.candidates import (
     take_rows,
     weigh,
 )
+from unjoined.estimators.inputs import GivenRows
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.mixture import MixtureUplift
-from unjoined.estimators.plugin import PlugInUplift
+from unjoined.estimators.regressions import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.estimators.words import GivenRows
 from unjoined.metrics import (
     SCORES,
     Comparison,

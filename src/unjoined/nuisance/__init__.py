@@ -17,6 +17,7 @@ from unjoined.nuisance.effects import (
     EffectNuisances,
     FoldedFits,
     cross_fit_effects,
+    cross_fit_linear,
 )
 from unjoined.nuisance.forms import (
     ALONE,
@@ -26,7 +27,6 @@ from unjoined.nuisance.forms import (
     Member,
     ModelRows,
 )
-from unjoined.nuisance.linear import cross_fit_linear
 from unjoined.nuisance.models import (
     AdditiveMean,
     ConditionalMean,

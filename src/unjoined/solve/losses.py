@@ -32,7 +32,7 @@ from unjoined._optional import import_extra
 from unjoined._typing import Array
 from unjoined.errors import InputError
 from unjoined.losses import BoxLoss, LogCoshLoss, SmoothLoss, ThreePlayerLoss, check_conjugates
-from unjoined.solve.qp import solve_box_qp
+from unjoined.solve.minmax import solve_box_qp
 from unjoined.solve.torch import import_torch
 from unjoined.sums import MinMaxSystem, RowScan
 

@@ -21,13 +21,7 @@ from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, co
 from unjoined.errors import LabelError, TableError
 from unjoined.sums.census import Census, census_of_chunk
 from unjoined.sums.files import read_sums, write_sums
-from unjoined.sums.moments import (
-    GroupedSums,
-    HashArray,
-    PolicySums,
-    hash_features,
-    hash_with,
-)
+from unjoined.sums.moments import GroupedSums, HashArray, PolicySums, hash_features, hash_with
 from unjoined.sums.plan import PlannedSums, Position, SumsPlan
 from unjoined.sums.plan_file import plan_digest
 

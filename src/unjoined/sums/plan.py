@@ -15,11 +15,7 @@ from scipy.linalg import block_diag
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
-from unjoined.basis import (
-    ScaledBasis,
-    Scaling,
-    StackedBasis,
-)
+from unjoined.basis import ScaledBasis, Scaling, StackedBasis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.sums.add_up import CellMeans, accumulate_policies
