@@ -9,7 +9,6 @@ from unjoined.nuisance.centring import (
     cross_fit_centring,
     cut_down,
     deal_folds,
-    fit_centring,
     subtract_means,
 )
 from unjoined.nuisance.effects import (

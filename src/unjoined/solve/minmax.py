@@ -108,18 +108,14 @@ def solve_minmax(system: MinMaxSystem, *, ridge_f: float, ridge_g: float) -> Min
     return MinMaxSolution(alpha, whitened.beta(alpha), whitened.s)
 
 
-@dataclass(frozen=True, slots=True)
-class FoldScores:
+class FoldScores(NamedTuple):
     """Scores of every pair of ridges on every fold, and the coefficients that earned them."""
 
-    ridges_f: Array  # (n_f,)
-    ridges_g: Array  # (n_g,)
     score: Array  # (n_folds, n_g, n_f) squared inner outcome units; lower is better
     alpha: Array  # (n_folds, n_g, n_f, p_f) fitted without the fold
 
 
-@dataclass(frozen=True, slots=True)
-class RidgeChoice:
+class RidgeChoice(NamedTuple):
     """The pair chosen, and what is needed to doubt it."""
 
     mean: Array  # (n_g, n_f) score over folds
@@ -160,7 +156,8 @@ def score_ridges(
         # Half of the digits of the smallest singular values are lost in M^T M, far below what
         # decides between ridges. The critics that answer are not needed here.
         transpose = M.swapaxes(1, 2)
-        alpha = _ridge_paths(transpose @ M, (transpose @ c[..., None])[..., 0], f)
+        systems = zip(transpose @ M, (transpose @ c[..., None])[..., 0], strict=True)
+        alpha = np.stack([_ridge_path(*system, f) for system in systems])  # (n_g, p, n_f)
         objection = judge @ (held.A.T @ alpha - 2.0 * held.b[:, None])  # (n_g, p_g, n_f)
         return np.sum(objection**2, axis=1), alpha.swapaxes(1, 2)
 
@@ -170,7 +167,7 @@ def score_ridges(
     scores, alphas = zip(*over_pieces(score, tasks, n_jobs), strict=True)
     shape = (len(folds), len(g), len(f))
     return FoldScores(
-        f, g, np.concatenate(scores).reshape(shape), np.concatenate(alphas).reshape(*shape, -1)
+        np.concatenate(scores).reshape(shape), np.concatenate(alphas).reshape(*shape, -1)
     )
 
 
@@ -190,11 +187,6 @@ class _Directions(NamedTuple):
         """Return M (n_g, p_g, p_f) and c (n_g, p_g): alpha is the ridge regression of c on M."""
         roots = np.array([_roots(self.values, float(ridge)) for ridge in ridges_g])  # (n_g, p_g)
         return self.A / roots[..., None], self.b / roots
-
-
-def _ridge_paths(G: Array, h: Array, ridges: Array) -> Array:
-    """Return the solutions of (G + f I) x = h, (n_g, p), for every ridge f, (n_g, p, n_f)."""
-    return np.stack([_ridge_path(*system, ridges) for system in zip(G, h, strict=True)])
 
 
 def _ridge_path(G: Array, h: Array, ridges: Array) -> Array:
@@ -253,8 +245,8 @@ def choose_ridges(score: Array) -> RidgeChoice:
     return RidgeChoice(mean, error, chosen)
 
 
+# ``oracle(x, lower, upper, most=k)``: the rows at which ``lower <= phi^T x <= upper`` fails.
 RowOracle = Callable[..., Violations]
-"""``oracle(x, lower, upper, most=k)``: the rows at which ``lower <= phi^T x <= upper`` fails."""
 TOLERANCE = 1e-7  # of the range constraints, relative to the wider bound, or if that is 0 to start
 INNER_TOLERANCE = 1e-9  # the same at rows that entered, so that none of them is found again
 ROUNDING = 1e-14  # relative to the distance of the target from 0; nothing below can be told
