@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 import unjoined
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array
 from unjoined.cli.inputs import Tables
 from unjoined.cli.options import AsJson, Folder, Force, Seed, TableOptions, command

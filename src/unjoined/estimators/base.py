@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._log import narrated
+from unjoined._support import narrated
 from unjoined._typing import Array, ArrayLike, Basis, MatrixLike
 from unjoined._validation import OUTCOME, check_count, check_option
 from unjoined.basis import Scaling

@@ -17,7 +17,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unjoined._log import LOGGER
+from unjoined._support import LOGGER
 from unjoined._threads import all_finite, all_within
 from unjoined._typing import Array, BoolArray, MatrixLike
 from unjoined._validation import (

@@ -14,7 +14,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from unjoined._log import narrated
+from unjoined._support import narrated
 from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import OUTCOME, check_count, check_positive
 from unjoined.basis import weighted_quantile

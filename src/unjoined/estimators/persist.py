@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined import basis, losses, metrics, nuisance, solve
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._validation import OutcomeCoding, check_count
 from unjoined.data import ColumnCode, TableEncoder, replace_file
 from unjoined.errors import InputError, MissingExtraError, TableError

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from unjoined._log import narrated
+from unjoined._support import narrated
 from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_option, check_weight
 from unjoined.data import CellKFold, LabelledRows, column_names, is_dask

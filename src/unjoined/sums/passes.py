@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import KINDS, TREATMENT, OutcomeCoding
@@ -137,7 +137,8 @@ def _coded(
     if plan.clip is not None:
         outcome = np.clip(outcome, -1.0, 1.0)
     label = np.where(rows.is_outcome, outcome, census.treatment(rows.label))
-    return LabelledRows(plan.clipped(rows.X), label, rows.cell, weight, rows.names, plan.coding)
+    X = plan.scaling.clipped(rows.X, plan.clip)
+    return LabelledRows(X, label, rows.cell, weight, rows.names, plan.coding)
 
 
 def batches(chunks: Iterable[Chunk], size: int) -> Iterator[Chunk]:

@@ -138,13 +138,6 @@ class SumsPlan:
         both = self.basis if self.critic is self.basis else StackedBasis(self.basis, self.critic)
         return ScaledBasis(both, self.scaling)
 
-    def clipped(self, X: Array) -> Array:
-        """Return features within the agreed limits, those given if there are none."""
-        if self.clip is None:
-            return X
-        reach = self.clip * self.scaling.scale
-        return np.clip(X, self.scaling.mean - reach, self.scaling.mean + reach)
-
     def sums(
         self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None
     ) -> PlannedSums:
