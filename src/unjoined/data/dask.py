@@ -12,7 +12,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import TREATMENT
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays

@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import narwhals as nw
 import numpy as np
 
-from unjoined._log import PROGRESS
+from unjoined._support import PROGRESS
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import ArrayLike, MatrixLike
 from unjoined._validation import (

@@ -14,15 +14,9 @@ from numpy.random import RandomState as Rng
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
-from unjoined._validation import (
-    KINDS,
-    OUTCOME,
-    TREATMENT,
-)
+from unjoined._validation import KINDS, OUTCOME, TREATMENT
 from unjoined.basis import Scaling
-from unjoined.data import (
-    LabelledRows,
-)
+from unjoined.data import LabelledRows
 from unjoined.errors import InputError, OverlapWarning
 from unjoined.metrics.checks import (
     Balance,
@@ -41,10 +35,7 @@ from unjoined.metrics.checks import (
 from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
 from unjoined.metrics.estimate import Estimate
 from unjoined.metrics.identification import strength_of
-from unjoined.metrics.people import (
-    NamedFeatures,
-    find_regions,
-)
+from unjoined.metrics.people import NamedFeatures, find_regions
 from unjoined.metrics.pieces import SAMPLE_ROWS, Scorer, Source
 from unjoined.metrics.rows import (
     GAP,
