@@ -9,7 +9,6 @@ from unjoined.nuisance.centring import (
     cross_fit_centring,
     cut_down,
     deal_folds,
-    fit_centring,
     subtract_means,
 )
 from unjoined.nuisance.effects import (
@@ -17,6 +16,7 @@ from unjoined.nuisance.effects import (
     EffectNuisances,
     FoldedFits,
     cross_fit_effects,
+    cross_fit_linear,
 )
 from unjoined.nuisance.forms import (
     ALONE,
@@ -26,7 +26,6 @@ from unjoined.nuisance.forms import (
     Member,
     ModelRows,
 )
-from unjoined.nuisance.linear import cross_fit_linear
 from unjoined.nuisance.models import (
     AdditiveMean,
     ConditionalMean,

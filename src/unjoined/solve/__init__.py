@@ -14,18 +14,6 @@ from unjoined.solve.additive import (
     pass_in_memory,
     sums_of_rows,
 )
-from unjoined.solve.density import (
-    ConditionalDensity,
-    DensityFitter,
-    DensitySearch,
-    LeastSquaresFitter,
-    UnmixedDensities,
-    kernel_fitter,
-    outcome_grid,
-    search_density,
-    trapezoid_weights,
-    unmix,
-)
 from unjoined.solve.laws import (
     BernoulliLaw,
     GaussianLaw,
@@ -43,9 +31,10 @@ from unjoined.solve.minmax import (
     MinMaxSolution,
     choose_ridges,
     score_ridges,
+    solve_bounded,
+    solve_box_qp,
     solve_minmax,
 )
-from unjoined.solve.qp import solve_bounded, solve_box_qp
 from unjoined.solve.torch import (
     HeldOut,
     ModuleMaker,
