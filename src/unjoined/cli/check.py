@@ -149,8 +149,8 @@ def plan_study(
         said = re.sub(
             r"^(gap|level|quantity|share|half_width|standard_error) ", r"--\1 ", str(error)
         )
-        named = re.sub(r"-*\b(half|standard|treatment)_(width|error|rows)\b", r"--\1-\2", said)
-        raise InputError(named) from error
+        words = re.sub(r"-*\b(half|standard|treatment)_(width|error|rows)\b", r"--\1-\2", said)
+        raise InputError(words) from error
     if as_json:
         print_json(plan.to_dict())
         return
