@@ -239,7 +239,7 @@ class PrincipalBasis:
     directions: Array
 
     def __post_init__(self) -> None:
-        """Refuse what are no directions."""
+        """Refuse directions that are not numbers."""
         check_numbers("directions", self.directions, None, None)
 
     @property

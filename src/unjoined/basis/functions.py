@@ -179,7 +179,7 @@ class GaussianBasis:
     width: float
 
     def __post_init__(self) -> None:
-        """Refuse what are no centres and no width."""
+        """Refuse centres and widths that are not numbers."""
         check_numbers("centers", self.centers, None, None)
         check_positive("width", self.width)
 

@@ -41,6 +41,7 @@ from unjoined.nuisance.models import (
     fit_policies,
     fit_weighted,
     hold_out_mean,
+    last_step,
     seeded_clone,
     takes_weights,
 )
