@@ -31,6 +31,7 @@ from unjoined.basis.functions import (
     Scaling,
     StackedBasis,
     basis_writer,
+    has_constant,
     weighted_quantile,
 )
 

@@ -304,6 +304,11 @@ class StackedBasis:
         return np.hstack([self.first(X), self.second(X)])
 
 
+def has_constant(basis: Basis) -> bool:
+    """Whether the functions begin with a constant and the features."""
+    return isinstance(basis.first if isinstance(basis, StackedBasis) else basis, LinearBasis)
+
+
 @dataclass(frozen=True, slots=True)
 class ScaledBasis:
     """A basis on features as they came: scaling and basis in one, for many chunks of rows.

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.basis import has_constant
 from unjoined.data import replace_file
 from unjoined.errors import InputError, TableError
-from unjoined.sums.centring import has_constant
 from unjoined.sums.disclosure import with_policies_of_sums
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
 from unjoined.sums.plan import PlannedSums, Position, SumsPlan, TableId, TableNoise, tables_of

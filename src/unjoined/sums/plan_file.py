@@ -21,8 +21,7 @@ from unjoined.basis import (
     StackedBasis,
 )
 from unjoined.errors import InputError
-from unjoined.sums.centring import CELLS, Centring, SmoothMeans
-from unjoined.sums.plan import MAX_GROUPS, SumsPlan
+from unjoined.sums.plan import CELLS, MAX_GROUPS, Centring, SmoothMeans, SumsPlan
 
 LARGEST = 1e150  # of any number: its square is still one
 MAX_DEPTH = 4  # of bases stacked on bases
