@@ -258,6 +258,21 @@ class PrincipalBasis:
         return np.column_stack([np.ones(len(X)), X @ self.directions])
 
 
+def means_basis(basis: Basis) -> Basis | None:
+    """Return the functions on which labels are centred along with the sums on ``basis``.
+
+    A constant and the features come first, as `smooth_coef` wants them. None for a basis that
+    need not be fit to predict labels: linear functions, which leave what bends in the labels'
+    means (where features are distributed differently, that biases the uplift), and those of
+    unknown kind.
+    """
+    if isinstance(basis, StackedBasis):
+        return basis if isinstance(basis.first, LinearBasis | PrincipalBasis) else None
+    if isinstance(basis, GaussianBasis | FourierBasis):
+        return StackedBasis(LinearBasis(basis.n_features), basis)
+    return None
+
+
 def most_linear(n_rows: int) -> int:
     """Return how many linear functions rows deserve: one for twenty of them, at least 100.
 

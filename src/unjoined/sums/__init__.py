@@ -42,7 +42,6 @@ from unjoined.sums.plan import (
     by_chunks,
     contrasts_of,
     in_two_groups,
-    means_basis,
     shared_means,
 )
 

@@ -13,16 +13,7 @@ from scipy.linalg import block_diag
 from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
-from unjoined.basis import (
-    FourierBasis,
-    GaussianBasis,
-    LinearBasis,
-    PrincipalBasis,
-    ScaledBasis,
-    Scaling,
-    StackedBasis,
-    same_basis,
-)
+from unjoined.basis import ScaledBasis, Scaling, StackedBasis, same_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.sums.add_up import CellMeans, accumulate_policies, combine
@@ -159,21 +150,6 @@ def by_chunks(
     values = ScaledBasis(means.basis, centring.scaling)
     raw = combine(values, means.coef, X, at=None if len(at) == len(X) else at, n_jobs=n_jobs)
     return _parts(means.bounded(raw))
-
-
-def means_basis(basis: Basis) -> Basis | None:
-    """Return the functions on which labels are centred along with the sums on ``basis``.
-
-    A constant and the features come first, as `smooth_coef` wants them. None for a basis that
-    need not be fit to predict labels: linear functions, which leave what bends in the labels'
-    means (where features are distributed differently, that biases the uplift), and those of
-    unknown kind.
-    """
-    if isinstance(basis, StackedBasis):
-        return basis if isinstance(basis.first, LinearBasis | PrincipalBasis) else None
-    if isinstance(basis, GaussianBasis | FourierBasis):
-        return StackedBasis(LinearBasis(basis.n_features), basis)
-    return None
 
 
 def shared_means(centring: Centring, basis: Basis, scaling: Scaling) -> dict[str, CellMeans] | None:
