@@ -346,10 +346,8 @@ def check_all_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
             )
     names = set(map(plain_name, wanted))
     if names >= set(known):
-        raise LabelError(
-            f"treated names all that column {label!r} holds, {shown(known.values())}, so that "
-            "nobody is untreated. Name only what means treated."
-        )
+        held = f"treated names all that column {label!r} holds, so that nobody is untreated."
+        raise LabelError(f"{held} Name only what means treated.")
     usual = {name for of in found.values() if names & set(of) for name in of}
     for title, of in found.items():
         if odd := [value for name, value in of.items() if name not in usual]:

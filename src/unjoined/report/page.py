@@ -201,7 +201,6 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         gap=gap_figure(diagnosis, facts.data.n_rows),
         alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
         full_gap=FULL_GAP,
-        reach=diagnosis.reach_words.split(" of people ", 1),
         regions=[r for r in diagnosis.regions if r.share * facts.data.n_rows >= FEWEST],
         curve=curve_figure(facts, speech),
         bins=bins_figure(facts, speech),
