@@ -22,7 +22,6 @@ from unjoined.estimators.search import UpliftSearchCV
 from unjoined.estimators.two_stage import TwoStageCoefficients, TwoStageUplift
 from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import RiskPath, WeightedUplift
-from unjoined.estimators.words import was_fitted_to
 
 __all__ = [
     "BoundsReport",
@@ -51,5 +50,4 @@ __all__ = [
     "load_model",
     "record_gain",
     "save_model",
-    "was_fitted_to",
 ]

@@ -15,10 +15,10 @@ from scipy.sparse import issparse
 from sklearn import get_config
 
 from unjoined._typing import Array
-from unjoined.data import LabelledRows, SeparateLabels, label_rows
+from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.metrics import Estimate, IdentificationStrength
-from unjoined.sums import PlannedSums, hash_features, hash_with
+from unjoined.metrics import Estimate, IdentificationStrength, row_fingerprint
+from unjoined.sums import PlannedSums
 
 MOST_NAMED = 5  # features
 COLUMNS = ("X", "y", "kind", "population", "sample_weight")
@@ -104,6 +104,12 @@ def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
         return "Average effect: not known; fit to rows to know it."
     if not np.isfinite(estimate.value):
         return "Average effect: the rows are too few, or the policies too alike, to tell."
+    low, high = estimate.interval(0.95)
+    if low > most or high < -most:
+        return (
+            f"Average effect: {estimate.value:+.4g} ({interval_in_words(estimate)}), which is more "
+            "than the outcome allows: the tables contradict each other. Run diagnose."
+        )
     value = float(np.clip(estimate.value, -most, most))
     interval = interval_in_words(estimate, most)
     return f"Average effect: {value:+.4g} ({interval}), in units of the outcome."
@@ -138,22 +144,10 @@ def package_versions() -> dict[str, str]:
     return {name: version(name) for name in packages} | {"python": python_version()}
 
 
-def was_fitted_to(model: Any, data: Any) -> bool:
-    """Tell whether a model was fitted to these rows in memory; of other sources nobody knows."""
-    if not isinstance(data, SeparateLabels) or not hasattr(model, "run_"):
-        return False
-    matrix = model._check_features(data.X, reset=False)
-    labels = {name: data[name] for name in data if name != "X"}
-    return bool(fingerprint(label_rows(matrix, **labels, several=True)) == model.run_["data"])
-
-
 def fingerprint(rows: LabelledRows | PlannedSums) -> str:
     """Return 16 hexadecimal digits that change with the rows, but not with their order."""
     if isinstance(rows, LabelledRows):
-        columns = (rows.label, rows.cell.astype(np.float64), rows.weight)
-        with np.errstate(over="ignore"):
-            total = hash_with(hash_features(rows.X), *columns).sum(dtype=np.uint64)
-        return f"{int(total):016x}"
+        return row_fingerprint(rows)
     cells = [
         (*key, sums.n_rows, f"{sums.label_basis.sum():.6g}", f"{np.trace(sums.gram):.6g}")
         for key, sums in sorted(rows.sums.cells.items())

@@ -1,7 +1,7 @@
 """Curves, areas and scores; nothing here imports an estimator."""
 
 from unjoined.metrics.bound import ErrorBound, error_bound
-from unjoined.metrics.checks import Balance, Check, Sharing
+from unjoined.metrics.checks import Balance, Check, Sharing, warn_of_tables
 from unjoined.metrics.conventions import (
     causalml_auuc,
     causalml_qini,
@@ -73,6 +73,7 @@ from unjoined.metrics.scores import (
     weighted_risk,
 )
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan
+from unjoined.metrics.tables import row_fingerprint, was_fitted_to
 
 __all__ = [
     "SCORES",
@@ -134,6 +135,7 @@ __all__ = [
     "qini",
     "random_curve",
     "rank_score",
+    "row_fingerprint",
     "sklift_qini_auc",
     "sklift_uplift_at_k",
     "sklift_uplift_auc",
@@ -146,6 +148,8 @@ __all__ = [
     "uplift_curve",
     "uplift_scorer",
     "warn_if_weak",
+    "warn_of_tables",
+    "was_fitted_to",
     "weighted_risk",
     "widening",
 ]
