@@ -3,10 +3,10 @@
 Run: python benchmarks/planner.py [--draws 400] [--out benchmarks/results/planner.json]
 
 Each design is drawn many times at 4 x 500 rows. The spread of the estimates over draws is held
-against what pilots of the same size and of a quarter of it promise: their mean, which is the error
-of the method, and their own spread, which is how far a single pilot may be off. A spread over n
-draws has a relative standard error of 1 / sqrt(2 n). Spreads that the file of results has for as
-many draws are not simulated again.
+against what pilots of the same size, a half and a quarter of it promise: their mean, which is how
+far the method is off, and their own spread, which is how far a single pilot may be off. A spread
+over n draws has a relative standard error of 1 / sqrt(2 n). Spreads that the file of results has
+for as many draws are not simulated again.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from unjoined.data import SimulatedProblem, campaign_problem
 from unjoined.metrics import evaluate_uplift, plan_study
 
 ROWS = 500
-PILOTS = {500: 40, 125: 100}  # by rows of a table
+PILOTS = {500: 40, 250: 60, 125: 100}  # by rows of a table
 QUANTITIES = ("average", "auuc", "qini", "top")
 
 

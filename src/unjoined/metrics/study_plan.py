@@ -16,8 +16,10 @@ from unjoined.metrics.people import STRONG
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SCATTER = 2.4  # of standard errors planned from single pilots, as a share, times the root of rows
+SCATTER, POWER = 0.25, 0.75  # of standard errors from single pilots of 125 rows, as a share
 SMALL_PILOT = 500  # rows of a table, below which a plan says how rough it is
+CAREFUL_PILOT = 250  # below, pilots ask for more than is needed, on average
+CAREFUL = " On average they ask for too much, by 5 to 15% of the standard error."
 CHEAP = 0.1  # share of the variance below which treatment rows are called cheap
 
 
@@ -95,7 +97,7 @@ class StudyPlan(Shown):
 
         None for a guess. It was found by simulation (`benchmarks/planner.py`).
         """
-        return None if self.pilot_rows is None else SCATTER / math.sqrt(self.pilot_rows)
+        return None if self.pilot_rows is None else SCATTER * (125.0 / self.pilot_rows) ** POWER
 
     @property
     def needed(self) -> PlanPoint | None:
@@ -209,12 +211,13 @@ def _sentences(plan: StudyPlan) -> Iterator[str]:
             f"(strength {plan.pilot_strength:.1f}, below {STRONG:g}), so that this plan means "
             "little. Vary treatment more, then plan again."
         )
-    elif plan.scatter is not None and (plan.pilot_rows or 0) < SMALL_PILOT:
+    elif plan.pilot_rows and plan.scatter and plan.pilot_rows < SMALL_PILOT:
         yield (
             f"This is rough, as the pilot is small ({plan.pilot_rows} rows in its smallest table): "
             f"standard errors from single pilots of this size scatter by about {plan.scatter:.0%}, "
-            f"and the rows they ask for by {2.0 * plan.scatter:.0%}. On average they are a little "
-            "too careful."
+            f"and the rows they ask for by {2.0 * plan.scatter:.0%}."
+            + CAREFUL
+            * (plan.pilot_rows < CAREFUL_PILOT)
         )
 
 

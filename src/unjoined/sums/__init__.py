@@ -2,7 +2,7 @@
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
-from unjoined.sums.census import Census, take_census
+from unjoined.sums.census import Census, rows_digest, take_census
 from unjoined.sums.centring import (
     CELLS,
     Centring,
@@ -96,6 +96,7 @@ __all__ = [
     "product_variance",
     "read_finished_sums",
     "read_sums",
+    "rows_digest",
     "sample_cells",
     "sensitivity",
     "shared_means",
