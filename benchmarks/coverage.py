@@ -22,13 +22,7 @@ from scipy.special import expit
 
 from unjoined._typing import Array
 from unjoined.data import SimulatedProblem, campaign_problem, label_rows, paper_problem
-from unjoined.metrics import (
-    Estimate,
-    Evaluation,
-    GainByScore,
-    evaluate_uplift,
-    evaluation_of,
-)
+from unjoined.metrics import Estimate, Evaluation, GainByScore, evaluate_uplift, evaluation_of
 from unjoined.nuisance import cross_fit_linear, deal_evaluation_folds
 
 SIZES = (600, 2000)

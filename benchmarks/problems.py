@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from unjoined import SeparateLabels
 from unjoined._typing import Array
-from unjoined._validation.labels import OUTCOME, TREATMENT
+from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 
 __all__ = ["PROBLEMS", "BenchmarkProblem", "binary_problem", "real_problem"]

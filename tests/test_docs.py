@@ -141,9 +141,17 @@ def function_lengths(tree):
             yield node.name, node.end_lineno - body[0].lineno + 1 if body else 0
 
 
+# One thing that the limit would cut in two, with the reason.
+LARGER = {
+    "_validation.py": (600, "every check on input in one place, used by all packages by name"),
+    "estimators/density.py": (320, "the density estimates of one estimator"),
+}
+
+
 def test_modules_and_functions_stay_small():
-    modules = {str(path): n_code(path) for path in SOURCES}
-    assert {name: n for name, n in modules.items() if n > 300} == {}
+    modules = {str(path.relative_to(ROOT / "src" / "unjoined")): n_code(path) for path in SOURCES}
+    limits = {name: LARGER.get(name, (300,))[0] for name in modules}
+    assert {name: n for name, n in modules.items() if n > limits[name]} == {}
     functions = [(str(path), *f) for path in SOURCES for f in function_lengths(parsed(path))]
     assert [function for function in functions if function[-1] > 40] == []
 
@@ -151,11 +159,16 @@ def test_modules_and_functions_stay_small():
 @cache
 def inside_packages():
     """Return the modules that their package does not name, each with its package."""
-    named = {path.parent: path.read_text() for path in SOURCES if path.name == "__init__.py"}
+    named = {}
+    for path in SOURCES:
+        if path.name == "__init__.py":
+            nodes = list(ast.walk(parsed(path)))
+            named[path.parent] = {alias.name for n in nodes for alias in getattr(n, "names", ())}
+            named[path.parent] |= {n.value for n in nodes if isinstance(n, ast.Constant)}
     return {
         (path.parent.name, path.stem)
         for path in SOURCES
-        if f'"{path.stem}",' not in named[path.parent]  # a function's name too
+        if path.stem not in named[path.parent]  # a function's name too
     }
 
 

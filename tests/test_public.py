@@ -43,6 +43,15 @@ def test_the_page_lists_the_names_at_the_top():
     assert set(unjoined.__all__) - {"__version__"} <= top | modules
 
 
+@pytest.mark.parametrize("module", sorted({module for module, _ in listed()} - {"unjoined"}))
+def test_a_module_says_that_the_names_of_the_page_are_public_and_no_others(module):
+    """Packages that only a few names are public of have no list of them."""
+    names = getattr(importlib.import_module(module), "__all__", None)
+    on_page = {name for home, name in listed() if home == module}
+    top = {name for home, name in listed() if home == "unjoined"}
+    assert names is None or set(names) - top == on_page
+
+
 def test_all_holds_strings_and_star_import_works():
     names = {}
     exec("from unjoined import *", names)  # noqa: S102

@@ -171,7 +171,8 @@ def disk(given: argparse.Namespace) -> str:
         try:
             path = save_model(model, Path(name, "m.skops"))
             before = path.read_bytes()
-            Path(name, "ballast").write_bytes(bytes(40_000))
+            left = os.statvfs(name)
+            Path(name, "ballast").write_bytes(bytes(left.f_bavail * left.f_bsize - 8192))
             try:
                 save_model(MinMaxUplift(ridge_f=0.1, ridge_g=0.1).fit(**data), path)
             except UnjoinedError as error:

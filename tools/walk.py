@@ -8,7 +8,8 @@
 
 A function is listed once, where it is first entered, with the number of its calls. A change of
 package is counted where a newly entered function lies in another package than the one before.
-Importing a module does not count as entering it. All threads of this process are watched.
+Importing a module does not count as entering it, nor does drawing the rows that a walk begins
+with. All threads of this process are watched.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -84,9 +86,9 @@ def run_command(arguments: list[str]) -> None:
         main(arguments)
 
 
-def run_snippet(text: str) -> None:
-    """Run some Python."""
-    exec(compile(text, "<snippet>", "exec"), {"__name__": "__walk__"})  # noqa: S102 - the user's
+def run_snippet(text: str, **names: Any) -> None:
+    """Run some Python, which may use names."""
+    exec(compile(text, "<snippet>", "exec"), {"__name__": "__walk__", **names})  # noqa: S102 - the user's
 
 
 def standard_walks(folder: Path) -> dict[str, Callable[[], None]]:
@@ -96,31 +98,29 @@ def standard_walks(folder: Path) -> dict[str, Callable[[], None]]:
         word for (kind, name), file in files.items() for word in (f"--{kind}s", f"{name}={file}")
     ]
     options += ["--outcome", "bought", "--treatment", "mailed", "--model", f"{folder}/m.skops"]
-    draw = (
-        "from unjoined import *\n"
-        "from unjoined.data import *\n"
-        "data = campaign_problem().draw(500, random_state=0)\n"
-    )
     tables = [
         {n: str(f) for (k, n), f in files.items() if k == kind} for kind in ("outcome", "treatment")
     ]
-    source = f"*{tables!r}, outcome='bought', treatment='mailed'"
-    return {
-        "unjoined fit on four CSV files": lambda: run_command(["fit", *options]),
-        "Uplift().fit": lambda: run_snippet(draw + "Uplift(random_state=0).fit(**data)"),
-        "MinMaxUplift().fit": lambda: run_snippet(
-            draw + "MinMaxUplift(random_state=0).fit(**data)"
+    rows = unjoined.data.campaign_problem().draw(500, random_state=0)
+    first = "from unjoined import *\nfrom unjoined.data import *\n"
+    named = "*tables, outcome='bought', treatment='mailed'"
+    snippets = {
+        "Uplift().fit": "Uplift(random_state=0).fit(**rows)",
+        "MinMaxUplift().fit": "MinMaxUplift(random_state=0).fit(**rows)",
+        "MinMaxUplift().fit_chunks(TableSource)": (
+            f"MinMaxUplift(random_state=0).fit_chunks(TableSource.from_tables({named}))"
         ),
-        "MinMaxUplift().fit_chunks(TableSource)": lambda: run_snippet(
-            draw + f"MinMaxUplift(random_state=0).fit_chunks(TableSource.from_tables({source}))"
-        ),
-        "MinMaxUplift().fit_chunks(DaskSource)": lambda: run_snippet(
-            draw + "import dask.dataframe as dd\n"
-            f"tables = [{{n: dd.read_csv(f) for n, f in part.items()}} for part in {tables!r}]\n"
-            "source = DaskSource.from_tables(*tables, outcome='bought', treatment='mailed')\n"
-            "MinMaxUplift(random_state=0).fit_chunks(source)"
+        "MinMaxUplift().fit_chunks(DaskSource)": (
+            "import dask.dataframe as dd\n"
+            "tables = [{n: dd.read_csv(f) for n, f in part.items()} for part in tables]\n"
+            f"MinMaxUplift(random_state=0).fit_chunks(DaskSource.from_tables({named}))"
         ),
     }
+    walks: dict[str, Callable[[], None]] = {
+        title: partial(run_snippet, first + text, rows=rows, tables=tables)
+        for title, text in snippets.items()
+    }
+    return {"unjoined fit on four CSV files": lambda: run_command(["fit", *options])} | walks
 
 
 def write_tables(folder: Path) -> dict[tuple[str, str], Path]:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from numbers import Integral
 from typing import TypeVar
@@ -32,10 +32,37 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _OneBlasThread:
+    """The limit is the whole process's: the first one in sets it, the last one out lifts it.
+
+    So a context inside another costs nothing, and threads that enter and leave as they please
+    leave the limit as the first one found it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit: AbstractContextManager[object] = nullcontext()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.__exit__(None, None, None)
+
+
+_ONE_BLAS_THREAD = _OneBlasThread()
+
+
 def one_blas_thread() -> AbstractContextManager[object]:
     """Return a context in which matrix products and factors run on one thread each."""
-    limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
-    return limit
+    return _ONE_BLAS_THREAD
 
 
 def over_pieces(

@@ -20,17 +20,13 @@ from unjoined._validation import check_positive
 from unjoined.errors import InputError
 
 __all__ = [
-    "LOSSES",
     "AbsoluteLoss",
-    "BoxLoss",
     "HuberLoss",
     "LogCoshLoss",
     "PinballLoss",
     "SmoothLoss",
     "SquaredLoss",
     "ThreePlayerLoss",
-    "check_conjugate",
-    "check_conjugates",
 ]
 
 

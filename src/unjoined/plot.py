@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import ArrayLike
 from unjoined.errors import InputError
 from unjoined.metrics import UpliftCurve

@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -518,6 +519,17 @@ WRONG = {
         lambda: GridSearchCV(make_pipeline(StandardScaler(), FourLogistic()), {}).fit(MORE["X"]),
         "choose by nothing. In GridSearchCV",
     ),
+    "a pipeline without routing": (
+        lambda: make_pipeline(StandardScaler(), FourLogistic()).fit(**labels()),
+        "without metadata routing, a Pipeline cannot hand kind and population on to its last step",
+    ),
+    "the data set in a pipeline of columns": (
+        lambda: make_pipeline(
+            make_column_transformer((StandardScaler(), ["f0"])), FourLogistic()
+        ).fit(labels()),
+        "pipeline.fit(**data) with scikit-learn's parts, after sklearn.set_config(enable_metadata",
+    ),
+    "a row of the data set": (lambda: labels()[0], "is not a matrix. Pass data.X"),
     "scores without routing": (
         lambda: cross_val_score(FourLogistic(), MORE["X"], MORE["y"]),
         "choose by nothing. In GridSearchCV",

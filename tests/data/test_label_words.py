@@ -6,8 +6,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from unjoined import SeparateLabels, TableSource
-from unjoined.data import ArraySource
+from unjoined import MinMaxUplift, SeparateLabels, TableSource
+from unjoined.data import ArraySource, DaskSource
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedWarning
 from unjoined.metrics import joint_values
 
@@ -88,6 +88,38 @@ def test_a_treated_value_that_no_table_holds_gets_the_nearest():
         SeparateLabels.from_frames(o, t, **NAMES, treated="mial")
     with pytest.raises(LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"):
         list(TableSource.from_frames(o, t, **NAMES, treated="mial"))
+
+
+@pytest.mark.parametrize("way", ["memory", "chunks", "dask"])
+@pytest.mark.parametrize(
+    ("treated", "other", "message"),
+    [
+        ("mial", ["mail", "none"], r"'mial' is in no treatment table: .*mean 'mail'\?"),
+        (
+            "mail",
+            ["e-mail", "nothing"],
+            r"of population 'S' holds 'e-mail', 'nothing', where other",
+        ),
+        ("mail", [1, 0], r"of population 'S' holds 0, 1, where other tables hold 'mail', 'none'"),
+        (["mail", "letter"], ["mail", "none"], "'letter' is in no treatment table"),
+    ],
+    ids=str,
+)
+def test_treatments_in_two_spellings_are_refused_however_rows_come(way, treated, other, message):
+    o = {
+        name: pd.DataFrame({"age": np.linspace(0, 1, 80), "bought": [*CODES] * 10}) for name in "NS"
+    }
+    t = {
+        name: pd.DataFrame({"age": np.linspace(0, 1, 80), "mailed": words * 40})
+        for name, words in {"N": ["mail", "none"], "S": other}.items()
+    }
+    names = {"outcome": "bought", "treatment": "mailed", "treated": treated}
+    if way == "dask":
+        dd = pytest.importorskip("dask.dataframe")
+        o, t = ({name: dd.from_pandas(f, npartitions=2) for name, f in of.items()} for of in (o, t))
+    make = {"memory": SeparateLabels, "chunks": TableSource, "dask": DaskSource}[way]
+    with pytest.raises(LabelError, match=message):
+        MinMaxUplift().fit_chunks(make.from_tables(o, t, **names))
 
 
 def test_a_third_value_is_counted_as_untreated_with_a_word():

@@ -1,5 +1,6 @@
 """Models on disk: what comes back predicts the same, and foreign files are refused."""
 
+import json
 import pickle
 import re
 import zipfile
@@ -99,7 +100,7 @@ def test_a_loaded_model_predicts_the_same_bits_and_its_file_says_no_private_name
     path = save_model(fitted, tmp_path / "model.skops")
     schema = zipfile.ZipFile(path).read("schema.json").decode()
     ours = set(re.findall(r'"__module__": "(unjoined[^"]*)"', schema))
-    assert '"__module__": "unjoined",\n  "__loader__"' in schema
+    assert json.loads(schema)["__module__"] == "unjoined"
     assert ours <= {"unjoined", *(f"unjoined.{name}" for name in PACKAGES)}
     assert not re.search(r"unjoined\.\w+\.[a-z]", schema)
     loaded = load_model(path)

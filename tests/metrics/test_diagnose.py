@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import chi2
 
 from unjoined.data import ArraySource, SeparateLabels, SimulatedProblem, paper_problem
 from unjoined.errors import LabelError, UnjoinedError
@@ -52,7 +53,57 @@ def topics(result):
 def test_different_policies_identify(found):
     assert (found.verdict, found.colour) == ("identified", "green")
     assert found.headline == "Identified. The policies differ enough for all people."
-    assert found.gap.mean == pytest.approx(0.6, abs=0.1)
+    assert found.gap.mean.value == pytest.approx(0.6, abs=0.1)
+
+
+def test_constant_policies_have_the_gap_and_the_error_of_two_shares(strong, found):
+    share = [np.mean(np.asarray(strong.y)[strong.rows("treatment", name)]) for name in "AB"]
+    error = np.sqrt(sum(e * (1.0 - e) / 300 for e in share))
+    # Policies are fitted without a fold each, which moves the mean by a part of its error.
+    assert found.gap.mean.value == pytest.approx(share[0] - share[1], abs=0.2 * error)
+    assert found.gap.mean.standard_error == pytest.approx(error, rel=0.05)
+    assert found.speaks_for.value == pytest.approx(1.0)
+    assert "+0.6" in found.gap.words
+    assert "100% of people (95% interval" in str(found)
+
+
+def test_intervals_of_gap_and_reach_hold_the_truth_over_draws():
+    """Squares of draws over their errors add up to chi-square; the bounds hold in 9,999 of 10,000.
+
+    Of root mean square and reach the error allows for more than the draw, so that only too many
+    standard errors can be wrong.
+    """
+
+    def slope(sign):
+        return lambda X: 0.5 + sign * 0.4 * X[:, 0]
+
+    problem = SimulatedProblem(
+        features=lambda n, rng: rng.uniform(-1.0, 1.0, (n, 1)),
+        policies={"A": slope(1.0), "B": slope(-0.5)},
+        outcome=lambda X, t, rng: 0.2 * t + rng.standard_normal(len(X)),
+        outcome_mean=lambda X, t: 0.2 * t + 0.0 * X[:, 0],
+    )
+    # The gap is 0.6 x, which is below 0.2 for a third of people; they count by its square.
+    truth = np.array([0.0, 0.6 / np.sqrt(3.0), 2.0 / 3.0 + 1.0 / 9.0])
+    results = [diagnose(problem.draw(200, random_state=seed)) for seed in range(6)]
+    found = [[d.gap.mean, d.gap.root_mean_square, d.speaks_for] for d in results]
+    z = np.array([[e.value - t for e, t in zip(of, truth, strict=True)] for of in found])
+    z /= [[e.standard_error for e in of] for of in found]
+    squares, ends = (z**2).sum(axis=0), chi2.ppf([1e-4, 1.0 - 1e-4], len(z))
+    assert ends[0] < squares[0]
+    assert (squares < ends[1]).all()
+
+
+def test_a_gap_has_its_interval_in_json_and_where_people_are_grouped(found):
+    plain = found.to_dict()
+    for part in (plain["gap"]["mean"], plain["gap"]["root_mean_square"], plain["speaks_for"]):
+        assert part["low"] <= part["value"] <= part["high"]
+    assert plain["speaks_for"]["high"] <= 1.0
+    for region in found.regions:  # of two populations the strength is the squared ratio
+        ratio = region.gap / region.standard_error
+        assert ratio**2 == pytest.approx(region.strength)
+        assert f"{region.gap:+.2f} ± " in str(found)
+    assert "standard_error" in found.regions_frame().columns
 
 
 def test_strength_of_constant_policies_is_the_two_sample_statistic(found):

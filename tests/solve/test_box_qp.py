@@ -158,7 +158,7 @@ def test_scan_lists_the_worst_rows_first():
 
 
 def test_rounds_are_limited(limits):
-    limits("solve.qp", MAX_ROUNDS=1)
+    limits("solve.minmax", MAX_ROUNDS=1)
     Q, q, phi = random_problem(0)
     with pytest.raises(InputError, match="did not settle within 1 rounds"):
         solve_box_qp(Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=-0.1, upper=0.1)

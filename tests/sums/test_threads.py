@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from unjoined._threads import LINE, Scratch, all_finite, n_threads, over_pieces
 from unjoined.errors import InputError
@@ -22,11 +22,28 @@ def test_results_come_in_the_order_of_the_tasks(n_jobs):
     assert list(over_pieces(lambda i: i**2, [], n_jobs)) == []
 
 
+@pytest.fixture
+def two_threads():
+    """BLAS on two threads, whatever the tests were started with."""
+    with threadpool_limits(2, user_api="blas"):
+        yield
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.usefixtures("two_threads")
 def test_blas_runs_on_one_thread_inside_and_as_before_afterwards(n_jobs):
-    before = blas_threads()
     assert all(found == {1} for found in over_pieces(lambda _: blas_threads(), range(3), n_jobs))
-    assert blas_threads() == before
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_two_at_once_end_in_any_order_and_leave_blas_as_it_was():
+    one, two = (over_pieces(lambda _: blas_threads(), range(2), 1) for _ in range(2))
+    assert next(one) == next(two) == {1}
+    one.close()
+    assert next(two) == {1}
+    two.close()
+    assert blas_threads() == {2}
 
 
 def test_tasks_run_at_the_same_time():

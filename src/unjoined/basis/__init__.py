@@ -34,32 +34,4 @@ from unjoined.basis.functions import (
     weighted_quantile,
 )
 
-__all__ = [
-    "BASES",
-    "CATEGORY",
-    "CONSTANT",
-    "CURVE",
-    "LINE",
-    "PAIR",
-    "SQUARE",
-    "AdditiveBasis",
-    "Basis",
-    "Curve",
-    "Filler",
-    "FourierBasis",
-    "GaussianBasis",
-    "LinearBasis",
-    "PrincipalBasis",
-    "ScaledBasis",
-    "Scaling",
-    "StackedBasis",
-    "auto_centers",
-    "draw_basis",
-    "filler",
-    "has_width",
-    "leading_features",
-    "median_width",
-    "rescaled",
-    "same_basis",
-    "weighted_quantile",
-]
+__all__ = ["Basis", "FourierBasis", "GaussianBasis", "LinearBasis"]

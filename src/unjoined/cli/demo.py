@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 import unjoined
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array
 from unjoined.cli.inputs import Tables
 from unjoined.cli.options import AsJson, Folder, Force, Seed, TableOptions, command
@@ -39,11 +39,7 @@ from unjoined.estimators import UpliftEstimator, save_model
 from unjoined.metrics import UpliftCurve, identification_strength, perfect_curve, qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
 from unjoined.report import Origin, Terms, report
-from unjoined.reproduce import (
-    REGIONS,
-    raw_customers,
-    write_raw_files,
-)
+from unjoined.reproduce import REGIONS, raw_customers, write_raw_files
 
 SHARE = 0.3  # of customers on the list
 N_TRUTH = 20_000  # fresh customers the methods are compared on

@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any, TextIO
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined.errors import UnjoinedError, UnjoinedWarning
 
 UNREAD, MISTAKE, INTERRUPTED = 1, 2, 130  # the last is what shells report for Ctrl-C

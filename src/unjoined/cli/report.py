@@ -10,13 +10,7 @@ from typing import Annotated
 import typer
 
 from unjoined._typing import Frame
-from unjoined.cli.inputs import (
-    TABLE,
-    Input,
-    Tables,
-    as_table,
-    check_paths,
-)
+from unjoined.cli.inputs import TABLE, Input, Tables, as_table, check_paths
 from unjoined.cli.options import (
     AsJson,
     Budget,

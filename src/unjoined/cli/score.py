@@ -13,15 +13,10 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, BoolArray, Frame, IntArray
 from unjoined._validation import check_finite, check_not_negative, shown
-from unjoined.cli.inputs import (
-    TABLE,
-    Named,
-    as_table,
-    check_paths,
-)
+from unjoined.cli.inputs import TABLE, Named, as_table, check_paths
 from unjoined.cli.options import (
     AsJson,
     Budget,

@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from unjoined._log import PROGRESS
+from unjoined._support import PROGRESS
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import CellSummary

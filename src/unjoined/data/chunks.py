@@ -332,7 +332,9 @@ def check_all_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
     for table, frame in pieces:
         if table.kind == TREATMENT:
             values = nw.from_native(frame, eager_only=True).get_column(str(table.label)).unique()
-            there = {plain_name(v): v for v in values.to_list() if not is_missing(v)}
+            there = {
+                plain_name(v): v for v in sorted(values.to_list(), key=str) if not is_missing(v)
+            }
             found.setdefault(table.title, {}).update(there)
             label, wanted = table.label, treated_values(table.treated)
     known = {name: value for of in found.values() for name, value in of.items()}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import NUMBER, is_missing, shown
 from unjoined.errors import InputError, TableError

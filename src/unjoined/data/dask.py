@@ -12,9 +12,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, MatrixLike
-from unjoined.data.chunks import Columns, Place, Table, chunk_of_arrays
+from unjoined._validation import TREATMENT
+from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.encode import TableEncoder
 from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_looks, merge_profiles
 from unjoined.data.rows import Chunk
@@ -183,7 +184,11 @@ class DaskSource:
                 yield task.compute() if client is None else client.compute(task).result()
 
     def settled(self) -> DaskSource:
-        """Return the source with columns that are not features left out; looks at some rows."""
+        """Return the source with columns that are not features left out; looks at some rows.
+
+        If a value was said to mean treated, all treatments are looked at as well.
+        """
+        self._check_treated()
         if self.given is None or self.given.features is not None:
             return self
         given = self.given
@@ -201,6 +206,16 @@ class DaskSource:
         choice = survey.choose(given.ignore)
         choice.warn(stacklevel=4)
         return _of_tables(replace(given, features=choice.features), self.client, self.progress)
+
+    def _check_treated(self) -> None:
+        """Refuse a value that means treated if tables do not have it, or write treatments apart."""
+        tables = [] if self.given is None else [t for t in self.given.tables if t.kind == TREATMENT]
+        if all(table.treated is None for table in tables):
+            return
+        found = (table.table[[table.label]].map_partitions(_distinct_rows) for table in tables)
+        parts = [(t, part) for t, of in zip(tables, found, strict=True) for part in of.to_delayed()]
+        frames = self._results(part for _, part in parts)
+        check_all_treated((t, frame) for (t, _), frame in zip(parts, frames, strict=True))
 
     def encoded(self, encoder: TableEncoder) -> DaskSource:
         """Return the rows with features as numbers, by an encoder that is fitted in one pass."""
@@ -222,6 +237,10 @@ class DaskSource:
             for i, part in enumerate(table.table.to_delayed())
         ]
         return reduce(merge_looks, self._results(tasks))
+
+
+def _distinct_rows(frame: Any) -> Any:
+    return frame.drop_duplicates()
 
 
 def _look_at_part(

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 from weakref import finalize
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Frame
 from unjoined.data.columns import plain_text
-from unjoined.data.replace import claim_file
+from unjoined.data.write import claim_file
 from unjoined.errors import TableError
 
 DELIMITERS = (",", ";", "\t", "|")

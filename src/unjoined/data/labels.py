@@ -36,7 +36,7 @@ from unjoined.data.columns import (
     stack_frames,
     take_rows,
 )
-from unjoined.data.looks import LeftOut
+from unjoined.data.looks import NO_MATRIX, ArgumentName, LeftOut
 from unjoined.data.rows import Chunk, number_matrix, rebuild_frame
 from unjoined.data.sources import TableSource
 from unjoined.data.survey import check_frame
@@ -313,15 +313,17 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         """Return one of the arguments of ``fit``."""
+        if not isinstance(key, str):
+            raise InputError(NO_MATRIX)  # scikit-learn's parts ask for the first row
         if key not in set(self):
             raise KeyError(key)
         return getattr(self, key)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the arguments of ``fit``."""
-        yield from ("X", "y", "kind", "population")
+        yield from map(ArgumentName, ("X", "y", "kind", "population"))
         if self.sample_weight is not None:
-            yield "sample_weight"
+            yield ArgumentName("sample_weight")
 
     def __len__(self) -> int:
         """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""
@@ -329,10 +331,7 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Refuse to pass for a matrix, which numpy would make of the names of the columns."""
-        raise InputError(
-            "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) "
-            "with an estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts."
-        )
+        raise InputError(NO_MATRIX)
 
     # Two sets of rows are the same only if they are one object: comparing arrays entry by
     # entry inside ``==`` would surprise more than help.

@@ -13,7 +13,7 @@ from tempfile import gettempdir
 from typing import Any
 from uuid import uuid4
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import did_you_mean, shown
 from unjoined.errors import TableError

@@ -12,10 +12,17 @@ from typing import Any, Protocol, cast, runtime_checkable
 import narwhals as nw
 import numpy as np
 
-from unjoined._log import PROGRESS
+from unjoined._support import PROGRESS
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import ArrayLike, MatrixLike
-from unjoined._validation import OUTCOME, TREATMENT, check_count, check_names, population_name
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_count,
+    check_names,
+    population_name,
+    treated_values,
+)
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.columns import ColumnProfile, column_names
 from unjoined.data.encode import TableEncoder, profile_frame
@@ -370,7 +377,8 @@ class TableSource:
             if table.treated is not None and table.kind == TREATMENT:
                 seen[table.title] = seen.get(table.title, False) or bool(chunk.label.any())
             yield chunk
-        if not all(seen.values()):
+        several = any(len(treated_values(table.treated)) > 1 for table in self.tables)
+        if not all(seen.values()) or several:  # one of several may be in no table
             check_all_treated((table, frame) for table, frame, _ in self._pieces())
 
     def _pieces(self, *, least: int = 1) -> Iterator[Piece]:

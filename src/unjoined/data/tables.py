@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import NUMBER
 from unjoined.data.chunks import Place

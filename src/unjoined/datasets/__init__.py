@@ -5,10 +5,8 @@ from unjoined.datasets.fetch import PublicData, data_folder
 from unjoined.datasets.trials import fetch_criteo_uplift, fetch_email, fetch_jobs
 
 __all__ = [
-    "Impression",
     "PublicData",
     "criteo_impressions",
-    "data_folder",
     "fetch_criteo",
     "fetch_criteo_uplift",
     "fetch_email",

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array
 from unjoined._validation import check_count, check_option
 from unjoined.datasets.fetch import Lines, PublicData, Source, locate, open_bytes

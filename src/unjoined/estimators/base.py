@@ -13,26 +13,15 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._log import narrated
+from unjoined._support import narrated
 from unjoined._typing import Array, ArrayLike, Basis, MatrixLike
-from unjoined._validation import (
-    OUTCOME,
-    check_count,
-    check_option,
-)
+from unjoined._validation import OUTCOME, check_count, check_option
 from unjoined.basis import Scaling
-from unjoined.data import (
-    LabelledRows,
-    in_memory,
-    is_dask,
-    label_rows,
-    predict_lazily,
-    target_rows,
-)
+from unjoined.data import LabelledRows, in_memory, is_dask, label_rows, predict_lazily, target_rows
 from unjoined.errors import InputError, RatioGuardWarning
-from unjoined.estimators.features import FeatureEstimator
-from unjoined.estimators.words import (
+from unjoined.estimators.inputs import (
     MOST_NAMED,
+    FeatureEstimator,
     GivenRows,
     effect_in_words,
     fingerprint,

@@ -20,11 +20,11 @@ from unjoined._validation import (
 )
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
-from unjoined.errors import LabelError
+from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.em import EMFit
-from unjoined.estimators.mixture_rows import BERNOULLI, MEAN, Likelihood
-from unjoined.estimators.words import GivenRows
+from unjoined.estimators.inputs import GivenRows
+from unjoined.estimators.mixture_rows import BERNOULLI, GAUSSIAN, MEAN, Likelihood, outcome_scaling
 from unjoined.metrics import Estimate, GainByScore, evaluation_of, some_rows
 from unjoined.nuisance import (
     AdditiveAverage,
@@ -35,6 +35,11 @@ from unjoined.nuisance import (
     ModelRows,
 )
 
+LIKELIHOOD, EM = "likelihood", "em"
+DESCRIBED = (  # of a fit, but for one by EM
+    *("candidates_", "heterogeneity_", "average_effect_"),
+    *("gain_", "effect_range_", "effect_features_"),
+)
 MEASURED_ROWS = 50_000  # of each table, for the average effect and the gain by score
 T = TypeVar("T")
 PREDICT_ROWS = 16_384
@@ -45,7 +50,10 @@ class LikelihoodEstimator(RowEstimator):
 
     _as_two_groups = False
 
+    engine: str
+    family: str
     policy_model: Any
+    categorical_features: Any
     n_jobs: int | None
     family_: str
     policies_: tuple[ConditionalMean, ...]
@@ -61,6 +69,39 @@ class LikelihoodEstimator(RowEstimator):
         return Likelihood(
             self.family_, self._coding, self.outcome_scaling_, self.policies_, scaling
         )
+
+    def _settle(self, rows: LabelledRows) -> None:
+        """Set what follows from the labels: the law, the scalings."""
+        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
+        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
+        for name in DESCRIBED:
+            self.__dict__.pop(name, None)
+
+    def _choose_family(self, *, is_binary: bool) -> str:
+        """Return the law of the outcome: the one asked for, or the one that suits the rows."""
+        if self.family == "auto":
+            if is_binary:
+                return BERNOULLI
+            return GAUSSIAN if self.engine == EM else MEAN
+        if self.family == BERNOULLI and not is_binary:
+            raise InputError(
+                "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
+            )
+        return self.family
+
+    def _categorical_columns(self) -> tuple[int, ...]:
+        """Return the positions of the columns that hold codes of categories."""
+        names = list(self._feature_names or ())
+        n = self._n_columns
+        columns = set(self.encoder_.codes_at) if hasattr(self, "encoder_") else set()
+        for one in self.categorical_features:
+            column = names.index(one) if one in names else one
+            if isinstance(column, bool | str) or column not in range(n):
+                known = f"one of {names}" if names else f"below {n}"
+                raise InputError(f"categorical_features must be {known}, got {one!r}.")
+            columns.add(int(column))
+        return tuple(sorted(columns))
 
     def _folded(
         self, policies: tuple[FoldedPolicy, ...], held: HeldOutForms, fold: IntArray

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._log import narrated
+from unjoined._support import narrated
 from unjoined._typing import Array, Basis, MatrixLike, RandomState
 from unjoined._validation import TREATMENT, check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis
@@ -480,7 +480,8 @@ class MinMaxUplift(RowEstimator):
         """Solve by sums alone, and become fitted."""
         self._fit_sums(sums, Settled(sums.plan, search))
         self.average_effect_ = average_effect_of_sums(sums)
-        self.coef_ = alike_if_impossible(sums, self.coef_, self.average_effect_.value)
+        if sums.noise and has_constant(sums.plan.basis):
+            self.coef_ = alike_if_impossible(sums, self.coef_, self.average_effect_.value)
         self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
     def _row_errors(self, matrix: Array) -> Array:
@@ -529,9 +530,8 @@ class MinMaxUplift(RowEstimator):
         return self._combine(matrix, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
-        if (limit := getattr(self, "feature_limit_", None)) is not None:  # first files have none
-            reach = limit * self.scaling_.scale
-            matrix = np.clip(matrix, self.scaling_.mean - reach, self.scaling_.mean + reach)
+        limit = getattr(self, "feature_limit_", None)  # first files have none
+        matrix = self.scaling_.clipped(matrix, limit)
         return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:

@@ -22,7 +22,7 @@ from unjoined.losses import (
     check_conjugates,
 )
 from unjoined.solve import MinMaxSolution, solve_bounded, solve_loss
-from unjoined.sums import MinMaxSystem, PlannedSums, RowScan, SumsPlan, has_constant
+from unjoined.sums import MinMaxSystem, PlannedSums, RowScan, SumsPlan
 
 LOOKED_AT = 500  # made-up rows at which the uplift must be possible
 
@@ -153,10 +153,8 @@ def alike_if_impossible(sums: PlannedSums, coef: Array, average: float) -> Array
     """Return the coefficients, or those of one uplift for all where noise made them impossible.
 
     Outcomes of sums with noise are limited, and so is what they can differ by. The one uplift is
-    the average effect, or 0 if that too is impossible.
+    the average effect, or 0 if that too is impossible. The first function is a constant.
     """
-    if not sums.noise or not has_constant(sums.plan.basis):
-        return coef
     plan, widest = sums.plan, 2.0 * sums.plan.coding.scale
     limit = np.inf if plan.clip is None else plan.clip
     X = np.random.default_rng(0).standard_normal((LOOKED_AT, plan.n_features))
@@ -172,4 +170,4 @@ def alike_if_impossible(sums: PlannedSums, coef: Array, average: float) -> Array
         stacklevel=5,
     )
     constant = average if abs(average) <= widest else 0.0
-    return np.append(constant, np.zeros(len(coef) - 1))  # the constant is the first function
+    return np.append(constant, np.zeros(len(coef) - 1))

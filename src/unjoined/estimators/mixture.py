@@ -1,4 +1,4 @@
-"""The likelihood of the tables: outcomes are a mixture of treated and untreated ones."""
+"""Uplift by the likelihood of the tables; with its defaults it is the estimator to start with."""
 
 from __future__ import annotations
 
@@ -14,19 +14,11 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from unjoined._log import narrated
+from unjoined._support import narrated
 from unjoined._typing import Array, IntArray, RandomState
-from unjoined._validation import (
-    OUTCOME,
-    check_count,
-    check_positive,
-)
-from unjoined.basis import Scaling, weighted_quantile
-from unjoined.data import (
-    LabelledRows,
-    TableEncoder,
-    column_ranges,
-)
+from unjoined._validation import OUTCOME, check_count, check_positive
+from unjoined.basis import weighted_quantile
+from unjoined.data import LabelledRows, TableEncoder, column_ranges
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
@@ -38,15 +30,9 @@ from unjoined.estimators.base import (
     optional,
 )
 from unjoined.estimators.em import EMFit, fit_em
-from unjoined.estimators.likelihood import LikelihoodEstimator
-from unjoined.estimators.mixture_rows import (
-    BERNOULLI,
-    GAUSSIAN,
-    MEAN,
-    Passes,
-    Sampled,
-    outcome_scaling,
-)
+from unjoined.estimators.inputs import MOST_NAMED, effect_in_words, policies_in_words
+from unjoined.estimators.likelihood import EM, LIKELIHOOD, LikelihoodEstimator
+from unjoined.estimators.mixture_rows import BERNOULLI, GAUSSIAN, MEAN, Passes, Sampled
 from unjoined.metrics import Estimate, strength_of
 from unjoined.nuisance import (
     ALONE,
@@ -62,16 +48,7 @@ from unjoined.nuisance import (
     weigh_shift,
 )
 
-LIKELIHOOD, EM = "likelihood", "em"
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
-DESCRIBED = (
-    "candidates_",
-    "heterogeneity_",
-    "average_effect_",
-    "gain_",
-    "effect_range_",
-    "effect_features_",
-)
 DESCRIBED_ROWS = 20_000  # at most, over which the effect is averaged
 
 
@@ -361,14 +338,6 @@ class MixtureUplift(LikelihoodEstimator):
                 stacklevel=4,
             )
 
-    def _settle(self, rows: LabelledRows) -> None:
-        """Set what follows from the labels: the law, the scalings."""
-        self.family_ = self._choose_family(is_binary=rows.coding.is_binary)
-        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
-        self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
-        for name in DESCRIBED:  # EM has none of them
-            self.__dict__.pop(name, None)
-
     def _fit_em(self, rows: ModelRows, rng: np.random.RandomState) -> EMFit:
         return fit_em(
             self.scaling_(rows.X),
@@ -444,27 +413,151 @@ class MixtureUplift(LikelihoodEstimator):
         own = self.engine == LIKELIHOOD and self.policy_model is None
         return TableEncoder("codes" if own else "one-hot")
 
-    def _choose_family(self, *, is_binary: bool) -> str:
-        """Return the law of the outcome: the one asked for, or the one that suits the rows."""
-        if self.family == "auto":
-            if is_binary:
-                return BERNOULLI
-            return GAUSSIAN if self.engine == EM else MEAN
-        if self.family == BERNOULLI and not is_binary:
-            raise InputError(
-                "family='bernoulli' needs an outcome of two values; use 'mean' or 'gaussian'."
-            )
-        return self.family
 
-    def _categorical_columns(self) -> tuple[int, ...]:
-        """Return the positions of the columns that hold codes of categories."""
-        names = list(self._feature_names or ())
-        n = self._n_columns
-        columns = set(self.encoder_.codes_at) if hasattr(self, "encoder_") else set()
-        for one in self.categorical_features:
-            column = names.index(one) if one in names else one
-            if isinstance(column, bool | str) or column not in range(n):
-                known = f"one of {names}" if names else f"below {n}"
-                raise InputError(f"categorical_features must be {known}, got {one!r}.")
-            columns.add(int(column))
-        return tuple(sorted(columns))
+# Weight of the forms in which people differ. Chosen so that "probably" is right nine times in ten
+# if people differ in half of the problems (`benchmarks/words.py --first 1000 --problems 33`).
+PROBABLY, CLEARLY = 0.9, 0.98
+SAME = "the effect is the same for all, so that people are ranked by their base alone"
+FORMS = {
+    "lines": "the base and the effect are straight lines in the features",
+    **dict.fromkeys(ALONE, SAME),
+    "linear effect": "the base bends with the features, the effect is a straight line in them",
+    "curved effect": "the base and the effect bend with single features",
+    "pairs": "the base and the effect bend with the features and with pairs of them",
+}
+
+
+class Uplift(MixtureUplift):
+    """Uplift from separate labels, with nothing to choose.
+
+    It is `MixtureUplift` with its defaults: the likelihood of the tables, with a base and an
+    effect that are sums of functions of the features, as large as the rows support. It says in
+    words what was fitted, how much people differ and how sure that is.
+
+    Parameters
+    ----------
+    categorical_features : sequence of str or int, default=()
+        Names or positions of columns whose numbers are codes of categories.
+    n_jobs : int or None, default=-1
+        Threads; -1 uses all cores. Results do not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed; the same seed gives the same bits.
+    verbose : bool or int, default=False
+        Whether to show on stderr what the logger ``unjoined`` is told: 1 shows the steps of a fit,
+        2 how far each of them is.
+
+    Attributes
+    ----------
+    reason_ : str
+        What was fitted, and whether the rows show that people respond differently.
+    average_effect_ : Estimate
+        Average uplift of the people for whom policies differ enough to tell, in units of the
+        outcome. A ratio whose interval is Fieller's: it holds whatever the fitted functions are.
+    gain_ : GainByScore
+        What treating any list of people gains, with an interval, from their predictions alone.
+    heterogeneity_ : Estimate
+        By how many nats of held-out likelihood the likeliest form beats one in which the effect is
+        the same for all.
+    candidates_ : FormTable
+        The forms that were weighed.
+    identification_ : IdentificationStrength
+        How different the policies are.
+    populations_ : list
+        Names of the populations.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    MixtureUplift : the same with its parameters, and the other attributes.
+    UpliftSearchCV : choose among estimators of your own.
+
+    Notes
+    -----
+    Half a minute or so for 4 x 250,000 rows of 10 features on two cores
+    (``benchmarks/alternatives.py``). See `MixtureUplift` for what it costs.
+
+    Examples
+    --------
+    >>> from unjoined import Uplift
+    >>> from unjoined.data import campaign_problem
+    >>> data = campaign_problem().draw(2000, random_state=0)
+    >>> model = Uplift(random_state=0).fit(**data)
+    >>> print(model.summary())
+    Average effect: ...
+    """
+
+    def __init__(
+        self,
+        *,
+        categorical_features: Any = (),
+        n_jobs: int | None = -1,
+        random_state: RandomState = None,
+        verbose: bool | int = False,
+    ) -> None:
+        super().__init__(
+            categorical_features=categorical_features,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
+    @property
+    def reason_(self) -> str:
+        """What was fitted, and whether the rows show that people respond differently."""
+        return f"{self._differ()} {self._fitted()}"
+
+    def summary(self) -> str:
+        """Return what was found, in a few lines of words.
+
+        Returns
+        -------
+        str
+            The average effect with its 95 % interval, in units of the outcome; whether people
+            differ and by how much; the features that the effect varies with; how different the
+            policies are; the features used; and what was fitted.
+        """
+        low, high = self.effect_range_
+        # An outcome of two values changes by their distance at most.
+        most = float(self.outcome_scaling_.scale[0]) if self.family_ == BERNOULLI else np.inf
+        known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
+        return "\n".join(
+            [
+                effect_in_words(self.average_effect_, most) + known,
+                f"{self._differ()} For nine people in ten the estimate lies between {low:+.4g} "
+                f"and {high:+.4g}.",
+                self._features(),
+                policies_in_words(self.identification_),
+                self._features_in_words(),
+                self._fitted(),
+            ]
+        )
+
+    def _differ(self) -> str:
+        """Say whether people respond differently, and how sure that is."""
+        weight = self.candidates_.differ
+        if weight > CLEARLY:
+            return "People clearly respond differently."
+        if weight > PROBABLY:
+            return "People probably respond differently."
+        return "The rows do not show that people respond differently: rank by it with care."
+
+    def _features(self) -> str:
+        """Name the features that the effect varies with, the first ones first."""
+        spread = self.effect_features_
+        total = float(np.sum(spread**2))
+        what = "effect" if self.candidates_.differ > PROBABLY else "estimate"
+        if total == 0.0:
+            return f"The {what} varies with no feature."
+        names = self._feature_names or [f"feature {j}" for j in range(len(spread))]
+        order = [j for j in np.argsort(-spread, kind="stable") if spread[j] ** 2 >= 0.01 * total]
+        shares = [f"{names[j]} ({spread[j] ** 2 / total:.0%})" for j in order[:MOST_NAMED]]
+        return f"The {what} varies with {', '.join(shares)}."
+
+    def _fitted(self) -> str:
+        """Say which form of base and effect carries most weight."""
+        kept = self.candidates_.kept
+        name = next(iter(kept))
+        others = len(kept) - 1
+        rest = f"; {others} other form{'s' * (others > 1)} had a say" if others else ""
+        return f"In the likeliest form {FORMS[name]}{rest}."

@@ -83,7 +83,7 @@ def with_names(schema: bytes, names: Mapping[str, str]) -> bytes:
         name = f"{node.get('__module__')}.{node.get('__class__')}"
         if name in names:
             node["__module__"], _, node["__class__"] = names[name].rpartition(".")
-    return json.dumps(parsed, indent=2).encode()
+    return json.dumps(parsed).encode()
 
 
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:

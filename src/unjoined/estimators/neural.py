@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._log import LOGGER, PROGRESS
+from unjoined._support import LOGGER, PROGRESS
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     OUTCOME,

@@ -16,18 +16,18 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined import basis, losses, metrics, nuisance, solve
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._validation import OutcomeCoding, check_count
 from unjoined.data import ColumnCode, TableEncoder, replace_file
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.candidates import CandidateScore, CandidateTable
-from unjoined.estimators.density import DensityUplift
+from unjoined.estimators.density import ConditionalDensity, DensitySearch, DensityUplift
 from unjoined.estimators.em import EMFit
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
-from unjoined.estimators.mixture import MixtureUplift
+from unjoined.estimators.mixture import MixtureUplift, Uplift
 from unjoined.estimators.model_file import (
     CHECKSUM,
     RECORD,
@@ -43,10 +43,8 @@ from unjoined.estimators.model_file import (
     with_names,
 )
 from unjoined.estimators.neural import NeuralMinMaxUplift
-from unjoined.estimators.plugin import PlugInUplift
+from unjoined.estimators.regressions import PlugInUplift, TwoStageCoefficients, TwoStageUplift
 from unjoined.estimators.search import UpliftSearchCV
-from unjoined.estimators.two_stage import TwoStageCoefficients, TwoStageUplift
-from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import RiskPath, WeightedUplift
 
 # What files call our types, wherever these live: a name in this list never changes, so that a
@@ -77,7 +75,7 @@ STORED: dict[str, tuple[type, ...]] = {
         *(nuisance.ConditionalMean, nuisance.FormTable, nuisance.Member, nuisance.ShiftReport),
     ),
     "unjoined.solve": (
-        *(solve.AdditiveFit, solve.BernoulliLaw, solve.ConditionalDensity, solve.DensitySearch),
+        *(solve.AdditiveFit, solve.BernoulliLaw, ConditionalDensity, DensitySearch),
         *(solve.GaussianLaw, solve.MeanLaw, solve.Parts, solve.Scales),
     ),
     "unjoined.data": (ColumnCode, OutcomeCoding, TableEncoder),

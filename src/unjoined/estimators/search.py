@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from unjoined._log import narrated
+from unjoined._support import narrated
 from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike, RandomState
 from unjoined._validation import check_count, check_option, check_weight
 from unjoined.data import CellKFold, LabelledRows, column_names, is_dask
@@ -42,11 +42,11 @@ from unjoined.estimators.candidates import (
     take_rows,
     weigh,
 )
+from unjoined.estimators.inputs import GivenRows
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.mixture import MixtureUplift
-from unjoined.estimators.plugin import PlugInUplift
+from unjoined.estimators.regressions import PlugInUplift
 from unjoined.estimators.weighted import WeightedUplift
-from unjoined.estimators.words import GivenRows
 from unjoined.metrics import (
     SCORES,
     Comparison,

@@ -10,12 +10,7 @@ from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, RandomState
-from unjoined._validation import (
-    OUTCOME,
-    check_count,
-    check_not_negative,
-    check_positive,
-)
+from unjoined._validation import OUTCOME, check_count, check_not_negative, check_positive
 from unjoined.basis import BASES, draw_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError

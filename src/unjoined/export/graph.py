@@ -9,15 +9,9 @@ from typing import Any
 import numpy as np
 
 import unjoined
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, Basis
-from unjoined.basis import (
-    AdditiveBasis,
-    FourierBasis,
-    GaussianBasis,
-    PrincipalBasis,
-    StackedBasis,
-)
+from unjoined.basis import AdditiveBasis, FourierBasis, GaussianBasis, PrincipalBasis, StackedBasis
 from unjoined.data import ColumnCode, replace_file
 from unjoined.export.formula import Formula, RankTable, formula_of
 

@@ -435,3 +435,21 @@ def check_shared_law(rows: EvaluationRows, terms: RatioTerms, Z: Array) -> list[
         p_value = float(chi2.sf(statistic, degrees))
         checks.append(Check(f"one law of outcomes ({name})", "all tables", statistic, p_value))
     return checks
+
+
+def total_given_target(
+    terms: RatioTerms, column: Array, reach: Array, K: int
+) -> tuple[float, float]:
+    """Return the total of a column (n,) and its variance, with target rows taken as given.
+
+    What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
+    says nothing about how well the gap is known. Where nobody was treated against a rule, the
+    variance is that of one such person in each table, who would count by ``reach`` (n,).
+    """
+    at = terms.cell == 2 * K
+    held = np.where(at, terms.share[at] @ column[at], column)
+    total = terms.totals(held)
+    one = np.zeros(2 * K)
+    labelled = ~at
+    np.maximum.at(one, terms.cell[labelled], np.abs(terms.share * reach)[labelled])
+    return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))

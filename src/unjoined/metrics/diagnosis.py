@@ -12,7 +12,15 @@ import numpy as np
 from unjoined._typing import Array, Frame
 from unjoined.data import CellSummary
 from unjoined.metrics.checks import Balance, Check, Sharing
-from unjoined.metrics.estimate import ResultTable, as_frame, as_html, as_plain, as_text, new_axes
+from unjoined.metrics.estimate import (
+    Estimate,
+    ResultTable,
+    as_frame,
+    as_html,
+    as_plain,
+    as_text,
+    new_axes,
+)
 from unjoined.metrics.identification import IdentificationStrength
 from unjoined.metrics.people import IDENTIFIED, PLENTY, STRONG, UNKNOWN, WEAK, Region
 from unjoined.nuisance import CellShift
@@ -68,8 +76,9 @@ class PolicyGap:
 
     Attributes
     ----------
-    mean, root_mean_square : float
-        Over people, of cross-fitted policies; the second without a correction for noise.
+    mean, root_mean_square : Estimate
+        Over people, of cross-fitted policies, corrected by treatment rows that these did not see.
+        Errors are those of the draw of treatments, and of people unless a target names them.
     quantiles : array of shape (101,)
         At 0, 1, ..., 100 percent of people.
     is_signed : bool
@@ -77,10 +86,21 @@ class PolicyGap:
         all differences of two.
     """
 
-    mean: float
-    root_mean_square: float
+    mean: Estimate
+    root_mean_square: Estimate
     quantiles: Array
     is_signed: bool
+
+    @property
+    def words(self) -> str:
+        """Mean and root mean square with their intervals, at a level of 95 percent."""
+        root = self.root_mean_square
+        ends = "{:+z.2f} to {:+z.2f}".format(*self.mean.interval())
+        above = "{:.2f} to {:.2f}".format(*np.maximum(root.interval(), 0.0))
+        return (
+            f"{self.mean.value:+z.2f} on average (95% interval {ends}), {root.value:.2f} root mean "
+            f"square ({above})"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,8 +124,9 @@ class Diagnosis:
         Not the first-stage F of ``identification``, which asks whether policies differ at all.
     regions : tuple of Region
         Groups of people by how their treatment differs, described by features.
-    speaks_for : float
-        Share of people for whom evaluations speak, those with a policy gap.
+    speaks_for : Estimate or None
+        Share of people for whom evaluations speak: those whose policies differ by 0.2 or more, and
+        others by the square of their gap. Estimated as the mean gap is.
     effective_size : float
         Rows of a randomised trial with joined labels, half of them treated, that would measure
         the average uplift of those people as precisely.
@@ -136,7 +157,7 @@ class Diagnosis:
     gap: PolicyGap | None = None
     strength: float = math.nan
     regions: tuple[Region, ...] = ()
-    speaks_for: float = math.nan
+    speaks_for: Estimate | None = None
     effective_size: float = math.nan
     condition: float = math.nan
     overlap: tuple[CellShift, ...] = ()
@@ -170,6 +191,14 @@ class Diagnosis:
         """What to do with a verdict like this one, a sentence or two."""
         return NEXT_STEPS[self.verdict]
 
+    @property
+    def reach_words(self) -> str:
+        """The share of people evaluations speak for, with its interval at 95 percent."""
+        if self.speaks_for is None:
+            return "nobody that is known"
+        ends = "{:.0%} to {:.0%}".format(*np.clip(self.speaks_for.interval(), 0.0, 1.0))
+        return f"{self.speaks_for.value:.0%} of people (95% interval {ends})"
+
     def remarks(self) -> list[str]:
         """Return the findings that the headline does not tell, a sentence or two each."""
         told = 0 if self.verdict == IDENTIFIED else 1
@@ -193,6 +222,9 @@ class Diagnosis:
         pairs = self.identification.to_dict()
         rows = zip(*pairs.values(), strict=True)
         numbers = ("f_statistic", "mean_gap", "rms_gap", "is_weak")
+        for name in ("low", "high"):  # a share
+            if self.speaks_for is not None:
+                plain["speaks_for"][name] = min(max(plain["speaks_for"][name], 0.0), 1.0)
         plain["identification"] = {n: getattr(self.identification, n) for n in numbers} | {
             "pairs": [dict(zip(pairs, row, strict=True)) for row in rows]
         }
@@ -263,13 +295,13 @@ class Diagnosis:
 
 
 CHECK_COLUMNS = ("what", "where", "statistic", "p_value", "corrected")
-REGION_COLUMNS = ("where", "share", "gap", "strength", "verdict")
+REGION_COLUMNS = ("where", "share", "gap", "standard_error", "strength", "verdict")
 HEADS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Which policies differ",
         ("populations", "gap on average", "root mean square", "first-stage F"),
     ),
-    ("Where policies differ", ("where", "people", "gap", "strength", "verdict")),
+    ("Where policies differ", ("where", "people", "gap, 95% interval", "strength", "verdict")),
     ("Balance of features", ("largest difference of means", "feature", "standard deviations")),
     (
         "What could be refuted (corrected by Holm's method)",
@@ -292,13 +324,12 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
     whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
     n, error = _number(diagnosis.effective_size), _number(diagnosis.condition)
     lines = [
-        f"Gap: the chance of treatment differs by {gap.mean:+.2f} on average{whose}, "
-        f"{gap.root_mean_square:.2f} root mean square. Nine in ten people lie between {low:+.2f} "
-        f"and {high:+.2f}.",
+        f"Gap{whose}: the chance of treatment differs by {gap.words}. Nine in ten people lie "
+        f"between {low:+.2f} and {high:+.2f}.",
         f"Strength: {_number(diagnosis.strength)} over all people. {STRONG:g} or more identifies "
         f"the average, {PLENTY:g} or more is plenty.",
-        f"Reach: evaluations speak for {diagnosis.speaks_for:.0%} of people, those whose chance of "
-        f"treatment differs. For their average uplift the tables are worth a trial of {n} people "
+        f"Reach: evaluations speak for {diagnosis.reach_words}, those whose chance of treatment "
+        f"differs. For their average uplift the tables are worth a trial of {n} people "
         "with joined labels.",
         f"Trends: the worst-known linear trend in uplift has {error} times the standard error of "
         "the best-known one.",
@@ -325,8 +356,7 @@ def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
         for pair in d.identification.pairs
     ]
     regions: list[tuple[str, ...]] = [
-        (r.where, f"{r.share:.0%}", f"{r.gap:+.2f}", _number(r.strength), r.verdict)
-        for r in d.regions
+        (r.where, f"{r.share:.0%}", r.gap_words, _number(r.strength), r.verdict) for r in d.regions
     ]
     apart: list[tuple[str, ...]] = [
         (b.where, b.feature, f"{b.difference:+.3f}") for b in d.balance + d.between

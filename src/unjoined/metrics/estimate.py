@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, Frame
 from unjoined._validation import check_option
 from unjoined.errors import InputError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,15 +14,9 @@ from numpy.random import RandomState as Rng
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
-from unjoined._validation import (
-    KINDS,
-    OUTCOME,
-    TREATMENT,
-)
+from unjoined._validation import KINDS, OUTCOME, TREATMENT
 from unjoined.basis import Scaling
-from unjoined.data import (
-    LabelledRows,
-)
+from unjoined.data import LabelledRows
 from unjoined.errors import InputError, OverlapWarning
 from unjoined.metrics.checks import (
     Balance,
@@ -36,14 +31,12 @@ from unjoined.metrics.checks import (
     implied_means,
     shared_rows,
     table_doubts,
-)
-from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
-from unjoined.metrics.identification import strength_of
-from unjoined.metrics.people import (
-    NamedFeatures,
-    find_regions,
     total_given_target,
 )
+from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
+from unjoined.metrics.estimate import Estimate
+from unjoined.metrics.identification import strength_of
+from unjoined.metrics.people import NamedFeatures, find_regions
 from unjoined.metrics.pieces import SAMPLE_ROWS, Scorer, Source
 from unjoined.metrics.rows import (
     GAP,
@@ -224,10 +217,10 @@ def _measured(
     z = D / np.sqrt(V) if V > 0.0 else 0.0
     measured = replace(
         so_far,
-        gap=_gap(aimed),
+        gap=_gap(aimed, terms),
         strength=max(z, 0.0) ** 2,
         regions=regions.each,
-        speaks_for=aimed.terms(aimed.omega(OVERLAP)).speaks_for,
+        speaks_for=_speaks_for(aimed, terms),
         effective_size=_trial_size(aimed, rows),
         condition=_condition(aimed),
         overlap=overlap,
@@ -279,18 +272,61 @@ def _gaps(rows: EvaluationRows) -> Array:
     return rows.gap
 
 
-def _gap(rows: EvaluationRows) -> PolicyGap:
+def _gap(rows: EvaluationRows, terms: RatioTerms) -> PolicyGap:
     """Return how the policy gap is spread over people."""
     at, share = _people(rows)
-    gap = _gaps(rows)[at]
+    gaps = _gaps(rows)
+    gap = gaps[at]
     order = np.argsort(gap)
     middle = np.cumsum(share[order]) - share[order] / 2.0
+    two = rows.n_populations == 2
+    # Each policy's own part in the gap; of two populations it is 1 and -1, also where they agree.
+    slope = np.array([1.0, -1.0])[rows.cell % 2] if two else gaps * rows.contrast()
+    _, mean = _over_people(rows, terms, gaps, slope)
+    square = _allowing_for(*_over_people(rows, terms, gaps**2, 2.0 * gaps * slope))
+    root = math.sqrt(square.value)
+    # By the delta method, and near 0, where that has no bound, by the root of the error itself.
+    error = square.standard_error
+    error = min(error / (2.0 * root or 1e-300), math.sqrt(error))
     return PolicyGap(
-        mean=float(share @ gap),
-        root_mean_square=float(np.sqrt(share @ gap**2)),
+        mean=mean,
+        root_mean_square=Estimate(root, error),
         quantiles=np.interp(np.linspace(0.0, 1.0, 101), middle, gap[order]),
-        is_signed=rows.n_populations == 2,
+        is_signed=two,
     )
+
+
+def _speaks_for(rows: EvaluationRows, terms: RatioTerms) -> Estimate:
+    """Return the share of people whose treatment differs: all from a gap of 0.2 on, less below."""
+    omega = rows.omega(OVERLAP)
+    slope = np.where(omega < 1.0, 2.0 * omega * rows.contrast(), 0.0)
+    return _allowing_for(*_over_people(rows, terms, omega, slope))
+
+
+def _over_people(
+    rows: EvaluationRows, terms: RatioTerms, value: Array, slope: Array
+) -> tuple[float, Estimate]:
+    r"""Return the mean over people of a function h of the policies: by models, and corrected.
+
+    The first is the mean of :math:`h(\hat e)` at cross-fitted policies. The second adds what
+    treatment rows say that the models did not see, :math:`h_k'(\hat e)(t - \hat e_k)` (``slope``),
+    so that errors of the policies count by their square alone. Its standard error is that of the
+    draw of treatments, and of people unless they are a target: that of one person at the least.
+    """
+    K = rows.n_populations
+    weight = np.where((rows.cell >= K) & rows.is_labelled, slope * rows.ratio, 0.0)
+    total, variance = total_given_target(
+        terms, rows.aim * value + weight * rows.residual, weight, K
+    )
+    people = rows.share * rows.aim
+    one = float(people.max())
+    return float(people @ value), Estimate(total, math.sqrt(max(variance, one**2)))
+
+
+def _allowing_for(plain: float, corrected: Estimate) -> Estimate:
+    """Return what models say, with an error that allows for what the correction moves as well."""
+    off = plain - corrected.value
+    return Estimate(plain, math.hypot(corrected.standard_error, off))
 
 
 def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:

@@ -21,6 +21,8 @@ from unjoined._validation import (
 )
 from unjoined.data import ColumnCode, TableEncoder, column_names, feature_matrix
 from unjoined.errors import InputError, TableError
+from unjoined.metrics.checks import total_given_target
+from unjoined.metrics.estimate import critical_value
 from unjoined.metrics.rows import EvaluationRows, RatioTerms
 
 Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
@@ -229,18 +231,28 @@ class Region:
         Mean difference of the treatment probabilities: e_1 - e_2 for two populations; for more,
         the root mean square of the differences of any two.
     strength : float
-        Of that gap: its square over its variance.
+        Of that gap: its square over its variance; for more than two populations of what the gap
+        is the root of.
+    standard_error : float
+        Of the gap; infinite where it is 0 for more than two populations.
     """
 
     where: str
     share: float
     gap: float
     strength: float
+    standard_error: float
 
     @property
     def verdict(self) -> str:
         """One of "identified", "weakly identified" and "not identified", by the strength."""
         return verdict_of(self.strength)
+
+    @property
+    def gap_words(self) -> str:
+        """The gap, and how far it may be off at a level of 95 percent."""
+        off = critical_value(0.95) * self.standard_error
+        return f"{self.gap:+.2f} ± {off:.2f}" if np.isfinite(off) else f"{self.gap:+.2f}, no bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +309,8 @@ def find_regions(rows: EvaluationRows, terms: RatioTerms, features: NamedFeature
     regions = []
     for leaf in found.leaf:
         inside = found.leaf_of == leaf
-        gap, strength = _measure(rows, terms, inside, people)
-        words = features.in_words(found.conditions[leaf])
-        regions.append(Region(words, float(people[inside].sum()), gap, strength))
+        words, share = features.in_words(found.conditions[leaf]), float(people[inside].sum())
+        regions.append(Region(words, share, *_measure(rows, terms, inside, people)))
     return replace(found, each=tuple(regions))
 
 
@@ -352,8 +363,8 @@ def _split(
 
 def _measure(
     rows: EvaluationRows, terms: RatioTerms, inside: BoolArray, people: Array
-) -> tuple[float, float]:
-    """Return the mean gap inside a region and its strength."""
+) -> tuple[float, float, float]:
+    """Return the mean gap inside a region, its strength and its standard error."""
     K = rows.n_populations
     p = rows.size / rows.size.sum()
     share = people[inside].sum()
@@ -362,28 +373,12 @@ def _measure(
     own = np.where((rows.cell >= K) & rows.is_labelled, contrast[rows.cell % K], 0.0)
     column = inside * (own * rows.ratio * rows.residual + rows.aim * (rows.policies @ contrast))
     D, V = total_given_target(terms, column, inside * own * rows.ratio, K)
-    gap = float(D / share)
+    gap, error = float(D / share), float(np.sqrt(V) / share)
     if K > 2:
-        gap = float(np.sqrt(max(gap, 0.0) / (0.5 * (1.0 - p @ p))))
-    return gap, D**2 / V if V > 0.0 else 0.0
-
-
-def total_given_target(
-    terms: RatioTerms, column: Array, reach: Array, K: int
-) -> tuple[float, float]:
-    """Return the total of a column (n,) and its variance, with target rows taken as given.
-
-    What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
-    says nothing about how well the gap is known. Where nobody was treated against a rule, the
-    variance is that of one such person in each table, who would count by ``reach`` (n,).
-    """
-    at = terms.cell == 2 * K
-    held = np.where(at, terms.share[at] @ column[at], column)
-    total = terms.totals(held)
-    one = np.zeros(2 * K)
-    labelled = ~at
-    np.maximum.at(one, terms.cell[labelled], np.abs(terms.share * reach)[labelled])
-    return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))
+        pairs = 0.5 * (1.0 - p @ p)
+        gap = float(np.sqrt(max(gap, 0.0) / pairs))
+        error = error / (2.0 * pairs * gap) if gap > 0.0 else np.inf
+    return gap, D**2 / V if V > 0.0 else 0.0, error
 
 
 def tree_conditions(tree: Any) -> list[Conditions]:

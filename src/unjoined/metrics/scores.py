@@ -14,13 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from unjoined._typing import Array, ArrayLike, BoolArray, MatrixLike
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_length,
-    check_option,
-    check_two,
-)
+from unjoined._validation import OUTCOME, TREATMENT, check_length, check_option, check_two
 from unjoined.basis import Scaling, draw_basis
 from unjoined.data import LabelledRows, feature_matrix
 from unjoined.errors import InputError

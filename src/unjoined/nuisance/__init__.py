@@ -9,7 +9,6 @@ from unjoined.nuisance.centring import (
     cross_fit_centring,
     cut_down,
     deal_folds,
-    fit_centring,
     subtract_means,
 )
 from unjoined.nuisance.effects import (
@@ -17,6 +16,7 @@ from unjoined.nuisance.effects import (
     EffectNuisances,
     FoldedFits,
     cross_fit_effects,
+    cross_fit_linear,
 )
 from unjoined.nuisance.forms import (
     ALONE,
@@ -26,7 +26,6 @@ from unjoined.nuisance.forms import (
     Member,
     ModelRows,
 )
-from unjoined.nuisance.linear import cross_fit_linear
 from unjoined.nuisance.models import (
     AdditiveMean,
     ConditionalMean,
@@ -46,50 +45,3 @@ from unjoined.nuisance.models import (
     takes_weights,
 )
 from unjoined.nuisance.shift import CellShift, ShiftReport, effective_size, weigh_shift
-
-__all__ = [
-    "ALONE",
-    "CROSS_FIT_ROWS",
-    "EFFECT_FORMS",
-    "N_FOLDS",
-    "AdditiveAverage",
-    "AdditiveMean",
-    "CellShift",
-    "ConditionalMean",
-    "EffectModels",
-    "EffectNuisances",
-    "FoldedFits",
-    "FoldedPolicy",
-    "FormTable",
-    "HeldOutForms",
-    "Member",
-    "ModelMeans",
-    "ModelRows",
-    "Nuisances",
-    "ShiftReport",
-    "average_forms",
-    "check_center",
-    "check_folds",
-    "cross_fit",
-    "cross_fit_centring",
-    "cross_fit_effects",
-    "cross_fit_linear",
-    "cross_fitted_gap",
-    "cross_fitted_mean",
-    "cut_down",
-    "deal",
-    "deal_evaluation_folds",
-    "deal_folds",
-    "effective_size",
-    "fit_centring",
-    "fit_conditional_mean",
-    "fit_policies",
-    "fit_weighted",
-    "hold_out_forms",
-    "hold_out_mean",
-    "more_steps",
-    "seeded_clone",
-    "subtract_means",
-    "takes_weights",
-    "weigh_shift",
-]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState as Rng
 
-from unjoined._log import PROGRESS
+from unjoined._support import PROGRESS
 from unjoined._threads import n_threads, one_blas_thread
 from unjoined._typing import Array, IntArray
 from unjoined.basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features

@@ -32,14 +32,8 @@ from unjoined.sums import (
 )
 
 N_FOLDS = 5
-
-
 CROSS_FIT_ROWS = 100_000  # above, means and all else that comes before sums is fitted to a sample
-
-
 SAMPLE_ROWS = 20_000
-
-
 GROSS = 6.0  # standard deviations beyond which an outcome is gross
 
 
@@ -121,15 +115,6 @@ def cut_down(rows: LabelledRows) -> LabelledRows:
     if reach > 0.0:  # else half of the outcomes are alike, and nothing says what is gross
         label[outcome] = np.clip(label[outcome], median - reach, median + reach)
     return replace(rows, label=label)
-
-
-def fit_centring(
-    rows: LabelledRows, rng: Rng, *, model: Any = None, n_jobs: int | None = None
-) -> Centring:
-    """Fit one pair (m, q) to all of ``rows``, to be held fixed for rows that come later."""
-    everything = np.zeros(len(rows.label), dtype=np.int64)
-    ((centring, _),) = cross_fit_centring(rows, everything, rng, model=model, n_jobs=n_jobs)
-    return centring
 
 
 def cross_fit_centring(

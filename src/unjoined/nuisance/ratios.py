@@ -12,12 +12,7 @@ from scipy.linalg import eigh
 
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import GaussianBasis, Scaling, median_width
-from unjoined.nuisance.models import (
-    cross_fit_additive_means,
-    deal_rows,
-    fit_weighted,
-    seeded_clone,
-)
+from unjoined.nuisance.models import cross_fit_additive_means, deal_rows, fit_weighted, seeded_clone
 
 N_FOLDS = 5
 # Standard deviations at which the default classifier cuts features: a curve goes on rising where

@@ -23,15 +23,9 @@ from unjoined.nuisance.ratios import (
 )
 
 CLASSIFIER, RULSIF = "classifier", "rulsif"
-
-
 SHIFTS = (CLASSIFIER, RULSIF)
-
-
 # Below these, an average rests on a few rows, or on people unlike half of the target.
 SMALL_SIZE = 0.05
-
-
 SMALL_COVERAGE = 0.5
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import MatrixLike, RandomState
 from unjoined._validation import KINDS
 from unjoined.data import SeparateLabels, TableEncoder, feature_matrix, replace_file

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined.data import replace_file
 from unjoined.reproduce.claims import (
     CONTRADICTED,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, Frame
 from unjoined.data import SimulatedProblem, unjoin, write_table
 from unjoined.errors import TableError

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, ArrayLike
 from unjoined.data import replace_file
 from unjoined.errors import TableError

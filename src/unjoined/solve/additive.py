@@ -9,8 +9,7 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dpotrs, dtrtri
 
 from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, IntArray
@@ -137,21 +136,21 @@ class Scales:
 
     def updated(self, parts: Parts, coef: Array, variance: Array) -> Scales:
         """Return MacKay's update, damped; the group goes first, or it would creep."""
-        b = len(self.precision)
+        b, g, of = len(self.precision), len(self.group), parts.group
         size = np.bincount(parts.block, minlength=b)
         square = np.bincount(parts.block, coef**2, minlength=b)
         spread = np.bincount(parts.block, variance, minlength=b)
         freedom = np.maximum(size - self.precision * spread, 1e-3)
-        precision, group = self.precision.copy(), self.group.copy()
-        for g in np.flatnonzero(np.isfinite(group)).tolist():
-            at = parts.group == g
-            whole = np.sum(precision[at] * square[at]) / np.sum(freedom[at])
-            whole = float(np.clip(whole, 0.2, 5.0)) ** DAMPED
-            scale = float(np.clip(group[g] * whole, LEAST, MOST))
-            wanted = (freedom[at] + TAIL) / (square[at] + TAIL * scale)
-            wanted = np.clip(wanted, SMALLEST, LARGEST)
-            precision[at] = wanted**DAMPED * (precision[at] / whole) ** (1.0 - DAMPED)
-            group[g] = np.clip(np.sum(at) / np.sum(precision[at]), LEAST, MOST)
+        whole = np.bincount(of, self.precision * square, g) / np.bincount(of, freedom, g)
+        whole = whole.clip(0.2, 5.0) ** DAMPED
+        scale = (self.group * whole).clip(LEAST, MOST)
+        wanted = (freedom + TAIL) / (square + TAIL * scale[of])
+        wanted = wanted.clip(SMALLEST, LARGEST) ** DAMPED
+        wanted *= (self.precision / whole[of]) ** (1.0 - DAMPED)
+        bound = np.isfinite(self.group)
+        precision = np.where(bound[of], wanted, self.precision)
+        mean = np.bincount(of, minlength=g) / np.bincount(of, precision, g)
+        group = np.where(bound, mean.clip(LEAST, MOST), self.group)
         return Scales(precision, group)
 
     def moved(self, before: Scales) -> float:
@@ -258,7 +257,7 @@ def fit_steps(
         coef, sums, promised, moved = yield from _step(law, coef, sums, penalty, factor)
         path.append(_objective(sums, penalty, coef))
     factor = _factor(sums.curvature, penalty)
-    covariance = cho_solve((factor, True), np.eye(len(coef)))
+    covariance = _solve(factor, np.eye(len(coef)))
     converged = bool(promised < max(tol, np.sqrt(TOL)))
     return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged)
 
@@ -293,7 +292,7 @@ def _step(
 ) -> Generator[Request, Sums, tuple[Array, Sums, float, bool]]:
     """Take one step that lowers the objective; also return what it promised and if it moved."""
     gradient = sums.gradient + penalty * coef
-    step = -cho_solve((factor, True), gradient)
+    step = -_solve(factor, gradient)
     promised = float(-gradient @ step)
     before, length = _objective(sums, penalty, coef), 1.0
     while length > SHORTEST:
@@ -309,10 +308,15 @@ def _factor(curvature: Array, penalty: Array) -> Array:
     """Return the lower Cholesky factor of the penalised curvature."""
     penalised = curvature.copy()
     penalised[np.diag_indices(len(penalty))] += penalty
-    return np.asarray(cho_factor(penalised, lower=True, overwrite_a=True)[0])
+    return np.asarray(np.linalg.cholesky(penalised), dtype=float)
+
+
+def _solve(factor: Array, right: Array) -> Array:
+    """Solve with the matrix of a lower Cholesky factor."""
+    return np.asarray(dpotrs(factor.T, right, lower=0)[0])  # in LAPACK's order without a copy
 
 
 def _inverse_diagonal(factor: Array) -> Array:
     """Return the diagonal of the inverse of a matrix, given its lower Cholesky factor."""
-    root = np.tril(dtrtri(factor, lower=1)[0])
-    return np.asarray(np.einsum("ij,ij->j", root, root))
+    root = dtrtri(factor.T, lower=0)[0]
+    return np.asarray(np.einsum("ij,ij->i", root, root))

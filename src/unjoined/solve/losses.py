@@ -28,11 +28,11 @@ from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array
 from unjoined.errors import InputError
 from unjoined.losses import BoxLoss, LogCoshLoss, SmoothLoss, ThreePlayerLoss, check_conjugates
-from unjoined.solve.qp import solve_box_qp
+from unjoined.solve.minmax import solve_box_qp
 from unjoined.solve.torch import import_torch
 from unjoined.sums import MinMaxSystem, RowScan
 

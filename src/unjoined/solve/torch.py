@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._typing import Array, IntArray
 from unjoined.errors import InputError
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache, reduce
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +147,15 @@ class RunningSums:
         )
 
 
+Sums = TypeVar("Sums", "MomentSums", "PolicySums")
+
+
+def added(one: Sums, other: Sums) -> Sums:
+    """Return the sums over the rows of both, field by field."""
+    pairs = ((getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
+    return type(one)(*(a + b for a, b in pairs))
+
+
 @dataclass(frozen=True, slots=True)
 class MomentSums:
     """Sums over the rows of one cell, with one basis phi for the uplift and its critic."""
@@ -170,14 +179,7 @@ class MomentSums:
 
     def merge(self, other: MomentSums) -> MomentSums:
         """Return the sums over the rows of both; neither argument changes."""
-        return MomentSums(
-            self.n_rows + other.n_rows,
-            self.weight + other.weight,
-            self.label_cross + other.label_cross,
-            self.label_basis + other.label_basis,
-            self.gram + other.gram,
-            self.weight_square + other.weight_square,
-        )
+        return added(self, other)
 
     def digest(self) -> str:
         """Return 128 bits that do not depend on the order in which rows were added up.
@@ -348,19 +350,11 @@ class PolicySums:
     def of(self, *populations: int) -> PolicySums:
         """Return the sums of some of the populations."""
         at = list(populations)
-        return PolicySums(
-            self.n_rows[at], self.weight[at], self.label[at], self.gram[at], self.square[at]
-        )
+        return PolicySums(*(getattr(self, part.name)[at] for part in fields(self)))
 
     def merge(self, other: PolicySums) -> PolicySums:
         """Return the sums over the rows of both; neither argument changes."""
-        return PolicySums(
-            self.n_rows + other.n_rows,
-            self.weight + other.weight,
-            self.label + other.label,
-            self.gram + other.gram,
-            self.square + other.square,
-        )
+        return added(self, other)
 
 
 HashArray: TypeAlias = NDArray[np.uint64]

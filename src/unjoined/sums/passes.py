@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from unjoined._optional import import_extra
+from unjoined._support import import_extra
 from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import KINDS, TREATMENT, OutcomeCoding
@@ -21,13 +21,7 @@ from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, co
 from unjoined.errors import LabelError, TableError
 from unjoined.sums.census import Census, census_of_chunk
 from unjoined.sums.files import read_sums, write_sums
-from unjoined.sums.moments import (
-    GroupedSums,
-    HashArray,
-    PolicySums,
-    hash_features,
-    hash_with,
-)
+from unjoined.sums.moments import GroupedSums, HashArray, PolicySums, hash_features, hash_with
 from unjoined.sums.plan import PlannedSums, Position, SumsPlan
 from unjoined.sums.plan_file import plan_digest
 
@@ -145,7 +139,8 @@ def _coded(
     if plan.clip is not None:
         outcome = np.clip(outcome, -1.0, 1.0)
     label = np.where(rows.is_outcome, outcome, census.treatment(rows.label))
-    return LabelledRows(plan.clipped(rows.X), label, rows.cell, weight, rows.names, plan.coding)
+    X = plan.scaling.clipped(rows.X, plan.clip)
+    return LabelledRows(X, label, rows.cell, weight, rows.names, plan.coding)
 
 
 def batches(chunks: Iterable[Chunk], size: int) -> Iterator[Chunk]:

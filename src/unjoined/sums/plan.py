@@ -15,11 +15,7 @@ from scipy.linalg import block_diag
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
-from unjoined.basis import (
-    ScaledBasis,
-    Scaling,
-    StackedBasis,
-)
+from unjoined.basis import ScaledBasis, Scaling, StackedBasis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.sums.add_up import CellMeans, accumulate_policies
@@ -142,13 +138,6 @@ class SumsPlan:
         """Maps features as they came (n, d) to basis values (n, size)."""
         both = self.basis if self.critic is self.basis else StackedBasis(self.basis, self.critic)
         return ScaledBasis(both, self.scaling)
-
-    def clipped(self, X: Array) -> Array:
-        """Return features within the agreed limits, those given if there are none."""
-        if self.clip is None:
-            return X
-        reach = self.clip * self.scaling.scale
-        return np.clip(X, self.scaling.mean - reach, self.scaling.mean + reach)
 
     def sums(
         self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None

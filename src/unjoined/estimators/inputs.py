@@ -1,16 +1,23 @@
-"""How an estimator takes features: numbers as they are, other columns by an encoder it keeps."""
+"""How estimators take columns and features, and what they say of a fit in words."""
 
 from __future__ import annotations
 
+import hashlib
+import sys
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
+from platform import python_version
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unjoined._log import LOGGER
+from unjoined._support import LOGGER
 from unjoined._threads import all_finite, all_within
 from unjoined._typing import Array, BoolArray, MatrixLike
 from unjoined._validation import (
@@ -24,6 +31,7 @@ from unjoined.data import (
     ChunkSource,
     DaskSource,
     Encoded,
+    LabelledRows,
     NotNumbersError,
     TableEncoder,
     as_dask_source,
@@ -35,7 +43,8 @@ from unjoined.data import (
     warn_of_notes,
 )
 from unjoined.errors import ColumnWarning, InputError
-from unjoined.sums import Census, dask_census, take_census
+from unjoined.metrics import Estimate, IdentificationStrength, row_fingerprint
+from unjoined.sums import Census, PlannedSums, dask_census, take_census
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 MUCH = 0.25  # of the range of a feature in the fit: what is beyond by more is far outside
@@ -218,3 +227,138 @@ class FeatureEstimator(BaseEstimator):
                 ColumnWarning,
                 stacklevel=4,
             )
+
+
+MOST_NAMED = 5  # features
+COLUMNS = ("X", "y", "kind", "population", "sample_weight")
+ROUTING = (
+    "In GridSearchCV, cross_validate or a Pipeline, call "
+    "sklearn.set_config(enable_metadata_routing=True) first, and pass kind and population to "
+    "their fit"
+)
+
+
+class GivenRows(NamedTuple):
+    """The columns that a method was called with."""
+
+    X: Any
+    y: Any
+    kind: Any
+    population: Any
+    sample_weight: Any = None
+
+    @classmethod
+    def of_call(
+        cls, X: Any, y: Any, kind: Any, population: Any, sample_weight: Any, *, method: str
+    ) -> GivenRows:
+        """Return the columns, which may come in one mapping such as `SeparateLabels`."""
+        labels = {"y": y, "kind": kind, "population": population}
+        whole = isinstance(X, Mapping) and not issparse(X)  # some sparse matrices are mappings
+        if whole and set(X) <= set(COLUMNS) and "X" in X:
+            given = {name for name, value in labels.items() if value is not None}
+            if given or sample_weight is not None:
+                raise InputError(
+                    f"{method} was given a data set and other columns as well. Write "
+                    f"{method}(data), or {method}(X, y, kind=..., population=...)."
+                )
+            X, labels = (
+                X["X"],
+                {name: X.get(name) for name in labels} | {"sample_weight": X.get("sample_weight")},
+            )
+            sample_weight = labels.pop("sample_weight")
+        if y is None and kind is not None and not whole:
+            raise InputError(f"{method} requires y to be passed, but the target y is None.")
+        if missing := [name for name, value in labels.items() if value is None]:
+            raise InputError(
+                f"{method} needs {', '.join(missing)} beside the features: write {method}(data) "
+                f"with a SeparateLabels, or {method}(X, y, kind=..., population=...). {ROUTING}."
+            )
+        return cls(X, labels["y"], labels["kind"], labels["population"], sample_weight)
+
+
+def refuse_unrouted() -> None:
+    """Refuse scikit-learn's model selection if its scores would get no kind and population.
+
+    Without metadata routing it scores by ``score(X, y)``, which fails, and then goes on with NaN
+    for scores: it would choose the first setting, whatever the rows say. It copies an estimator
+    before it begins, and asks for its parameters: there one clear error can be raised.
+    """
+    if get_config()["enable_metadata_routing"]:
+        return
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
+            known = frame.f_locals
+            own = getattr(known.get("self"), "scoring", known) if "params" in known else known
+            if known.get("scoring", own) is None:
+                raise InputError(
+                    "scikit-learn would score this estimator without kind and population, and "
+                    f"choose by nothing. {ROUTING}."
+                )
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def interval_in_words(estimate: Estimate, most: float = np.inf, level: float = 0.95) -> str:
+    """Return an interval, which cannot reach beyond ``most``, or that there is none."""
+    low, high = estimate.interval(level)
+    if not np.isfinite([low, high]).all():
+        return "the tables cannot bound it"
+    low, high = np.clip([low, high], -most, most)
+    return f"{level:.0%} interval {low:+.4g} to {high:+.4g}"
+
+
+def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
+    """Say what the average effect is, as far as it is known."""
+    if estimate is None:
+        return "Average effect: not known; fit to rows to know it."
+    if not np.isfinite(estimate.value):
+        return "Average effect: the rows are too few, or the policies too alike, to tell."
+    low, high = estimate.interval(0.95)
+    if low > most or high < -most:
+        return (
+            f"Average effect: {estimate.value:+.4g} ({interval_in_words(estimate)}), which is more "
+            "than the outcome allows: the tables contradict each other. Run diagnose."
+        )
+    value = float(np.clip(estimate.value, -most, most))
+    interval = interval_in_words(estimate, most)
+    return f"Average effect: {value:+.4g} ({interval}), in units of the outcome."
+
+
+def policies_in_words(strength: IdentificationStrength, contrast: Array | None = None) -> str:
+    """Say how different the policies are, and which populations were held against which."""
+    gap = f"{100 * strength.rms_gap:.0f} percentage points"
+    words = (
+        "The policies can hardly be told apart: nothing here is reliable."
+        if strength.is_weak
+        else f"The policies differ by about {gap}, which the rows can tell (first-stage "
+        f"F = {strength.f_statistic:.3g})."
+    )
+    if contrast is None:
+        return words
+    parts = [
+        [
+            f"{name} ({abs(c):.0%})"
+            for name, c in zip(strength.populations, contrast, strict=True)
+            if s * c > 5e-3
+        ]
+        for s in (1, -1)
+    ]
+    return f"{words} Held against each other: {', '.join(parts[0])} and {', '.join(parts[1])}."
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Return the versions of what computes."""
+    packages = ("unjoined", "numpy", "scipy", "scikit-learn")
+    return {name: version(name) for name in packages} | {"python": python_version()}
+
+
+def fingerprint(rows: LabelledRows | PlannedSums) -> str:
+    """Return 16 hexadecimal digits that change with the rows, but not with their order."""
+    if isinstance(rows, LabelledRows):
+        return row_fingerprint(rows)
+    cells = [
+        (*key, sums.n_rows, f"{sums.label_basis.sum():.6g}", f"{np.trace(sums.gram):.6g}")
+        for key, sums in sorted(rows.sums.cells.items())
+    ]
+    return hashlib.sha256(repr(cells).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What the library says while it works: loggers, and ``verbose=``, which shows them."""
+"""What every package leans on: optional packages, and what the library says while it works."""
 
 from __future__ import annotations
 
@@ -6,7 +6,29 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
+
+from unjoined.errors import MissingExtraError
+
+
+def import_extra(module: str, *, extra: str) -> Any:
+    """Return ``module``, imported; if its package is not installed, name the extra that brings it.
+
+    An import error inside an installed package is passed on: an install hint would mislead.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name != package:
+            raise
+        raise MissingExtraError(
+            f"this needs the package {package!r}, which is not installed. "
+            f'Install it with: pip install "unjoined[{extra}]"',
+            name=package,
+        ) from error
+
 
 LOGGER = logging.getLogger("unjoined")
 PROGRESS = logging.getLogger("unjoined.progress")  # "job: done of all", for whoever listens

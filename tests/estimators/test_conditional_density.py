@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from scipy.stats import gaussian_kde, norm
 
-from unjoined.solve import (
+from unjoined.estimators import (
     ConditionalDensity,
     DensitySearch,
     LeastSquaresFitter,

@@ -1,0 +1,801 @@
+"""Every check on user input. Each returns the clean value, or says what is wrong.
+
+A message names the argument as the user typed it, what was expected, what was found (at
+most five values) and what to do. Code behind these checks trusts its arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any
+from unicodedata import normalize
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array, column_or_1d
+
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
+from unjoined.errors import InputError, LabelError, TableError
+
+# Fits take features and outcomes up to this size: squares of squares still add up, and single
+# precision can hold it. What is beyond, as a rule, stands for a missing value.
+LARGEST = 1e30
+SMALLEST = 1e-30  # differences of outcomes, for the same reasons
+_NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
+# A number as people write it. A zero in front, or nineteen digits and more, make it an id.
+_WHOLE = "(?:0|[1-9][0-9]*)"
+NUMBER = (
+    r"^[+-]?(?:(?:0|[1-9][0-9]{0,17})"
+    rf"|{_WHOLE}?\.[0-9]+|{_WHOLE}\."
+    rf"|(?:{_WHOLE}?\.[0-9]+|{_WHOLE}\.?)[eE][+-]?[0-9]+"
+    r"|(?i:nan|inf|infinity))$"
+)
+
+
+def printable(text: str) -> str:
+    r"""Return text that a terminal shows as it is: what it would obey is escaped, as repr does.
+
+    >>> printable("age\x1b[2J")
+    'age\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(values: Iterable[Any]) -> str:
+    """Return at most five values, for a message."""
+    some = list(values)
+    return ", ".join(_short(repr(v)) for v in some[:5]) + (", ..." if len(some) > 5 else "")
+
+
+def did_you_mean(name: Any, known: Iterable[Any]) -> str:
+    """Return the end of a message that names the nearest of what is known, if any is near.
+
+    >>> did_you_mean("bougth", ["age", "bought"])
+    ". Did you mean 'bought'?"
+    """
+    near = nearest(name, known)
+    return "." if near is None else f". Did you mean {near!r}?"
+
+
+def nearest(name: Any, known: Iterable[Any]) -> Any:
+    """Return the known word that is like a name, capitals and spaces aside, or None."""
+    by_text = {str(value).strip().casefold(): value for value in known}
+    near = get_close_matches(str(name).strip().casefold(), by_text, n=1)
+    return by_text[near[0]] if near else None
+
+
+def _short(text: str) -> str:
+    """Return a value's form, cut if it would fill the message."""
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def check_finite(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number."""
+    if not _is_number(value) or not np.isfinite(value):
+        raise InputError(f"{name} must be a finite number, got {value!r}.")
+    return float(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number above 0."""
+    if not _is_number(value) or not 0.0 < value < np.inf:
+        raise InputError(f"{name} must be a finite number above 0, got {value!r}.")
+    return float(value)
+
+
+def check_not_negative(name: str, value: Any) -> float:
+    """Return a parameter that must be a finite number, 0 or above."""
+    if not _is_number(value) or not 0.0 <= value < np.inf:
+        raise InputError(f"{name} must be a finite number, 0 or above, got {value!r}.")
+    return float(value)
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a parameter that must be a whole number, 1 or above."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} must be a whole number, 1 or above, got {value!r}.")
+    return int(value)
+
+
+def check_option(name: str, value: str, options: Iterable[str]) -> str:
+    """Return a parameter that must be one of a few words."""
+    words = list(options)
+    if value not in words:
+        listed = ", ".join(map(repr, words))  # all of them: they are the answer
+        raise InputError(
+            f"{name} must be one of {listed}, got {value!r}{did_you_mean(value, words)}"
+        )
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_share(name: str, share: float, *, zero_allowed: bool) -> float:
+    """Return ``share`` as a float in (0, 1], or in [0, 1] when zero is allowed."""
+    clean = float(share)
+    if not (0.0 < clean <= 1.0 or (zero_allowed and clean == 0.0)):
+        bracket = "[0, 1]" if zero_allowed else "(0, 1]"
+        raise InputError(
+            f"{name} must lie in {bracket}, got {share}. "
+            "It is a share of the rows: write 0.3 for 30 percent."
+        )
+    return clean
+
+
+def check_numeric_columns(
+    X: MatrixLike, *, table: str = "X", what: str = "features", first_row: int = 0
+) -> None:
+    """Refuse a data frame or array that holds anything but numbers and booleans."""
+    if not nw.dependencies.is_into_dataframe(X):
+        check_number_type(what, X)
+        return
+    frame = nw.from_native(X, eager_only=True)
+    for name, dtype in frame.schema.items():
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            values = frame.get_column(name).to_list()
+            if dtype == nw.Object and all(isinstance(v, Real | Decimal) for v in values):
+                continue
+            # One stray word turns a column of numbers into text: show the word, not the numbers.
+            text = {i: v for i, v in enumerate(values) if not _reads_as_number(v)}
+            text = text or dict(enumerate(values))
+            some = {repr(v): v for v in text.values()}.values()
+            remedy = "Name a column of numbers."
+            if what == "features":
+                remedy = "Leave the column out, or turn it into numbers first."
+            raise TableError(
+                f"{what} must be numbers, but column {name!r} of {table} holds "
+                f"{str(dtype).lower()} values such as {shown(some)} in {len(text)} of "
+                f"{len(values)} rows (first at row {first_row + min(text, default=0):,}, counting "
+                f"from 0). {remedy}"
+            )
+
+
+def _reads_as_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return re.match(NUMBER, value.strip()) is not None
+    return isinstance(value, Real)
+
+
+def check_number_type(name: str, values: Any, error: type[InputError] = InputError) -> None:
+    """Refuse an array of text, dates, durations or complex numbers, which numpy would convert."""
+    if issparse(values):  # told elsewhere, and numpy cannot look into it
+        return
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths, which is told elsewhere
+        return
+    if array.dtype.kind == "c":  # in the words that scikit-learn has for it
+        raise error(f"{name} must be real numbers. Complex data not supported.")
+    if array.dtype.kind in "USmMV":
+        some = array.ravel()[:5].tolist()
+    elif array.dtype.kind == "O":
+        some = [v for v in array.ravel().tolist() if isinstance(v, _NO_NUMBERS)][:5]
+    else:
+        return
+    if some:
+        raise error(
+            f"{name} must be numbers, got an array that holds {type(some[0]).__name__} values such "
+            f"as {shown(dict.fromkeys(some))}. Convert them to numbers first."
+        )
+
+
+def check_finite_features(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+    """Refuse missing and infinite features, naming the columns that hold them."""
+    # One pass with a scalar result is cheap; the columns are looked at only when it fails.
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum may overflow, or be inf - inf
+        total = X.sum(dtype=np.float64)
+    if np.isfinite(total) or np.isfinite(X).all():
+        return
+    bad: BoolArray = ~np.isfinite(X)
+    what = " and ".join(
+        word for word, found in (("NaN", np.isnan(X)), ("inf", np.isinf(X))) if found.any()
+    )
+    raise InputError(
+        f"features of {table} contain {what} in {_places(bad, names)}. Impute or remove these rows "
+        "(for instance with scikit-learn's SimpleImputer); none is dropped silently."
+    )
+
+
+def check_feature_sizes(X: Array, names: Sequence[str] | None, *, table: str = "X") -> None:
+    """Refuse features that are too large to be squared and added up, naming their columns."""
+    if X.min(initial=0.0) >= -LARGEST and X.max(initial=0.0) <= LARGEST:
+        return
+    large: BoolArray = np.abs(X) > LARGEST
+    raise InputError(
+        f"features of {table} hold numbers beyond {LARGEST:g} in {_places(large, names)}, such as "
+        f"{shown(X[large][:1].tolist())}. If they stand for missing values, impute or remove these "
+        "rows; else divide the column by a power of ten."
+    )
+
+
+def _places(bad: BoolArray, names: Sequence[str] | None) -> str:
+    """Say in how many rows and in which columns something is wrong."""
+    columns = np.flatnonzero(bad.any(axis=0)).tolist()
+    labels = [names[j] if names is not None else f"column {j}" for j in columns]
+    return f"{int(bad.any(axis=1).sum())} of {len(bad)} rows, in {shown(labels)}"
+
+
+def check_columns(expected: Sequence[str], found: Sequence[str], *, table: str) -> None:
+    """Refuse a table whose columns are not a permutation of the expected ones."""
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected]
+    if missing or extra:
+        parts = [
+            f"{word}: {shown(names)}"
+            for word, names in (("Missing", missing), ("Not expected", extra))
+            if names
+        ]
+        raise TableError(
+            f"{table} must have the feature columns of the first table ({shown(expected)}; any "
+            f"order). {'; '.join(parts)}. Select the same features in every table."
+        )
+
+
+def check_numbers(name: str, array: Any, *shape: int | None) -> None:
+    """Refuse anything but an array of finite numbers of a shape, None being any length."""
+    wanted = ", ".join("n" if length is None else str(length) for length in shape)
+    found = f"a {type(array).__name__}"
+    if isinstance(array, np.ndarray):
+        found = f"shape {array.shape} of {array.dtype}"
+        fits = array.ndim == len(shape) and array.dtype.kind in "iuf"
+        if fits and all(
+            want in (None, length) for want, length in zip(shape, array.shape, strict=True)
+        ):
+            if np.isfinite(array).all():
+                return
+            found = "NaN or infinite ones"
+    raise InputError(f"{name} must be an array of finite numbers, shape ({wanted}), got {found}.")
+
+
+def check_row_width(X: Any, d: int) -> None:
+    """Refuse rows that are not a matrix of ``d`` columns."""
+    if np.ndim(X) != 2 or X.shape[1] != d:
+        raise InputError(
+            f"rows must have {d} features, shape (n, {d}), got shape {np.shape(X)}. Pass the "
+            "features that the basis was made for, in the same order."
+        )
+
+
+def check_vector(name: str, column: ArrayLike) -> Array:
+    """Return ``column`` as a non-empty, finite, one-dimensional float64 array."""
+    check_number_type(name, column)
+    try:
+        clean = np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name} must hold numbers, and they could not be read as such ({error}). "
+            "Convert the column to a numeric type."
+        ) from error
+    if clean.ndim != 1:
+        raise InputError(
+            f"{name} must be one-dimensional, got shape {clean.shape}. "
+            "Pass one column, for example `column.ravel()`."
+        )
+    if clean.size == 0:
+        raise InputError(f"{name} is empty. Pass at least one row.")
+    bad = np.flatnonzero(~np.isfinite(clean))
+    if bad.size:
+        raise InputError(
+            f"{name} must be finite, got {shown(clean[bad].tolist())} in {bad.size} row(s), "
+            f"the first at position {bad[0]}. Drop or repair these rows."
+        )
+    return clean
+
+
+def check_same_length(**columns: Array) -> None:
+    """Refuse columns that do not have one entry per row each."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InputError(
+            f"all columns must have one entry per row, but {found}. Pass columns of the same rows."
+        )
+
+
+def check_both_arms(treated: BoolArray) -> None:
+    """Refuse rows of one arm only: they say nothing about a difference."""
+    if treated.all() or not treated.any():
+        raise LabelError(
+            f"treatment must hold treated and untreated rows, got {int(treated.sum())} treated "
+            f"of {treated.size}. Evaluate on rows of both arms."
+        )
+
+
+def check_outcome_is_binary(y: Array) -> None:
+    """Refuse outcomes other than 0 and 1, which the convention is not defined for."""
+    codes = np.unique(y)
+    if not np.isin(codes, (0.0, 1.0)).all():
+        raise LabelError(
+            f"this convention is defined for outcomes 0 and 1 only, got {shown(codes.tolist())} in "
+            "y. Use `auuc` or `qini` on `joint_values`, which take any outcome."
+        )
+
+
+def check_propensity(propensity: ArrayLike, n_rows: int) -> Array:
+    """Return one treatment probability per row, each strictly between 0 and 1."""
+    clean = check_one_per_row("propensity", propensity, n_rows)
+    outside = (clean <= 0.0) | (clean >= 1.0)
+    if outside.any():
+        raise InputError(
+            "propensity must lie strictly between 0 and 1, got "
+            f"{shown(clean[outside].tolist())} in {int(outside.sum())} row(s). Leave out rows that "
+            "could not have been treated, or could not have been left untreated."
+        )
+    return clean
+
+
+def check_probability(name: str, rule: ArrayLike) -> Array:
+    """Return treatment probabilities, or a yes/no rule, as float64 in [0, 1]."""
+    clean = check_vector(name, rule)
+    outside = (clean < 0.0) | (clean > 1.0)
+    if outside.any():
+        raise InputError(
+            f"{name} must hold probabilities in [0, 1] or booleans, got "
+            f"{shown(clean[outside].tolist())} in {int(outside.sum())} row(s). "
+            "A score is not a probability: make a rule of it first, such as `optimal_rule`."
+        )
+    return clean
+
+
+def check_cost(cost: ArrayLike, n_rows: int) -> Array:
+    """Return one positive cost per row."""
+    clean = check_one_per_row("cost", cost, n_rows)
+    if (clean <= 0.0).any():
+        wrong = clean[clean <= 0.0]
+        raise InputError(
+            f"cost must be positive, got {shown(wrong.tolist())} in {wrong.size} row(s). "
+            "Treat rows that cost nothing outside the budget, with `optimal_rule`."
+        )
+    return clean
+
+
+def check_one_per_row(name: str, column: ArrayLike, n_rows: int) -> Array:
+    """Return a column of ``n_rows`` entries; a single number stands for all of them."""
+    raw = np.asarray(column)
+    if raw.ndim == 0:
+        return np.full(n_rows, check_vector(name, raw.reshape(1))[0])
+    clean = check_vector(name, raw)
+    if len(clean) != n_rows:
+        raise InputError(
+            f"{name} must be one number or one per row ({n_rows}), got {len(clean)}. "
+            "Pass a single number, or a column of the same rows."
+        )
+    return clean
+
+
+OUTCOME, TREATMENT, TARGET = "outcome", "treatment", "target"
+KINDS = (OUTCOME, TREATMENT, TARGET)
+
+
+def check_length(name: str, values: Sequence[Any] | NDArray[Any], n: int) -> None:
+    """Refuse ``values`` unless it has one entry per row of ``X``."""
+    if len(values) != n:
+        raise InputError(
+            f"{name} has {len(values)} entries but X has {n} rows (n_samples={n}). "
+            "Pass one entry per row, in the same order."
+        )
+
+
+def is_kind(kind: NDArray[np.str_], which: str) -> BoolArray:
+    """Return which rows are of a kind; ``kind`` was checked, so that the second letter tells."""
+    if not len(kind):
+        return np.zeros(0, dtype=bool)
+    letter = np.dtype(np.uint32).newbyteorder(kind.dtype.byteorder)
+    letters = np.ascontiguousarray(kind).view(letter).reshape(len(kind), -1)
+    return np.asarray(letters[:, 1] == ord(which[1]))
+
+
+def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[Any]:
+    """Return populations as a one-dimensional array, present wherever a row has a label."""
+    raw = population if hasattr(population, "dtype") else np.asarray(population, dtype=object)
+    array = np.asarray(raw)
+    if array.ndim != 1:
+        raise InputError(f"population must be one-dimensional, got shape {array.shape}.")
+    n = len(kind)
+    check_length("population", array, n)
+    # Missing values are looked for before anything becomes text: "nan" may be a real name.
+    missing = _is_missing(array)
+    if missing.any():
+        missing &= ~is_kind(kind, TARGET)
+    if missing.any():
+        raise LabelError(
+            f"population is missing in {int(missing.sum())} of {n} rows (first at row "
+            f"{int(np.argmax(missing))}). Name the population of every row."
+        )
+    if array.dtype.kind == "O":
+        array = _plain_names(array, kind)
+    return _date_words(array) if array.dtype.kind in "mM" else array
+
+
+def check_policies(policies: Any) -> list[str]:
+    """Return the names of two populations or more that have a policy each, as text."""
+    if not isinstance(policies, Mapping) or len(policies) < 2:
+        found = len(policies) if isinstance(policies, Mapping) else type(policies).__name__
+        raise InputError(
+            f"policies must name two populations or more, got {found}. Uplift cannot be "
+            "identified from one: pass a mapping of names to probabilities of treatment."
+        )
+    check_names(policies, "policies")
+    return [population_name(name) for name in policies]
+
+
+def _plain_names(array: NDArray[Any], kind: NDArray[np.str_]) -> NDArray[Any]:
+    """Return names that came as objects as numbers, dates or text."""
+    used = array[~is_kind(kind, TARGET)].tolist()
+    try:
+        names = dict.fromkeys(used)
+        plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
+    except (TypeError, ValueError):  # what has no hash, and sequences of several lengths
+        names, plain = {}, np.empty((0, 0))
+    if plain.ndim != 1:
+        raise LabelError(
+            f"population must hold text, numbers or dates, got {shown(used[:1])}. Name the "
+            "population of every row by one of these."
+        )
+    check_names(names, lambda name: kinds_of(name, array, kind))  # before 1 and "1" are the same
+    return plain.astype(str) if plain.dtype.kind == "O" else plain
+
+
+def _date_words(array: NDArray[Any]) -> NDArray[Any]:
+    """Return dates, or spans of time, as text, which unlike their types all files can keep."""
+    values, at = np.unique(array, return_inverse=True)
+    fine = np.datetime_data(array.dtype)[0] in ("ns", "ps", "fs", "as")
+    # Finer ones than Python's come back as plain numbers.
+    known = values.astype(f"{array.dtype.kind}8[us]") if fine else values
+    pairs = zip(known, values, strict=True)
+    return np.array([str(k.item() if k == value else value) for k, value in pairs])[at]
+
+
+def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") -> None:
+    """Refuse populations whose names differ in type, capitals, spaces or a number's form only."""
+
+    def at(name: Any) -> str:
+        return place(name) if callable(place) else place
+
+    seen: dict[Any, Any] = {}
+    for name in names:
+        if is_missing(name):
+            where = f" ({at(name)})" if at(name) else ""
+            raise LabelError(f"a population is missing its name, got {name!r}{where}.")
+        other = seen.setdefault(plain_name(name), name)
+        if name == other:
+            continue
+        alike = type(name) is type(other)  # else the types are what differs
+        first, second = (
+            f"{n!r}" + (f" ({about})" if about else "")
+            for n in (other, name)
+            for about in (", ".join(filter(None, ("" if alike else type(n).__name__, at(n)))),)
+        )
+        raise LabelError(
+            f"populations {first} and {second} look like the same one. Did you mean one "
+            "population? Then write its name in the same way in every table. Else give one of them "
+            "another name."
+        )
+
+
+def kinds_of(name: Any, population: NDArray[Any], kind: NDArray[np.str_]) -> str:
+    """Say which kinds of rows a population has."""
+    rows = zip(kind.tolist(), population.tolist(), strict=True)
+    return f"{' and '.join(dict.fromkeys(k for k, of in rows if of == name))} rows"
+
+
+def plain_name(name: Any) -> Any:
+    """Return what names have in common that people would take for the same."""
+    text = " ".join(normalize("NFKC", str(name)).casefold().split())
+    if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?", text):
+        return Decimal(text)
+    return text
+
+
+def population_name(name: Any) -> str:
+    """Return a name as text. Numbers are written in the shortest way, so that 1.0 is 1."""
+    if isinstance(name, float | np.floating | Decimal) and name == name // 1:
+        return str(int(name))
+    return str(name)
+
+
+def _is_missing(array: NDArray[Any]) -> BoolArray:
+    if array.dtype.kind in "fmM":
+        return np.asarray(array != array)  # NaN and NaT are not equal to themselves
+    if array.dtype.kind != "O":
+        return np.zeros(len(array), dtype=bool)
+    return np.array([is_missing(v) for v in array.tolist()], dtype=bool)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell None, NaN, NaT and pandas' NA from values."""
+    if isinstance(value, np.ndarray):  # a cell of several values, which compare one by one
+        return False
+    same = value == value  # NaN is not equal to itself, and NA answers with itself
+    return value is None or not (isinstance(same, bool | np.bool_) and same)
+
+
+FIRST_ROWS = 1000  # these usually hold every value a column has
+# Labels in words, in any case, and what they count as.
+WORDS = dict.fromkeys(("yes", "y", "true", "t", "treated"), 1.0) | dict.fromkeys(
+    ("no", "n", "false", "f", "control", "untreated"), 0.0
+)
+SAY_TREATED = (
+    "Say which value means treated, with treated=VALUE in from_tables or from_frames, or --treated "
+    "VALUE on the command line"
+)
+
+
+def check_kind(kind: ArrayLike, n: int) -> NDArray[np.str_]:
+    """Return ``kind`` as strings, each one of ``"outcome"``, ``"treatment"``, ``"target"``."""
+    clean = np.asarray(kind)
+    if clean.ndim != 1:
+        raise InputError(f"kind must be one-dimensional, got shape {clean.shape}.")
+    check_length("kind", clean, n)
+    clean = clean.astype(str, copy=False)
+    # Comparing is several times as fast as sorting; what is unknown is looked at if there is any.
+    known = (clean == OUTCOME) | (clean == TREATMENT)
+    if not known.all():
+        known |= clean == TARGET
+    if not known.all():
+        unknown = np.unique(clean[~known])
+        raise LabelError(
+            f"kind must be one of {shown(KINDS)}, got {shown(unknown.tolist())}. "
+            "It says which label the row carries."
+        )
+    return clean
+
+
+def check_labels(y: ArrayLike, kind: NDArray[np.str_]) -> Array:
+    """Return ``y`` as float64: finite where the row is labelled, NaN where ``kind`` is target."""
+    if np.shape(y) == np.shape(kind):
+        y = numbers_for_words(y, kind)
+    check_number_type("y", y, LabelError)
+    column: NDArray[Any] = np.asarray(column_or_1d(y, warn=True))
+    check_length("y", column, len(kind))
+    try:
+        clean: Array = check_array(
+            column, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y"
+        )
+    except ValueError as error:
+        raise LabelError(f"y must hold numbers, one label per row: {error}") from error
+    target = is_kind(kind, TARGET)
+    if (labelled := target & ~np.isnan(clean)).any():
+        raise LabelError(
+            f"rows of kind 'target' carry no label, but y holds values in {int(labelled.sum())} "
+            f"of them (first at row {int(np.argmax(labelled))}). Set y to NaN there."
+        )
+    infinite = ~np.isfinite(clean)
+    for name in (OUTCOME, TREATMENT):
+        if not infinite.any():
+            break
+        is_named = is_kind(kind, name)
+        bad = is_named & infinite
+        if bad.any():
+            raise LabelError(
+                f"y holds NaN or infinite {name} labels in {int(bad.sum())} of "
+                f"{int(is_named.sum())} {name} rows (first at row {int(np.argmax(bad))}). "
+                "Remove these rows, or give them kind 'target' if their label is unknown."
+            )
+    large = is_kind(kind, OUTCOME) & (np.abs(clean) > LARGEST)
+    if large.any():
+        raise LabelError(
+            f"y holds outcomes beyond {LARGEST:g} in {int(large.sum())} rows (first at row "
+            f"{int(np.argmax(large))}: {clean[large][0]:g}). If they stand for missing values, "
+            "remove these rows; else divide the outcome by a power of ten."
+        )
+    return clean
+
+
+def label_codes(values: Iterable[Any], kind: str, treated: Any = None) -> dict[Any, float]:
+    """Return the number that each distinct label stands for, or ask which value means treated."""
+    found = list(dict.fromkeys(values))
+    if treated is not None:
+        wanted = set(map(plain_name, treated_values(treated)))
+        return {value: float(plain_name(value) in wanted) for value in found}
+    codes = {value: _label_number(value) for value in found}
+    if unknown := [value for value in found if codes[value] is None]:
+        ways = "true/false, yes/no, y/n, t/f or treated/control, in any case"
+        if kind == TREATMENT:
+            raise LabelError(
+                f"treatments must be 0/1, {ways}, got {shown(unknown)}. {SAY_TREATED}, and all "
+                "others count as untreated."
+            )
+        raise LabelError(
+            f"outcomes must be numbers, or words ({ways}), got {shown(unknown)}. "
+            f"{_outcome_remedy(str(unknown[0]))}"
+        )
+    return {value: code for value, code in codes.items() if code is not None}
+
+
+def treated_values(treated: Any) -> list[Any]:
+    """Return the values that mean treated: one, or a list of several."""
+    return [*treated] if isinstance(treated, list | tuple | set | frozenset) else [treated]
+
+
+def _outcome_remedy(word: str) -> str:
+    """Say what to do with an outcome that is not a number."""
+    if plain_name(word) in ("", "-", "?", "n/a", "na", "nan", "null", "none", "missing", "unknown"):
+        return "Leave out rows without an outcome."
+    if re.fullmatch(r"\W*[0-9][0-9.,' ]*\W*[A-Za-z]{0,4}", word):
+        return "Write the number alone, with a decimal point and without a unit."
+    return (
+        "Turn other words into numbers first, such as 1 for what you hope for and 0 for the rest."
+    )
+
+
+def _label_number(value: Any) -> float | None:
+    """Return what one label counts as, None if nobody but its owner can say."""
+    if isinstance(value, str):
+        name = plain_name(value)
+        return float(name) if isinstance(name, Decimal) else WORDS.get(name)
+    return float(value) if isinstance(value, Real | Decimal | np.bool_) else None
+
+
+def check_treatment(t: Array) -> Array:
+    """Return ``t`` as float64 in the paper's coding, -1 (not treated) and +1 (treated)."""
+    treated = t == 1.0
+    if (treated | (t == 0.0)).all():
+        return 2.0 * t - 1.0
+    if (treated | (t == -1.0)).all():
+        return np.asarray(t, dtype=np.float64)
+    codes = np.unique(t)
+    raise LabelError(
+        f"treatment labels must be coded 0/1, False/True or -1/+1, got {shown(codes.tolist())}. "
+        f"{SAY_TREATED}, and all others count as untreated."
+    )
+
+
+def check_treated(treatment: ArrayLike) -> BoolArray:
+    """Return which rows were treated; codes may be 0/1, False/True, -1/+1 or words for them."""
+    codes = numbers_for_words(treatment, TREATMENT)
+    treated: BoolArray = check_treatment(check_vector("treatment", codes)) > 0.0
+    return treated
+
+
+def numbers_for_words(labels: ArrayLike, kind: NDArray[np.str_] | str) -> ArrayLike:
+    """Return labels in words as numbers, and all others as they are; of one kind, or of several."""
+    array = np.asarray(labels)
+    values = array.tolist() if array.ndim == 1 and array.dtype.kind in "UO" else []
+    if not any(isinstance(value, str) for value in values):
+        return labels
+    if isinstance(kind, str):
+        codes = label_codes((value for value in values if not is_missing(value)), kind)
+        return np.array([codes.get(value, np.nan) for value in values])
+    numbers = np.full(len(array), np.nan)
+    for which in KINDS:
+        at = is_kind(kind, which)
+        numbers[at] = numbers_for_words(array[at], which)
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCoding:
+    """How outcomes in the user's units are written inside: ``(y - offset) / scale``.
+
+    An outcome of two values becomes -1/+1, the paper's coding, whichever two values it has,
+    so that its coding changes nothing but the units. Other outcomes stay as they are. An
+    uplift found inside is worth ``scale`` times as much outside; the offset cancels.
+    """
+
+    offset: float
+    scale: float
+    is_binary: bool
+
+    def encode(self, y: Array) -> Array:
+        """Return ``y`` in the inner coding."""
+        if self.is_binary:  # exactly -1 and +1, which the arithmetic would reach but for rounding
+            return np.where(y > self.offset, 1.0, -1.0)
+        return (y - self.offset) / self.scale
+
+
+def check_outcome(y: Array) -> OutcomeCoding:
+    """Return the coding of the outcomes ``y``; refuse outcomes that never vary."""
+    low, high = float(y.min()), float(y.max())
+    if low == high:
+        raise LabelError(
+            f"the outcome is {low:g} in all {len(y)} outcome rows (n_samples={len(y)}); where "
+            "nothing varies there is no uplift to estimate. Check the outcome column and how its "
+            "rows were chosen."
+        )
+    if np.all((y == low) | (y == high)):
+        return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
+    if high - low < SMALLEST:
+        raise LabelError(
+            f"the outcome varies by {high - low:g} over {len(y)} outcome rows, and squares of such "
+            f"differences are lost. Multiply it by a power of ten, so that it varies by "
+            f"{SMALLEST:g} or more."
+        )
+    return OutcomeCoding(0.0, 1.0, is_binary=False)
+
+
+def check_weight(sample_weight: ArrayLike | None, n: int) -> Array:
+    """Return row weights as float64, ones if none were given."""
+    if sample_weight is None:
+        return np.ones(n)
+    check_number_type("sample_weight", sample_weight, LabelError)
+    weight: Array = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.ndim != 1:
+        raise InputError(f"sample_weight must be one-dimensional, got shape {weight.shape}.")
+    check_length("sample_weight", weight, n)
+    bad = ~np.isfinite(weight) | (weight < 0.0)
+    if bad.any():
+        raise LabelError(
+            f"sample_weight must be finite and not negative, got {shown(weight[bad].tolist())} "
+            f"in {int(bad.sum())} of {n} rows. Give rows that should not count the weight 0."
+        )
+    return weight
+
+
+def distinct(values: NDArray[Any]) -> list[Any]:
+    """Return the different values, sorted."""
+    first: NDArray[Any] = np.unique(values[:FIRST_ROWS])
+    # Comparing with the two of the first rows is several times as fast as sorting them all.
+    if len(first) == 2 and ((values == first[0]) | (values == first[1])).all():
+        return list(first.tolist())
+    return list(np.unique(values).tolist())
+
+
+def check_two(names: Sequence[Any], found: str, instead: str = "") -> None:
+    """Refuse other than two populations; ``instead`` says what to do with more of them."""
+    if len(names) == 2:
+        return
+    some = f"{len(names)}{': ' + shown(names) if len(names) else ''}"
+    way_out = f"Choose two of them{', or ' if instead else ''}{instead}."
+    raise LabelError(
+        f"two populations with different treatment policies are needed, {found.format(some)}. "
+        + (way_out if len(names) > 2 else "Uplift cannot be identified from one.")
+    )
+
+
+def check_cells(
+    kind: NDArray[np.str_], population: NDArray[Any], weight: Array, *, several: bool = False
+) -> tuple[list[Any], IntArray]:
+    """Return the names of the populations and each row's population as 0, 1 and so on.
+
+    There must be two of them, or at least two if ``several``. Rows of kind "target" belong to
+    none; their entry is -1. Names are sorted, so that the order of rows changes nothing. A cell
+    whose rows all have weight 0 counts as empty.
+    """
+    is_target = is_kind(kind, TARGET)
+    kinds = {which: is_kind(kind, which) for which in (OUTCOME, TREATMENT)}
+    labelled = ~is_target & (weight > 0.0)
+    names = distinct(population[labelled])
+    check_names(names, lambda name: kinds_of(name, population, kind))
+    n = len(kind)
+    if n and not weight.any():
+        raise LabelError(
+            f"sample_weight is zero in all {n} rows (n_samples={n}), so that no row counts. Give "
+            "the rows that should count a positive weight."
+        )
+    if len(names) < 2 or not several:
+        instead = "use Uplift or MixtureUplift, which take any number"
+        check_two(names, f"found {{}} in n_samples={n} rows", instead)
+    index = np.full(n, -1, dtype=np.int64)
+    for k, name in enumerate(names):
+        index[(population == name) & ~is_target] = k
+    for k, name in enumerate(names):
+        for which in (OUTCOME, TREATMENT):
+            if not (labelled & kinds[which] & (index == k)).any():
+                there = kinds[which] & (index == k)
+                lacks = "no weight above 0 in its" if there.any() else "no"
+                raise LabelError(
+                    f"population {name!r} has {lacks} {which} rows; each population needs an "
+                    f"{OUTCOME} table and a {TREATMENT} table, under one name "
+                    f"(n_samples={n} rows in all). Folds of cross-validation: see CellKFold."
+                )
+    return names, index
+
+
+def unit_mean(weight: Array) -> Array:
+    """Return positive weights in the same ratios with mean 1, and equal ones as exactly 1."""
+    if not len(weight) or weight.min() == weight.max():
+        return np.ones(len(weight))
+    near_one = weight / weight.max()  # sums of weights as large as 1e308 would overflow
+    return np.asarray(near_one / near_one.mean())
