@@ -313,7 +313,7 @@ def table_doubts(rows: LabelledRows) -> list[Doubt]:
             remedy = "Give each row once: intervals take copies for people."
             found.append(Doubt(REPEATED, text, remedy))
         size = effective_size(rows.weight[at])
-        if size < EFFECTIVE_ROWS and size < 0.5 * len(at):
+        if size < EFFECTIVE_ROWS and len(at) >= 2.0 * EFFECTIVE_ROWS:
             text = f"the weights of {title} make its {len(at):,} rows worth {size:.1f}."
             found.append(Doubt(WILD_WEIGHTS, text, "Look for weights that are far too large."))
     return found
@@ -322,8 +322,8 @@ def table_doubts(rows: LabelledRows) -> list[Doubt]:
 def warn_of_tables(rows: LabelledRows, *, stacklevel: int) -> None:
     """Warn of tables that make every answer wrong."""
     for doubt in table_doubts(rows):
-        text = doubt.text[0].upper() + doubt.text[1:]
-        warnings.warn(f"{text} {doubt.remedy}", UnjoinedWarning, stacklevel=stacklevel + 1)
+        message = f"{doubt.text} {doubt.remedy}"
+        warnings.warn(message, UnjoinedWarning, stacklevel=stacklevel + 1)
 
 
 def _log_choose(n: IntArray, k: IntArray) -> Array:
