@@ -94,8 +94,10 @@ class Census:
         """Return the census with cells that hold no rows, which is quick to send around."""
         none = RowSketch.zero(0, self.n_features)
         cells = {
-            cell: replace(none, n_rows=sketch.n_rows, total_weight=sketch.total_weight)
-            for cell, sketch in self.cells.items()
+            cell: replace(
+                none, n_rows=found.n_rows, total_weight=found.total_weight, digest=found.digest
+            )
+            for cell, found in self.cells.items()
         }
         return replace(self, cells=cells)
 

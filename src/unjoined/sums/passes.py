@@ -86,8 +86,9 @@ def sum_source(
             write_sums(total, checkpoint, position=at)
     if at.n_rows < begin.n_rows:
         raise _changed(f"it has {at.n_rows:,} rows, the checkpoint stands at {begin.n_rows:,}")
+    found = _with_repeated(total, census)
     census.check_same(seen)
-    return _with_repeated(total, census)
+    return found
 
 
 def _resume(
