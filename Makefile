@@ -18,7 +18,7 @@ OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_stops.py tests/cli/test_
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/unjoined/_compiled/*.[ch])
 
-.PHONY: help demo test pytest environments test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel sdist workflows reliability kills fuzz load licences audit clean
+.PHONY: help demo test pytest test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel sdist workflows reliability kills fuzz load licences audit clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -95,9 +95,6 @@ test-oldest: $(OLDEST_VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow"
-
-# What the tests of `.ci/run` need.
-environments: $(VENV)/.test $(OLDEST_VENV)/.test
 
 # A session of its own, so that `make test` needs no browser.
 test-browser: $(VENV)/.test

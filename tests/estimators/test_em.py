@@ -225,9 +225,7 @@ def test_a_falling_likelihood_is_told_and_its_best_iteration_kept():
     free = em(X, y, chance, EXACT, tol=1e-10, max_iter=500)
     share = posterior(free, X, y, chance)
     weight, rng = np.ones(len(y)), np.random.RandomState(0)
-    problem = _em._prepare(
-        X, y, chance, weight, LogisticRegression(C=0.01), "bernoulli", False, rng
-    )
+    problem = _em._prepare(X, y, chance, weight, LogisticRegression(C=0.01), "bernoulli", rng)
     fit = _em._climb(problem, share, 0, 200, 1e-6)
     assert not fit.is_monotone
     assert np.argmax(fit.path) == 0
@@ -304,9 +302,7 @@ def test_exchanging_the_parts_is_less_likely():
 def test_exchanged_starts_end_at_the_same_optimum_or_at_a_worse_one(family):
     X, y, chance, treated = draw(1000, family=family)
     model = EXACT if family == "bernoulli" else LinearRegression()
-    problem = _em._prepare(
-        X, y, chance, np.ones(len(y)), model, family, False, np.random.RandomState(0)
-    )
+    problem = _em._prepare(X, y, chance, np.ones(len(y)), model, family, np.random.RandomState(0))
     right = _em._climb(problem, chance, 0, 2000, 1e-10)
     swapped = _em._climb(problem, np.where(treated, 0.01, 0.99), 1, 2000, 1e-10)
     assert swapped.path.max() <= right.path.max() + 1e-7
@@ -347,7 +343,7 @@ def test_random_starts_keep_what_is_sure():
     X, y, chance, treated = draw(200)
     e = np.where(np.arange(200) % 2, treated, chance)
     rng = np.random.RandomState(0)
-    problem = _em._prepare(X, y, e, np.ones(200), EXACT, "bernoulli", False, rng)
+    problem = _em._prepare(X, y, e, np.ones(200), EXACT, "bernoulli", rng)
     share = _em._draw_share(X, problem, e, rng)
     sure = (e == 0.0) | (e == 1.0)
     assert_array_equal(share[sure], e[sure])
@@ -437,8 +433,6 @@ def test_held_out_likelihood_is_the_formula():
     X, y, chance, _ = draw(100, seed=9)
     expected = slow_log_likelihood(parameters(fit), X, y, chance)
     assert_allclose(fit.log_likelihood(X, y, chance), expected, rtol=1e-9)
-    weight = np.random.default_rng(0).uniform(size=100)
-    assert_allclose(fit.log_likelihood(X, y, chance, weight), weight * expected, rtol=1e-9)
 
 
 def test_starting_where_the_last_fit_ended_changes_speed_only(monkeypatch):
@@ -484,29 +478,6 @@ def test_pipelines_equal_their_steps_by_hand(routing, memory, tmp_path):
     assert_allclose(piped.path, by_hand.path, atol=1e-12)
     assert_allclose(piped.means(X), by_hand.means(squares), atol=1e-9)
     assert_allclose(alone.path, em(X, y, chance, last, max_iter=10).path, atol=1e-12)
-
-
-def test_a_pooled_model_with_all_interactions_equals_two_models():
-    """[x, t, x t] spans what two intercepts and two slopes do."""
-    X, y, chance, _ = draw(1000)
-    x = X[:, :1]
-    products = PolynomialFeatures(2, interaction_only=True, include_bias=False)
-    settings = {"tol": 1e-10, "max_iter": 1000}
-    pooled = em(x, y, chance, make_pipeline(products, EXACT), pooled=True, **settings)
-    two = em(x, y, chance, EXACT, **settings)
-    assert pooled.treated is pooled.untreated
-    assert_allclose(pooled.means(x), two.means(x), atol=1e-5)
-    assert_allclose(pooled.path, two.path, atol=1e-9)
-
-
-def test_a_pooled_model_of_known_treatments_is_one_classifier():
-    X, y, _, treated = draw(300)
-    fit = em(X, y, treated.astype(float), LogisticRegression(tol=1e-9), pooled=True)
-    Z = np.column_stack([X, np.where(treated, 1.0, -1.0)])
-    expected = LogisticRegression(tol=1e-9).fit(Z, y)
-    assert_allclose(fit.treated.coef_, expected.coef_, atol=1e-6)
-    m_1, m_0 = fit.means(X)
-    assert_allclose(np.where(treated, m_1, m_0), expected.predict_proba(Z)[:, 1], atol=1e-6)
 
 
 # --- Errors -------------------------------------------------------------------------------------

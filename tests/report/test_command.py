@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 
 import pytest
 
@@ -26,11 +27,21 @@ def table_options(folder):
     return options
 
 
-def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, write_campaign):
-    write_campaign(here, n_per_table=150, n_customers=100, seed=0)
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory, write_campaign):
+    """The tables of a campaign, and a model of them."""
+    folder = tmp_path_factory.mktemp("campaign")
+    write_campaign(folder, n_per_table=150, n_customers=100, seed=0)
+    words = [*table_options(folder), "--estimator", "two-stage", "--model", folder / "m.skops"]
+    with pytest.raises(SystemExit) as stopped:
+        main(["fit", *map(str, words)])
+    assert not stopped.value.code
+    return folder
+
+
+def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, campaign):
+    shutil.copytree(campaign, here, dirs_exist_ok=True)
     tables = table_options(here)
-    code, _, _ = run(capsys, "fit", *tables, "--estimator", "two-stage", "--model", "m.skops")
-    assert code == 0
     command = ["report", "--model", "m.skops", *tables, "--table", here / "customers.parquet",
                "--held-out", "--share", "0.3", "--title", "It's mine"]  # fmt: skip
     code, out, _ = run(
@@ -71,10 +82,9 @@ def test_a_report_and_a_list_are_written_once_and_say_how(capsys, here, write_ca
     assert (here / "r.html").read_text("utf-8") == page
 
 
-def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here, write_campaign):
-    write_campaign(here, n_per_table=150, n_customers=100, seed=0)
+def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here, campaign):
+    shutil.copytree(campaign, here, dirs_exist_ok=True)
     tables = table_options(here)
-    run(capsys, "fit", *tables, "--estimator", "two-stage", "--model", "m.skops")
     code, out, _ = run(capsys, "report", "--model", "m.skops", *tables, "--held-out",
                        "--table", "customers.parquet", "--out", "r.html")  # fmt: skip
     assert code == 0

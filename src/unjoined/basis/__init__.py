@@ -23,14 +23,14 @@ from unjoined.basis.draw import (
     same_basis,
 )
 from unjoined.basis.functions import (
-    Filler,
+    BasisWriter,
     FourierBasis,
     GaussianBasis,
     LinearBasis,
     ScaledBasis,
     Scaling,
     StackedBasis,
-    filler,
+    basis_writer,
     weighted_quantile,
 )
 

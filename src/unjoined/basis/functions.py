@@ -132,7 +132,7 @@ def _careful_scale(distance: Array, weight: Array, j: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Filler:
+class BasisWriter:
     """A basis in two steps: what is cheap for many rows at once, then values of a few at a time.
 
     Few calls for each chunk matter where threads share Python's lock.
@@ -196,7 +196,7 @@ class GaussianBasis:
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p), each between 0 and 1."""
         check_row_width(X, self.n_features)
-        return _gaussian_filler(self, Scaling.identity(self.n_features))(X, self.size)
+        return _gaussian_writer(self, Scaling.identity(self.n_features))(X, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,12 +327,12 @@ class ScaledBasis:
 
     basis: Basis
     scaling: Scaling
-    filler: Filler = field(init=False, repr=False, compare=False)
+    writer: BasisWriter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Prepare what all chunks share."""
         check_basis("basis", self.basis, len(self.scaling.mean))
-        object.__setattr__(self, "filler", _scaled_filler(self.basis, self.scaling))
+        object.__setattr__(self, "writer", _scaled_writer(self.basis, self.scaling))
 
     @property
     def size(self) -> int:
@@ -347,7 +347,7 @@ class ScaledBasis:
     def __call__(self, X: Array) -> Array:
         """Map features as they came (n, d) to basis values (n, p)."""
         check_row_width(X, self.n_features)
-        return self.filler(X, self.size)
+        return self.writer(X, self.size)
 
 
 def check_basis(name: str, basis: Any, d: int | None = None) -> int:
@@ -361,38 +361,38 @@ def check_basis(name: str, basis: Any, d: int | None = None) -> int:
     return basis.n_features
 
 
-def filler(basis: Callable[[Array], Array], X: Array, p: int) -> Filler:
+def basis_writer(basis: Callable[[Array], Array], X: Array, p: int) -> BasisWriter:
     """Return what writes ``p`` values of a basis at rows such as ``X`` into the caller's arrays."""
     if isinstance(basis, Basis):
         check_row_width(X, basis.n_features)
         if basis.size != p:
             raise InputError(f"the basis has {basis.size} functions, but {p} were asked for.")
-    return basis.filler if isinstance(basis, ScaledBasis) else _plain_filler(basis, X.shape[1])
+    return basis.writer if isinstance(basis, ScaledBasis) else _plain_writer(basis, X.shape[1])
 
 
-def _plain_filler(basis: Callable[[Array], Array], d: int) -> Filler:
+def _plain_writer(basis: Callable[[Array], Array], d: int) -> BasisWriter:
     def write(columns: Array, out: Array) -> None:
         values = basis(np.ascontiguousarray(columns.T))
         check_numbers("the values of the basis", values, *out.shape)
         out[...] = values
 
-    return Filler(d, lambda X, columns: np.copyto(columns, X.T), write)
+    return BasisWriter(d, lambda X, columns: np.copyto(columns, X.T), write)
 
 
-def _scaled_filler(basis: Basis, scaling: Scaling) -> Filler:
+def _scaled_writer(basis: Basis, scaling: Scaling) -> BasisWriter:
     if isinstance(basis, GaussianBasis):
-        return _gaussian_filler(basis, scaling)
+        return _gaussian_writer(basis, scaling)
     if isinstance(basis, LinearBasis):
-        return _linear_filler(basis, scaling)
+        return _linear_writer(basis, scaling)
     if isinstance(basis, StackedBasis):
         if isinstance(basis.first, LinearBasis) and isinstance(basis.second, GaussianBasis):
-            return _gaussian_filler(basis.second, scaling, linear=True)
-        first, second = (_scaled_filler(part, scaling) for part in (basis.first, basis.second))
-        return _stacked_filler(first, second, basis.first.size)
-    return _plain_filler(lambda X: basis(scaling(X)), basis.n_features)
+            return _gaussian_writer(basis.second, scaling, linear=True)
+        first, second = (_scaled_writer(part, scaling) for part in (basis.first, basis.second))
+        return _stacked_writer(first, second, basis.first.size)
+    return _plain_writer(lambda X: basis(scaling(X)), basis.n_features)
 
 
-def _linear_filler(basis: LinearBasis, scaling: Scaling) -> Filler:
+def _linear_writer(basis: LinearBasis, scaling: Scaling) -> BasisWriter:
     mean, scale = scaling.mean[:, None], scaling.scale[:, None]
 
     def prepare(X: Array, columns: Array) -> None:
@@ -405,10 +405,10 @@ def _linear_filler(basis: LinearBasis, scaling: Scaling) -> Filler:
         out[:, 0] = 1.0
         out[:, 1:] = columns.T
 
-    return Filler(basis.n_features, prepare, write)
+    return BasisWriter(basis.n_features, prepare, write)
 
 
-def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
+def _stacked_writer(first: BasisWriter, second: BasisWriter, p: int) -> BasisWriter:
     w = first.width
 
     def prepare(X: Array, columns: Array) -> None:
@@ -419,7 +419,7 @@ def _stacked_filler(first: Filler, second: Filler, p: int) -> Filler:
         first.write(columns[:w], out[:, :p])
         second.write(columns[w:], out[:, p:])
 
-    return Filler(w + second.width, prepare, write)
+    return BasisWriter(w + second.width, prepare, write)
 
 
 def _distance_product(basis: GaussianBasis, origin: Array, *, linear: bool) -> Array:
@@ -441,7 +441,9 @@ def _distance_product(basis: GaussianBasis, origin: Array, *, linear: bool) -> A
     return found
 
 
-def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = False) -> Filler:
+def _gaussian_writer(
+    basis: GaussianBasis, scaling: Scaling, *, linear: bool = False
+) -> BasisWriter:
     d = basis.n_features
     first = 1 + d if linear else 0
     origin = basis.centers.mean(axis=0)
@@ -467,4 +469,4 @@ def _gaussian_filler(basis: GaussianBasis, scaling: Scaling, *, linear: bool = F
     kernel = gaussian_kernel(
         shift[:, 0], factor[:, 0], product[:, first:], (basis.width, origin) if linear else None
     )
-    return Filler(d + 2, prepare, write, kernel)
+    return BasisWriter(d + 2, prepare, write, kernel)

@@ -1,4 +1,4 @@
-"""The command report: one HTML file on a model, its tables and the people to choose from."""
+"""The commands report and export: a model for people, and for programs without this package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from unjoined._typing import Frame
-from unjoined.cli.inputs import TABLE, Input, Tables, as_table, check_paths
+from unjoined.cli.inputs import GRAPH, QUERY, TABLE, Input, Tables, as_table, check_paths
 from unjoined.cli.options import (
     AsJson,
     Budget,
@@ -32,6 +32,7 @@ from unjoined.cli.show import console, noted, print_json
 from unjoined.data import read_table, table_ending, write_table
 from unjoined.errors import InputError
 from unjoined.estimators import UpliftEstimator, load_model
+from unjoined.export import export_onnx, export_sql
 from unjoined.report import Origin, Terms, report_with_numbers
 
 
@@ -207,3 +208,35 @@ def command_line(ctx: typer.Context) -> str:
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [parameter.opts[0], *([] if each is True else [str(each)])]
     return shlex.join(words)
+
+
+@command("unjoined export --model model.skops --sql score.sql --table people --keep id")
+def export(
+    model: Model,
+    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX graph to this file.")] = None,
+    sql: Annotated[Path | None, typer.Option(help="Write a SQL query to this file.")] = None,
+    table: Annotated[str, typer.Option(help="For SQL: the table to score.")] = "people",
+    keep: Keep = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model as ONNX or SQL, which score without this program."""
+    if onnx is None and sql is None:
+        raise InputError("export needs --onnx FILE, --sql FILE, or both.")
+    named = [("--onnx", onnx, GRAPH), ("--sql", sql, QUERY)]
+    outputs = [(option, path, kind) for option, path, kind in named if path]
+    check_paths([("--model", model)], outputs, force=force)
+    kept = split_names("--keep", keep)
+    fitted = load_model(model)
+    out, written = console(quiet=as_json), {}
+    if onnx is not None:
+        written["onnx"] = str(export_onnx(fitted, onnx))
+        out.print(
+            f"Wrote {onnx}. Score with onnxruntime: one input for each column, output uplift."
+        )
+    if sql is not None:
+        query = export_sql(fitted, sql, table=table, keep=kept)
+        written["sql"] = str(sql)
+        out.print(f"Wrote {sql}: a query of {len(query):,} characters that scores {table}.")
+    if as_json:
+        print_json(written)

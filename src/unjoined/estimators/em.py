@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._typing import Array, IntArray
 from unjoined._validation import check_option
 from unjoined.errors import InputError, LabelError
 from unjoined.nuisance import seeded_clone
@@ -34,10 +34,9 @@ class EMFit:
     """
 
     treated: Any  # fitted model of y given x under treatment
-    untreated: Any  # and without it; the same object if pooled
+    untreated: Any  # and without it
     sigma: float  # standard deviation of y around its mean, outcome units; NaN for "bernoulli"
     family: str
-    pooled: bool  # whether one model takes the treatment, -1 or +1, as a last column
     path: Array  # (n_iter + 1,) mean log-likelihood per weight, nats: at the start and after each
     converged: bool  # whether the last iteration changed it by no more than the tolerance
     n_iter: int
@@ -46,22 +45,16 @@ class EMFit:
 
     def means(self, X: Array) -> tuple[Array, Array]:
         """Return E[y | x, treated] and E[y | x, untreated] at each row, outcome units."""
-        return (
-            _mean(self.treated, _with_treatment(X, 1.0, self.pooled), self.family),
-            _mean(self.untreated, _with_treatment(X, -1.0, self.pooled), self.family),
-        )
+        treated = _mean(self.treated, X, self.family)
+        return treated, _mean(self.untreated, X, self.family)
 
-    def log_likelihood(
-        self, X: Array, y: Array, chance: Array, weight: Array | None = None
-    ) -> Array:
-        """Return log p(y | x, population) of each row in nats, times its weight if given.
+    def log_likelihood(self, X: Array, y: Array, chance: Array) -> Array:
+        """Return log p(y | x, population) of each row in nats, ``chance`` being its e.
 
-        ``chance`` is e of each row. Over held-out rows the sum, divided by the sum of weights, is
-        a proper score of fits of one family, whatever their models: higher is better.
+        Its mean over held-out rows is a proper score of fits of one family, whatever their models.
         """
         log_density = (_log_density(y, mean, self.sigma, self.family) for mean in self.means(X))
-        value, _ = _mix(*_logs(chance), *log_density)
-        return value if weight is None else weight * value
+        return _mix(*_logs(chance), *log_density)[0]
 
 
 def fit_em(
@@ -75,7 +68,6 @@ def fit_em(
     n_starts: int = 1,
     max_iter: int = 200,
     tol: float = 1e-6,
-    pooled: bool = False,
     rng: np.random.RandomState,
 ) -> EMFit:
     r"""Fit the outcome's law under treatment and without it to rows that do not tell which.
@@ -96,8 +88,7 @@ def fit_em(
     Outcomes are 0 and 1 for "bernoulli", whose model is a classifier. The first of ``n_starts``
     runs starts at r = e, the others at random; the likeliest counts. A run ends when an iteration
     changes the mean log-likelihood by at most ``tol`` of it, for "gaussian" by so many nats.
-    ``pooled`` fits one model with the treatment, -1 or +1, as a last column. A model keeps its seed
-    over all iterations, else no iteration would be the last.
+    A model keeps its seed over all iterations, else no iteration would be the last.
 
     With a penalty it is the penalised likelihood that rises; the plain one may fall, as a forest's
     may. Then the likeliest iteration is returned and ``is_monotone`` is False. A fully grown tree
@@ -106,7 +97,7 @@ def fit_em(
     check_option("family", family, [BERNOULLI, GAUSSIAN])
     _check_model(model, family)
     _check_rows(y, chance, family)
-    problem = _prepare(X, y, chance, weight, model, family, pooled, rng)
+    problem = _prepare(X, y, chance, weight, model, family, rng)
     fit = _climb(problem, chance, 0, max_iter, tol)
     for start in range(1, n_starts):
         share = _draw_share(X, problem, chance, rng)
@@ -122,7 +113,7 @@ class _Part:
 
     model: Any  # never fitted itself
     rows: IntArray  # (n',) rows that surely belong to the other part are left out
-    treated: BoolArray  # (n',) as what the row counts
+    treated: bool  # whether it is that of the treated
     X: Array  # (n', d)
     label: Any  # (n',)
 
@@ -139,7 +130,7 @@ class _Part:
             head = whole[:-1]
             Z = head.fit_transform(Z, self.label)
             whole.steps[:-1] = head.steps
-        r = np.where(self.treated, share[self.rows], 1.0 - share[self.rows])
+        r = share[self.rows] if self.treated else 1.0 - share[self.rows]
         _last(whole).fit(Z, self.label, sample_weight=weight[self.rows] * r)
         if is_warm:
             _last(whole).set_params(warm_start=_last(self.model).warm_start)
@@ -150,8 +141,8 @@ class _Part:
 class _Problem:
     """What stays the same over iterations and starts."""
 
-    parts: tuple[_Part, ...]  # the treated and the untreated, or one for both
-    views: tuple[Array, Array]  # (n, d) each: all rows as treated and as untreated
+    parts: tuple[_Part, _Part]  # the treated and the untreated
+    X: Array  # (n, d)
     y: Array  # (n,)
     logs: tuple[Array, Array]  # (n,) each, log e and log(1 - e)
     weight: Array  # (n,)
@@ -168,7 +159,7 @@ class _Problem:
 class _Step:
     """Models after an M-step, and what they say about the rows."""
 
-    models: tuple[Any, ...]  # fitted, one per part
+    models: tuple[Any, ...]  # fitted, of the treated and of the untreated
     sigma: float
     value: float  # mean log-likelihood per unit of weight
     share: Array  # (n,) probability of having been treated: the next E-step
@@ -190,10 +181,9 @@ def _climb(problem: _Problem, share: Array, start: int, max_iter: int, tol: floa
             break
     return EMFit(
         treated=best.models[0],
-        untreated=best.models[-1],
+        untreated=best.models[1],
         sigma=best.sigma,
         family=problem.family,
-        pooled=len(problem.parts) == 1,
         path=np.array(path),
         converged=converged,
         n_iter=len(path) - 1,
@@ -209,8 +199,7 @@ def _maximise(problem: _Problem, share: Array, previous: tuple[Any, ...] | None)
         part.fit(weight, share, None if previous is None else previous[i])
         for i, part in enumerate(problem.parts)
     )
-    m_1 = _mean(models[0], problem.views[0], family)
-    m_0 = _mean(models[-1], problem.views[1], family)
+    m_1, m_0 = (_mean(model, problem.X, family) for model in models)
     sigma = np.nan
     if family == GAUSSIAN:
         squares = share * (y - m_1) ** 2 + (1.0 - share) * (y - m_0) ** 2
@@ -266,28 +255,18 @@ def _prepare(
     weight: Array,
     model: Any,
     family: str,
-    pooled: bool,
     rng: np.random.RandomState,
 ) -> _Problem:
     """Clone and seed the models, and lay out their rows."""
     # Chosen by e alone, not by r, lest a row that underflows change what a forest counts.
-    rows = [np.flatnonzero(chance > 0.0), np.flatnonzero(chance < 1.0)]
-    signs = [np.ones(len(rows[0])), -np.ones(len(rows[1]))]
-    if pooled:
-        rows, signs = [np.concatenate(rows)], [np.concatenate(signs)]
+    rows = (np.flatnonzero(chance > 0.0), np.flatnonzero(chance < 1.0))
     label: Any = y.astype(np.int64) if family == BERNOULLI else y
-    parts = []
-    for at, sign in zip(rows, signs, strict=True):
-        Z = _with_treatment(X[at], sign, pooled)
-        parts.append(_Part(seeded_clone(model, rng), at, sign > 0.0, Z, label[at]))
-    views = (_with_treatment(X, 1.0, pooled), _with_treatment(X, -1.0, pooled))
+    first, second = (
+        _Part(seeded_clone(model, rng), at, treated, X[at], label[at])
+        for at, treated in zip(rows, (True, False), strict=True)
+    )
     variance = float(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
-    return _Problem(tuple(parts), views, y, _logs(chance), weight, variance, family)
-
-
-def _with_treatment(X: Array, sign: float | Array, pooled: bool) -> Array:
-    """Return the features, for a pooled model with the treatment, -1 or +1, as a last column."""
-    return np.column_stack([X, np.broadcast_to(sign, len(X))]) if pooled else X
+    return _Problem((first, second), X, y, _logs(chance), weight, variance, family)
 
 
 def _draw_share(X: Array, problem: _Problem, chance: Array, rng: np.random.RandomState) -> Array:

@@ -155,7 +155,9 @@ class Scored:
         if kind == "share":
             return self.top(numbers[0])
         if kind == "threshold":
-            return Functional((self.score >= numbers[0]) * 1.0, 0.0)
+            # A bin lies on one side of the threshold; its mean may be off by rounding.
+            reached = self.score if self.ends is None else self.ends
+            return Functional((reached >= numbers[0]) * 1.0, 0.0)
         return self.budget(*numbers)
 
 

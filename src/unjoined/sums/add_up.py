@@ -13,10 +13,10 @@ from unjoined._compiled import GaussianKernel, MeanArrays, plain
 from unjoined._threads import CACHE_ROWS, Scratch, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.basis import Filler, Scaling, filler
+from unjoined.basis import BasisWriter, Scaling, basis_writer
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.sums.moments import CellKey, GroupedSums, PolicySums, Roots, RunningSums
+from unjoined.sums.moments import CellKey, GroupedSums, PolicySums, RowScales, RunningSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class CompiledSums(NamedTuple):
         """Return the sums of a piece, and whether its labels are all of size one."""
         p = self.kernel.p
         label_basis, gram = np.zeros(p), np.zeros((p, p))
-        cross = np.zeros((p, p)) if piece.sign else gram  # of outcomes nobody looks at it
+        cross = np.zeros((p, p)) if piece.sign else gram  # not used for outcomes
         weight, unit = self.kernel.add_up(
             (self.X, piece.at, self.label, self.weight),
             (label_basis, gram, cross if piece.sign else None),
@@ -186,7 +186,7 @@ def accumulate_policies(
     ``means`` are subtracted from the labels on the way; ``centred`` are labels from which something
     was subtracted before. The policies are told apart by the labels themselves.
     """
-    writer, scratch, treatment = filler(basis, rows.X, p), Scratch(), rows.label
+    writer, scratch, treatment = basis_writer(basis, rows.X, p), Scratch(), rows.label
     rows = rows if centred is None else replace(rows, label=centred)
     n_groups = 1 if groups is None else int(groups.max(initial=0)) + 1
     compiled = compiled_sums(writer.kernel, rows, means)
@@ -241,11 +241,11 @@ def _rows_at(X: Array, at: IntArray, scratch: Scratch) -> Array:
 class _Values:
     """Basis values of the rows of a piece, a chunk at a time, written over again and again."""
 
-    def __init__(self, filler: Filler, p: int, X: Array, scratch: Scratch) -> None:
+    def __init__(self, writer: BasisWriter, p: int, X: Array, scratch: Scratch) -> None:
         n = len(X)
-        self.p, self.size, self.write = p, min(chunk_rows(p), n), filler.write
-        self.columns = scratch.array("columns", filler.width, n)
-        filler.prepare(X, self.columns)
+        self.p, self.size, self.write = p, min(chunk_rows(p), n), writer.write
+        self.columns = scratch.array("columns", writer.width, n)
+        writer.prepare(X, self.columns)
         self.values = scratch.array("values", self.size, p)
 
     def at(self, chunk: slice) -> Array:
@@ -261,7 +261,7 @@ def _sum_piece(
     """Return the sums of one piece, and whether its labels are all of size one."""
     n, cross = len(X), piece.sign != 0.0
     label, weight = rows.label[piece.at], rows.weight[piece.at]
-    roots = Roots.of_rows(label, weight, cross=cross and mean is None)
+    roots = RowScales.of_rows(label, weight, cross=cross and mean is None)
     sums = RunningSums.zero(values.p)
     sums.weight, sums.weight_square = roots.weight, roots.weight_square
     linear = None if mean is None else mean.linear(X)
@@ -288,7 +288,7 @@ def combine(
     one megabyte for each thread are in memory, never those of all rows. The result does not depend
     on ``n_jobs``, to the bit.
     """
-    p, writer, scratch = len(coef), filler(basis, X, len(coef)), Scratch()
+    p, writer, scratch = len(coef), basis_writer(basis, X, len(coef)), Scratch()
     n = len(X) if at is None else len(at)
     if at is not None and n and not 0 <= at.min() <= at.max() < len(X):
         raise InputError(f"positions must be from 0 to {len(X) - 1}, got {at.min()} to {at.max()}.")

@@ -47,7 +47,7 @@ def _upper(p: int) -> BoolArray:
     return np.tri(p, dtype=bool).T
 
 
-class Roots(NamedTuple):
+class RowScales(NamedTuple):
     """What the rows of a run are scaled by, for all of its chunks at once."""
 
     weight: float  # sum of weights
@@ -57,7 +57,7 @@ class Roots(NamedTuple):
     cross: Array | None  # (m, 1) square roots of the labels' sizes; None if these are ones
 
     @classmethod
-    def of_rows(cls, label: Array, weight: Array, *, cross: bool) -> Roots:
+    def of_rows(cls, label: Array, weight: Array, *, cross: bool) -> RowScales:
         """Return the roots of labels of one sign; without ``cross`` labels are not looked at."""
         size = np.abs(label) if cross else np.ones(0)
         return cls(
@@ -68,15 +68,15 @@ class Roots(NamedTuple):
             None if np.all(size == 1.0) else np.sqrt(size)[:, None],
         )
 
-    def cut(self, rows: slice) -> Roots:
+    def cut(self, rows: slice) -> RowScales:
         """Return those of some of the rows; the sums of weights stay those of all."""
         scale = None if self.scale is None else self.scale[rows]
         cross = None if self.cross is None else self.cross[rows]
-        return Roots(self.weight, self.weight_square, self.label[rows], scale, cross)
+        return RowScales(self.weight, self.weight_square, self.label[rows], scale, cross)
 
-    def centred(self, label: Array, weight: Array, *, cross: bool) -> Roots:
+    def centred(self, label: Array, weight: Array, *, cross: bool) -> RowScales:
         """Return these with other labels, of one sign or 0."""
-        return Roots(
+        return RowScales(
             self.weight,
             self.weight_square,
             label if self.scale is None else weight * label,

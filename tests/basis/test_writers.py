@@ -12,7 +12,7 @@ from unjoined.basis import (
     ScaledBasis,
     Scaling,
     StackedBasis,
-    filler,
+    basis_writer,
 )
 
 D = 3
@@ -47,7 +47,7 @@ def test_values_are_written_chunk_by_chunk_into_arrays_that_are_given(name):
     basis, X = BASES[name], draw()
     expected = basis(SCALING(X))
     for given in (ScaledBasis(basis, SCALING), lambda rows: basis(SCALING(rows))):
-        found = filler(given, X, basis.size)
+        found = basis_writer(given, X, basis.size)
         columns, values = np.full((found.width, 40), np.nan), np.full((40, basis.size), np.nan)
         found.prepare(X, columns)
         for chunk in (slice(0, 13), slice(13, 40)):
