@@ -200,6 +200,11 @@ def _sentences(plan: StudyPlan) -> Iterator[str]:
             "wider. Spend on outcome rows."
         )
     yield f"{parts} Twice the gap is worth about four times the rows."
+    yield from _doubts(plan)
+
+
+def _doubts(plan: StudyPlan) -> Iterator[str]:
+    """Yield how rough the plan is."""
     if plan.is_rough:
         yield (
             "This is rough: it takes the gap as the same for everyone, uplift as normal and a "
