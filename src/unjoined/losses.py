@@ -81,7 +81,7 @@ class HuberLoss(BoxLoss):
     curvature: ClassVar[float] = 0.5
 
     def __post_init__(self) -> None:
-        """Refuse a threshold that is none."""
+        """Refuse a threshold that is not above 0."""
         check_positive("delta", self.delta)
 
     @property
@@ -107,7 +107,7 @@ class PinballLoss(BoxLoss):
     tau: float = 0.5
 
     def __post_init__(self) -> None:
-        """Refuse a level that is none."""
+        """Refuse a level outside of (0, 1)."""
         if not 0.0 < self.tau < 1.0:
             raise InputError(f"tau must lie strictly between 0 and 1, got {self.tau!r}.")
 

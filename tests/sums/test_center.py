@@ -21,8 +21,15 @@ from unjoined.data import (
     paper_problem,
 )
 from unjoined.errors import InputError
-from unjoined.nuisance import check_center, cross_fit_centring, cut_down, deal_folds, subtract_means
-from unjoined.sums import Centring, SmoothMeans, accumulate, assemble, smooth_coef
+from unjoined.nuisance import (
+    check_center,
+    cross_fit_centring,
+    cut_down,
+    deal_folds,
+    smooth_coef,
+    subtract_means,
+)
+from unjoined.sums import Centring, SmoothMeans, accumulate, assemble
 
 
 def fit_centring(rows, rng, **options):
@@ -232,7 +239,7 @@ def test_neither_threads_nor_chunks_change_the_centre(limits):
     rows = rows_of(main_effect(), 400)
     fold = deal_folds(rows, rng())
     whole = center(rows, fold, rng(3)).rows.label
-    limits("sums.centring", CACHE_ROWS=256)
+    limits("sums.plan", CACHE_ROWS=256)
     one, two = (center(rows, fold, rng(3), n_jobs=n).rows.label for n in (None, 2))
     assert_array_equal(one, two)
     assert_allclose(one, whole, atol=1e-9 * np.abs(rows.label).max())

@@ -275,7 +275,7 @@ def test_files_that_lie_about_noise_are_refused(tmp_path):
     cell = next(iter(found.sums.cells))
     for noise, message in (
         ((("outcome", 0, 0.0, 1e-6),), "for epsilon a finite number above 0"),
-        ((("outcome", 0, 1.0, 1.5),), "its noise is none"),
+        ((("outcome", 0, 1.0, 1.5),), "its noise is not within its limits"),
         ((("outcome", 7, 1.0, 1e-6),), "for a population a whole number from 0 to 1"),
     ):
         path = write_sums(replace(found, noise=noise), tmp_path / "lie")

@@ -14,11 +14,12 @@ from unjoined.basis import (
     Scaling,
     StackedBasis,
     draw_basis,
+    means_basis,
     same_basis,
 )
 from unjoined.data import campaign_problem, label_rows, paper_problem
 from unjoined.nuisance import cross_fit_centring, deal_folds
-from unjoined.sums import CellKey, SumsPlan, accumulate, means_basis, shared_means
+from unjoined.sums import CellKey, SumsPlan, accumulate, shared_means
 from unjoined.sums.add_up import accumulate_policies
 
 

@@ -18,6 +18,7 @@ from unjoined.basis.draw import (
     auto_centers,
     draw_basis,
     has_width,
+    means_basis,
     median_width,
     rescaled,
     same_basis,
@@ -31,6 +32,7 @@ from unjoined.basis.functions import (
     Scaling,
     StackedBasis,
     basis_writer,
+    has_constant,
     weighted_quantile,
 )
 

@@ -239,7 +239,7 @@ class PrincipalBasis:
     directions: Array
 
     def __post_init__(self) -> None:
-        """Refuse what are no directions."""
+        """Refuse directions that are not numbers."""
         check_numbers("directions", self.directions, None, None)
 
     @property
@@ -256,6 +256,21 @@ class PrincipalBasis:
         """Map rows (n, d) to basis values (n, k + 1)."""
         check_row_width(X, self.n_features)
         return np.column_stack([np.ones(len(X)), X @ self.directions])
+
+
+def means_basis(basis: Basis) -> Basis | None:
+    """Return the functions on which labels are centred along with the sums on ``basis``.
+
+    A constant and the features come first, as `smooth_coef` wants them. None for a basis that
+    need not be fit to predict labels: linear functions, which leave what bends in the labels'
+    means (where features are distributed differently, that biases the uplift), and those of
+    unknown kind.
+    """
+    if isinstance(basis, StackedBasis):
+        return basis if isinstance(basis.first, LinearBasis | PrincipalBasis) else None
+    if isinstance(basis, GaussianBasis | FourierBasis):
+        return StackedBasis(LinearBasis(basis.n_features), basis)
+    return None
 
 
 def most_linear(n_rows: int) -> int:

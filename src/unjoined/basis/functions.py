@@ -179,7 +179,7 @@ class GaussianBasis:
     width: float
 
     def __post_init__(self) -> None:
-        """Refuse what are no centres and no width."""
+        """Refuse centres and widths that are not numbers."""
         check_numbers("centers", self.centers, None, None)
         check_positive("width", self.width)
 
@@ -302,6 +302,11 @@ class StackedBasis:
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p)."""
         return np.hstack([self.first(X), self.second(X)])
+
+
+def has_constant(basis: Basis) -> bool:
+    """Whether the functions begin with a constant and the features."""
+    return isinstance(basis.first if isinstance(basis, StackedBasis) else basis, LinearBasis)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""The command demo: the whole job on raw files of a simulated campaign."""
+"""The commands demo and reproduce: the whole job on a simulated campaign, and the paper again."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -20,7 +21,8 @@ from rich.text import Text
 import unjoined
 from unjoined._support import import_extra
 from unjoined._typing import Array
-from unjoined.cli.inputs import Tables
+from unjoined._validation import check_option
+from unjoined.cli.inputs import Tables, check_distinct
 from unjoined.cli.options import AsJson, Folder, Force, Seed, TableOptions, command
 from unjoined.cli.score import Scored, Target, show_list
 from unjoined.cli.show import (
@@ -39,7 +41,7 @@ from unjoined.estimators import UpliftEstimator, save_model
 from unjoined.metrics import UpliftCurve, identification_strength, perfect_curve, qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
 from unjoined.report import Origin, Terms, report
-from unjoined.reproduce import REGIONS, raw_customers, write_raw_files
+from unjoined.reproduce import REGIONS, STUDIES, raw_customers, reproduce_paper, write_raw_files
 
 SHARE = 0.3  # of customers on the list
 N_TRUTH = 20_000  # fresh customers the methods are compared on
@@ -273,3 +275,67 @@ def program() -> list[str]:
     found = shutil.which("unjoined")
     at_hand = found is not None and Path(found).samefile(sys.argv[0])
     return ["unjoined"] if at_hand else [sys.argv[0]]
+
+
+@command("unjoined reproduce synthetic --small", "unjoined reproduce all --out unjoined-paper")
+def reproduce(
+    study: Annotated[
+        list[str],
+        typer.Argument(help=f"{', '.join(STUDIES)}, or all; several may be named."),
+    ],
+    trials: Annotated[int, typer.Option(min=1, help="Draws of each study.")] = 50,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; default: one for each core.")
+    ] = None,
+    folder: Folder = Path("unjoined-paper"),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the data files; default: cache, download.")
+    ] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="Tiny sizes, to see in seconds that it works.")
+    ] = False,
+    ridges: Annotated[
+        bool,
+        typer.Option("--ridges", help="Try a wide grid of MinMaxGau's ridges, and nothing else."),
+    ] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run the experiments of the paper and write figures and a page."""
+    if folder.exists() and not folder.is_dir():
+        raise TableError(f"{str(folder)!r} is a file; name a folder with --out.")
+    if data is not None and not data.is_dir():
+        raise TableError(f"there is no folder {str(data)!r}. Check --data.")
+    if data is not None:
+        check_distinct([("--data", data), ("--out", folder)])
+    for name in study:
+        check_option("study", name, (*STUDIES, "all"))
+    out = console(quiet=as_json)
+    try:
+        files = reproduce_paper(
+            [name for name in STUDIES if name in study or "all" in study],
+            folder,
+            trials=trials,
+            jobs=jobs or os.cpu_count() or 1,
+            seed=seed,
+            small=small,
+            data=None if data is None else str(data),
+            ridges=ridges,
+            progress=tell_progress,
+        )
+    except KeyboardInterrupt:
+        out.print(f"Finished trials are kept in {folder}; the same command goes on.")
+        raise
+    claims = json.loads(files.results.read_text("utf-8"))["claims"]
+    out.print("What the paper says in section 6.3, judged by these numbers:")
+    show_pairs(out, ((claim["verdict"], claim["claim"]) for claim in claims))
+    out.print(f"Wrote {files.page}, {files.results} and figures: {len(files.figures)}.")
+    if as_json:
+        paths = {"page": files.page, "results": files.results, "trials": files.trials}
+        print_json(
+            {
+                "verdicts": {claim["claim"]: claim["verdict"] for claim in claims},
+                "files": {name: str(path) for name, path in paths.items()}
+                | {"figures": [str(file) for file in files.figures]},
+            }
+        )

@@ -48,7 +48,7 @@ COMMANDS = {
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),
     "merge": Entry("sums", "Add up files of sums that were made with one plan."),
-    "reproduce": Entry("paper", "Run the experiments of the paper and write figures and a page."),
+    "reproduce": Entry("demo", "Run the experiments of the paper and write figures and a page."),
 }
 
 
@@ -204,9 +204,15 @@ def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, An
         text = path.read_text("utf-8-sig")
         settings = tomllib.loads(text)
     except OSError as error:
-        raise TableError(f"--config {str(path)!r} cannot be read: {error.strerror}.") from error
+        raise TableError(
+            f"--config {str(path)!r} cannot be read: {error.strerror}. unjoined init FOLDER --out "
+            "FILE.toml writes such a file."
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TableError(f"--config {str(path)!r} is not TOML: {error}.") from error
+        raise TableError(
+            f"--config {str(path)!r} is not TOML: {error}. unjoined init FOLDER --out FILE.toml "
+            "writes such a file from the tables in a folder."
+        ) from error
     values: dict[str, Any] = {}
     for key, value in settings.items():
         name = key.replace("-", "_")

@@ -11,12 +11,11 @@ from scipy.special import expit, logit
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import has_fit_parameter
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import check_option
 from unjoined.errors import InputError, LabelError
-from unjoined.nuisance import seeded_clone
+from unjoined.nuisance import last_step, seeded_clone, takes_weights
 
 BERNOULLI, GAUSSIAN = "bernoulli", "gaussian"
 PROBABILITY_FLOOR = 1e-9  # how far likelihoods (not predictions) keep probabilities from 0 and 1
@@ -120,10 +119,10 @@ class _Part:
     def fit(self, weight: Array, share: Array, previous: Any) -> Any:
         """Return the model fitted to rows that were treated with probability ``share``."""
         whole = clone(self.model)
-        is_warm = previous is not None and _is_convex(_last(whole))
+        is_warm = previous is not None and _is_convex(last_step(whole))
         if is_warm:  # a copy, because the previous one may turn out to be the best
             whole = deepcopy(previous)
-            _last(whole).set_params(warm_start=True)
+            last_step(whole).set_params(warm_start=True)
         Z = self.X
         if isinstance(whole, Pipeline) and len(whole) > 1:
             # By hand, because with metadata routing on a pipeline does not take weights by name.
@@ -131,9 +130,9 @@ class _Part:
             Z = head.fit_transform(Z, self.label)
             whole.steps[:-1] = head.steps
         r = share[self.rows] if self.treated else 1.0 - share[self.rows]
-        _last(whole).fit(Z, self.label, sample_weight=weight[self.rows] * r)
+        last_step(whole).fit(Z, self.label, sample_weight=weight[self.rows] * r)
         if is_warm:
-            _last(whole).set_params(warm_start=_last(self.model).warm_start)
+            last_step(whole).set_params(warm_start=last_step(self.model).warm_start)
         return whole
 
 
@@ -241,7 +240,7 @@ def _mean(model: Any, X: Array, family: str) -> Array:
     bad = ~np.isfinite(mean)
     if bad.any():
         raise InputError(
-            f"{type(_last(model)).__name__}.{method} returned NaN or infinite values in "
+            f"{type(last_step(model)).__name__}.{method} returned NaN or infinite values in "
             f"{int(bad.sum())} of {len(X)} rows (first at row {int(np.argmax(bad))}). Scale the "
             "features, or choose a more stable model."
         )
@@ -275,16 +274,11 @@ def _draw_share(X: Array, problem: _Problem, chance: Array, rng: np.random.Rando
     Noise drawn row by row would not do: the models average it out, and all starts are alike.
     """
     slope, tilt = (START_SPREAD * rng.standard_normal(size) for size in (1, X.shape[1]))
-    # A real outcome in its standard deviations; not a 0/1 outcome, whose rare 1 is no outlier.
+    # A real outcome in its standard deviations; not a 0/1 outcome: a rare 1 is not an outlier.
     unit = np.sqrt(problem.variance) if problem.family == GAUSSIAN else 1.0
     centred = (problem.y - np.average(problem.y, weights=problem.weight)) / unit
     ratio = centred * (slope + X @ tilt / np.sqrt(X.shape[1]))
     return np.asarray(expit(logit(chance) + ratio))  # 0 and 1 stay 0 and 1
-
-
-def _last(model: Any) -> Any:
-    """Return the step that predicts: the last of a pipeline, else the model itself."""
-    return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
 def _is_convex(last: Any) -> bool:
@@ -297,7 +291,7 @@ def _is_convex(last: Any) -> bool:
 
 def _check_model(model: Any, family: str) -> None:
     """Refuse models that the family rules out, or that take no weights."""
-    name = type(_last(model)).__name__
+    name = type(last_step(model)).__name__
     needed, suits = "a regressor", not is_classifier(model) and hasattr(model, "predict")
     if family == BERNOULLI:
         needed = "a classifier with predict_proba"
@@ -307,7 +301,7 @@ def _check_model(model: Any, family: str) -> None:
             f"family {family!r} needs {needed}, got {name}. Pass one, or choose the other family "
             "if it suits the outcome."
         )
-    if not has_fit_parameter(_last(model), "sample_weight"):
+    if not takes_weights(model):
         raise InputError(
             f"EM weights rows by their probability of having been treated, but {name}.fit takes no "
             "sample_weight. Choose a model that does."

@@ -150,7 +150,7 @@ class FeatureEstimator(BaseEstimator):
     def _look_through(
         self, source: Any, sample_rows: int
     ) -> tuple[ChunkSource | DaskSource, Census]:
-        """Take the census of a source, which is encoded if its features are no numbers."""
+        """Take the census of a source, encoded if its features are not numbers."""
         partitions = as_dask_source(source)
         rows: Any = as_source(source) if partitions is None else partitions.settled()
         look = take_census if partitions is None else dask_census

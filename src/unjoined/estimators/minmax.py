@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from unjoined._support import narrated
 from unjoined._typing import Array, Basis, MatrixLike, RandomState
 from unjoined._validation import TREATMENT, check_count, check_positive
-from unjoined.basis import BASES, ScaledBasis
+from unjoined.basis import BASES, ScaledBasis, has_constant
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
@@ -54,22 +54,14 @@ from unjoined.nuisance import (
     CROSS_FIT_ROWS,
     N_FOLDS,
     ShiftReport,
+    center_sums,
     check_center,
     cut_down,
     deal_folds,
     weigh_shift,
 )
 from unjoined.solve import solve_minmax
-from unjoined.sums import (
-    PlannedSums,
-    center_sums,
-    combine,
-    dask_sums,
-    has_constant,
-    multipliers,
-    sum_source,
-    take_sample,
-)
+from unjoined.sums import PlannedSums, combine, dask_sums, multipliers, sum_source, take_sample
 
 SAMPLE_ROWS = 10_000  # of each cell, which settle the plan where there are many
 

@@ -21,6 +21,7 @@ from unjoined.basis import (
     auto_centers,
     draw_basis,
     has_width,
+    means_basis,
     rescaled,
 )
 from unjoined.data import LabelledRows
@@ -38,7 +39,6 @@ from unjoined.sums import (
     combine,
     contrasts_of,
     in_two_groups,
-    means_basis,
     noise_in_scores,
     shared_means,
 )

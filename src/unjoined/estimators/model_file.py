@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.tree._tree import Tree
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +24,7 @@ from unjoined.basis import Scaling
 from unjoined.data import TableEncoder
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
+from unjoined.nuisance import last_step
 
 SCHEMA, CHECKSUM, RECORD = "schema.json", "unjoined.sha256", "unjoined.json"
 VERSION = 1  # of the layout of files; a program reads its own and earlier ones
@@ -173,7 +173,7 @@ def _check_array(name: str, content: bytes) -> None:
     for length in shape:
         size *= length  # as a whole number of Python, which does not overflow
     if dtype.hasobject or min(shape, default=0) < 0 or size != len(content) - file.tell():
-        raise TableError(f"holds a part {name!r} that is no array of {dtype} of shape {shape}.")
+        raise TableError(f"holds a part {name!r} that is not an array of {dtype} of shape {shape}.")
 
 
 def record_of(model: Any, written_by: str) -> bytes:
@@ -194,7 +194,7 @@ def check_layout(record: bytes) -> dict[str, Any]:
 
 
 def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
-    """Refuse what is no fitted model, has parts that do not fit, or predicts otherwise than it did.
+    """Refuse what is not a fitted model, has parts that do not fit, or predicts other numbers.
 
     Whoever changes numbers in a file can change its checksum too. The predictions beside them
     then still tell, and so they do if another version of a package predicts otherwise.
@@ -267,7 +267,7 @@ def _add_new_parameters(model: UpliftEstimator) -> None:
 
 def _last_step(model: Any) -> UpliftEstimator:
     """Return the estimator of a pipeline: what its columns may hold, only its own parts know."""
-    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    last = last_step(model)
     if not isinstance(last, UpliftEstimator):
         raise TableError(f"holds a {type(last).__name__}, not an uplift estimator.")
     check_is_fitted(last)
@@ -320,7 +320,7 @@ def _check_trees(model: Any) -> None:
     for tree in chain.from_iterable(vars(model).get("_predictors", ())):
         nodes, sets = tree.nodes, tree.raw_left_cat_bitsets
         if (nodes["bitset_idx"][nodes["is_categorical"] != 0] >= len(sets)).any():
-            raise InputError("a tree asks for a category that there is not")
+            raise InputError("a tree asks for a category that does not exist")
         inner, feature = nodes["is_leaf"] == 0, nodes["feature_idx"].astype(np.int64)
         children = (nodes["left"], nodes["right"])
         _check_children(inner, *children, feature, model.n_features_in_, nodes["value"])
@@ -334,13 +334,13 @@ def _check_trees(model: Any) -> None:
 def _check_children(
     inner: Any, left: Any, right: Any, feature: Any, n_features: int, value: Any
 ) -> None:
-    """Refuse branches that lead out of a tree or back, features it has not, and no numbers."""
+    """Refuse branches that lead out of a tree or back, unknown features, and values not finite."""
     n, here = len(inner), np.arange(len(inner))[inner]
     for child in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
         if not ((child > here) & (child < n)).all():
             raise InputError("a branch of a tree leads nowhere")
     used = feature[inner]
     if n == 0 or (used < 0).any() or (used >= n_features).any():
-        raise InputError("a tree asks for a feature that there is not")
+        raise InputError("a tree asks for a feature that does not exist")
     if not np.isfinite(value).all():
         raise InputError("a tree predicts something that is not a number")

@@ -94,7 +94,7 @@ class NeuralMinMaxUplift(RowEstimator):
         - E[\rho^*(g)]` is played. Residuals are in units of the standardised outcome. Where
         :math:`\rho^*` is infinite the critic must not go: bound the output of ``critic_module``. A
         pair holds the two conjugates :math:`\ell^*(s, y')` and :math:`\ell^*_*(g, h)` of a loss
-        that is no function of the difference; then ``third_module`` plays h.
+        that is not a function of the difference; then ``third_module`` plays h.
     ridge_f, ridge_g : float, default=3e-4
         Penalties on the squared norm of all parameters of either module, biases included. With
         the squared loss those of `MinMaxUplift`, which divides its ``ridge_g`` by 4 for other

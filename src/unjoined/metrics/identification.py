@@ -20,20 +20,13 @@ from unjoined._validation import (
     check_same_length,
     check_vector,
 )
+from unjoined.basis import has_constant
 from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError, WeakIdentificationWarning
 from unjoined.metrics.estimate import Estimate, Totals, critical_value
 from unjoined.metrics.rows import EvaluationRows, cell_positions
-from unjoined.sums import (
-    CellKey,
-    GroupedSums,
-    PlannedSums,
-    PolicySums,
-    center_sums,
-    has_constant,
-    n_functions,
-    sum_policies,
-)
+from unjoined.nuisance import center_sums
+from unjoined.sums import CellKey, GroupedSums, PlannedSums, PolicySums, n_functions, sum_policies
 
 # Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
 # are unreliable whatever the nominal sample size.

@@ -5,10 +5,12 @@ from unjoined.nuisance.centring import (
     CROSS_FIT_ROWS,
     N_FOLDS,
     ModelMeans,
+    center_sums,
     check_center,
     cross_fit_centring,
     cut_down,
     deal_folds,
+    smooth_coef,
     subtract_means,
 )
 from unjoined.nuisance.effects import (
@@ -41,6 +43,7 @@ from unjoined.nuisance.models import (
     fit_policies,
     fit_weighted,
     hold_out_mean,
+    last_step,
     seeded_clone,
     takes_weights,
 )

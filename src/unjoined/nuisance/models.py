@@ -37,13 +37,14 @@ def seeded_clone(model: Any, rng: Rng) -> Any:
     return copy.set_params(**seeds)
 
 
-def _last(model: Any) -> Any:
+def last_step(model: Any) -> Any:
+    """Return the step that predicts: the last of a pipeline, else the model itself."""
     return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
 def takes_weights(model: Any) -> bool:
     """Whether a model, or the last step of a pipeline, can be fitted with row weights."""
-    return bool(has_fit_parameter(_last(model), "sample_weight"))
+    return bool(has_fit_parameter(last_step(model), "sample_weight"))
 
 
 def fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
@@ -55,7 +56,7 @@ def fit_weighted(model: Any, X: Array, label: Any, weight: Array) -> None:
     if np.all(weight == weight[0]):  # equal weights say nothing; any model can be fitted
         model.fit(X, label)
         return
-    last = _last(model)
+    last = last_step(model)
     if not takes_weights(model):
         raise InputError(
             f"sample_weight was given, but {type(last).__name__}.fit takes no weights. Choose a "

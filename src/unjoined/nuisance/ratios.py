@@ -178,13 +178,12 @@ def filled(weight: Array | None, n: int) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class RelativeRatio:
-    r"""A combination of kernels that estimates :math:`p / (\alpha p + (1 - \alpha) p_k)`."""
+class KernelRatio:
+    r"""A combination of kernels that estimates :math:`p / p_k`."""
 
     basis: GaussianBasis  # on standardised features
     scaling: Scaling
     theta: Array  # (b,) coefficients
-    alpha: float
     ridge: float
     is_apart: bool  # every held-out target row got a higher ratio than every held-out cell row
 
@@ -198,60 +197,44 @@ def rulsif_ratio(
     target: Array,
     cell: Array,
     *,
-    alpha: float = 0.0,
     n_folds: int = N_FOLDS,
     rng: Rng,
     target_weight: Array | None = None,
     weight: Array | None = None,
 ) -> RatioEstimate:
-    """Estimate the (relative) ratio at the rows of the cell by RuLSIF, see `fit_relative_ratio`.
+    """Estimate the ratio at the rows of the cell by RuLSIF, see `fit_kernel_ratio`.
 
     ``apart`` is ``(0,)`` if held-out target rows all get higher ratios than those of the cell, or
     if the cell covers less than 1 % of the target's mass.
     """
-    fitted = fit_relative_ratio(
-        target,
-        cell,
-        alpha=alpha,
-        n_folds=n_folds,
-        rng=rng,
-        target_weight=target_weight,
-        weight=weight,
-    )
+    weights = filled(target_weight, len(target)), filled(weight, len(cell))
+    fitted = fit_kernel_ratio(target, cell, *weights, n_folds=n_folds, rng=rng)
     ratio = fitted(cell)
     is_apart = fitted.is_apart or np.average(ratio, weights=weight) < NO_MASS
     return RatioEstimate(ratio, (0,) if is_apart else ())
 
 
-def fit_relative_ratio(
-    target: Array,
-    cell: Array,
-    *,
-    alpha: float = 0.0,
-    n_folds: int = N_FOLDS,
-    rng: Rng,
-    target_weight: Array | None = None,
-    weight: Array | None = None,
-) -> RelativeRatio:
-    r"""Fit relative unconstrained least-squares importance fitting (RuLSIF), in closed form.
+def fit_kernel_ratio(
+    target: Array, cell: Array, target_weight: Array, weight: Array, *, n_folds: int, rng: Rng
+) -> KernelRatio:
+    r"""Fit the ratio by least squares in closed form: RuLSIF, whose relative part is 0 here.
 
-    With Gaussian kernels :math:`K` around target rows, :math:`r_\alpha = K^\top \theta` minimises
-    the squared distance to :math:`p / (\alpha p + (1 - \alpha) p_k)`, up to a constant
+    With Gaussian kernels :math:`K` around target rows, :math:`r = K^\top \theta` minimises the
+    squared distance to :math:`p / p_k`, up to a constant
 
     .. math::
 
         J(\theta) = \tfrac12 \theta^\top H \theta - h^\top \theta, \qquad
-        H = \alpha E_p[K K^\top] + (1 - \alpha) E_k[K K^\top], \quad h = E_p[K],
+        H = E_k[K K^\top], \quad h = E_p[K],
 
     so that :math:`\theta = (H + \lambda I)^{-1} h`. Width and :math:`\lambda` are those with the
-    smallest :math:`J` on held-out folds. With ``alpha`` above 0 the ratio is bounded by 1/alpha and
-    easier to estimate, but averages weighted by it are biased. Costs O((n + n_k) b^2) for each of
-    five widths and at most b = 100 centres; the order of rows does not matter. (Yamada, Suzuki,
-    Kanamori, Hachiya and Sugiyama, Neural Computation 2013.)
+    smallest :math:`J` on held-out folds. Costs O((n + n_k) b^2) for each of five widths and at most
+    b = 100 centres; the order of rows does not matter. (Yamada, Suzuki, Kanamori, Hachiya and
+    Sugiyama, Neural Computation 2013.)
     """
     X = np.concatenate([target, cell])
     part = np.repeat([0, 1], [len(target), len(cell)])
-    row_weight = np.concatenate([filled(target_weight, len(target)), filled(weight, len(cell))])
+    row_weight = np.concatenate([target_weight, weight])
     order = np.lexsort((row_weight, *X.T[::-1], part))
     X, row_weight = X[order], row_weight[order]
     for k in (0, 1):
@@ -267,36 +250,33 @@ def fit_relative_ratio(
     group += n_folds * part
     bases = [GaussianBasis(centers, factor * width) for factor in WIDTH_FACTORS]
     sums = [_kernel_sums(basis, Z, row_weight, group, n_folds) for basis in bases]
-    scores = np.array([_held_out_scores(each, alpha) for each in sums])  # (widths, ridges)
+    scores = np.array([_held_out_scores(each) for each in sums])  # (widths, ridges)
     i, j = np.unravel_index(int(np.argmin(scores)), scores.shape)
-    H, h = sums[i].system(alpha, np.ones(n_folds, dtype=bool))
-    unseen = _held_out_values(bases[i], Z, sums[i], alpha, int(j), group % n_folds)
+    H, h = sums[i].system(np.ones(n_folds, dtype=bool))
+    unseen = _held_out_values(bases[i], Z, sums[i], int(j), group % n_folds)
     is_apart = bool(unseen[part == 1].max() < unseen[part == 0].min())
-    return RelativeRatio(bases[i], scaling, _solve(H, h)[j], alpha, RIDGES[j], is_apart)
+    return KernelRatio(bases[i], scaling, _solve(H, h)[j], RIDGES[j], is_apart)
 
 
 @dataclass(frozen=True, slots=True)
 class _KernelSums:
-    """Sums over the rows of each sample (0 target, 1 cell) and fold."""
+    """Sums over the rows of each fold, of the target and of the cell."""
 
-    weight: Array  # (2, n_folds)
-    mean: Array  # (n_folds, b) of the target alone: sum of w K
-    gram: Array  # (2, n_folds, b, b) sum of w K K^T
+    weight: Array  # (2, n_folds) of the target, and of the cell
+    mean: Array  # (n_folds, b) of the target: sum of w K
+    gram: Array  # (n_folds, b, b) of the cell: sum of w K K^T
 
-    def system(self, alpha: float, folds: BoolArray) -> tuple[Array, Array]:
+    def system(self, folds: BoolArray) -> tuple[Array, Array]:
         """Return H and h over some of the folds."""
-        target, cell = (
-            self.gram[k, folds].sum(axis=0) / self.weight[k, folds].sum() for k in (0, 1)
-        )
-        h = self.mean[folds].sum(axis=0) / self.weight[0, folds].sum()
-        return alpha * target + (1.0 - alpha) * cell, h
+        H = self.gram[folds].sum(axis=0) / self.weight[1, folds].sum()
+        return H, self.mean[folds].sum(axis=0) / self.weight[0, folds].sum()
 
 
 def _kernel_sums(
     basis: GaussianBasis, Z: Array, weight: Array, group: IntArray, n_folds: int
 ) -> _KernelSums:
     b = basis.size
-    total, mean, gram = np.zeros(2 * n_folds), np.zeros((n_folds, b)), np.zeros((2 * n_folds, b, b))
+    total, mean, gram = np.zeros(2 * n_folds), np.zeros((n_folds, b)), np.zeros((n_folds, b, b))
     for g in range(2 * n_folds):
         rows = np.flatnonzero(group == g)
         total[g] = weight[rows].sum()
@@ -305,30 +285,31 @@ def _kernel_sums(
             K = basis(Z[at])
             if g < n_folds:
                 mean[g] += weight[at] @ K
+                continue
             K *= np.sqrt(weight[at])[:, None]
-            gram[g] += K.T @ K
-    return _KernelSums(total.reshape(2, n_folds), mean, gram.reshape(2, n_folds, b, b))
+            gram[g - n_folds] += K.T @ K
+    return _KernelSums(total.reshape(2, n_folds), mean, gram)
 
 
-def _held_out_scores(sums: _KernelSums, alpha: float) -> Array:
+def _held_out_scores(sums: _KernelSums) -> Array:
     """Return J for every ridge, averaged over folds that theta was not fitted to."""
     n_folds = len(sums.mean)
     scores = np.zeros(len(RIDGES))
     for j in range(n_folds):
         held = np.arange(n_folds) == j
-        theta = _solve(*sums.system(alpha, ~held))  # (ridges, b)
-        H, h = sums.system(alpha, held)
+        theta = _solve(*sums.system(~held))  # (ridges, b)
+        H, h = sums.system(held)
         scores += 0.5 * np.einsum("ri,ij,rj->r", theta, H, theta) - theta @ h
     return scores / n_folds
 
 
 def _held_out_values(
-    basis: GaussianBasis, Z: Array, sums: _KernelSums, alpha: float, ridge: int, fold: IntArray
+    basis: GaussianBasis, Z: Array, sums: _KernelSums, ridge: int, fold: IntArray
 ) -> Array:
     """Return the fit at every row from coefficients of the other folds."""
     values = np.empty(len(Z))
     for j in range(len(sums.mean)):
-        theta = _solve(*sums.system(alpha, np.arange(len(sums.mean)) != j))[ridge]
+        theta = _solve(*sums.system(np.arange(len(sums.mean)) != j))[ridge]
         rows = np.flatnonzero(fold == j)
         for chunk in _chunks(len(rows)):
             values[rows[chunk]] = basis(Z[rows[chunk]]) @ theta

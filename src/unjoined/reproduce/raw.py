@@ -1,10 +1,7 @@
-"""Raw files as a company has them: the public e-mail campaign, or a simulation of its form."""
+"""Raw files as a company has them: a simulation in the form of the public e-mail campaign."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +9,13 @@ from scipy.special import expit
 
 from unjoined._support import import_extra
 from unjoined._typing import Array, Frame
-from unjoined.data import SimulatedProblem, unjoin, write_table
-from unjoined.errors import TableError
+from unjoined.data import SimulatedProblem, write_table
 
 REGIONS = ("east", "west")
 ZIP_CODES = ("Rural", "Surburban", "Urban")  # spelt as in the public file
 CHANNELS = ("Multichannel", "Phone", "Web")
 SEGMENTS = (100.0, 200.0, 350.0, 500.0, 750.0, 1000.0)  # dollars at which brackets end
 SEEDS = 2**32  # numpy takes seeds below this; larger ones wrap around
-ASIDE = 0.1  # of the public file: customers to score
-COLUMNS = (
-    *("recency", "history_segment", "history", "mens", "womens", "zip_code", "newbie", "channel"),
-)
 
 
 def email_problem() -> SimulatedProblem:
@@ -87,44 +79,7 @@ def write_raw_files(
             at = data.rows(kind, name)
             parts[kind, name] = _texts(np.asarray(data.X)[at]), np.asarray(data.y)[at]
     customers = _texts(email_problem().draw_joint(n_customers, random_state=(seed + 1) % SEEDS).X)
-    return _write(folder, parts, customers, seed)
-
-
-def write_email_files(
-    folder: Path, source: str | os.PathLike[str], *, seed: int = 0
-) -> dict[str, Path]:
-    """Write four raw tables and customers to score, made of the public e-mail file, as CSV.
-
-    The trial's rows are dealt into four tables and thinned out, so that the east mailed recent
-    buyers and the west those it had not seen for long.
-    """
-    opener = gzip.open if str(source).endswith(".gz") else open
-    with opener(source, "rt", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    if not rows or not {*COLUMNS, "segment", "visit"} <= set(rows[0]):
-        raise TableError(f"{str(source)!r} is not the public e-mail file: it lacks its columns.")
-    order = np.random.RandomState(seed).permutation(len(rows))
-    aside, kept = np.split(order, [int(ASIDE * len(rows))])
-    recency = np.array([[float(rows[i]["recency"])] for i in kept])
-    trial = unjoin(
-        recency,
-        [float(rows[i]["visit"]) for i in kept],
-        [float(rows[i]["segment"] != "No E-Mail") for i in kept],
-        policies={
-            "east": lambda X: expit(-1.5 * np.tanh((X[:, 0] - 5.5) / 3.0)),
-            "west": lambda X: expit(1.5 * np.tanh((X[:, 0] - 5.5) / 3.0)),
-        },
-        random_state=seed,
-    )
-    parts = {}
-    for kind in ("outcome", "treatment"):
-        for name in REGIONS:
-            at = trial.data.rows(kind, name)
-            own = [rows[kept[i]] for i in trial.rows[at]]
-            columns = {c: [row[c] for row in own] for c in COLUMNS}
-            parts[kind, name] = columns, np.asarray(trial.data.y)[at]
-    customers = {c: [rows[i][c] for i in aside] for c in COLUMNS}
-    return _write(folder, parts, customers, seed)
+    return write_shop(folder, parts, customers, seed)
 
 
 Columns = dict[str, list[str]]
@@ -165,10 +120,10 @@ def _roughen(columns: Columns, first_id: int, seed: int) -> Frame:
     return import_extra("pyarrow", extra="cli").table(rough)
 
 
-def _write(
+def write_shop(
     folder: Path, parts: dict[tuple[str, str], tuple[Columns, Array]], people: Columns, seed: int
 ) -> dict[str, Path]:
-    """Write tables under one name each; those of treatments have their columns the other way."""
+    """Write tables, by kind and region, and people to score; treatments have columns reversed."""
     folder.mkdir(parents=True, exist_ok=True)
     arrow = import_extra("pyarrow", extra="cli")
     written, first = {}, 100_001

@@ -2,18 +2,7 @@
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
-from unjoined.sums.census import Census, rows_digest, take_census
-from unjoined.sums.centring import (
-    CELLS,
-    Centring,
-    SmoothMeans,
-    by_chunks,
-    center_sums,
-    has_constant,
-    means_basis,
-    shared_means,
-    smooth_coef,
-)
+from unjoined.sums.census import Census, rows_digest, sample_cells, take_census, take_sample
 from unjoined.sums.disclosure import (
     GaussianNoise,
     multipliers,
@@ -30,6 +19,8 @@ from unjoined.sums.moments import (
     PolicySums,
     hash_features,
     hash_with,
+    n_functions,
+    sum_policies,
 )
 from unjoined.sums.passes import (
     dask_census,
@@ -40,17 +31,18 @@ from unjoined.sums.passes import (
     sum_source,
 )
 from unjoined.sums.plan import (
+    CELLS,
+    Centring,
     MinMaxSystem,
     PlannedSums,
+    SmoothMeans,
     SumsPlan,
     assemble,
     best_contrasts,
+    by_chunks,
     contrasts_of,
     in_two_groups,
-    n_functions,
-    sample_cells,
-    sum_policies,
-    take_sample,
+    shared_means,
 )
 
 __all__ = [

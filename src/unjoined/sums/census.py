@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, CellArray, IntArray
 from unjoined._validation import (
@@ -355,3 +356,26 @@ class RowSketch:
         if share < 1.0 or int(self.count.sum()) < self.n_rows:
             weight *= self.total_weight / weight.sum()
         return self.X[at], self.label[at], weight, (group + nth) % n_groups
+
+
+def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
+    """Return the positions of at most ``most`` rows of each cell, in order."""
+    chosen = []
+    for at in cells:
+        n = min(len(at), most)
+        # One row out of each of as many strips: distinct, and soon done. Strips differ by a row
+        # in length, so that they start at random, or rows would not be equally likely.
+        edges = np.arange(n + 1) * len(at) // n
+        some = edges[:-1] + (rng.random_sample(n) * np.diff(edges)).astype(np.int64)
+        chosen.append(at[np.sort((some + rng.randint(len(at))) % len(at))])
+    return chosen
+
+
+def take_sample(rows: LabelledRows, most: int, rng: Rng) -> tuple[LabelledRows, IntArray]:
+    """Return at most ``most`` rows of each cell, with the weight of all, and where they were."""
+    cells = rows.all_cells()
+    chosen = sample_cells(cells, most, rng)
+    more = [np.full(len(at), len(c) / len(at)) for at, c in zip(chosen, cells, strict=True)]
+    positions = np.concatenate(chosen)
+    sample = rows.take(positions)
+    return replace(sample, weight=sample.weight * np.concatenate(more)), positions

@@ -66,7 +66,7 @@ class GaussianNoise:
     entropy: Callable[[int], bytes] = os.urandom
 
     def __post_init__(self) -> None:
-        """Refuse what is no privacy."""
+        """Refuse numbers that protect nobody."""
         if check_positive("epsilon", self.epsilon) > MOST_EPSILON:
             raise InputError(
                 f"epsilon must be at most {MOST_EPSILON:g}, beyond which it protects nobody, got "

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.basis import has_constant
 from unjoined.data import replace_file
 from unjoined.errors import InputError, TableError
-from unjoined.sums.centring import has_constant
 from unjoined.sums.disclosure import with_policies_of_sums
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
 from unjoined.sums.plan import PlannedSums, Position, SumsPlan, TableId, TableNoise, tables_of
@@ -204,7 +204,7 @@ def _checked(members: dict[str, NDArray[Any]]) -> tuple[PlannedSums, Position | 
     need(MANIFEST in members, "it has no manifest")
     try:
         header = fields(json.loads(members.pop(MANIFEST).tobytes()), "the manifest", *HEADER)
-    except (ValueError, RecursionError):  # no JSON, no text, or a number of too many digits
+    except (ValueError, RecursionError):  # not JSON, not text, or a number with too many digits
         raise UnsoundError("its manifest cannot be read") from None
     need(header["contents"] == CONTENTS, "it says that it holds something else")
     arrays = FileArrays(members)
@@ -265,7 +265,7 @@ def _read_noise(listed: Any, plan: SumsPlan) -> tuple[TableNoise, ...]:
         kind, population, epsilon, delta = items(entry, "the noise of a table", 4)
         k = whole(population, "a population", 0, len(plan.populations) - 1)
         good = number(delta, "delta", positive=True) < 1.0 and plan.clip is not None
-        need(good, "its noise is none")
+        need(good, "its noise is not within its limits")
         found.append(
             TableNoise(_kind(kind), k, number(epsilon, "epsilon", positive=True), float(delta))
         )

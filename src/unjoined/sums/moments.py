@@ -13,11 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from unjoined._threads import CACHE_ROWS
+from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._validation import TREATMENT
 from unjoined.basis import Scaling
+from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 
+PIECE_ROWS = 16_384  # rows that one thread takes at a time
+SCALING_ROWS = 20_000
+MOST_SQUARES = 500  # features; beyond, products of all of them and their squares fill the memory
 BITS = 16  # kept of every sum: rounding changes far smaller ones, another table far larger ones
 SHIFT = 0.3183  # moves the edges of the grid away from round numbers, which many sums are
 
@@ -355,6 +360,37 @@ class PolicySums:
     def merge(self, other: PolicySums) -> PolicySums:
         """Return the sums over the rows of both; neither argument changes."""
         return added(self, other)
+
+
+def sum_policies(rows: LabelledRows, *, n_jobs: int | None = None) -> PolicySums:
+    """Return the sums over the treatment rows, on as many functions as the rows can carry."""
+    cells = [rows.at(TREATMENT, k) for k in range(len(rows.names))]
+    # The functions span the same whatever features are scaled by; some rows do to keep digits.
+    some = np.concatenate([at[:: max(len(at) // SCALING_ROWS, 1)] for at in cells])
+    scaling = Scaling.of_rows(rows.X[some], np.ones(len(some)))
+    pieces = [
+        (k, at[start : start + PIECE_ROWS])
+        for k, at in enumerate(cells)
+        for start in range(0, len(at), PIECE_ROWS)
+    ]
+    # Products of functions that the rows cannot carry anyway would fill the memory.
+    q = n_functions(sum(map(len, cells)), rows.X.shape[1])
+
+    def sums(piece: tuple[int, IntArray]) -> PolicySums:
+        k, at = piece
+        X, label, weight = rows.X[at], rows.label[at], rows.weight[at]
+        return PolicySums.of_rows(
+            X, scaling, label, weight, k, n_populations=len(cells), n_functions=q
+        )
+
+    return reduce(PolicySums.merge, over_pieces(sums, pieces, n_jobs))
+
+
+def n_functions(n: int, d: int) -> int:
+    """Return how many functions the rows can carry: ten rows to each, squares of 500 at most."""
+    if 10 * (1 + d) > n:
+        return 1
+    return 1 + d if d > MOST_SQUARES or 10 * (1 + 2 * d) > n else 1 + 2 * d
 
 
 HashArray: TypeAlias = NDArray[np.uint64]

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.random import RandomState as Rng
 from scipy.linalg import block_diag
 
-from unjoined._threads import over_pieces
+from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
-from unjoined.basis import ScaledBasis, Scaling, StackedBasis
+from unjoined.basis import ScaledBasis, Scaling, StackedBasis, same_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.sums.add_up import CellMeans, accumulate_policies
-from unjoined.sums.centring import Centring, by_chunks, shared_means
-from unjoined.sums.moments import CellKey, GroupedSums, HashArray, PolicySums, hash_with
+from unjoined.sums.add_up import CellMeans, accumulate_policies, combine
+from unjoined.sums.moments import (
+    CellKey,
+    GroupedSums,
+    HashArray,
+    PolicySums,
+    hash_with,
+    n_functions,
+    sum_policies,
+)
 
 MAX_GROUPS = 1000
-PIECE_ROWS = 16_384  # rows that one thread takes at a time
-SCALING_ROWS = 20_000
-MOST_SQUARES = 500  # features; beyond, products of all of them and their squares fill the memory
 LEAST_PART = 0.2  # of the largest: populations that count less are left out if they tell nothing,
 LEAST_TOLD = 0.99  # that is if the others tell this share of what all do
 LEAST_F = 10.0  # of the gap in a second contrast: weaker ones would add noise alone
@@ -79,6 +81,102 @@ def assemble(
     return MinMaxSystem(
         np.hstack(list(A[:, f, g])), b[:, g].ravel(), block_diag(*[C[g, g]] * len(b))
     )
+
+
+CELLS = ((OUTCOME, 0), (OUTCOME, 1), (TREATMENT, 0), (TREATMENT, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothMeans:
+    """Four conditional means by ridge regression on one basis.
+
+    Those of two-valued labels are kept between the two. Those of real labels are not: a bound
+    would move with a function added to the label, and centring is to be blind to it.
+    """
+
+    basis: Basis
+    coef: Array  # (p, 4)
+    offset: Array  # (4,) added to the products
+    low: Array  # (4,) -1 for labels of two values, -inf for real ones
+    high: Array  # (4,)
+
+    def __call__(self, Z: Array) -> Array:
+        """Return the means at scaled features (n, d), one column per cell, shape (n, 4)."""
+        return self.bounded(self.basis(Z) @ self.coef)
+
+    def bounded(self, products: Array) -> Array:
+        """Return the means from products of basis values and coefficients, in place."""
+        products += self.offset
+        return np.clip(products, self.low, self.high, out=products)
+
+
+@dataclass(frozen=True, slots=True)
+class Centring:
+    r"""A fitted pair (m, q), fixed from now on, for any chunk of features.
+
+    :math:`m(x)` is the average of the two populations' conditional means of the outcome,
+    :math:`q(x)` that of the treatment, both in the inner coding.
+    """
+
+    scaling: Scaling
+    means: Callable[[Array], Array]  # (n, d) -> (n, 4), the order of `CELLS`
+
+    def __call__(self, X: Array) -> tuple[Array, Array]:
+        """Return m(x) and q(x) at features as they came, shapes (n,) and (n,)."""
+        m, q, _ = self.parts(X)
+        return m, q
+
+    def parts(self, X: Array) -> tuple[Array, Array, Array]:
+        """Return m(x), q(x) and the policy gap e_1(x) - e_2(x), shape (n,) each."""
+        return _parts(self.means(self.scaling(X)))
+
+
+def _parts(mean: Array) -> tuple[Array, Array, Array]:
+    """Return m, q and the policy gap from the means of the four cells (n, 4)."""
+    m = (mean[:, 0] + mean[:, 1]) / 2.0
+    q = (mean[:, 2] + mean[:, 3]) / 2.0
+    return m, q, (mean[:, 2] - mean[:, 3]) / 2.0
+
+
+def by_chunks(
+    centring: Centring, X: Array, at: IntArray, n_jobs: int | None
+) -> tuple[Array, Array, Array]:
+    """Return m, q and the gap at some rows, never holding basis values of all of them."""
+    # Models have their own ways with threads and chunks; a single chunk needs neither.
+    if len(at) <= CACHE_ROWS or not isinstance(centring.means, SmoothMeans):
+        return centring.parts(X[at])
+    means = centring.means
+    values = ScaledBasis(means.basis, centring.scaling)
+    raw = combine(values, means.coef, X, at=None if len(at) == len(X) else at, n_jobs=n_jobs)
+    return _parts(means.bounded(raw))
+
+
+def shared_means(centring: Centring, basis: Basis, scaling: Scaling) -> dict[str, CellMeans] | None:
+    """Return what is subtracted from labels in terms of a pass over ``basis``, if it can be."""
+    means, d = centring.means, len(scaling.mean)
+    if not isinstance(means, SmoothMeans) or not _same_scaling(centring.scaling, scaling):
+        return None
+    if same_basis(means.basis, basis):
+        linear, coef = None, means.coef
+    elif isinstance(means.basis, StackedBasis) and same_basis(means.basis.second, basis):
+        linear, coef = means.coef[: d + 1], means.coef[d + 1 :]
+    else:
+        return None
+    found = {}
+    for kind in (OUTCOME, TREATMENT):
+        at = [c for c, cell in enumerate(CELLS) if cell[0] == kind]
+        offset, bound = means.offset[at], float(means.high[at[0]])
+        slope = None
+        if linear is not None:
+            slope = linear[1:, at] / scaling.scale[:, None]
+            offset = offset + linear[0, at] - scaling.mean @ slope
+        mean = CellMeans(coef[:, at], slope, offset, bound)
+        found[kind] = mean if bound < np.inf else mean.averaged()
+    return found
+
+
+def _same_scaling(a: Scaling, b: Scaling) -> bool:
+    return np.array_equal(a.mean, b.mean) and np.array_equal(a.scale, b.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,60 +386,6 @@ def tables_of(found: PlannedSums) -> tuple[TableId, ...]:
         return found.tables
     tables = sorted({key[:2] for key in found.sums.cells})
     return tuple(TableId(*table, found.sums.total(*table).digest()) for table in tables)
-
-
-def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
-    """Return the positions of at most ``most`` rows of each cell, in order."""
-    chosen = []
-    for at in cells:
-        n = min(len(at), most)
-        # One row out of each of as many strips: distinct, and soon done. Strips differ by a row
-        # in length, so that they start at random, or rows would not be equally likely.
-        edges = np.arange(n + 1) * len(at) // n
-        some = edges[:-1] + (rng.random_sample(n) * np.diff(edges)).astype(np.int64)
-        chosen.append(at[np.sort((some + rng.randint(len(at))) % len(at))])
-    return chosen
-
-
-def take_sample(rows: LabelledRows, most: int, rng: Rng) -> tuple[LabelledRows, IntArray]:
-    """Return at most ``most`` rows of each cell, with the weight of all, and where they were."""
-    cells = rows.all_cells()
-    chosen = sample_cells(cells, most, rng)
-    more = [np.full(len(at), len(c) / len(at)) for at, c in zip(chosen, cells, strict=True)]
-    positions = np.concatenate(chosen)
-    sample = rows.take(positions)
-    return replace(sample, weight=sample.weight * np.concatenate(more)), positions
-
-
-def sum_policies(rows: LabelledRows, *, n_jobs: int | None = None) -> PolicySums:
-    """Return the sums over the treatment rows, on as many functions as the rows can carry."""
-    cells = [rows.at(TREATMENT, k) for k in range(len(rows.names))]
-    # The functions span the same whatever features are scaled by; some rows do to keep digits.
-    some = np.concatenate([at[:: max(len(at) // SCALING_ROWS, 1)] for at in cells])
-    scaling = Scaling.of_rows(rows.X[some], np.ones(len(some)))
-    pieces = [
-        (k, at[start : start + PIECE_ROWS])
-        for k, at in enumerate(cells)
-        for start in range(0, len(at), PIECE_ROWS)
-    ]
-    # Products of functions that the rows cannot carry anyway would fill the memory.
-    q = n_functions(sum(map(len, cells)), rows.X.shape[1])
-
-    def sums(piece: tuple[int, IntArray]) -> PolicySums:
-        k, at = piece
-        X, label, weight = rows.X[at], rows.label[at], rows.weight[at]
-        return PolicySums.of_rows(
-            X, scaling, label, weight, k, n_populations=len(cells), n_functions=q
-        )
-
-    return reduce(PolicySums.merge, over_pieces(sums, pieces, n_jobs))
-
-
-def n_functions(n: int, d: int) -> int:
-    """Return how many functions the rows can carry: ten rows to each, squares of 500 at most."""
-    if 10 * (1 + d) > n:
-        return 1
-    return 1 + d if d > MOST_SQUARES or 10 * (1 + 2 * d) > n else 1 + 2 * d
 
 
 def best_contrasts(policy: PolicySums, size: Array, n_features: int) -> Array:

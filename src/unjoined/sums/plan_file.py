@@ -21,8 +21,7 @@ from unjoined.basis import (
     StackedBasis,
 )
 from unjoined.errors import InputError
-from unjoined.sums.centring import CELLS, Centring, SmoothMeans
-from unjoined.sums.plan import MAX_GROUPS, SumsPlan
+from unjoined.sums.plan import CELLS, MAX_GROUPS, Centring, SmoothMeans, SumsPlan
 
 LARGEST = 1e150  # of any number: its square is still one
 MAX_DEPTH = 4  # of bases stacked on bases
@@ -85,7 +84,7 @@ class FileArrays:
         self.left: dict[str, Array] = {}
         for name, array in members.items():
             good = array.dtype == np.dtype("<f8") and bool(np.all(np.abs(array) <= LARGEST))
-            need(good, f"array {name!r} holds no finite numbers")
+            need(good, f"array {name!r} does not hold finite numbers")
             self.left[name] = array.astype(np.float64)
 
     def take(self, name: str, *shape: int | None) -> Array:
@@ -274,7 +273,7 @@ def _put_centring(centring: Centring, name: str, arrays: dict[str, Array]) -> di
     scaling = _put_scaling(centring.scaling, f"{name}.scaling", arrays)
     for field in ("coef", "offset"):
         arrays[f"{name}.{field}"] = getattr(means, field)
-    # Only the upper limits are kept, the lower ones being their negatives; inf is no JSON.
+    # Only the upper limits are kept, the lower ones being their negatives; JSON has no inf.
     limits = [None if np.isinf(high) else float(high) for high in means.high]
     basis = _put_basis(means.basis, f"{name}.basis", arrays)
     return {"scaling": scaling, "basis": basis, "high": limits}
