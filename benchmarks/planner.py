@@ -3,9 +3,10 @@
 Run: python benchmarks/planner.py [--draws 400] [--out benchmarks/results/planner.json]
 
 Each design is drawn many times at 4 x 500 rows. The spread of the estimates over draws is held
-against what pilots of the same size and of a quarter of it promise, averaged over ten pilots. A
-spread over n draws has a relative standard error of 1 / sqrt(2 n). Spreads that the file of results
-has for as many draws are not simulated again.
+against what pilots of the same size, a half and a quarter of it promise: their mean, which is how
+far the method is off, and their own spread, which is how far a single pilot may be off. A spread
+over n draws has a relative standard error of 1 / sqrt(2 n). Spreads that the file of results has
+for as many draws are not simulated again.
 """
 
 import argparse
@@ -20,7 +21,8 @@ from unjoined._typing import Array
 from unjoined.data import SimulatedProblem, campaign_problem
 from unjoined.metrics import evaluate_uplift, plan_study
 
-ROWS, PILOTS = 500, 10
+ROWS = 500
+PILOTS = {500: 40, 250: 60, 125: 100}  # by rows of a table
 QUANTITIES = ("average", "auuc", "qini", "top")
 
 
@@ -57,15 +59,16 @@ def study(problem: SimulatedProblem, spreads: dict[str, float]) -> dict[str, Any
     rows: dict[str, Any] = {}
     for quantity, spread in spreads.items():
         rows[quantity] = {"simulated": spread}
-        for size in (ROWS, ROWS // 4):
+        for size, pilots in PILOTS.items():
             promised = []
-            for seed in range(PILOTS):
+            for seed in range(pilots):
                 pilot = problem.draw(size, random_state=10_000 + seed)
                 score = problem.uplift(np.asarray(pilot.X))
                 plan = plan_study(pilot, quantity=quantity, score=score, random_state=seed)
                 at = next(p for p in plan.table if p.gap == plan.gap)
-                promised.append(at.standard_error * np.sqrt(at.rows / ROWS))
-            rows[quantity][f"pilot of {size}, over simulated"] = float(np.mean(promised)) / spread
+                promised.append(at.standard_error * np.sqrt(at.rows / ROWS) / spread)
+            rows[quantity][f"pilot of {size}, over simulated"] = float(np.mean(promised))
+            rows[quantity][f"pilot of {size}, spread"] = float(np.std(promised, ddof=1))
     return rows
 
 

@@ -42,10 +42,15 @@ LIBRARIES = (
     *(f"unjoined.cli.{entry.module}" for entry in COMMANDS.values()),
 )
 OPERATIONS = {"open", "os.rename", "os.remove", "os.chmod", "os.mkdir", "tempfile.mkstemp"}
-TABLES = [
-    *("--outcomes", "east=in/visits_east.csv", "--outcomes", "west=in/visits_west.csv"),
-    *("--treatments", "east=in/mailings_east.csv", "--treatments", "west=in/mailings_west.csv"),
-]
+TABLES, NEW = (
+    [
+        *("--outcomes", f"east={folder}/visits_east.csv"),
+        *("--outcomes", f"west={folder}/visits_west.csv"),
+        *("--treatments", f"east={folder}/mailings_east.csv"),
+        *("--treatments", f"west={folder}/mailings_west.csv"),
+    ]
+    for folder in ("in", "new")  # a model is judged by rows that it has not seen
+)
 LABELS = ["--outcome", "visit", "--treatment", "mailed"]
 OUT = Path("out")
 MODEL = ["--model", "in/model.skops"]
@@ -86,10 +91,10 @@ JOBS = {
         ],
         ["list.xlsx"],
     ),
-    "evaluate": Job(["evaluate", *MODEL, *TABLES, *LABELS, "--json"], []),
+    "evaluate": Job(["evaluate", *MODEL, *NEW, *LABELS, "--json"], []),
     "report": Job(
         [
-            *("report", *MODEL, *TABLES, *LABELS, "--held-out", "--force", "--out", "out/r.html"),
+            *("report", *MODEL, *NEW, *LABELS, "--held-out", "--force", "--out", "out/r.html"),
             *("--table", "in/customers.csv", "--list", "out/list.csv"),
         ],
         ["r.html", "list.csv"],
@@ -253,11 +258,12 @@ def write_rows(
 def prepare(folder: Path, *, fits: bool) -> None:
     """Write what the commands read, with a model if it is needed."""
     os.chdir(folder)
-    Path("in").mkdir()
     dice = np.random.default_rng(0)
-    for name, share in (("east", 0.8), ("west", 0.2)):
-        for table, label in (("visits", "visit"), ("mailings", "mailed")):
-            write_rows(Path(f"in/{table}_{name}.csv"), 400, share, dice, label)
+    for place in (Path("in"), Path("new")):
+        place.mkdir()
+        for name, share in (("east", 0.8), ("west", 0.2)):
+            for table, label in (("visits", "visit"), ("mailings", "mailed")):
+                write_rows(place / f"{table}_{name}.csv", 400, share, dice, label)
     write_rows(Path("in/customers.csv"), 300, 0.0, dice)
     plan = [
         "plan",

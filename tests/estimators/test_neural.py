@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from unjoined import MinMaxUplift, NeuralMinMaxUplift, SeparateLabels
 from unjoined.data import label_rows, paper_problem
-from unjoined.errors import InputError, MissingExtraError
+from unjoined.errors import InputError, MissingExtraError, UnjoinedWarning
 from unjoined.estimators.neural import held_out_risk, split_cells
 from unjoined.metrics import qini
 from unjoined.solve import SaddleRows, SaddleSettings, train_saddle
@@ -188,7 +188,10 @@ def test_duplicating_a_table_changes_nothing(data):
         max_epochs=50, uplift_module=None, critic_module=None, n_hidden=8
     )
     order = np.sort(np.append(np.arange(data.n_rows), data.rows("outcome", "2")))
-    doubled = clone(short).fit(**data.take(order))
+    with pytest.warns(
+        UnjoinedWarning, match="the outcome table of 2 holds each of its rows 2 times"
+    ):
+        doubled = clone(short).fit(**data.take(order))
     assert_allclose(doubled.predict(data.X), short.fit(**data).predict(data.X), atol=1e-10)
 
 

@@ -465,7 +465,7 @@ def test_candidates_are_compared_by_rows_that_their_fits_have_not_seen():
     assert {first.first, first.second} == {"truth", "same"}
     assert first.auuc.value == pytest.approx(0.0)
     assert second.auuc.value == pytest.approx(third.auuc.value)
-    assert "cannot be told apart" in search.reason_
+    assert "truth and same order people alike" in search.reason_
     assert UpliftSearchCV(candidates[:2]).compare is False
     with pytest.raises(InputError, match="compare"):
         UpliftSearchCV(candidates, compare="yes").fit(**data)

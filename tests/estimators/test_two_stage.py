@@ -388,7 +388,10 @@ def test_equal_policies_give_a_finite_answer_and_a_warning(data):
     X, y = np.array(data.X), np.array(data.y)
     first, second = data.rows("treatment", "A"), data.rows("treatment", "B")
     X[second], y[second] = X[first], y[first]
-    with pytest.warns(UserWarning, match="can hardly be told apart"):
+    with (
+        pytest.warns(UserWarning, match="can hardly be told apart"),
+        pytest.warns(UserWarning, match="have all rows in common"),
+    ):
         model = TwoStageUplift().fit(**replaced(data, X=X, y=y))
     assert np.isfinite(model.predict(data.X)).all()
     assert np.isfinite(model.coefficients_.standard_errors).all()

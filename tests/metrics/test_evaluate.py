@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from unjoined import WeightedUplift
 from unjoined.data import SeparateLabels, campaign_problem, label_rows, paper_problem
-from unjoined.errors import InputError, LabelError
+from unjoined.errors import InputError, LabelError, UnjoinedWarning
 from unjoined.metrics import (
     auuc,
     compare_uplift,
@@ -199,6 +199,8 @@ def test_scores_and_tables_that_do_not_fit_are_refused(data, score):
         evaluate_uplift(score[:3], data)
     with pytest.raises(InputError, match="must be finite"):
         evaluate_uplift(np.where(score > 0, np.nan, score), data)
+    with pytest.raises(InputError, match=r"beyond 1e\+30, .* Divide the score"):
+        evaluate_uplift(score * 1e300, data)
     with pytest.raises(InputError, match="target asks about other people"):
         evaluate_uplift(score, data, target=data.X)
     with pytest.raises(InputError, match="level"):
@@ -294,7 +296,21 @@ def test_cross_evaluation_scores_rows_by_fits_that_have_not_seen_them(data):
     assert "3 folds" in found.how
     with pytest.raises(InputError, match="n_folds=1"):
         cross_evaluate(Memory(), data, 1)
+    with pytest.raises(InputError, match=r"Write Memory\(\)"):
+        cross_evaluate(Memory, data)
     assert found.average.covers(0.07, 0.999)
+
+
+@pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
+def test_a_model_that_is_judged_by_its_own_rows_is_told_of(data, score):
+    """In any order of the rows; other rows are taken without a word."""
+    model = WeightedUplift(basis="linear", random_state=0).fit(**data)
+    own = data.take(np.random.default_rng(0).permutation(data.n_rows))
+    with pytest.warns(UnjoinedWarning, match="the very rows it was fitted to"):
+        evaluate(model, own)
+    with pytest.warns(UnjoinedWarning, match="the very rows it was fitted to"):
+        compare_uplift({"model": model, "truth": score}, data, n_jobs=1, random_state=0)
+    evaluate(model, campaign_problem().draw(150, random_state=2))
 
 
 def test_models_are_compared_by_paired_differences(data, score, found):
@@ -303,8 +319,8 @@ def test_models_are_compared_by_paired_differences(data, score, found):
     assert list(result.auuc)[-1] == "worse"
     assert agree(result.auuc["truth"], found.auuc)
     same, _, last = result.differences
-    assert same.auuc.value == pytest.approx(0.0)
-    assert "cannot be told apart" in result.sentences()[0]
+    assert same.auuc.value == same.auuc.standard_error == 0.0  # a score in other units
+    assert result.sentences()[0] == "truth and same order people alike."
     worth = result.auuc["truth"].value - result.auuc["worse"].value
     assert last.auuc.value == pytest.approx(worth)
     assert last.auuc.value == pytest.approx(2.0 * found.qini.value)

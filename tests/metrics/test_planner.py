@@ -76,6 +76,29 @@ def test_a_guess_is_the_formula_and_says_that_it_is_rough():
     assert "rough" in str(plan)
 
 
+def test_a_small_pilot_says_how_rough_its_plan_is(pilot):
+    """At 125 rows by a quarter, and by less with more rows; rows needed go with its square."""
+    at = np.concatenate([cell[:125] for cell in np.split(np.arange(4 * N), 4)])
+    small, large = (plan_study(data, half_width=0.05) for data in (pilot.take(at), pilot))
+    assert small.scatter == pytest.approx(0.25)
+    assert large.scatter < 0.06
+    assert "small (125 rows in its smallest table)" in str(small)
+    assert "scatter by about 25%, and the rows they ask for by 50%. On average" in str(small)
+    assert small.to_dict()["scatter"] == small.scatter
+    assert "rough" not in str(large)
+    assert plan_study(StudyGuess(gap=0.3, outcome_sd=1.0)).scatter is None
+
+
+@pytest.mark.slow
+def test_standard_errors_of_pilots_scatter_as_is_said():
+    """Over 40 pilots a spread is known to 11 percent; designs differ by as much as a third."""
+    problem, promised = campaign_problem(), []
+    for seed in range(40):
+        plan = plan_study(problem.draw(125, random_state=50 + seed), random_state=seed)
+        promised.append(next(p for p in plan.table if p.gap == plan.gap).standard_error)
+    assert np.std(promised) / np.mean(promised) == pytest.approx(plan.scatter, rel=0.4)
+
+
 def test_treatment_rows_are_called_cheap_only_where_they_are():
     small = plan_study(StudyGuess(gap=0.4, outcome_sd=1.0, uplift=0.1), half_width=0.05)
     large = plan_study(StudyGuess(gap=0.4, outcome_sd=1.0, uplift=2.0), half_width=0.05)

@@ -1,6 +1,7 @@
 """Tables that people really have give the right answer, or an error that names the column."""
 
 import decimal
+import re
 
 import numpy as np
 import pandas as pd
@@ -8,9 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 
-from unjoined import MinMaxUplift, SeparateLabels, read_table
-from unjoined.errors import UnjoinedError
+from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
+from unjoined.data import campaign_problem
+from unjoined.errors import ColumnWarning, TableError, UnjoinedError, UnjoinedWarning
+from unjoined.metrics import diagnose
 
 PEOPLE = pd.DataFrame({"x": [1.0, 5.0, 30.0], "z": [1, 2, 3]})
 pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
@@ -126,3 +130,87 @@ def test_populations_that_are_numbers_here_and_text_there_are_the_same_ones():
         tables.append(pd.concat(parts))
     data = SeparateLabels.from_frames(*tables, outcome="yy", treatment="t", population="place")
     assert data.populations == ["1", "2"]
+
+
+def doubled(tables):
+    return {name: pd.concat([frame] * 3) for name, frame in tables.items()}
+
+
+def copied(tables):
+    return dict.fromkeys(tables, tables["n"])
+
+
+def wild(tables):
+    return {k: f.assign(w=np.where(f.index == 0, 1e9, 1.0)) for k, f in tables.items()}
+
+
+@pytest.mark.filterwarnings("default::unjoined.errors.UnjoinedWarning")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (doubled, "outcome table of n holds each of its rows 3 times.* Give each row once"),
+        (copied, "outcome table of n and the outcome table of s have all rows in common"),
+        (wild, r"outcome table of n make its 120 rows worth 1\.0.* weights that are far too large"),
+    ],
+)
+def test_a_fit_to_tables_that_make_every_answer_wrong_says_so(change, words):
+    """A fit warns, and a diagnosis finds nothing identified."""
+    outcomes = frames("yy", {"n": 0.3, "s": 0.6})
+    treatments = frames("t", {"n": 0.2, "s": 0.8})
+    for tables in (outcomes, treatments):
+        for frame in tables.values():
+            frame["x"] += np.random.default_rng(0).random(len(frame))  # so that no two are alike
+    weight = {"sample_weight": "w"} if change is wild else {}
+    treated = wild(treatments) if change is wild else treatments
+    data = SeparateLabels.from_tables(
+        change(outcomes), treated, outcome="yy", treatment="t", **weight
+    )
+    with pytest.warns(UnjoinedWarning, match=words):
+        MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1).fit(**data)
+    found = diagnose(data)
+    assert found.verdict == "not identified"
+    assert any(re.search(words.partition(".*")[0], f.what) for f in found.findings)
+
+
+@pytest.mark.filterwarnings("default::unjoined.errors.UnjoinedWarning")
+def test_two_codings_of_one_outcome_are_told_of():
+    outcomes = frames("yy", {"n": 0.3, "s": 0.6})
+    outcomes["s"]["yy"] += 1
+    with pytest.warns(ColumnWarning, match="'yy' is 0 or 1 in .* 'n' and 1 or 2 in .* 's'"):
+        SeparateLabels.from_tables(
+            outcomes, frames("t", {"n": 0.2, "s": 0.8}), outcome="yy", treatment="t"
+        )
+
+
+@pytest.mark.parametrize("estimator", [MinMaxUplift(random_state=0), Uplift(random_state=0)])
+@pytest.mark.parametrize("column", ["X", "y", "sample_weight"])
+def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, column):
+    """One number of one row outside of most samples is enough; another order of rows is not."""
+    data = {k: np.asarray(v) for k, v in dict(campaign_problem().draw(200, random_state=0)).items()}
+    data["sample_weight"] = np.ones(len(data["y"]))
+    reads = []
+
+    def source():
+        reads.append(0)
+        rows = {name: values.copy() for name, values in data.items()}
+        if column == "y":
+            rows["y"][0] = (rows["y"][0] + len(reads) // 2) % 2
+        else:
+            rows[column][0] += 0.001 * len(reads)
+        order = np.random.default_rng(len(reads)).permutation(len(rows["y"]))
+        yield {name: values[order] for name, values in rows.items()}
+
+    with pytest.raises(TableError, match="gave other rows when it was read again"):
+        clone(estimator).fit_chunks(source, sample_rows=60)
+    assert len(reads) > 1
+
+
+def test_an_average_effect_that_cannot_be_is_not_cut_down_to_one_that_can():
+    """All respond where few are treated, and nobody where most are: an effect below -1."""
+    outcomes = frames("yy", {"n": 1.0, "s": 0.02}, 400)
+    treatments = frames("t", {"n": 0.4, "s": 0.6}, 400)
+    data = SeparateLabels.from_tables(outcomes, treatments, outcome="yy", treatment="t")
+    model = Uplift(random_state=0).fit(**data)
+    low, high = model.average_effect_.interval(0.95)
+    assert high < -1.0
+    assert f"{low:+.4g} to {high:+.4g}), which is more than the outcome allows" in model.summary()

@@ -14,8 +14,8 @@ from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
 from unjoined.cli.program import command
 from unjoined.cli.show import console, noted, print_json
 from unjoined.errors import InputError
-from unjoined.estimators import load_model, was_fitted_to
-from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift
+from unjoined.estimators import load_model
+from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift, was_fitted_to
 
 
 @command(

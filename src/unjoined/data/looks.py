@@ -257,21 +257,31 @@ def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
 
 
 def other_units(labels: Looks) -> list[str]:
-    """Say that outcomes other than 0 are ten times as large in one population as in another."""
+    """Say that outcomes are ten times as large in one population as in another, or coded apart."""
     notes = []
     for name, cells in labels.items():
-        sizes = []
+        sizes, codes = [], dict[tuple[float, ...], Look]()
         for cell, look in cells.items():
-            some = np.abs(np.concatenate(look.some))
-            some = some[some > 0.0]  # which NaN is not
+            some = np.concatenate(look.some)
+            some = some[~np.isnan(some)]
             if cell[0] == OUTCOME and len(some) >= FEW_VALUES:
-                sizes.append((float(np.median(some)), look))
-        low, high = (pick(sizes, key=lambda size: size[0], default=None) for pick in (min, max))
-        if low is not None and high is not None and high[0] >= 10.0 * low[0]:
+                if len(values := np.unique(some)) == 2:
+                    codes.setdefault(tuple(values.tolist()), look)
+                if len(some := np.abs(some[some != 0.0])) >= FEW_VALUES:
+                    sizes.append((float(np.median(some)), look))
+        least, most = (pick(sizes, key=lambda size: size[0], default=None) for pick in (min, max))
+        if least is not None and most is not None and most[0] >= 10.0 * least[0]:
             notes.append(
-                f"the outcome {name!r} is {low[1].spread(NUMBERS)} in {low[1].title} and "
-                f"{high[1].spread(NUMBERS)} in {high[1].title}, ten times as large or more. Check "
+                f"the outcome {name!r} is {least[1].spread(NUMBERS)} in {least[1].title} and "
+                f"{most[1].spread(NUMBERS)} in {most[1].title}, ten times as large or more. Check "
                 "that both mean the same, in the same units."
+            )
+        elif len(codes) > 1:
+            (low, high), (other, another) = list(codes)[:2]
+            one, two = list(codes.values())[:2]
+            notes.append(
+                f"the outcome {name!r} is {low:g} or {high:g} in {one.title} and {other:g} or "
+                f"{another:g} in {two.title}. Write it alike in all tables."
             )
     return notes
 

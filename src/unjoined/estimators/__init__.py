@@ -14,7 +14,6 @@ from unjoined.estimators.density import (
     trapezoid_weights,
     unmix,
 )
-from unjoined.estimators.inputs import was_fitted_to
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport

@@ -36,6 +36,7 @@ from unjoined.metrics import (
     critical_value,
     strength_of,
     warn_if_weak,
+    warn_of_tables,
     weighted_risk,
 )
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
@@ -175,6 +176,8 @@ class UpliftEstimator(FeatureEstimator, ABC):
         """Warn of policies that are hardly different, and become fitted."""
         warn_if_weak(strength, stacklevel=stacklevel + 1)
         names = rows.names if isinstance(rows, LabelledRows) else rows.plan.populations
+        if isinstance(rows, LabelledRows):
+            warn_of_tables(rows, stacklevel=stacklevel + 1)
         self.run_ = {
             "versions": package_versions(),
             "settings": {name: repr(value)[:200] for name, value in self.get_params().items()},

@@ -33,20 +33,18 @@ from unjoined.data import (
     Encoded,
     LabelledRows,
     NotNumbersError,
-    SeparateLabels,
     TableEncoder,
     as_dask_source,
     as_source,
     column_names,
     column_ranges,
     has_numbers_only,
-    label_rows,
     own_columns,
     warn_of_notes,
 )
 from unjoined.errors import ColumnWarning, InputError
-from unjoined.metrics import Estimate, IdentificationStrength
-from unjoined.sums import Census, PlannedSums, dask_census, hash_features, hash_with, take_census
+from unjoined.metrics import Estimate, IdentificationStrength, row_fingerprint
+from unjoined.sums import Census, PlannedSums, dask_census, take_census
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 MUCH = 0.25  # of the range of a feature in the fit: what is beyond by more is far outside
@@ -315,6 +313,12 @@ def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
         return "Average effect: not known; fit to rows to know it."
     if not np.isfinite(estimate.value):
         return "Average effect: the rows are too few, or the policies too alike, to tell."
+    low, high = estimate.interval(0.95)
+    if low > most or high < -most:
+        return (
+            f"Average effect: {estimate.value:+.4g} ({interval_in_words(estimate)}), which is more "
+            "than the outcome allows: the tables contradict each other. Run diagnose."
+        )
     value = float(np.clip(estimate.value, -most, most))
     interval = interval_in_words(estimate, most)
     return f"Average effect: {value:+.4g} ({interval}), in units of the outcome."
@@ -349,22 +353,10 @@ def package_versions() -> dict[str, str]:
     return {name: version(name) for name in packages} | {"python": python_version()}
 
 
-def was_fitted_to(model: Any, data: Any) -> bool:
-    """Tell whether a model was fitted to these rows in memory; of other sources nobody knows."""
-    if not isinstance(data, SeparateLabels) or not hasattr(model, "run_"):
-        return False
-    matrix = model._check_features(data.X, reset=False)
-    labels = {name: data[name] for name in data if name != "X"}
-    return bool(fingerprint(label_rows(matrix, **labels, several=True)) == model.run_["data"])
-
-
 def fingerprint(rows: LabelledRows | PlannedSums) -> str:
     """Return 16 hexadecimal digits that change with the rows, but not with their order."""
     if isinstance(rows, LabelledRows):
-        columns = (rows.label, rows.cell.astype(np.float64), rows.weight)
-        with np.errstate(over="ignore"):
-            total = hash_with(hash_features(rows.X), *columns).sum(dtype=np.uint64)
-        return f"{int(total):016x}"
+        return row_fingerprint(rows)
     cells = [
         (*key, sums.n_rows, f"{sums.label_basis.sum():.6g}", f"{np.trace(sums.gram):.6g}")
         for key, sums in sorted(rows.sums.cells.items())

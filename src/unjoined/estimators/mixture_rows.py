@@ -43,7 +43,7 @@ from unjoined.solve import (
     Sums,
     sums_of_rows,
 )
-from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions
+from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions, rows_digest
 
 BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 FIRST = "unjoined-sums-of-passes"  # the part that a checkpoint begins with
@@ -231,11 +231,14 @@ class Passes:
             result: list[list[Sums]] = over_partitions(self.source, sums_of_chunk, one, add_results)
             return result
         total: list[list[Sums]] | None = None
+        seen = 0
         for chunk in self.source:
+            seen += rows_digest(chunk)
             part = sums_of_chunk(chunk, work)
             total = part if total is None else add_results([total, part])
         if total is None:
             raise TableError("the source had rows before and has none now.")
+        self.census.check_same(seen)
         return total
 
     def _write(self, file: Path) -> None:

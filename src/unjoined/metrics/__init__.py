@@ -1,7 +1,7 @@
 """Curves, areas and scores; nothing here imports an estimator."""
 
 from unjoined.metrics.bound import ErrorBound, error_bound
-from unjoined.metrics.checks import Balance, Check, Sharing
+from unjoined.metrics.checks import Balance, Check, Sharing, warn_of_tables
 from unjoined.metrics.conventions import (
     causalml_auuc,
     causalml_qini,
@@ -73,6 +73,7 @@ from unjoined.metrics.scores import (
     weighted_risk,
 )
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan
+from unjoined.metrics.tables import row_fingerprint, was_fitted_to
 
 __all__ = [
     "Balance",

@@ -7,9 +7,11 @@ violations of the last cannot be seen.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -21,7 +23,10 @@ from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._validation import KINDS
 from unjoined.basis import Scaling
+from unjoined.data import LabelledRows
+from unjoined.errors import UnjoinedWarning
 from unjoined.metrics.identification import against_zero
 from unjoined.metrics.rows import GAP, EvaluationRows, RatioTerms
 from unjoined.nuisance import effective_size
@@ -33,6 +38,9 @@ CUT = 4.0  # standard deviations: means of features that are cut are normal for 
 ROWS_PER_FUNCTION = 10
 SPLIT_ROWS = 20_000  # of each table, that the classifier sees
 CHANCE = 1e-6  # of tables drawn apart that are taken for copies
+TOLD_ROWS = 50  # different rows of a table that tell whether all of them were repeated
+COPIED, REPEATED, WILD_WEIGHTS = "one table twice", "rows repeated", "weights"
+EFFECTIVE_ROWS = 10.0  # of a table; with fewer, a row or two decide everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +285,45 @@ def _surplus(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> float:
         return 0.0
     twins = n_split - (n_pairs - n_split) * split / (1.0 - split)
     return float(np.clip(twins / min(n1, n2), 0.0, 1.0))
+
+
+class Doubt(NamedTuple):
+    """What is wrong with tables by themselves, whatever is estimated from them."""
+
+    what: str
+    text: str
+    remedy: str
+
+
+def table_doubts(rows: LabelledRows) -> list[Doubt]:
+    """Return which tables are there twice, hold all rows several times, or have wild weights."""
+    keys, K, found = hash_with(hash_features(rows.X), rows.label), len(rows.names), []
+    seen: dict[tuple[str, int, int], str] = {}
+    for c, at in enumerate(rows.all_cells()):
+        kind, own = KINDS[c // K], keys[at]
+        title = f"the {kind} table of {rows.names[c % K]}"
+        _, count = np.unique(own, return_counts=True)
+        told = len(count) >= TOLD_ROWS
+        twin = seen.setdefault((kind, len(at), int(own.sum(dtype=np.uint64))), title)
+        if told and twin != title:
+            text = f"{twin} and {title} have all rows in common, as if one file was given twice."
+            found.append(Doubt(COPIED, text, "Give each population its own rows."))
+        if told and (times := int(np.gcd.reduce(count))) > 1:
+            text = f"{title} holds each of its rows {times} times, as if it had been copied."
+            remedy = "Give each row once: intervals take copies for people."
+            found.append(Doubt(REPEATED, text, remedy))
+        size = effective_size(rows.weight[at])
+        if size < EFFECTIVE_ROWS and len(at) >= 2.0 * EFFECTIVE_ROWS:
+            text = f"the weights of {title} make its {len(at):,} rows worth {size:.1f}."
+            found.append(Doubt(WILD_WEIGHTS, text, "Look for weights that are far too large."))
+    return found
+
+
+def warn_of_tables(rows: LabelledRows, *, stacklevel: int) -> None:
+    """Warn of tables that make every answer wrong."""
+    for doubt in table_doubts(rows):
+        message = f"{doubt.text} {doubt.remedy}"
+        warnings.warn(message, UnjoinedWarning, stacklevel=stacklevel + 1)
 
 
 def _log_choose(n: IntArray, k: IntArray) -> Array:

@@ -16,14 +16,23 @@ from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_option, check_vector
 from unjoined.data import take_rows
 from unjoined.errors import InputError
-from unjoined.metrics.estimate import critical_value
+from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evaluation import Comparison, Difference, Evaluation
 from unjoined.metrics.passes import EvaluatedTables
 from unjoined.metrics.pieces import SAMPLE_ROWS, RowsInPieces, Scorer, Source
 from unjoined.metrics.ranks import Appraisal, Read, Sheet
 from unjoined.metrics.rows import GAP, N_FOLDS, OVERLAP, EvaluationRows, evaluation_rows
-from unjoined.metrics.tables import Asked, HeldOutTables, RowsInMemory, Rules, is_source
+from unjoined.metrics.tables import (
+    Asked,
+    HeldOutTables,
+    RowsInMemory,
+    Rules,
+    is_source,
+    warn_of_own_rows,
+)
 from unjoined.nuisance import check_folds, deal_evaluation_folds
+
+ROUNDING = 1e-7  # standard errors: less is no difference
 
 
 def evaluate_uplift(
@@ -121,6 +130,7 @@ def evaluate_uplift(
     critical_value(level)
     rng = check_random_state(random_state)
     options = weight, target, shift, sample_rows, n_jobs, rng
+    warn_of_own_rows([model_or_scores], data, stacklevel=2)
     asked, tables = prepare({"": model_or_scores}, data, rules, *options)
     return _evaluate(asked, tables, level, rng)
 
@@ -170,6 +180,9 @@ def cross_evaluate(
     'rows left out of each fit, 5 folds'
     """
     critical_value(level)
+    if isinstance(estimator, type):
+        name = estimator.__name__
+        raise InputError(f"estimator must be an object, not a class. Write {name}() for {name}.")
     held = HeldOutTables.of(data, target)
     rng = check_random_state(random_state)
     check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
@@ -266,6 +279,7 @@ def compare_uplift(
             "models must be a mapping of two names or more to models, such as "
             "{'linear': one, 'smooth': other}. Use evaluate_uplift for a single model."
         )
+    warn_of_own_rows(models.values(), data, stacklevel=2)
     options = weight, target, shift, sample_rows, n_jobs, check_random_state(random_state)
     return _compare(*prepare(models, data, rules, *options), level)
 
@@ -322,6 +336,14 @@ def _evaluate(asked: Asked, tables: EvaluatedTables, level: float, rng: Rng) -> 
     return replace(evaluation, left_out=tables.left_out(), how=tables.how, n_rows=tables.n_rows)
 
 
+def _apart(read: Read, one: Array, two: Array) -> Estimate:
+    """Return how much more one sum is per person than another; 0 if it is rounding alone."""
+    found, noise = read.per_person(one - two), read.per_person(one).standard_error
+    if max(abs(found.value), found.standard_error) <= ROUNDING * noise:
+        return Estimate(0.0, 0.0)
+    return found
+
+
 def _compare(asked: Asked, tables: EvaluatedTables, level: float) -> Comparison:
     """Return what each score is worth, and all differences of two."""
     scored, sheet = tables.scored(asked.orders, asked.edges()), Sheet()
@@ -335,7 +357,7 @@ def _compare(asked: Asked, tables: EvaluatedTables, level: float) -> Comparison:
     names = sorted(worth, key=lambda name: -worth[name]["auuc"].value)
     differences = []
     for one, two in combinations(names, 2):
-        apart = {w: read.per_person(g - sums[two][w]) for w, g in sums[one].items()}
+        apart = {w: _apart(read, g, sums[two][w]) for w, g in sums[one].items()}
         differences.append(Difference(one, two, apart.pop("auuc"), apart))
     return Comparison(
         auuc={name: worth[name].pop("auuc") for name in names},

@@ -265,6 +265,8 @@ class Difference:
         found = f"AUUC {with_interval(self.auuc, level)}"
         if low > 0.0:
             return f"{self.first} orders people better than {self.second}: {found} more."
+        if self.auuc.value == self.auuc.standard_error == 0.0:
+            return f"{self.first} and {self.second} order people alike."
         return (
             f"{self.first} and {self.second} cannot be told apart by these rows: {found}, an "
             "interval that holds 0."

@@ -30,6 +30,7 @@ from unjoined.metrics.checks import (
     correct,
     implied_means,
     shared_rows,
+    table_doubts,
     total_given_target,
 )
 from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
@@ -126,7 +127,7 @@ def diagnose(
         shared=_sharing(rows),
         checks=(),
     )
-    asides = Asides(_rarest_outcome(rows), tuple(strange))
+    asides = Asides(_rarest_outcome(rows), tuple(table_doubts(rows)), tuple(strange))
     if min(len(at) for at in rows.all_cells()) >= FEWEST_ROWS:
         measured, asides = _measured(measured, asides, rows, aim, features, rng)
     checks = [check for balance in measured.balance for check in balance.checks]

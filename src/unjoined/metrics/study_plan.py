@@ -16,6 +16,10 @@ from unjoined.metrics.people import STRONG
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+SCATTER, POWER = 0.25, 0.75  # of standard errors from single pilots of 125 rows, as a share
+SMALL_PILOT = 500  # rows of a table, below which a plan says how rough it is
+CAREFUL_PILOT = 250  # below, pilots ask for more than is needed, on average
+CAREFUL = " On average they ask for too much, by 5 to 15% of the standard error."
 CHEAP = 0.1  # share of the variance below which treatment rows are called cheap
 
 
@@ -69,7 +73,7 @@ class StudyPlan(Shown):
         Shares of the variance at the present gap: "outcomes", "treatments", "people".
     is_rough : bool
         Whether it comes from a guess. The average is then within 15 percent or so, if the numbers
-        are right; AUUC and Qini may be a third too small.
+        are right; AUUC and Qini may be a third too small. How rough a pilot is says ``scatter``.
     pilot_rows : int or None
         Rows of the pilot's smallest table.
     pilot_strength : float or None
@@ -88,6 +92,14 @@ class StudyPlan(Shown):
     pilot_strength: float | None
 
     @property
+    def scatter(self) -> float | None:
+        """How far standard errors planned from single pilots of this size scatter, as a share.
+
+        None for a guess. It was found by simulation (`benchmarks/planner.py`).
+        """
+        return None if self.pilot_rows is None else SCATTER * (125.0 / self.pilot_rows) ** POWER
+
+    @property
     def needed(self) -> PlanPoint | None:
         """What the wanted precision needs at the present gap, None if none was asked for."""
         return next((need for need in self.needs if need.gap == self.gap), None)
@@ -102,7 +114,7 @@ class StudyPlan(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
-        return asdict(self) | {"sentences": self.sentences()}
+        return asdict(self) | {"scatter": self.scatter, "sentences": self.sentences()}
 
     def to_frame(self, library: str | None = None) -> Frame:
         """Return the table as a data frame: gap, rows, precision, a line for each size and gap.
@@ -188,6 +200,11 @@ def _sentences(plan: StudyPlan) -> Iterator[str]:
             "wider. Spend on outcome rows."
         )
     yield f"{parts} Twice the gap is worth about four times the rows."
+    yield from _doubts(plan)
+
+
+def _doubts(plan: StudyPlan) -> Iterator[str]:
+    """Yield how rough the plan is."""
     if plan.is_rough:
         yield (
             "This is rough: it takes the gap as the same for everyone, uplift as normal and a "
@@ -198,6 +215,14 @@ def _sentences(plan: StudyPlan) -> Iterator[str]:
             "The pilot hardly shows a difference of policies "
             f"(strength {plan.pilot_strength:.1f}, below {STRONG:g}), so that this plan means "
             "little. Vary treatment more, then plan again."
+        )
+    elif plan.pilot_rows and plan.scatter and plan.pilot_rows < SMALL_PILOT:
+        yield (
+            f"This is rough, as the pilot is small ({plan.pilot_rows} rows in its smallest table): "
+            f"standard errors from single pilots of this size scatter by about {plan.scatter:.0%}, "
+            f"and the rows they ask for by {2.0 * plan.scatter:.0%}."
+            + CAREFUL
+            * (plan.pilot_rows < CAREFUL_PILOT)
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
 from unjoined._validation import (
+    LARGEST,
     TARGET,
     check_cost,
     check_finite,
@@ -21,12 +23,13 @@ from unjoined._validation import (
     check_share,
     check_vector,
 )
-from unjoined.data import LabelledRows, SeparateLabels, is_dask
-from unjoined.errors import InputError
+from unjoined.data import LabelledRows, SeparateLabels, is_dask, label_rows
+from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.metrics.passes import EvaluatedTables, Order, Piece, T
 from unjoined.metrics.people import NamedFeatures
 from unjoined.metrics.ranks import Gain, Scored, Sheet
 from unjoined.metrics.rows import EvaluationRows, labelled_rows
+from unjoined.sums import hash_features, hash_with
 
 Rules = Mapping[str, Any]
 DEFAULT_RULES: dict[str, tuple[str, float]] = {
@@ -52,6 +55,43 @@ def is_source(data: Any) -> bool:
     return callable(data) or hasattr(type(data), "feature_names")
 
 
+def row_fingerprint(rows: LabelledRows) -> str:
+    """Return 16 hexadecimal digits that change with the rows, but not with their order."""
+    columns = (rows.label, rows.cell.astype(np.float64), rows.weight)
+    with np.errstate(over="ignore"):
+        total = hash_with(hash_features(rows.X), *columns).sum(dtype=np.uint64)
+    return f"{int(total):016x}"
+
+
+def was_fitted_to(model: Any, data: Any) -> bool:
+    """Tell whether a model was fitted to these rows in memory; of other sources nobody knows."""
+    if not isinstance(data, SeparateLabels) or not hasattr(model, "run_"):
+        return False
+    matrix = model._check_features(data.X, reset=False)
+    labels = {name: data[name] for name in data if name != "X"}
+    return bool(row_fingerprint(label_rows(matrix, **labels, several=True)) == model.run_["data"])
+
+
+def warn_of_own_rows(models: Iterable[Any], data: Any, *, stacklevel: int) -> None:
+    """Warn of models that are judged by the rows they were fitted to."""
+    if any(was_fitted_to(model, data) for model in models):
+        warnings.warn(
+            "a model is judged by the very rows it was fitted to, which flatters it. Give rows "
+            "that it has not seen, or use cross_evaluate.",
+            UnjoinedWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _check_scores(name: str, values: Array) -> Array:
+    if np.abs(values).max(initial=0.0) > LARGEST:
+        raise InputError(
+            f"{name} holds numbers beyond {LARGEST:g}, which cannot be squared and added up. "
+            "Divide the score by a constant."
+        )
+    return values
+
+
 def _check_costs(values: Array) -> Array:
     return check_cost(values, len(values))
 
@@ -70,7 +110,7 @@ class Asked:
                     "tables that are read in pieces need a model or a function of the features, "
                     f"got {type(model).__name__}. Scores of rows need all rows in memory."
                 )
-            self.columns.append(Computed(title, given))
+            self.columns.append(Computed(title, given, partial(_check_scores, title)))
         self.rules = self._checked(rules)
         self.orders = [Order(m) for m in range(len(models))]
         costs = [rule[2] for rule in self.rules.values() if rule[0] == "budget"]

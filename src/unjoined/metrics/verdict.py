@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from unjoined.metrics.checks import COPIED, Doubt
 from unjoined.metrics.diagnosis import Diagnosis, Finding
 from unjoined.metrics.people import IDENTIFIED, STRONG, UNKNOWN, WEAK, Regions
 
@@ -26,6 +27,7 @@ class Asides(NamedTuple):
     """What the verdict rests on besides the results that are shown."""
 
     rarest: int | None = None  # outcome rows with the rarer of two outcomes
+    doubts: tuple[Doubt, ...] = ()  # of tables by themselves
     strange: tuple[str, ...] = ()  # values of the target such as no table has
     z: float = math.nan  # of the policy gap over all people
     regions: Regions | None = None
@@ -64,6 +66,9 @@ def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             f"measured with fewer than {FEWEST_ROWS} rows in each table.",
             "Collect more rows; plan_study says how many a wanted precision needs.",
         )
+    for doubt in a.doubts:
+        if doubt.what != COPIED:  # which the shared rows tell
+            yield Finding(UNKNOWN, doubt.text, doubt.remedy)
     if a.rarest is not None and a.rarest < FEWEST_EVENTS:
         yield Finding(
             WEAK,

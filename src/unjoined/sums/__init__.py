@@ -2,7 +2,7 @@
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
-from unjoined.sums.census import Census, sample_cells, take_census, take_sample
+from unjoined.sums.census import Census, rows_digest, sample_cells, take_census, take_sample
 from unjoined.sums.disclosure import (
     GaussianNoise,
     multipliers,

@@ -83,12 +83,22 @@ class Census:
         cells = sorted((kind, str(name), cell.digest) for (kind, name), cell in self.cells.items())
         return int.from_bytes(hashlib.sha256(repr(cells).encode()).digest()[:6])
 
+    def check_same(self, digest: int) -> None:
+        """Refuse a further pass whose rows, by the sum of their digests, are not those counted."""
+        if (sum(cell.digest for cell in self.cells.values()) - digest) % 2**64:
+            raise TableError(
+                "the source gave other rows when it was read again. Rows must stay the same while "
+                "they are added up: give files, or a query or function whose rows nobody changes."
+            )
+
     def without_samples(self) -> Census:
         """Return the census with cells that hold no rows, which is quick to send around."""
         none = RowSketch.zero(0, self.n_features)
         cells = {
-            cell: replace(none, n_rows=sketch.n_rows, total_weight=sketch.total_weight)
-            for cell, sketch in self.cells.items()
+            cell: replace(
+                none, n_rows=found.n_rows, total_weight=found.total_weight, digest=found.digest
+            )
+            for cell, found in self.cells.items()
         }
         return replace(self, cells=cells)
 
@@ -187,6 +197,13 @@ def census_of_chunk(chunk: Chunk, sample_rows: int, known: Census | None = None)
         _codes(np.empty(0), codes, _place(chunk)),
         cells,
     )
+
+
+def rows_digest(chunk: Chunk) -> int:
+    """Return the fingerprint of a chunk's labelled rows and their weights; those of chunks add."""
+    used = np.flatnonzero((chunk.weight > 0.0) & (chunk.cell < 2 * len(chunk.names)))
+    keys = hash_with(hash_features(chunk.X), chunk.label, chunk.weight)
+    return int(keys[used].sum(dtype=np.uint64))
 
 
 def _place(chunk: Chunk) -> str:

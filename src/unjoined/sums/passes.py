@@ -70,8 +70,9 @@ def sum_source(
     total, begin = PlannedSums.of_no_rows(plan), Position()
     if checkpoint is not None:
         total, begin = _resume(checkpoint, total)
-    at, repeated = Position(), census.repeated
+    at, repeated, seen = Position(), census.repeated, 0
     for n, batch in enumerate(labelled_batches(source, plan, census), start=1):
+        seen += int(hash_with(batch.keys, batch.rows.weight).sum(dtype=np.uint64))
         if checkpoint is not None:
             before, at = at, at.after(batch.keys, batch.rows)
             if at.n_rows <= begin.n_rows:
@@ -85,7 +86,9 @@ def sum_source(
             write_sums(total, checkpoint, position=at)
     if at.n_rows < begin.n_rows:
         raise _changed(f"it has {at.n_rows:,} rows, the checkpoint stands at {begin.n_rows:,}")
-    return _with_repeated(total, census)
+    found = _with_repeated(total, census)
+    census.check_same(seen)
+    return found
 
 
 def _resume(

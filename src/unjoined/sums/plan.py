@@ -28,9 +28,8 @@ from unjoined.sums.moments import (
 )
 
 MAX_GROUPS = 1000
-
-
-LEAST_PART = 1e-6  # of the largest: populations that count less are left out
+LEAST_PART = 0.2  # of the largest: populations that count less are left out if they tell nothing,
+LEAST_TOLD = 0.99  # that is if the others tell this share of what all do
 LEAST_F = 10.0  # of the gap in a second contrast: weaker ones would add noise alone
 
 
@@ -394,7 +393,8 @@ def best_contrasts(policy: PolicySums, size: Array, n_features: int) -> Array:
 
     Of all :math:`a` that add up to 0 the first has the largest
     :math:`E[(\sum_k a_k e_k(x))^2] / \sum_k a_k^2 / n_k`, the information that the contrast of
-    outcomes carries: never less than that of any pair or subset of the populations. Its positive
+    outcomes carries: never less than that of any pair or subset of the populations, but for one
+    percent at most, where populations that tell nothing are left out. Its positive
     entries add up to 1, the negative ones to -1. The others have the most of what is left, their
     noise is of the same size and uncorrelated, and they are there only if the populations'
     policies clearly differ in them. Policies :math:`e_k` are regressions of the treatments, and
@@ -410,7 +410,9 @@ def best_contrasts(policy: PolicySums, size: Array, n_features: int) -> Array:
     found -= np.outer(found.sum(axis=1), p)  # adds up to 0 but for rounding
     if not np.abs(found[0]).max() > 1e-9:  # no policy differs
         return np.array([_with_sides_of_one(np.eye(K)[0] - p)])
-    first = _with_sides_of_one(found[0])
+    first, fewer = _with_sides_of_one(found[0]), _with_sides_of_one(found[0], LEAST_PART)
+    if _told(fewer, left, p) >= LEAST_TOLD * _told(first, left, p):
+        first = fewer
     others = found[1:] * np.sqrt(np.sum(first**2 / p) / np.sum(found[0] ** 2 / p))
     F = np.einsum("jk,kl,jl->j", others, spread, others) / (others**2 @ noise + 1e-300)
     return np.vstack([first, others[F > LEAST_F]])
@@ -428,9 +430,14 @@ def _spread(policy: PolicySums, q: int) -> tuple[Array, Array]:
     return coef @ mean @ coef.T, noise
 
 
-def _with_sides_of_one(contrast: Array) -> Array:
+def _told(contrast: Array, spread: Array, p: Array) -> float:
+    """Return the information of a contrast, in units that all contrasts share."""
+    return float(contrast @ spread @ contrast / np.sum(contrast**2 / p))
+
+
+def _with_sides_of_one(contrast: Array, least: float = 1e-6) -> Array:
     """Return a contrast whose entries of either sign add up to one, the first being positive."""
-    contrast = np.where(np.abs(contrast) < LEAST_PART * np.abs(contrast).max(), 0.0, contrast)
+    contrast = np.where(np.abs(contrast) < least * np.abs(contrast).max(), 0.0, contrast)
     contrast *= np.sign(contrast[np.flatnonzero(contrast)[0]])
     side = contrast > 0.0
     totals = np.where(side, contrast[side].sum(), -contrast[~side].sum())
