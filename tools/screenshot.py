@@ -76,6 +76,7 @@ def main() -> None:
         draw_image()
         return
     page, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
     driver = browser()
     driver.get(page.as_uri())
     for name, size in VIEWS.items():

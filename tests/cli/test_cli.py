@@ -121,7 +121,7 @@ def test_check_gives_the_verdict_first_and_all_numbers_as_json(capsys, folder, t
     assert code == 0
     assert out.startswith("Identified")
     assert "spend" not in out
-    parts = ("Gap:", "Strength:", "Where policies", "What could be", "Overlap", "What to do next")
+    parts = ("Gap (", "Strength:", "Where policies", "What could be", "Overlap", "What to do next")
     assert all(out.index(one) < out.index(two) for one, two in pairwise(parts))
 
 

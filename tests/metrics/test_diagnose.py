@@ -117,6 +117,12 @@ def test_equal_policies_identify_nothing():
     assert (result.verdict, topics(result)) == ("not identified", {"strength"})
 
 
+def test_tables_where_everybody_is_treated_identify_nothing():
+    result = diagnose(trial({"A": 1.0, "B": 1.0}, n=100))
+    assert result.verdict == "not identified"
+    assert (result.effective_size, result.speaks_for.value) == (0.0, 0.0)
+
+
 def test_weak_policies_are_called_weak():
     result = diagnose(trial({"A": 0.58, "B": 0.42}, seed=3))
     assert result.verdict == "weakly identified"

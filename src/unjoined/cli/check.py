@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -141,9 +142,15 @@ def plan_study(
     if guess is None:
         tables.require("plan-study needs a pilot, as {}, or --gap and --outcome-sd.")
         check_paths(tables.paths, [])
-    plan = metrics.plan_study(
-        tables.read() if guess is None else guess, **asdict(wanted), random_state=seed
-    )
+    data = tables.read() if guess is None else guess
+    try:
+        plan = metrics.plan_study(data, **asdict(wanted), random_state=seed)
+    except InputError as error:  # which speaks of arguments
+        said = re.sub(
+            r"^(gap|level|quantity|share|half_width|standard_error) ", r"--\1 ", str(error)
+        )
+        words = re.sub(r"-*\b(half|standard|treatment)_(width|error|rows)\b", r"--\1-\2", said)
+        raise InputError(words) from error
     if as_json:
         print_json(plan.to_dict())
         return

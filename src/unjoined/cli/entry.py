@@ -89,6 +89,11 @@ def _run(arguments: list[str] | None) -> int:
 
 def _mistake(said: str, words: list[str]) -> str:
     """Return what is wrong with a command line, with the value where a number was expected."""
+    if extra := re.search(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", said):
+        return (
+            f"{extra[1]!r} belongs to no option. Repeat the option for each file, such as "
+            "--outcomes north=a.csv --outcomes south=b.csv; name columns in one word, with commas"
+        )
     option = re.search(r"'(--[a-z-]+)': Input should be a valid (integer|number)", said)
     if option is None:
         return said

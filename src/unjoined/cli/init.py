@@ -153,7 +153,9 @@ def _find(places: Iterable[Path]) -> list[Named]:
         if is_query(f"{place}:"):
             found += [as_table(f"{place}:{name}") for name in database_tables(place)]
             continue
-        inside = sorted(place.iterdir()) if place.is_dir() else [place]
+        inside = [place]
+        if place.is_dir():  # where text files are notes, as in folders that are read as tables
+            inside = [file for file in sorted(place.iterdir()) if ".txt" not in file.suffixes]
         found += [file for file in inside if table_ending(file) in ENDINGS and file.is_file()]
     if len(found) < 2:
         raise TableError(
@@ -212,7 +214,7 @@ def _guess_labels(
         if name and (name not in places or len(places[name]) == len(heads)):
             raise TableError(
                 f"{option} {name!r} must be a column of some tables and not of others"
-                f"{did_you_mean(name, known)}"
+                + (", and all have it." if name in places else did_you_mean(name, known))
             )
     if outcome and outcome == treatment:
         raise TableError(f"--outcome and --treatment both name {outcome!r}. Name two columns.")

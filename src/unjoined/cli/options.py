@@ -131,4 +131,6 @@ def as_share(text: str) -> float:
         raise InputError(f"--share must be a share such as 30% or 0.3, got {text!r}.") from None
     if not percent and 1.0 < number <= 100.0:
         raise InputError(f"--share must lie in [0, 1], got {text}. Write {number:g}% for percent.")
+    if percent and number > 100.0:
+        raise InputError(f"--share must be 100% of people at most, got {text}.")
     return check_share("--share", number / 100.0 if percent else number, zero_allowed=True)

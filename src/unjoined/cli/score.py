@@ -88,7 +88,7 @@ class Target:
         if self.threshold is not None:
             check_finite("--threshold", self.threshold)
         if self.budget is not None and not self.cost:
-            raise InputError("--budget needs --cost, what treating one person costs.")
+            raise InputError("--budget needs --cost above 0, what treating one person costs.")
         if self.cost and self.budget is None and self.value is None:
             raise InputError(
                 "--cost needs --value, what one unit of the outcome is worth, or --budget."
@@ -257,6 +257,8 @@ def show_list(
     """Print what the list is expected to bring and what is odd about it; return all numbers."""
     uplift, n = people.uplift, target.count(people.uplift)
     show_uplift(out, uplift, "the people in the table")
+    if target.top is not None and target.top > n:
+        out.print(f"--top asks for {target.top:,} people, and the table has {n:,}: all are listed.")
     tied, harmed = people.tied(n), int(np.count_nonzero(uplift[:n] < 0.0))
     facts: dict[str, Any] = {"rows": len(uplift), "treated": n}
     facts |= {"uplift": uplift_summary(uplift), "tied": tied, "harmed": harmed}

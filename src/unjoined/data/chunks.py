@@ -345,6 +345,9 @@ def check_all_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
                 f"{shown(known.values())}{did_you_mean(value, known.values())}"
             )
     names = set(map(plain_name, wanted))
+    if names >= set(known):
+        held = f"treated names all that column {label!r} holds, so that nobody is untreated."
+        raise LabelError(f"{held} Name only what means treated.")
     usual = {name for of in found.values() if names & set(of) for name in of}
     for title, of in found.items():
         if odd := [value for name, value in of.items() if name not in usual]:

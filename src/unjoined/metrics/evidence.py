@@ -342,8 +342,8 @@ def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
     omega = rows.omega(OVERLAP)[at]
     contrast = omega[:, None] * apart * p / spread[:, None]  # (n, K)
     n = [effective_size(labelled.weight[labelled.at(OUTCOME, k)]) for k in range(len(p))]
-    variance = float(np.sum(share @ contrast**2 / np.array(n))) / float(share @ omega) ** 2
-    return 4.0 / variance
+    variance, counted = float(np.sum(share @ contrast**2 / np.array(n))), float(share @ omega)
+    return 4.0 * counted**2 / variance if variance > 0.0 else 0.0  # 0 if policies are the same
 
 
 def _condition(rows: EvaluationRows) -> float:
