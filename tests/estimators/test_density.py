@@ -270,7 +270,10 @@ def test_without_any_gap_uplift_is_zero_and_said_so(real):
     first, second = real.rows("treatment", "A"), real.rows("treatment", "B")
     X[second], y[second] = X[first], y[first]
     model = DensityUplift(**FAST, min_gap=0.0, standardize=False, random_state=0)
-    with pytest.warns(UserWarning, match="can hardly be told apart"):
+    with (
+        pytest.warns(UserWarning, match="as if one file was given twice"),
+        pytest.warns(UserWarning, match="can hardly be told apart"),
+    ):
         model.fit(**replaced(real, X=X, y=y))
     with pytest.warns(RatioGuardWarning, match=r"800 of 800 rows.*no solution.*set to 0"):
         assert_array_equal(model.predict(real.X), 0.0)

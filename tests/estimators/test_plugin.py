@@ -141,7 +141,10 @@ def test_without_any_gap_uplift_is_zero_and_said_so(real):
     X = np.array(real.X)
     X[real.rows("treatment", "B")], y[real.rows("treatment", "B")] = X[treated], y[treated]
     same = SeparateLabels(**{**dict(real), "X": X, "y": y})
-    with pytest.warns(UserWarning, match="can hardly be told apart"):
+    with (
+        pytest.warns(UserWarning, match="as if one file was given twice"),
+        pytest.warns(UserWarning, match="can hardly be told apart"),
+    ):
         model = FourRidge().fit(**same)
     with pytest.warns(RatioGuardWarning, match=r"1600 of 1600 rows.*not finite.*set to 0"):
         assert_array_equal(model.predict(real.X), 0.0)

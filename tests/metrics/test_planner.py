@@ -83,7 +83,8 @@ def test_a_small_pilot_says_how_rough_its_plan_is(pilot):
     assert small.scatter == pytest.approx(0.25)
     assert large.scatter < 0.06
     assert "small (125 rows in its smallest table)" in str(small)
-    assert "scatter by about 25%, and the rows they ask for by 50%. On average" in str(small)
+    assert "scatter by about 25%, and the rows they ask for by 50%." in str(small)
+    assert "On average they ask for too much" in str(small)
     assert small.to_dict()["scatter"] == small.scatter
     assert "rough" not in str(large)
     assert plan_study(StudyGuess(gap=0.3, outcome_sd=1.0)).scatter is None

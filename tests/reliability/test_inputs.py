@@ -9,11 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.base import clone
 
 from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
-from unjoined.data import campaign_problem
-from unjoined.errors import ColumnWarning, TableError, UnjoinedError, UnjoinedWarning
+from unjoined.errors import ColumnWarning, UnjoinedError, UnjoinedWarning
 from unjoined.metrics import diagnose
 
 PEOPLE = pd.DataFrame({"x": [1.0, 5.0, 30.0], "z": [1, 2, 3]})
@@ -180,29 +178,6 @@ def test_two_codings_of_one_outcome_are_told_of():
         SeparateLabels.from_tables(
             outcomes, frames("t", {"n": 0.2, "s": 0.8}), outcome="yy", treatment="t"
         )
-
-
-@pytest.mark.parametrize("estimator", [MinMaxUplift(random_state=0), Uplift(random_state=0)])
-@pytest.mark.parametrize("column", ["X", "y", "sample_weight"])
-def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, column):
-    """One number of one row outside of most samples is enough; another order of rows is not."""
-    data = {k: np.asarray(v) for k, v in dict(campaign_problem().draw(200, random_state=0)).items()}
-    data["sample_weight"] = np.ones(len(data["y"]))
-    reads = []
-
-    def source():
-        reads.append(0)
-        rows = {name: values.copy() for name, values in data.items()}
-        if column == "y":
-            rows["y"][0] = (rows["y"][0] + len(reads) // 2) % 2
-        else:
-            rows[column][0] += 0.001 * len(reads)
-        order = np.random.default_rng(len(reads)).permutation(len(rows["y"]))
-        yield {name: values[order] for name, values in rows.items()}
-
-    with pytest.raises(TableError, match="gave other rows when it was read again"):
-        clone(estimator).fit_chunks(source, sample_rows=60)
-    assert len(reads) > 1
 
 
 def test_an_average_effect_that_cannot_be_is_not_cut_down_to_one_that_can():

@@ -25,7 +25,10 @@ LOSSES = {
         slope_h=lambda g, h: h - g,
     ),
 }
-pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning"),
+    pytest.mark.filterwarnings("ignore:.*as if it had been copied"),  # it was
+]
 # Shrunk so much that critics reach the bounds of every loss that has some.
 FIXED = {"center": False, "ridge_f": 1.0, "ridge_g": 1e-3, "n_jobs": 1, "random_state": 0}
 

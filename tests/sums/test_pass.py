@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
+from unjoined import MinMaxUplift, Uplift
 from unjoined.basis import GaussianBasis, LinearBasis, Scaling
-from unjoined.data import ArraySource, IterableSource, Rows, label_rows, paper_problem
+from unjoined.data import (
+    ArraySource,
+    IterableSource,
+    Rows,
+    campaign_problem,
+    label_rows,
+    paper_problem,
+)
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.nuisance import cross_fit_centring
 from unjoined.sums import (
@@ -396,3 +405,27 @@ def test_a_source_is_asked_for_names_that_its_chunks_do_not_say():
             return (replace(chunk, feature_names=()) for chunk in ArraySource(**DATA))
 
     assert take_census(Silent(), sample_rows=100).feature_names == ("age", "spend")
+
+
+@pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
+@pytest.mark.parametrize("estimator", [MinMaxUplift(random_state=0), Uplift(random_state=0)])
+@pytest.mark.parametrize("column", ["X", "y", "sample_weight"])
+def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, column):
+    """One number of one row outside of most samples is enough; another order of rows is not."""
+    data = {k: np.asarray(v) for k, v in dict(campaign_problem().draw(200, random_state=0)).items()}
+    data["sample_weight"] = np.ones(len(data["y"]))
+    reads = []
+
+    def source():
+        reads.append(0)
+        rows = {name: values.copy() for name, values in data.items()}
+        if column == "y":
+            rows["y"][0] = (rows["y"][0] + len(reads) // 2) % 2
+        else:
+            rows[column][0] += 0.001 * len(reads)
+        order = np.random.default_rng(len(reads)).permutation(len(rows["y"]))
+        yield {name: values[order] for name, values in rows.items()}
+
+    with pytest.raises(TableError, match="gave other rows when it was read again"):
+        clone(estimator).fit_chunks(source, sample_rows=60)
+    assert len(reads) > 1

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SCATTER, POWER = 0.25, 0.75  # of standard errors from single pilots of 125 rows, as a share
 SMALL_PILOT = 500  # rows of a table, below which a plan says how rough it is
 CAREFUL_PILOT = 250  # below, pilots ask for more than is needed, on average
-CAREFUL = " On average they ask for too much, by 5 to 15% of the standard error."
 CHEAP = 0.1  # share of the variance below which treatment rows are called cheap
 
 
@@ -221,9 +220,9 @@ def _doubts(plan: StudyPlan) -> Iterator[str]:
             f"This is rough, as the pilot is small ({plan.pilot_rows} rows in its smallest table): "
             f"standard errors from single pilots of this size scatter by about {plan.scatter:.0%}, "
             f"and the rows they ask for by {2.0 * plan.scatter:.0%}."
-            + CAREFUL
-            * (plan.pilot_rows < CAREFUL_PILOT)
         )
+        if plan.pilot_rows < CAREFUL_PILOT:
+            yield "On average they ask for too much, by 5 to 15% of the standard error."
 
 
 def _tables(plan: StudyPlan) -> list[ResultTable]:

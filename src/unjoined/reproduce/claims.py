@@ -19,9 +19,10 @@ OFTEN = 0.1  # share of points with gross errors that we call "tend to have"
 Block = dict[str, Any]
 Check = tuple[str, str, str]  # what is checked, the verdict on it, the interval found
 OURS_ALONE = (
-    "The default was run again by itself, on the same draws. What it differs by from other methods "
-    "carries the error of two separate means. That is wider than the error of paired trials, so a "
-    "lead shows less easily."
+    "The default was run again by itself, on the same draws. The other lines are from an earlier "
+    "run, which chose the ridges of MinMaxGau by other models of the policies. What the default "
+    "differs by from other methods carries the error of two separate means. That is wider than the "
+    "error of paired trials, so a lead shows less easily."
 )
 
 
