@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from unjoined import TwoStageUplift
-from unjoined.data import paper_problem
+from unjoined.data import campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError, UnjoinedWarning
 from unjoined.metrics import cross_evaluate, plan_study
-from unjoined.report import Terms, report
+from unjoined.report import Terms, report, report_with_numbers
 from unjoined.targeting import profit_rule, top_share_rule
 
 
@@ -206,6 +206,23 @@ def test_equal_policies_give_a_red_report_that_advises_nothing(tmp_path):
     assert "advised" not in page.text()
     assert page.tags("input") == []
     assert "Qini" not in page.text()  # numbers without an interval would be noise
+
+
+@pytest.mark.parametrize(
+    ("problem", "helps"), [(paper_problem(b=2.0), True), (campaign_problem(), False)]
+)
+def test_a_list_is_advised_without_a_doubt_only_if_its_gain_is_above_zero(problem, helps, tmp_path):
+    data = problem.draw(150, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnjoinedWarning)  # few rows
+        model = TwoStageUplift().fit(**data)
+        evaluation = cross_evaluate(TwoStageUplift(), data, n_folds=2, random_state=0)
+        _, numbers = report_with_numbers(
+            model, data, tmp_path / "r.html", evaluation=evaluation, terms=Terms(share=0.3)
+        )
+    assert (numbers["treated"]["gain"]["low"] > 0.0) == helps
+    assert ("The tables do not show that it helps." in numbers["verdict"]) != helps
+    assert "treat the 30% of people with the highest scores" in numbers["verdict"].lower()
 
 
 def test_a_file_is_replaced_only_if_that_is_allowed(written, tmp_path):

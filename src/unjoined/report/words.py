@@ -152,25 +152,15 @@ class Speech:
 
 def judge(facts: Facts, speech: Speech) -> Verdict:
     """Say what to do, and be as sure of it as the worst reason allows."""
+    gain = _gain(facts)
     reasons = (
         _tables(facts),
         _ranking(facts, speech),
-        _gain(facts),
+        gain,
         *_calibration(facts),
         *_people(facts),
     )
     colour = min((reason.colour for reason in reasons), key=ORDER.index)
-    chosen = facts.chosen
-    if colour == RED:
-        headline = "Do not choose people by these scores yet."
-    elif chosen.share <= 0.0:
-        headline = "Treat nobody."
-    elif chosen.share >= 1.0:
-        headline = "Treat everyone."
-    else:
-        rough = 0.1 <= chosen.share < 0.995
-        share = f"{chosen.share:.0%}" if rough else percent(chosen.share)
-        headline = f"Treat the {share} of people with the highest scores."
     if colour == RED:
         sentence = "The reasons below say what is missing."
         if facts.is_told:
@@ -179,8 +169,23 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
                 "decision on them."
             )
         against = tuple(reason for reason in reasons if reason.colour != GREEN)
-        return Verdict(colour, headline, (sentence,), against)
+        return Verdict(colour, "Do not choose people by these scores yet.", (sentence,), against)
+    whom = _whom(facts.chosen.share)
+    headline = f"Treat {whom}."
+    if gain.colour != GREEN:
+        does = "pays" if facts.terms.has_money else "helps"
+        headline = f"The best guess is to treat {whom}. The tables do not show that it {does}."
     return Verdict(colour, headline, _expected(facts, speech), reasons, _options(facts))
+
+
+def _whom(share: float) -> str:
+    """Say which people a share is, the highest scores first."""
+    if share <= 0.0:
+        return "nobody"
+    if share >= 1.0:
+        return "everyone"
+    rough = 0.1 <= share < 0.995
+    return f"the {f'{share:.0%}' if rough else percent(share)} of people with the highest scores"
 
 
 def verdict_numbers(facts: Facts) -> dict[str, Any]:
