@@ -136,7 +136,7 @@ class Chooser:
         block, groups, _ = self.basis.blocks()
         if simpler is not None:
             groups = self._screened(block, groups, form, simpler, at)
-        return Parts.of_groups(block, groups, form.base, form.effect)
+        return Parts.of_groups(block, groups, form.base, form.effect, form.few)
 
     def _screened(
         self, block: IntArray, groups: tuple[str, ...], form: Form, fit: AdditiveFit, at: IntArray

@@ -28,16 +28,19 @@ class Form(NamedTuple):
     name: str
     base: frozenset[str]
     effect: frozenset[str]
+    few: frozenset[str] = NOTHING  # groups in which few blocks are expected to matter
 
 
 ALONE = ("linear base alone", "base alone")
 EFFECT_FORMS = (
-    Form(ALONE[0], LINES, frozenset({CONSTANT})),
+    Form(ALONE[0], LINES, frozenset({CONSTANT}), LINES),
     Form("lines", LINES, LINES),
-    Form(ALONE[1], CURVES, frozenset({CONSTANT})),
+    Form("few lines", LINES, LINES, LINES),
+    Form(ALONE[1], CURVES, frozenset({CONSTANT}), LINES),
     Form("linear effect", CURVES, LINES),
-    Form("curved effect", CURVES, CURVES),
-    Form("pairs", PAIRS, PAIRS),
+    Form("few linear effects", CURVES, LINES, LINES),
+    Form("curved effect", CURVES, CURVES, LINES),
+    Form("pairs", PAIRS, PAIRS, LINES),
 )
 MEAN_FORMS = (
     Form("lines", LINES, NOTHING),

@@ -21,6 +21,8 @@ CONSTANT = "constant"
 START = {"line": 0.1, "square": 0.05, "curve": 0.05, "category": 0.1, "pair": 0.02}
 FREE = {BASE: 1e-4, EFFECT: 0.1}  # precisions of the constants: next to nothing
 TAIL = 1.0  # degrees of freedom of a block's scale around that of its group: Cauchy
+FEW = "few "  # begins the names of groups in which few blocks are expected to matter
+FEW_TAIL = 0.1  # the same of these groups
 DAMPED = 0.7  # share of the way that precisions go in one update, on the log scale
 SMALLEST, LARGEST = 1e-3, 1e7  # precisions of blocks
 LEAST, MOST = 1e-7, 10.0  # squared scales of groups
@@ -75,11 +77,17 @@ class Parts:
 
     @classmethod
     def of_groups(
-        cls, block: IntArray, groups: tuple[str, ...], base: frozenset[str], effect: frozenset[str]
+        cls,
+        block: IntArray,
+        groups: tuple[str, ...],
+        base: frozenset[str],
+        effect: frozenset[str],
+        few: frozenset[str] = frozenset(),
     ) -> Parts:
         """Return a base and an effect of the functions whose groups are named.
 
-        ``block`` is the block of each function, ``groups`` the group of each block.
+        ``block`` is the block of each function, ``groups`` the group of each block. ``few`` are
+        the groups in which few blocks are expected to matter.
         """
         places: list[IntArray] = []
         blocks: list[IntArray] = []
@@ -92,9 +100,10 @@ class Parts:
             blocks.append(len(group) + (np.cumsum(used) - 1)[block[places[-1]]])
             origin.append(np.flatnonzero(used) if part == BASE else -1 - np.flatnonzero(used))
             for name in (name for name in groups if name in kept):
-                if (part, name) not in names:
-                    names.append((part, name))
-                group.append(names.index((part, name)))
+                full = (part, FEW + name if name in few else name)
+                if full not in names:
+                    names.append(full)
+                group.append(names.index(full))
         return cls(
             places[0],
             places[1],
@@ -103,6 +112,11 @@ class Parts:
             np.array(group),
             tuple(names),
         )
+
+    @property
+    def kinds(self) -> list[tuple[str, str]]:
+        """Part and functions of each group, few of them expected to matter or not."""
+        return [(part, name.removeprefix(FEW)) for part, name in self.names]
 
     def within(self) -> Parts:
         """Return the same parts where the functions of the base are all there are."""
@@ -120,7 +134,7 @@ class Scales:
     @classmethod
     def start(cls, parts: Parts) -> Scales:
         """Return the scales to begin with."""
-        group = np.array([np.inf if name == CONSTANT else START[name] for _, name in parts.names])
+        group = np.array([np.inf if name == CONSTANT else START[name] for _, name in parts.kinds])
         free = np.array([FREE[part] for part, _ in parts.names])
         return cls(np.where(np.isinf(group), free, 1.0 / group)[parts.group], group)
 
@@ -129,9 +143,9 @@ class Scales:
         start = Scales.start(other)
         _, here, there = np.intersect1d(other.origin, parts.origin, return_indices=True)
         start.precision[here] = self.precision[there]
-        for g, name in enumerate(parts.names):
-            if name in other.names:
-                start.group[other.names.index(name)] = self.group[g]
+        for g, kind in enumerate(parts.kinds):
+            if kind in other.kinds:
+                start.group[other.kinds.index(kind)] = self.group[g]
         return start
 
     def updated(self, parts: Parts, coef: Array, variance: Array) -> Scales:
@@ -144,7 +158,9 @@ class Scales:
         whole = np.bincount(of, self.precision * square, g) / np.bincount(of, freedom, g)
         whole = whole.clip(0.2, 5.0) ** DAMPED
         scale = (self.group * whole).clip(LEAST, MOST)
-        wanted = (freedom + TAIL) / (square + TAIL * scale[of])
+        few = [name.startswith(FEW) for _, name in parts.names]
+        tail = np.where(few, FEW_TAIL, TAIL)[of]
+        wanted = (freedom + tail) / (square + tail * scale[of])
         wanted = wanted.clip(SMALLEST, LARGEST) ** DAMPED
         wanted *= (self.precision / whole[of]) ** (1.0 - DAMPED)
         bound = np.isfinite(self.group)
