@@ -206,6 +206,38 @@ def test_equal_policies_give_a_red_report_that_advises_nothing(tmp_path):
     assert "advised" not in page.text()
     assert page.tags("input") == []
     assert "Qini" not in page.text()  # numbers without an interval would be noise
+    assert f"to these tables, as numbers of fingerprint {model.run_['data']}" in page.text()
+
+
+def test_a_model_of_other_rows_is_not_said_to_be_of_these_tables(written, page):
+    assert f"to rows of fingerprint {written.model.run_['data']}" in page.text()
+
+
+def test_a_half_is_rounded_as_the_script_of_the_page_does(written, tmp_path):
+    terms = Terms(unit="purchases", value=1000.0, cost=0.5, share=0.35)
+    found = {"diagnosis": written.diagnosis, "evaluation": written.evaluation, "terms": terms}
+    people = written.people[:300]  # 105 are treated, for 52.5
+    path = report(written.model, written.data, tmp_path / "r.html", people=people, **found)
+    assert json.loads(re.search(r'id="stages">(.*?)<', path.read_text())[1])["money_places"] == 0
+    assert "which costs 53." in Page(path.read_text("utf-8")).text()
+
+
+def test_names_beside_bars_have_room_also_where_letters_are_largest(page):
+    named = [
+        (float(attrs["x"]), text.strip())
+        for attrs, text in zip(
+            (a for t, a in page.elements if t == "text"),
+            (d for where, d in page.texts if where[-1:] == ("text",) and d.strip()),
+            strict=True,
+        )
+        if attrs.get("text-anchor") == "end"
+    ]
+    assert any(text.startswith("<script>") for _, text in named)  # cut off at 18 letters
+    assert all(room >= 0.6 * 13.5 * len(text) for room, text in named)
+
+
+def test_the_shaded_part_of_the_gap_lies_around_zero(page):
+    assert "Between -0.2 and 0.2, where it is shaded" in " ".join(page.text().split())
 
 
 @pytest.mark.parametrize(

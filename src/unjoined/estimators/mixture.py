@@ -421,7 +421,7 @@ SAME = "the effect is the same for all, so that people are ranked by their base 
 FORMS = {
     "lines": "the base and the effect are straight lines in the features",
     **dict.fromkeys(ALONE, SAME),
-    "linear effect": "the base bends with the features, the effect is a straight line in them",
+    "linear effect": "the base bends with the features and the effect is a straight line in them",
     "curved effect": "the base and the effect bend with single features",
     "pairs": "the base and the effect bend with the features and with pairs of them",
 }

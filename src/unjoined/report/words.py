@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from unjoined._validation import OUTCOME
@@ -70,10 +71,14 @@ def number(value: float) -> str:
 
 
 def rounded(value: float, places: int, *, sign: bool = False) -> str:
-    """Return a number with some places; large ones keep four digits, and 0 has no sign."""
+    """Return a number with some places; large ones keep four digits, and 0 has no sign.
+
+    Halves are rounded away from 0, as the script of the page does: 962.5 is 963 everywhere.
+    """
     if not math.isfinite(value):
         return number(value)
-    said = f"{float(f'{value:.4g}') if abs(value) >= 1e4 else value:,.{places}f}"
+    exact = Decimal(f"{value:.4g}") if abs(value) >= 1e4 else Decimal(value)
+    said = f"{exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,f}"
     if not any(digit in "123456789" for digit in said):
         return said.removeprefix("-")
     return f"+{said}" if sign and value > 0.0 else said
@@ -341,8 +346,8 @@ def firmer(facts: Facts, speech: Speech) -> str:
     if study is None or study.plan.needed is None:
         return "More rows alone do not help here: the policies must differ more."
     now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
-    width = number(speech.factor * study.half_width)
-    first = f"To halve the interval of the average uplift, to {width} {speech.per} on either side,"
+    width = f"{number(speech.factor * study.half_width)} {facts.terms.unit} {speech.per}"
+    first = f"To halve the interval of the average uplift, to {width} on either side,"
     if study.question:
         first = f"Whether {study.question} is still open. If the effect is as large as it seems,"
     said = (
