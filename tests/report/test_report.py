@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unjoined import TwoStageUplift
-from unjoined.data import campaign_problem, paper_problem
+from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError, UnjoinedWarning
 from unjoined.metrics import cross_evaluate, plan_study
 from unjoined.report import Terms, report, report_with_numbers
@@ -206,6 +206,7 @@ def test_equal_policies_give_a_red_report_that_advises_nothing(tmp_path):
     assert "advised" not in page.text()
     assert page.tags("input") == []
     assert "Qini" not in page.text()  # numbers without an interval would be noise
+    assert "rank by it" not in page.text()
     assert f"to these tables, as numbers of fingerprint {model.run_['data']}" in page.text()
 
 
@@ -255,6 +256,32 @@ def test_a_list_is_advised_without_a_doubt_only_if_its_gain_is_above_zero(proble
     assert (numbers["treated"]["gain"]["low"] > 0.0) == helps
     assert ("The tables do not show that it helps." in numbers["verdict"]) != helps
     assert "treat the 30% of people with the highest scores" in numbers["verdict"].lower()
+
+
+def test_a_gain_that_is_known_for_half_of_the_people_is_called_a_best_guess(tmp_path):
+    def policy(often):
+        return lambda X: np.where(X[:, 0] < 0.0, often, 0.5)  # alike from 0 on
+
+    problem = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, 1)),
+        policies={"A": policy(0.9), "B": policy(0.1)},
+        outcome=lambda X, treated, rng: treated + 0.1 * rng.standard_normal(len(X)),
+        outcome_mean=lambda X, treated: treated + 0.0,
+    )
+    data = problem.draw(300, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnjoinedWarning)
+        model = TwoStageUplift().fit(**data)
+        evaluation = cross_evaluate(TwoStageUplift(), data, n_folds=2, random_state=0)
+        path, numbers = report_with_numbers(
+            model, data, tmp_path / "r.html", evaluation=evaluation, terms=Terms(share=1.0)
+        )
+    assert numbers["treated"]["gain"]["low"] > 0.0
+    found = re.search(r"treat everyone. The tables tell about (\d+)% of them", numbers["verdict"])
+    assert 40 <= int(found[1]) <= 65
+    text = Page(path.read_text("utf-8")).text()
+    assert f"measured on the {found[1]}% of them whom the populations treat differently" in text
+    assert f"They are {100 - int(found[1])}% of those advised" in text
 
 
 def test_a_file_is_replaced_only_if_that_is_allowed(written, tmp_path):
