@@ -384,9 +384,8 @@ def _width(text: str) -> float:
 
 def importance_chart(drivers: tuple[Driver, ...], speech: Speech) -> Chart:
     """Draw how much uplift varies with each feature."""
-    drivers = drivers[:12]
-    names = [driver.column.name for driver in drivers]
-    sizes = speech.factor * np.array([driver.spread for driver in drivers])
+    names = [driver.column.name for driver in drivers[:12]]
+    sizes = speech.factor * np.array([driver.spread for driver in drivers[:12]])
     chart = _lying(
         (
             "How much uplift varies with each feature",
