@@ -37,7 +37,6 @@ from unjoined.report.figures import (
 )
 from unjoined.report.people import FEWEST
 from unjoined.report.words import (
-    NEARLY_ALL,
     STRENGTH,
     TELL,
     Speech,
@@ -203,7 +202,6 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         gap=gap_figure(diagnosis, facts.data.n_rows),
         alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
         full_gap=FULL_GAP,
-        nearly_all=NEARLY_ALL,
         regions=[r for r in diagnosis.regions if r.share * facts.data.n_rows >= FEWEST],
         curve=curve_figure(facts, speech),
         bins=bins_figure(facts, speech),
