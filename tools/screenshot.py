@@ -64,7 +64,7 @@ def draw_image() -> None:
             origin=Origin(title="Spring mailing: whom to mail"),
         )
         driver = browser()
-        show(driver, *VIEWS["desktop"], "light")
+        show(driver, 1180, 960, "light")  # down to the end of the verdict
         driver.get(page.as_uri())
         take(driver, IMAGE, whole=False)
         driver.quit()

@@ -26,7 +26,7 @@ room = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## 1. Agree on a plan
 #
-# For each feature a typical value and a spread that both companies know beforehand, such as "customers are about 49 years old, give
+# For each feature the plan has a typical value and a spread that both companies know, such as "customers are about 49 years old, give
 # or take 18". The plan holds no row.
 
 # %%

@@ -3,7 +3,7 @@
 #
 # Two registries cannot be linked. One records who got a physiotherapy programme, the other how many days people spent in
 # hospital afterwards. Two counties prescribe differently: the first often, the second seldom and mostly to older people. The
-# second county is also older. We want to know whom the programme spares days in hospital, among the patients of a third county.
+# second county is also older. We want to know which patients of a third county the programme spares days in hospital.
 #
 # Everything here is simulated, so that the truth is known.
 
@@ -52,7 +52,7 @@ problem = SimulatedProblem(
 # %% [markdown]
 # ## The tables
 #
-# A real outcome, days. Ages differ between the counties, and from those of the patients to be scored. That is a covariate shift.
+# The outcome is a number of days. Ages differ between the counties, and from those of the patients to be scored. That is a covariate shift.
 
 # %%
 drawn = problem.draw(4000, random_state=0)

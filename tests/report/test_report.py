@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unjoined import TwoStageUplift
-from unjoined.data import campaign_problem, paper_problem
+from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError, UnjoinedWarning
 from unjoined.metrics import cross_evaluate, plan_study
 from unjoined.report import Terms, report, report_with_numbers
@@ -206,6 +206,39 @@ def test_equal_policies_give_a_red_report_that_advises_nothing(tmp_path):
     assert "advised" not in page.text()
     assert page.tags("input") == []
     assert "Qini" not in page.text()  # numbers without an interval would be noise
+    assert "rank by it" not in page.text()
+    assert f"to these tables, as numbers of fingerprint {model.run_['data']}" in page.text()
+
+
+def test_a_model_of_other_rows_is_not_said_to_be_of_these_tables(written, page):
+    assert f"to rows of fingerprint {written.model.run_['data']}" in page.text()
+
+
+def test_a_half_is_rounded_as_the_script_of_the_page_does(written, tmp_path):
+    terms = Terms(unit="purchases", value=1000.0, cost=0.5, share=0.35)
+    found = {"diagnosis": written.diagnosis, "evaluation": written.evaluation, "terms": terms}
+    people = written.people[:300]  # 105 are treated, for 52.5
+    path = report(written.model, written.data, tmp_path / "r.html", people=people, **found)
+    assert json.loads(re.search(r'id="stages">(.*?)<', path.read_text())[1])["money_places"] == 0
+    assert "which costs 53." in Page(path.read_text("utf-8")).text()
+
+
+def test_names_beside_bars_have_room_also_where_letters_are_largest(page):
+    named = [
+        (float(attrs["x"]), text.strip())
+        for attrs, text in zip(
+            (a for t, a in page.elements if t == "text"),
+            (d for where, d in page.texts if where[-1:] == ("text",) and d.strip()),
+            strict=True,
+        )
+        if attrs.get("text-anchor") == "end"
+    ]
+    assert any(text.startswith("<script>") for _, text in named)  # cut off at 18 letters
+    assert all(room >= 0.6 * 13.5 * len(text) for room, text in named)
+
+
+def test_the_shaded_part_of_the_gap_lies_around_zero(page):
+    assert "Between -0.2 and 0.2, where it is shaded" in " ".join(page.text().split())
 
 
 @pytest.mark.parametrize(
@@ -223,6 +256,32 @@ def test_a_list_is_advised_without_a_doubt_only_if_its_gain_is_above_zero(proble
     assert (numbers["treated"]["gain"]["low"] > 0.0) == helps
     assert ("The tables do not show that it helps." in numbers["verdict"]) != helps
     assert "treat the 30% of people with the highest scores" in numbers["verdict"].lower()
+
+
+def test_a_gain_that_is_known_for_half_of_the_people_is_called_a_best_guess(tmp_path):
+    def policy(often):
+        return lambda X: np.where(X[:, 0] < 0.0, often, 0.5)  # alike from 0 on
+
+    problem = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, 1)),
+        policies={"A": policy(0.9), "B": policy(0.1)},
+        outcome=lambda X, treated, rng: treated + 0.1 * rng.standard_normal(len(X)),
+        outcome_mean=lambda X, treated: treated + 0.0,
+    )
+    data = problem.draw(300, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnjoinedWarning)
+        model = TwoStageUplift().fit(**data)
+        evaluation = cross_evaluate(TwoStageUplift(), data, n_folds=2, random_state=0)
+        path, numbers = report_with_numbers(
+            model, data, tmp_path / "r.html", evaluation=evaluation, terms=Terms(share=1.0)
+        )
+    assert numbers["treated"]["gain"]["low"] > 0.0
+    found = re.search(r"treat everyone. The tables tell about (\d+)% of them", numbers["verdict"])
+    assert 40 <= int(found[1]) <= 65
+    text = Page(path.read_text("utf-8")).text()
+    assert f"measured on the {found[1]}% of them whom the populations treat differently" in text
+    assert f"They are {100 - int(found[1])}% of those advised" in text
 
 
 def test_a_file_is_replaced_only_if_that_is_allowed(written, tmp_path):

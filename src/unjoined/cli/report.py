@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from unjoined._typing import Frame
@@ -29,7 +30,7 @@ from unjoined.cli.options import (
 from unjoined.cli.program import command
 from unjoined.cli.score import WRITTEN, targeting_list
 from unjoined.cli.show import console, noted, print_json
-from unjoined.data import read_table, table_ending, write_table
+from unjoined.data import SeparateLabels, read_table, table_ending, write_table
 from unjoined.errors import InputError
 from unjoined.estimators import UpliftEstimator, load_model
 from unjoined.export import export_onnx, export_sql
@@ -167,6 +168,8 @@ def report(
     terms, fitted = decision.terms(options.outcome), load_model(model)
     with noted() as notes:
         data = tables.of_model(fitted).read()
+        if decision.unit is None and _is_yes_or_no(data):
+            terms = replace(terms, unit="responses")
         known = getattr(fitted, "left_out_", None) or dict.fromkeys(tables.ignored, "")
         left_out = [f"{name!r} {why}".rstrip() for name, why in known.items()]
         people = files.read(fitted)
@@ -191,11 +194,17 @@ def report(
         files.write_list(fitted, people, terms)
     out, listed = console(quiet=as_json), files.list_path
     if listed is not None:
-        out.print(f"Wrote {listed}, the list of people that the report links to.")
+        warned = " Do not act on it: the report is red and says why." * (numbers["colour"] == "red")
+        out.print(f"Wrote {listed}, the list of people.{warned}")
     out.print(f"Wrote {written}. Open it in a browser; it needs no network.")
     if as_json:
         files_written = {"report": str(written), "list": None if listed is None else str(listed)}
         print_json(files_written | numbers | {"warnings": notes})
+
+
+def _is_yes_or_no(data: SeparateLabels) -> bool:
+    """Tell whether outcomes are 0 and 1, so that what is gained is so many more responses."""
+    return set(np.unique(data["y"][data.rows("outcome")])) <= {0.0, 1.0}
 
 
 def command_line(ctx: typer.Context) -> str:

@@ -35,6 +35,7 @@ from unjoined.cli.options import (
 from unjoined.cli.show import (
     console,
     estimate_facts,
+    for_whom,
     interval_words,
     noted,
     print_json,
@@ -296,9 +297,8 @@ def _show_gain(
         return {"predicted_gain": total, "gain": None}
     gain: Estimate = record.gain(people.uplift, chosen)
     out.print(
-        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. That speaks "
-        f"for {record.speaks_for:.0%} of people of each rank, those whom the populations treat "
-        "differently."
+        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. It "
+        f"{for_whom(model)}"
     )
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
     facts["speaks_for"] = record.speaks_for

@@ -422,9 +422,9 @@ FORMS = {
     "lines": "the base and the effect are straight lines in the features",
     "few lines": "the base and the effect are straight lines in few of the features",
     **dict.fromkeys(ALONE, SAME),
-    "linear effect": "the base bends with the features, the effect is a straight line in them",
+    "linear effect": "the base bends with the features and the effect is a straight line in them",
     "few linear effects": (
-        "the base bends with the features, the effect is a straight line in few of them"
+        "the base bends with the features and the effect is a straight line in few of them"
     ),
     "curved effect": "the base and the effect bend with single features",
     "pairs": "the base and the effect bend with the features and with pairs of them",

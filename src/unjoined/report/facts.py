@@ -194,6 +194,7 @@ class Facts:
     held_out: bool
     stages: tuple[Stage, ...]
     chosen: Stage
+    told: float  # share of the people advised whom the populations treat differently enough
     segments: tuple[Group, ...]
     drivers: tuple[Driver, ...]
     typical: tuple[Typical, ...]
@@ -257,6 +258,7 @@ def collect(
         held_out=held_out,
         stages=tuple(gains.stages(terms.rule(uplift))),
         chosen=gains.stage(terms.rule(uplift)),
+        told=gains.told(terms.rule(uplift), diagnosis.speaks_for),
         segments=tuple(_segments(everyone, gains)),
         drivers=tuple(drivers),
         typical=tuple(_typical(everyone, gains, drivers)),
@@ -329,6 +331,18 @@ class Gains:
         parts = (curve.value, curve.low, curve.high)
         gain, low, high = (n * float(np.interp(share, curve.share, part)) for part in parts)
         return Stage(share, treated, gain, low, high)
+
+    def told(self, rule: Array, reach: Estimate | None) -> float:
+        """Return the share of the people treated for whom the policies differ enough to tell.
+
+        If all are treated it is ``reach``; the record says who are told of more than others.
+        """
+        among_all = self.evaluation.speaks_for if reach is None else reach.value
+        if self.record is None or not rule.any():
+            return among_all
+        each = (self.record.denominator / self.record.share)[self.record.bins(self.uplift)]
+        share = among_all * float(rule @ each / rule.sum()) / max(float(each.mean()), 1e-9)
+        return min(max(share, 0.0), 1.0)
 
     def stages(self, rule: Array) -> list[Stage]:
         """Return what shares are expected to bring, in steps of a hundredth, and one rule more."""

@@ -373,15 +373,19 @@ def _lying(
 ) -> Chart:
     """Return a chart with room for a lying bar and a name in each row."""
     height = ROW * len(names) + BOTTOM + TOP
-    left = 16.0 + 7.0 * min(max(map(len, names), default=0), LONGEST)
+    left = 16.0 + max((_width(short(name)) for name in names), default=0.0)
     return Chart(*words, ends, (0.0, 1.0), across, height=height, left=left, width=360.0)
+
+
+def _width(text: str) -> float:
+    """Return how much room a name needs on a phone, where letters are largest."""
+    return sum(13.0 if letter in "mwMW@%" else 10.0 if letter.isupper() else 8.0 for letter in text)
 
 
 def importance_chart(drivers: tuple[Driver, ...], speech: Speech) -> Chart:
     """Draw how much uplift varies with each feature."""
-    drivers = drivers[:12]
-    names = [driver.column.name for driver in drivers]
-    sizes = speech.factor * np.array([driver.spread for driver in drivers])
+    names = [driver.column.name for driver in drivers[:12]]
+    sizes = speech.factor * np.array([driver.spread for driver in drivers[:12]])
     chart = _lying(
         (
             "How much uplift varies with each feature",

@@ -22,6 +22,7 @@ from unjoined._typing import MatrixLike, RandomState
 from unjoined._validation import KINDS
 from unjoined.data import SeparateLabels, TableEncoder, feature_matrix, replace_file
 from unjoined.errors import InputError, TableError
+from unjoined.metrics import was_fitted_to
 from unjoined.report.facts import Facts, Origin, Terms, collect
 from unjoined.report.figures import (
     FULL_GAP,
@@ -305,12 +306,14 @@ def _day() -> str:
     return f"{day:%Y-%m-%d}"
 
 
-def _run_in_words(model: Any) -> str:
+def _run_in_words(facts: Facts) -> str:
     """Say by what the model was fitted, and to which rows."""
-    if (run := getattr(model, "run_", None)) is None:
+    if (run := getattr(facts.model, "run_", None)) is None:
         return "not known"
     with_what = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
-    return f"{with_what}; rows of fingerprint {run['data']}"
+    if was_fitted_to(facts.model, facts.data):  # its rows are numbers, so their fingerprint differs
+        return f"{with_what}; to these tables, as numbers of fingerprint {run['data']}"
+    return f"{with_what}; to rows of fingerprint {run['data']}"
 
 
 def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
@@ -321,7 +324,7 @@ def _about(facts: Facts, seed: Any) -> list[tuple[str, str]]:
         ("Seeds", f"model {facts.model.get_params()['random_state']}, report {seed}"
          if "random_state" in facts.model.get_params() else f"report {seed}"),
         ("Fingerprint of the tables", fingerprint(facts.data)),
-        ("The model was fitted with", _run_in_words(facts.model)),
+        ("The model was fitted with", _run_in_words(facts)),
         (
             "Versions",
             ", ".join(

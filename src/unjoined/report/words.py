@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from unjoined._validation import OUTCOME
@@ -31,6 +32,7 @@ NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
 Known = tuple[str, str]  # a number, and its interval
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
+NEARLY_ALL, MANY = 0.95, 0.8  # shares told of: a word below the first, a guess below the second
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 
 
@@ -70,10 +72,14 @@ def number(value: float) -> str:
 
 
 def rounded(value: float, places: int, *, sign: bool = False) -> str:
-    """Return a number with some places; large ones keep four digits, and 0 has no sign."""
+    """Return a number with some places; large ones keep four digits, and 0 has no sign.
+
+    Halves are rounded away from 0, as the script of the page does: 962.5 is 963 everywhere.
+    """
     if not math.isfinite(value):
         return number(value)
-    said = f"{float(f'{value:.4g}') if abs(value) >= 1e4 else value:,.{places}f}"
+    exact = Decimal(f"{value:.4g}") if abs(value) >= 1e4 else Decimal(value)
+    said = f"{exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,f}"
     if not any(digit in "123456789" for digit in said):
         return said.removeprefix("-")
     return f"+{said}" if sign and value > 0.0 else said
@@ -174,7 +180,10 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
     headline = f"Treat {whom}."
     if gain.colour != GREEN:
         does = "pays" if facts.terms.has_money else "helps"
-        headline = f"The best guess is to treat {whom}. The tables do not show that it {does}."
+        limit = f"The tables do not show that it {does}."
+        if _ends(facts)[0] > 0.0:
+            limit = f"The tables tell about {facts.told:.0%} of them only."
+        headline = f"The best guess is to treat {whom}. {limit}"
     return Verdict(colour, headline, _expected(facts, speech), reasons, _options(facts))
 
 
@@ -232,17 +241,19 @@ def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
         f"Treat {chosen.people:,.0f} of {n:,} people"
     )  # fmt: skip
     spent = f", which costs {speech.money(terms.cost * chosen.people)}" if terms.cost else ""
-    said = (
+    said = [
         f"{whom}{spent}. Compared with treating nobody, this is expected to bring {gain} {more}"
-        f"{terms.unit} ({speech.percent} interval: {ends}).",
-    )
-    if not terms.has_money:
-        return said
-    net, ends = speech.net(chosen)
-    return (
-        *said,
-        f"In money: {speech.money(net)} after costs ({speech.percent} interval: {ends}).",
-    )
+        f"{terms.unit} ({speech.percent} interval: {ends})."
+    ]
+    if terms.has_money:
+        net, ends = speech.net(chosen)
+        said += [f"In money: {speech.money(net)} after costs ({speech.percent} interval: {ends})."]
+    if facts.told < NEARLY_ALL:
+        said += [
+            f"This was measured on the {facts.told:.0%} of them whom the populations treat "
+            "differently. The others are taken to gain as much."
+        ]
+    return tuple(said)
 
 
 def _options(facts: Facts) -> tuple[tuple[str, Stage], ...]:
@@ -293,17 +304,30 @@ def _ranking(facts: Facts, speech: Speech) -> Reason:
 
 def _gain(facts: Facts) -> Reason:
     chosen, terms = facts.chosen, facts.terms
-    low, high = (chosen.low, chosen.high) if not terms.has_money else chosen.net(terms)[1:]
+    low, high = _ends(facts)
     what = "expected gain after costs" if terms.has_money else "expected gain"
     if chosen.share <= 0.0:
         return Reason(GREEN, "The model predicts that treating anyone costs more than it brings.")
     if not (math.isfinite(low) and math.isfinite(high)):
         return Reason(RED, f"The {what} is not known: {UNBOUNDED}.")
+    if low > 0.0 and facts.told < MANY:
+        return Reason(
+            AMBER,
+            f"The {what} counts on people whom the populations treat alike to gain as the others "
+            f"do. They are {1.0 - facts.told:.0%} of those advised, and the tables cannot tell.",
+        )
     if low > 0.0:
         return Reason(GREEN, f"The {what} is clearly above zero.")
     if high < 0.0:
         return Reason(RED, f"The {what} is clearly below zero, against what the model predicts.")
     return Reason(AMBER, f"The {what} may be zero or below: its interval reaches both sides.")
+
+
+def _ends(facts: Facts) -> tuple[float, float]:
+    """Return the interval of the gain, after costs if there is money."""
+    chosen, terms = facts.chosen, facts.terms
+    _, low, high = chosen.net(terms) if terms.has_money else (0.0, chosen.low, chosen.high)
+    return low, high
 
 
 def _calibration(facts: Facts) -> list[Reason]:
@@ -341,8 +365,8 @@ def firmer(facts: Facts, speech: Speech) -> str:
     if study is None or study.plan.needed is None:
         return "More rows alone do not help here: the policies must differ more."
     now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
-    width = number(speech.factor * study.half_width)
-    first = f"To halve the interval of the average uplift, to {width} {speech.per} on either side,"
+    width = f"{number(speech.factor * study.half_width)} {facts.terms.unit} {speech.per}"
+    first = f"To halve the interval of the average uplift, to {width} on either side,"
     if study.question:
         first = f"Whether {study.question} is still open. If the effect is as large as it seems,"
     said = (

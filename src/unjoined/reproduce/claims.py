@@ -20,9 +20,9 @@ Block = dict[str, Any]
 Check = tuple[str, str, str]  # what is checked, the verdict on it, the interval found
 OURS_ALONE = (
     "The default was run again by itself, on the same draws. The other lines are from an earlier "
-    "run, which chose the ridges of MinMaxGau by other models of the policies. What the default "
-    "differs by from other methods carries the error of two separate means. That is wider than the "
-    "error of paired trials, so a lead shows less easily."
+    "run, which chose the ridges of MinMaxGau by other models of the policies. So a "
+    "difference from the default carries the error of two separate means, not the smaller one of "
+    "paired trials, and a lead shows less easily."
 )
 
 
