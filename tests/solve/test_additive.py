@@ -456,6 +456,39 @@ def test_an_idle_function_is_shrunk_harder_than_its_group():
     assert 1.0 / (n + scales.precision[0]) > 0.9 / n  # the busy one is hardly shrunk
 
 
+@pytest.mark.parametrize(("few", "tail"), [(frozenset(), 1.0), (frozenset({"line"}), 0.1)])
+def test_scales_settle_where_their_prior_has_them(few, tail):
+    """Lines of sum of squares n, unit noise. MacKay with a prior of t degrees of freedom: each
+    precision = (freedom + t) / (square + t s), and the mean of the group's precisions is 1 / s."""
+    n, c = 400.0, np.array([1.0, 0.3, 0.1, 0.05, 0.02, 0.0])
+    parts = Parts.of_groups(np.arange(6), ("line",) * 6, frozenset({"line"}), frozenset(), few)
+    scales = Scales.start(parts)
+    for _ in range(2000):
+        variance = 1.0 / (n + scales.precision)
+        scales = scales.updated(parts, n * variance * c, variance)
+    w, freedom = n * c / (n + scales.precision), n / (n + scales.precision)
+    found = (freedom - scales.precision * w**2) / (scales.precision * scales.group[0] - 1.0)
+    assert_allclose(found, tail, rtol=1e-6)
+    assert_allclose(1.0 / scales.group[0], scales.precision.mean(), rtol=1e-6)
+
+
+def test_where_few_functions_are_expected_to_matter_idle_ones_are_shrunk_harder():
+    groups, few = ("line",) * 10, frozenset({"line"})
+    all_of = {
+        name: Parts.of_groups(np.arange(10), groups, few, frozenset(), which)
+        for name, which in (("many", frozenset()), ("few", few))
+    }
+    precision, n = {}, 500.0
+    for name, parts in all_of.items():
+        scales = Scales.start(parts)
+        for _ in range(100):
+            variance = 1.0 / (n + scales.precision)
+            scales = scales.updated(parts, n * variance * np.r_[1.0, np.zeros(9)], variance)
+        precision[name] = scales.precision
+    assert (precision["few"][1:] > 2.0 * precision["many"][1:]).all()
+    assert precision["few"][0] < 2.0 * precision["many"][0]  # and the busy one is not
+
+
 def test_constants_are_next_to_free_and_stay_so():
     scales = Scales.start(PARTS)
     free = np.array([PARTS.names[g][1] == "constant" for g in PARTS.group])
@@ -518,6 +551,10 @@ def test_scales_of_a_simpler_form_are_kept_in_one_that_contains_it():
     assert_array_equal(found.precision[[3, 5, 6]], start.precision[[3, 5, 6]])
     assert found.group[wide.names.index(("base", "line"))] == 0.3
     assert found.group[wide.names.index(("effect", "line"))] == start.group[-1]
+    few = Parts.of_groups(block, groups, curves, lines, frozenset({"line"}))
+    again = known.carried(narrow, few)  # the same groups, though few lines are expected to matter
+    assert_array_equal(again.precision, found.precision)
+    assert_array_equal(again.group, found.group)
 
 
 def test_parts_within_their_base_choose_the_same_values():

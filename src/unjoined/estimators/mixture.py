@@ -157,7 +157,7 @@ class MixtureUplift(LikelihoodEstimator):
 
     Notes
     -----
-    Time is that of six forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
+    Time is that of eight forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
     over at most 20,000 outcome rows, where p is ten functions a feature and one for each pair,
     twice; then a few passes over all rows if there are more. Of more than 100 features those are
     used that go along with the labels most.

@@ -21,7 +21,7 @@ from unjoined.nuisance.models import FoldedPolicy, Nuisances, deal, means_withou
 from unjoined.solve import BernoulliLaw, Law, MeanLaw
 
 CLIP = 0.005  # policies are kept this far from 0 and 1
-# Enough for a mean outcome that leaves little noise; all six cost a third more and gain nothing.
+# Enough for a mean outcome that leaves little noise: more forms cost more and gain nothing.
 FORMS = tuple(form for form in EFFECT_FORMS if form.name in ("lines", "linear effect", "pairs"))
 PIECE_ROWS = CHUNK_ROWS // 4
 
