@@ -34,8 +34,8 @@ except ImportError:
     atheris = None
 with nullcontext() if atheris is None else atheris.instrument_imports(include=["unjoined"]):
     import unjoined
-    from unjoined.cli import config
     from unjoined.data import paper_problem
+    from unjoined.cli import program
     from unjoined.datasets import criteo_impressions, fetch_criteo_uplift, fetch_email
     from unjoined.errors import UnjoinedError
     from unjoined.sums import (
@@ -171,7 +171,7 @@ def sums() -> dict[str, Target]:
 
 def texts() -> dict[str, Target]:
     """Return parsers of text: settings, Criteo's three forms, the e-mail trial and tables."""
-    known = {name: name for name in (*config.SHARED, "estimator", "checkpoint", "out")}
+    known = {name: name for name in (*program.SHARED, "estimator", "checkpoint", "out")}
     settings = b"outcomes = 'o.csv'\nseed = 3\n[treatments]\nn = 't.csv'\n[fit]\nestimator = 'auto'"
     form_a = b"example 1: c0ffee 1 0.5 1 2 1:300 2:250 3:0 4:47 5:15 6:5 7:0 8:56 9:74 10:0\n"
     form_a += b"1 exid:1 11:1 12:1 17:2\n0 exid:1 11:1 12:0 17:2\n"
@@ -191,7 +191,7 @@ def texts() -> dict[str, Target]:
             pass
 
     return {
-        "settings": Target([settings], as_file(lambda f: config.read_config(f, "fit", known))),
+        "settings": Target([settings], as_file(lambda f: program.read_config(f, "fit", known))),
         "Criteo's forms": Target([form_a, form_b, form_c], as_file(impressions)),
         "e-mail trial": Target(
             [email], as_file(lambda f: fetch_email(path=f, download=False), "email.csv")
