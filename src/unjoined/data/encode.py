@@ -24,6 +24,7 @@ from unjoined._validation import (
 )
 from unjoined.data.columns import (
     CATEGORIES,
+    DAY,
     NUMBERS,
     TIMES,
     ColumnProfile,
@@ -41,6 +42,7 @@ MOST_CATEGORIES = 100  # of a column that stand by themselves
 MOST_RARE = 1000  # names of rare categories that are remembered
 INFORMS = 20  # rows without a value, and rows with one: then it is a feature that there is none
 RARE, MISSING = "other", "missing"
+TIME_RANGE = (-700_000.0, 2_900_000.0)  # days from 1970 that every library knows, to the year 9909
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,17 +359,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = self.get_feature_names_out().tolist()
         return tuple(names.index(c.name) for c in self.columns_ if c.holds == CATEGORIES)
 
-    def examples(self, n: int) -> Any:
-        """Return a pyarrow table of ``n`` rows such as the encoder takes."""
-        arrow = import_extra("pyarrow", extra="cli")
-        columns = {}
+    def examples(self, rows: Array) -> Any:
+        """Return a pyarrow table with these numbers and days, and with every place of categories.
+
+        ``rows`` (n, d) are as `transform` returns them. Categories come in an order by chance.
+        """
+        arrow, rng, n = import_extra("pyarrow", extra="cli"), np.random.default_rng(0), len(rows)
+        columns, at = {}, 0
         for code in self.columns_:
-            cells: list[Any] = [float(i) for i in range(n)]
+            cells: Any = rows[:, at]
             if code.holds == TIMES:
-                cells = ["2000-01-01"] * n
+                cells = (np.clip(cells, *TIME_RANGE) * DAY).astype("datetime64[s]")
             elif code.holds == CATEGORIES:
-                cells = [*code.levels, *[None] * n][:n]
+                levels = [*code.levels, *code.rare[:1], None]
+                cells = [levels[i % len(levels)] for i in rng.permutation(n).tolist()]
             columns[code.name] = arrow.array(cells)
+            at += len(code.names(self.categories))
         return arrow.table(columns)
 
     def __sklearn_is_fitted__(self) -> bool:
