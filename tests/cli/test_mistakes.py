@@ -115,6 +115,7 @@ def folder(tmp_path_factory):
     os.symlink("gone.skops", path / "dangling.skops")
     os.link(path / "tables" / "inner" / "a.csv", path / "hard.skops")
     os.mkfifo(path / "pipe")
+    os.symlink("pipe", path / "pipe.csv")
     write_table(table("t").set_column(5, "t", [["A", "B"] * 12]), path / "ab.csv")
     write_table(table("y").set_column(5, "y", [["1 EUR", "0 EUR"] * 12]), path / "euro.csv")
     write_table(table("y").set_column(5, "y", [["1", "n/a"] * 12]), path / "na.csv")
@@ -130,6 +131,7 @@ def folder(tmp_path_factory):
         "section": "[fit]\nestimater = 'auto'",
         "broken": "outcomes = ",
         "number": "outcomes = 7",
+        "blank": "outcomes = ''",
         "good": "outcomes = 'o.csv'\ntreatments = 't.csv'\npopulation = 'region'\n"
         "outcome = 'yy'\ntreatment = 't'",
     }
@@ -190,7 +192,7 @@ MISTAKES = [
     (f"{FIT} --weight=", "--weight is empty"),
     (f"fit {LABELS} --outcomes o.csv --treatments t.csv --population=", "--population is empty"),
     (f"{FIT} --weight heavy", "has no column 'heavy'"),
-    (f"fit {TABLES} --outcome y --treatment=", "Missing: --treatment"),
+    (f"fit {TABLES} --outcome y --treatment=", "--treatment is empty"),
     (f"{FIT} --seed -1", "Invalid value for '--seed'"),
     (f"{FIT} --seed 4294967296", "Invalid value for '--seed'"),
     (f"{FIT} --seed one", "Invalid value for '--seed'"),
@@ -320,6 +322,12 @@ MISTAKES = [
     ("fit --config broken.toml", "is not TOML"),
     ("fit --config typo.toml", "there is no setting 'outcoms' above all sections. Did you mean"),
     ("fit --config section.toml", "'estimater' in the section [fit]. Did you mean 'estimator'?"),
+    ("fit --config blank.toml", "'outcomes' is empty. Name a file, or leave it out"),
+    ("score --model m.skops --table '' --out s.csv", "--table is empty. Say what it is"),
+    ("score --model m.skops --table= --out s.csv", "--table is empty. Say what it is"),
+    ("score --model ' ' --table people.csv --out s.csv", "--model is empty. Say what it is"),
+    ("init ''", "a word of the command is empty. Say what it is"),
+    ("score --model m.skops --table pipe.csv --out s.csv", "'pipe.csv' is a pipe or a device"),
     ("fit --config number.toml", "'outcomes' must be a path in quotes, got 7"),
     ("check --config good.toml", "has no column 'yy'"),
     ("check --config good.toml --outcome t", "--outcome and --treatment both name"),

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from unjoined import SeparateLabels, read_table
-from unjoined.data import write_table
+from unjoined.data import TableSource, write_table
 from unjoined.errors import TableError
 
 TABLE = pa.table({"age": [31.5, 54.0], "visit": [1, 0], "region": ["north", "south"]})
@@ -22,6 +22,20 @@ def test_compressed_and_tab_separated_text_is_read(tmp_path):
     path = tmp_path / "t.tsv.gz"
     path.write_bytes(gzip.compress(b"age\tvisit\n31.5\t1\n54\t0\n"))
     assert read_table(path).to_pydict() == {"age": [31.5, 54.0], "visit": [1, 0]}
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize(("first", "second"), [("\n", "\r\n"), ("\r\n", "\n"), ("\r", "\n")])
+def test_lines_that_end_in_two_ways_are_read(tmp_path, first, second, quote):
+    """As where files of two systems were put together: whole, and piece by piece."""
+    rows, path = [f"{i},{i % 7},{quote}n{i % 3}{quote}" for i in range(3000)], tmp_path / "t.csv"
+    text = f"age,size,region{first}{first.join(rows)}{first}{second.join(rows)}"
+    path.write_bytes(text.encode())
+    found = read_table(path).to_pydict()
+    assert (found["age"], found["region"][-1]) == ([*range(3000)] * 2, "n2")
+    options = {"outcome": "age", "treatment": "t", "features": ["size"], "chunk_rows": 2048}
+    source = TableSource.from_tables({"A": path}, {}, **options)
+    assert [y for chunk in source for y in chunk.label] == found["age"]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 import decimal
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -91,6 +93,51 @@ def test_one_moment_in_two_time_zones_is_one_moment():
     people = PEOPLE.assign(when=pd.to_datetime(["2024-01-03"] * 3).tz_localize("UTC"))
     columns = list(one.feature_names_in_)
     assert_allclose(one.predict(people[columns]), two.predict(people[columns]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_whole_numbers_and_dates_that_floats_only_round_are_read(library):
+    """Ids beyond 2^53, and the last day of the year 9999 for never."""
+
+    def add(frame):
+        never = np.array(["9999-12-31", "2024-05-01"], dtype="datetime64[us]")
+        ids = 2**53 + 1 + np.arange(len(frame))
+        return library(frame.assign(id=ids, until=never[np.arange(len(frame)) % 2]))
+
+    assert list(fit(add).feature_names_in_) == ["x", "z", "until"]
+
+
+@pytest.mark.parametrize(
+    "such", [lambda i: f"{i}%", lambda i: f"$ {i}.50", lambda i: f"{i % 28 + 1}.03.2{i:03}"]
+)
+def test_text_that_people_read_as_numbers_or_dates_is_told_of(such):
+    def add(frame):
+        return frame.assign(k=[such(i % 30) for i in range(len(frame))])
+
+    with pytest.warns(ColumnWarning, match="'k' holds text such as .* Write plain numbers"):
+        fit(add)
+
+
+@pytest.mark.parametrize("such", ["{:05}", "{}A", "555-{}", "{} to 9"])
+def test_codes_of_digits_are_categories_without_a_word(such):
+    def add(frame):
+        return frame.assign(k=[such.format(i % 30) for i in range(len(frame))])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ColumnWarning)
+        assert "k" in fit(add).feature_names_in_
+
+
+@pytest.mark.parametrize("word", ["N/A", "null", "-", "?"])
+def test_words_for_no_value_are_missing_however_many(word):
+    """One cell in four; left empty, the cells mean the same."""
+
+    def with_gaps(gap):
+        return lambda f: f.assign(x=[gap if i % 4 == 0 else str(v) for i, v in enumerate(f.x)])
+
+    with pytest.warns(ColumnWarning, match="column 'x' holds numbers and, in 120 of 480 rows"):
+        found = fit(with_gaps(word))
+    assert_allclose(found.predict(PEOPLE), fit(with_gaps(None)).predict(PEOPLE), rtol=1e-9)
 
 
 def lacking(frame):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from unjoined._validation import (
 from unjoined.data.columns import (
     CATEGORIES,
     DAY,
+    FEW_LEVELS,
+    MOSTLY,
     NUMBERS,
     TIMES,
     ColumnProfile,
@@ -36,6 +39,8 @@ from unjoined.data.columns import (
 from unjoined.data.files import DECIMAL_COMMA
 from unjoined.errors import ColumnWarning, InputError, TableError
 
+# Text that people read as a number or a date: 12%, $5, 1,234.50, 31/12/2024, 3.4.24 10:15.
+ALMOST = re.compile(r"(?!\d+$)[+-]?[$€£]? ?\d[\d.,' ]* ?[%$€£]?$|(\d+[./-]){2}\d+([ T].*)?$")
 ONE_HOT, CODES = "one-hot", "codes"
 UNSEEN = -1.0  # the code of a category that no row of the fit has
 MOST_CATEGORIES = 100  # of a column that stand by themselves
@@ -433,6 +438,14 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
                 "are taken for missing values."
             )
         if holds == CATEGORIES:
+            alike = [level for level in levels if ALMOST.match(level.strip())]
+            several = len(levels) > FEW_LEVELS and CATEGORIES not in profile.holds
+            if several and len(alike) >= MOSTLY * len(levels):
+                sentences.append(
+                    f"column {name!r} holds text such as {shown(alike)}, whose numbers or dates "
+                    "are not read: each is taken for a category. Write plain numbers, with a "
+                    "decimal point and no unit, and dates as 2024-03-31."
+                )
             by_form: dict[str, list[str]] = {}
             for level in levels:
                 by_form.setdefault(" ".join(level.casefold().split()), []).append(level)

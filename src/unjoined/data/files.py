@@ -183,8 +183,20 @@ def _check_header(names: list[str], file: Path) -> None:
         )
 
 
+def mixes_line_ends(file: Path) -> bool:
+    """Tell whether lines end in several ways, as where files of two systems were put together."""
+    found: set[bytes] = set()
+    with open_bytes(file) as stream:
+        last = b""
+        while part := stream.read(HEADER_BYTES):
+            part = last + part
+            last = part[-1:] if part.endswith(b"\r") else b""  # its other half may follow
+            found.update(re.findall(rb"\r\n|\r(?!$)|\n", part))
+    return len(found) > 1 or (last != b"" and bool(found - {last}))
+
+
 class Utf8Copy:
-    """A copy of a text file in UTF-8, which is there as long as this object is."""
+    """A copy of a text file in UTF-8 with one kind of line ends, there as long as this object."""
 
     def __init__(self, file: Path, encoding: str) -> None:
         claimed = ExitStack()
@@ -193,7 +205,7 @@ class Utf8Copy:
         )
         finalize(self, claimed.close)
         with open_bytes(file) as stream, self.path.open("w", encoding="utf-8", newline="") as copy:
-            text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
+            text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline=None)
             shutil.copyfileobj(text, copy)
             text.detach()
 
@@ -285,6 +297,11 @@ def check_file(path: str | os.PathLike[str]) -> Path:
         raise TableError(
             f"{str(file)!r} is not a table this program reads: expected .csv, .tsv, .txt, .jsonl "
             "or .ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, or .duckdb."
+        )
+    if not file.is_file():
+        raise TableError(
+            f"{str(file)!r} is a pipe or a device, and tables are read more than once. Write it to "
+            "an ordinary file first."
         )
     if file.stat().st_size == 0:  # DuckDB would make a column up
         raise TableError(f"{str(file)!r} is empty, without even a header.")

@@ -28,6 +28,7 @@ from unjoined.data.files import (
     Utf8Copy,
     check_file,
     form_of,
+    mixes_line_ends,
     open_bytes,
     packing,
     read_excel,
@@ -57,11 +58,11 @@ class FileReader:
     path: str  # as a pattern that matches this file alone
     form: TextForm | None = None  # of a text file
     durations: dict[str, Any] = field(default_factory=dict)  # types of a Parquet file's columns
-    kept: Utf8Copy | None = None  # what is read in place of a file that is not in UTF-8
+    kept: Utf8Copy | None = None  # what is read in place of a file that DuckDB would not take
 
     @classmethod
     def of(cls, file: Path, encoding: str | None = None) -> FileReader:
-        """Look at the ending, and at the beginning of a text file."""
+        """Look at the ending, and at the beginning of a text file; copy it if told its encoding."""
         path = _pattern(file)
         if table_ending(file) in PARQUET:
             query = "SELECT * FROM read_parquet(?, hive_partitioning=false)"
@@ -73,9 +74,8 @@ class FileReader:
                 path,
             )
         form, kept, packed = form_of(file), None, packing(file)
-        encoding = encoding or form.encoding
-        if encoding != UTF8:
-            kept = Utf8Copy(file, encoding)
+        if encoding or form.encoding != UTF8:
+            kept = Utf8Copy(file, encoding or form.encoding)
             path, packed = _pattern(kept.path), "none"
         # Under names of our own, as DuckDB takes "a" and "A" for one.
         columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(form.names)))
@@ -188,13 +188,22 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
             table = connection.sql(reader.query, params=[reader.path]).to_arrow_table()
         except (duckdb.Error, RuntimeError) as error:
             refuse_interrupt(error)
-            if reader.form is not None and "Invalid unicode" in str(error) and reader.kept is None:
-                return _read_file(FileReader.of(file, CP1252), file, text)
+            if (again := _other_reader(reader, file, error)) is not None:
+                return _read_file(again, file, text)
             kind = "csv" if reader.form else table_ending(file).strip(".")
             raise TableError(
                 f"{str(file)!r} cannot be read as {kind}: {_reason(file, error)}"
             ) from error
     return reader.typed(table, text)
+
+
+def _other_reader(reader: FileReader, file: Path, error: Exception) -> FileReader | None:
+    """Return how else to read a text file whose letters or line ends change on the way."""
+    if reader.form is None or reader.kept is not None:
+        return None
+    if "Invalid unicode" in str(error):
+        return FileReader.of(file, CP1252)
+    return FileReader.of(file, UTF8) if mixes_line_ends(file) else None
 
 
 def _reason(file: Path, error: Exception) -> str:
@@ -248,18 +257,17 @@ def scan_table(
 def _scan_file(
     reader: FileReader, file: Path, reading: Reading, text: Collection[str]
 ) -> Iterator[tuple[Frame, Place]]:
-    """Yield a file piece by piece; bytes that are not UTF-8 beyond its beginning are cp1252."""
+    """Yield a file piece by piece; begin anew if it turns out to be of another kind."""
     row = 0
     try:
         for frame, place in _stream(reader, repr(str(file)), reading):
             row += len(frame)
             yield reader.typed(frame, text), place
     except TableError as error:
-        if reader.form is None or reader.kept is not None or "Invalid unicode" not in str(error):
+        if (again := _other_reader(reader, file, error)) is None:
             raise
     else:
         return
-    again = FileReader.of(file, CP1252)
     for frame, place in _stream(again, repr(str(file)), reading):
         known = max(row - place.first_row, 0)  # rows that went out already
         if known < len(frame):
@@ -294,10 +302,9 @@ def _stream(
         if isinstance(source, SqlQuery):
             raise refused(source, error, origin) from error
         refuse_interrupt(error)
-        file = Path(origin.strip("'"))
-        raise TableError(
-            f"{origin} cannot be read beyond row {row:,} (counting from 0): {_reason(file, error)}"
-        ) from error
+        reason = _reason(Path(origin.strip("'")), error)
+        where = "" if reason.startswith("line ") else f" beyond row {row:,} (counting from 0)"
+        raise TableError(f"{origin} cannot be read{where}: {reason}") from error
 
 
 UNPACKED = 6  # bytes of text to a byte that is packed, about
