@@ -3,6 +3,7 @@
 import gzip
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from unjoined import SeparateLabels, read_table
@@ -22,6 +23,17 @@ def test_compressed_and_tab_separated_text_is_read(tmp_path):
     path = tmp_path / "t.tsv.gz"
     path.write_bytes(gzip.compress(b"age\tvisit\n31.5\t1\n54\t0\n"))
     assert read_table(path).to_pydict() == {"age": [31.5, 54.0], "visit": [1, 0]}
+
+
+def test_a_parquet_file_has_the_names_that_stand_in_it(tmp_path):
+    """DuckDB alone would call a second one Age_1, or C1 if it has no name."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"age": [1.0], "Age": [2.0], "AGE": [3.0]}), path)
+    assert read_table(path).to_pydict() == {"age": [1.0], "Age": [2.0], "AGE": [3.0]}
+    for names, message in ((["age", "age"], "two columns named 'age'"), (["age", ""], "no name")):
+        pq.write_table(pa.table([[1.0], [2.0]], names=names), path)
+        with pytest.raises(TableError, match=message):
+            read_table(path)
 
 
 @pytest.mark.parametrize("quote", ["", '"'])

@@ -22,7 +22,14 @@ from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns,
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.labels import CellSummary, SeparateLabels
 from unjoined.data.looks import LeftOut
-from unjoined.data.queries import STATEMENT, SqlQuery, as_query, database_tables, is_query
+from unjoined.data.queries import (
+    STATEMENT,
+    SqlQuery,
+    as_query,
+    available_bytes,
+    database_tables,
+    is_query,
+)
 from unjoined.data.rows import CellKFold, Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import (
     JointLabels,
@@ -35,7 +42,6 @@ from unjoined.data.simulate import (
 from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource, as_source
 from unjoined.data.tables import (
     Reading,
-    available_bytes,
     estimate_bytes,
     estimate_rows,
     fits_in_memory,

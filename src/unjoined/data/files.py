@@ -100,7 +100,7 @@ def form_of(file: Path) -> TextForm:
         )
     if names[0] == "":  # as pandas calls the index that it writes without a name
         names = ["Unnamed: 0", *names[1:]]
-    _check_header(names, file)
+    check_header(names, file)
     comma = delimiter != "," and _has_decimal_comma(lines, delimiter)
     return TextForm(names, delimiter, skip, encoding, comma)
 
@@ -171,11 +171,12 @@ def _has_decimal_comma(lines: str, delimiter: str) -> bool:
     return any(DECIMAL_COMMA.match(cell.strip().strip('"')) for cell in cells)
 
 
-def _check_header(names: list[str], file: Path) -> None:
+def check_header(names: list[str], file: Path) -> None:
+    """Refuse columns without a name, and two of one name."""
     if "" in names:
         raise TableError(
-            f"column {names.index('') + 1} of {str(file)!r} has no name in the first line. Name "
-            "it, or leave row numbers out when you write the file (in pandas with index=False)."
+            f"column {names.index('') + 1} of {str(file)!r} has no name. Name it, or leave row "
+            "numbers out when you write the file (in pandas with index=False)."
         )
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise TableError(

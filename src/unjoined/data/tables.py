@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from unjoined.data.files import (
     TextForm,
     Utf8Copy,
     check_file,
+    check_header,
     form_of,
     mixes_line_ends,
     open_bytes,
@@ -37,8 +38,8 @@ from unjoined.data.files import (
 )
 from unjoined.data.queries import (
     SqlQuery,
-    address_space_left,
     as_query,
+    available_bytes,
     checked_statement,
     connect,
     first_lines,
@@ -57,7 +58,7 @@ class FileReader:
     query: str
     path: str  # as a pattern that matches this file alone
     form: TextForm | None = None  # of a text file
-    durations: dict[str, Any] = field(default_factory=dict)  # types of a Parquet file's columns
+    schema: Any = None  # of a Parquet file
     kept: Utf8Copy | None = None  # what is read in place of a file that DuckDB would not take
 
     @classmethod
@@ -66,7 +67,7 @@ class FileReader:
         path = _pattern(file)
         if table_ending(file) in PARQUET:
             query = "SELECT * FROM read_parquet(?, hive_partitioning=false)"
-            return cls(query, path, None, _durations(file))
+            return cls(query, path, None, _schema(file))
         if table_ending(file) in JSON:
             return cls(
                 "SELECT * FROM read_json(?, format='newline_delimited', sample_size=-1, "
@@ -89,31 +90,35 @@ class FileReader:
 
     def typed(self, table: Frame, text: Collection[str] = ()) -> Frame:
         """Return rows under the file's names, a text file's as numbers where they are such."""
+        arrow = import_extra("pyarrow", extra="cli")
         if self.form is None:
-            for name, kind in self.durations.items():
-                at = table.column_names.index(name)
-                table = table.set_column(at, name, table.column(at).cast(kind))
+            for at, part in enumerate(self.schema or ()):
+                # DuckDB calls durations numbers, and takes "a" and "A" for one name.
+                is_span, column = arrow.types.is_duration(part.type), table.column(at)
+                column = column.cast(part.type) if is_span else column
+                table = table.set_column(at, part.name, column)
             return table
         names, comma = self.form.names, self.form.has_decimal_comma
         columns = [
             column if name in text else _typed(column, comma)
             for name, column in zip(names, table.columns, strict=True)
         ]
-        return import_extra("pyarrow", extra="cli").table(columns, names=names)
+        return arrow.table(columns, names=names)
 
 
 def _pattern(file: Path) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", str(file.absolute()))
 
 
-def _durations(file: Path) -> dict[str, Any]:
-    """Return the columns of a Parquet file that DuckDB, which knows no durations, calls numbers."""
+def _schema(file: Path) -> Any:
+    """Return the columns of a Parquet file, None if it is damaged, which DuckDB will tell."""
     arrow = import_extra("pyarrow", extra="cli")
     try:
         schema = import_extra("pyarrow.parquet", extra="cli").read_schema(file)
-    except (arrow.ArrowException, OSError):  # which DuckDB will have its own words for
-        return {}
-    return {part.name: part.type for part in schema if arrow.types.is_duration(part.type)}
+    except (arrow.ArrowException, OSError):
+        return None
+    check_header(schema.names, file)
+    return schema
 
 
 def _typed(column: Any, comma: bool) -> Any:
@@ -389,25 +394,6 @@ def _file_rows(file: Path) -> int:
         head = stream.read(HEAD)
     size = file.stat().st_size * (1 if packing(file) == "none" else UNPACKED)
     return int(head.count(b"\n") * max(size / len(head), 1.0))
-
-
-def available_bytes() -> int:
-    """Return how much memory this process may still take, about; 4 GB where nobody tells."""
-    left = address_space_left()
-    free = [] if left is None else [left]
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free += [int(v.split()[1]) * 1024 for v in lines if v.startswith("MemAvailable")]
-    except OSError:
-        pass
-    try:
-        folder = Path("/sys/fs/cgroup")
-        limit = (folder / "memory.max").read_text().strip()
-        if limit != "max":
-            free.append(int(limit) - int((folder / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass
-    return max(min(free, default=4 << 30), 0)
 
 
 def fits_in_memory(tables: Iterable[Any]) -> bool:
