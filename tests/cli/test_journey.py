@@ -107,7 +107,8 @@ def test_a_list_for_a_budget_says_what_it_brings(capsys, place):
 
 @pytest.mark.parametrize(
     ("words", "treated"),
-    [("--share 30%", 30), ("--share 0.3", 30), ("--top 7", 7), ("--top 1000", 100)],
+    [("--share 30%", 30), ("--share 0.3", 30), ("--top 7", 7), ("--top 1000", 100)]
+    + [("--threshold -9 --budget 1e308 --cost 1e-308", 100)],
 )
 def test_ways_to_say_how_many(capsys, place, words, treated):
     line = f"score --config shop/unjoined.toml {words} --json --force"

@@ -161,6 +161,7 @@ PART = f"{SUMS} --outcomes o.csv --outcome y --population region"
 FOUR = (
     f"--outcomes n=on.csv --outcomes s=os.csv --treatments n=tn.csv --treatments s=ts.csv {LABELS}"
 )
+SWAPPED = FOUR.replace("n=on.csv", "n=?").replace("n=tn.csv", "n=on.csv").replace("?", "tn.csv")
 PARTY = "aggregate --plan plan.sums --outcomes n=on.csv --outcome y"
 STREAM = f"fit --chunks {FOUR}".replace("n=on.csv", "n=tables")
 
@@ -335,6 +336,11 @@ MISTAKES = [
     ("fit --config number.toml", "'outcomes' must be a path in quotes, got 7"),
     ("check --config good.toml", "has no column 'yy'"),
     ("check --config good.toml --outcome t", "--outcome and --treatment both name"),
+    ("plan-study --gap 0.4 --outcome-sd 1 --half-width 1e-300", "Change the unit of the outcome"),
+    ("plan-study --gap 0.4 --outcome-sd 1e300 --half-width 1", "Change the unit of the outcome"),
+    ("plan-study --gap 1e-200 --outcome-sd 1 --half-width 1", "gap must lie above 0"),
+    (f"plan-study {FOUR} --gap 0.4 --half-width 1", "takes a pilot or a guess, not both"),
+    (f"check {SWAPPED}", "the outcome table of population 'n' has no column 'y'"),
     ("plan-study --gap 0.4 --outcome-sd 1 --half-width 0", "--half-width must be a finite number"),
     (
         "plan-study --gap 0.4 --outcome-sd 1 --half-width 0.1 --standard-error 0.1",

@@ -85,19 +85,19 @@ def _disjoint(_: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> 
 
 def _is_label(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
     """Find that a label is the same as the column, or a function of it, in all tables of a kind."""
-    for kind in (OUTCOME, TREATMENT):
-        found = [(label, at) for label, of in labels.items() for at in of if at[0] == kind]
-        if not found or any(at not in cells for _, at in found):
+    # Outcomes come first. A table may have the other label as well, or that alone by mistake.
+    for kind, label in zip((OUTCOME, TREATMENT), [*labels][:1] + [*labels][-1:], strict=False):
+        found = {at: look for at, look in labels[label].items() if at[0] == kind}
+        if not found or any(at not in cells for at in found):
             continue
-        label = labels[found[0][0]]
-        parts = [(label[at].head, cells[at].head) for _, at in found]
+        parts = [(look.head, cells[at].head) for at, look in found.items()]
         for some in (slice(FIRST), slice(None)):
             ys, xs = ([part[i].take(some) for part in parts] for i in (0, 1))
             y, x = (ranked(column) for column in (ys, xs))
             if not _tells(y, x, is_ordered=holds != CATEGORIES):
                 break
         else:
-            return f"tells the {kind} {found[0][0]!r} by itself, so it is the label or made of it"
+            return f"tells the {kind} {label!r} by itself, so it is the label or made of it"
     return None
 
 
