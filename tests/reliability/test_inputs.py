@@ -157,6 +157,8 @@ def lacking(frame):
         (lambda f: f.assign(x=f.x * 1e107), "in 'x' are beyond 1e"),
         (lambda f: f.assign(k=1j), "column 'k' .* holds complex values"),
         (lambda f: f.assign(k=[[1]] * len(f)), "column 'k' .* holds list values"),
+        (lambda f: f.assign(k=pd.Series([10**400] * len(f), dtype=object)), "inf.* in 'k'"),
+        (lambda f: pd.concat([f], axis=1, keys=["part"]), "names of several parts"),
         (lambda f: f.assign(k=[b"x"] * len(f)), "column 'k' .* holds bytes values"),
         (lambda f: f.iloc[:0], "outcome"),
         (lambda f: f.drop(columns="x").drop(columns="z"), "feature"),

@@ -42,6 +42,8 @@ def column_names(X: MatrixLike) -> list[str] | None:
     if not nw.dependencies.is_into_dataframe(X):
         return None
     names = list(X.column_names if hasattr(X, "column_names") else X.columns)
+    if names and isinstance(names[0], tuple):
+        raise TableError(f"a data frame has names of several parts: {names[0]!r}. Join the parts.")
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise TableError(
             f"a data frame has two columns named {twice[0]!r}. Give every column its own name."
@@ -205,7 +207,7 @@ def _of_objects(values: list[Any], name: str, table: str) -> Values:
     """Return what a column of Python objects holds."""
     there = [v for v in values if not is_missing(v)]
     if all(isinstance(v, Real | Decimal) for v in there):
-        numbers = np.array([np.nan if is_missing(v) else float(v) for v in values])
+        numbers = np.array([np.nan if is_missing(v) else _as_float(v) for v in values])
         _check_finite(numbers, name, table)
         return Values(NUMBERS, numbers)
     if all(isinstance(v, date | datetime | np.datetime64) for v in there):
@@ -216,6 +218,14 @@ def _of_objects(values: list[Any], name: str, table: str) -> Values:
     if odd:
         _refuse_type(name, table, type(odd[0]).__name__, odd[:1])
     return _text_values(WORDS, *_listed(values))
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as a float, infinite if it is a whole one of hundreds of digits."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 def _refuse_type(name: str, table: str, kind: str, values: Sequence[Any]) -> None:
@@ -358,18 +368,6 @@ class ColumnProfile:
         """Number of words among numbers or times, which are taken for missing values."""
         holds = self.settle()
         return 0 if holds == CATEGORIES else self.n - self.missing - self.share(holds).n
-
-
-QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
-RANGE_ROWS = 10_000  # that quantiles between the extremes are taken from
-
-
-def column_ranges(matrix: Array) -> Array:
-    """Return extremes of each column and, of evenly spaced rows, quantiles; shape (5, d)."""
-    some = matrix[:: max(len(matrix) // RANGE_ROWS, 1)]
-    ranges: Array = np.quantile(some, QUANTILES, axis=0)
-    ranges[0], ranges[-1] = matrix.min(axis=0), matrix.max(axis=0)
-    return ranges
 
 
 def take_rows(X: MatrixLike, at: Any) -> MatrixLike:

@@ -22,9 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 from unjoined._support import import_extra
 from unjoined._validation import check_count
 from unjoined.basis import Scaling
-from unjoined.data import CATEGORIES, QUANTILES, TIMES, TableEncoder
+from unjoined.data import CATEGORIES, TIMES, TableEncoder
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.inputs import QUANTILES
 from unjoined.metrics import GainByScore, Ratio
 from unjoined.nuisance import last_step
 
