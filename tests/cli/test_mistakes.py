@@ -132,6 +132,7 @@ def folder(tmp_path_factory):
         "broken": "outcomes = ",
         "number": "outcomes = 7",
         "blank": "outcomes = ''",
+        "nested": f"outcomes = {'[' * 100_000}",
         "good": "outcomes = 'o.csv'\ntreatments = 't.csv'\npopulation = 'region'\n"
         "outcome = 'yy'\ntreatment = 't'",
     }
@@ -325,6 +326,7 @@ MISTAKES = [
     ("fit --config gone.toml", "--config 'gone.toml' cannot be read"),
     ("fit --config deep", "--config 'deep' cannot be read"),
     ("fit --config broken.toml", "is not TOML"),
+    ("fit --config nested.toml", "is not TOML"),
     ("fit --config typo.toml", "there is no setting 'outcoms' above all sections. Did you mean"),
     ("fit --config section.toml", "'estimater' in the section [fit]. Did you mean 'estimator'?"),
     ("fit --config blank.toml", "'outcomes' is empty. Name a file, or leave it out"),

@@ -225,7 +225,7 @@ def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, An
             f"--config {str(path)!r} cannot be read: {error.strerror}. unjoined init FOLDER --out "
             "FILE.toml writes such a file."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TableError(
             f"--config {str(path)!r} is not TOML: {error}. unjoined init FOLDER --out FILE.toml "
             "writes such a file from the tables in a folder."

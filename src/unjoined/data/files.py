@@ -228,12 +228,31 @@ def read_excel(file: Path, text: Collection[str] = ()) -> Frame:
             rows = [row for row in rows if any(cell is not None for cell in row)]
             if rows:
                 names, cells = _header(rows, file)
+                if any(cell is None for column in cells for cell in column):
+                    _refuse_formulas(file, sheet)
                 pairs = zip(names, cells, strict=True)
                 columns = [_column(column, name in text) for name, column in pairs]
                 return arrow.table(columns, names=names)
     finally:
         book.close()
     raise TableError(f"{str(file)!r} is empty: no sheet has a header.")
+
+
+def _refuse_formulas(file: Path, read: Any) -> None:
+    """Refuse cells that hold a formula and no value: a program wrote them, and none computed."""
+    openpyxl = import_extra("openpyxl", extra="cli")
+    book = openpyxl.load_workbook(file, read_only=True)
+    try:
+        pairs = zip(book[read.title].iter_rows(), read.iter_rows(values_only=True), strict=False)
+        for i, (cells, values) in enumerate(pairs, 1):
+            for cell, value in zip(cells, values, strict=False):
+                if value is None and cell.data_type == "f":
+                    raise TableError(
+                        f"row {i:,} of {str(file)!r} has the formula {str(cell.value)[:40]!r}, and "
+                        "its value was never computed. Open the file in Excel and save it."
+                    )
+    finally:
+        book.close()
 
 
 def _column(cells: tuple[Any, ...], as_text: bool) -> Any:

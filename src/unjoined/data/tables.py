@@ -190,7 +190,8 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     duckdb = import_extra("duckdb", extra="cli")
     with connect(SqlQuery(""), {}) as connection:
         try:
-            table = connection.sql(reader.query, params=[reader.path]).to_arrow_table()
+            found = connection.sql(reader.query, params=[reader.path])
+            table = _without_quotes(found).to_arrow_table()
         except (duckdb.Error, RuntimeError) as error:
             refuse_interrupt(error)
             if (again := _other_reader(reader, file, error)) is not None:
@@ -200,6 +201,14 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
                 f"{str(file)!r} cannot be read as {kind}: {_reason(file, error)}"
             ) from error
     return reader.typed(table, text)
+
+
+def _without_quotes(relation: Any) -> Any:
+    """Return rows whose columns of several kinds of JSON values are text, without its quotes."""
+    pairs = zip(relation.columns, relation.types, strict=True)
+    names = ['"' + name.replace('"', '""') + '"' for name, kind in pairs if str(kind) == "JSON"]
+    parts = ", ".join(f"{name} ->> '$' AS {name}" for name in names)
+    return relation.project(f"* REPLACE ({parts})") if names else relation
 
 
 def _other_reader(reader: FileReader, file: Path, error: Exception) -> FileReader | None:
@@ -216,7 +225,7 @@ def _reason(file: Path, error: Exception) -> str:
     if table_ending(file) in JSON:
         with open_bytes(file) as stream, suppress(OSError):
             for number, line in enumerate(stream.read().splitlines(), 1):
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):
                     if not line.strip() or isinstance(json.loads(line), dict):
                         continue
                 return f"line {number:,} is not a JSON object."
@@ -295,7 +304,7 @@ def _stream(
             if isinstance(source, SqlQuery):
                 relation = connection.sql(checked_statement(connection, source, origin))
             else:
-                relation = connection.sql(source.query, params=[source.path])
+                relation = _without_quotes(connection.sql(source.query, params=[source.path]))
             # Called so since DuckDB 1.5, where the older name warns.
             name = (
                 "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
