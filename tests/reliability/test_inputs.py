@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
+from unjoined.data import TableSource
 from unjoined.errors import ColumnWarning, UnjoinedError, UnjoinedWarning
 from unjoined.metrics import diagnose
 
@@ -238,3 +239,16 @@ def test_an_average_effect_that_cannot_be_is_not_cut_down_to_one_that_can():
     low, high = model.average_effect_.interval(0.95)
     assert high < -1.0
     assert f"{low:+.4g} to {high:+.4g}), which is more than the outcome allows" in model.summary()
+
+
+def test_a_model_that_is_fitted_anew_in_pieces_forgets_earlier_ranges():
+    """They stood in the way of other columns, and told of units that were not those of the fit."""
+    model = fit(lambda f: f)
+    first, second = (
+        {name: pa.Table.from_pandas(frame.assign(w=frame.x + 1e6)) for name, frame in each.items()}
+        for each in (frames("yy", {"n": 0.3, "s": 0.6}), frames("t", {"n": 0.2, "s": 0.8}))
+    )
+    source = TableSource.from_tables(first, second, outcome="yy", treatment="t")
+    people = PEOPLE.assign(w=PEOPLE.x + 1e6)
+    anew = MinMaxUplift(**model.get_params()).fit_chunks(source).predict(people)
+    assert_allclose(model.fit_chunks(source).predict(people), anew, rtol=1e-12)

@@ -126,8 +126,8 @@ class FeatureEstimator(BaseEstimator):
         self, n: int, names: Sequence[str] | None, encoder: TableEncoder | None = None
     ) -> None:
         """Set what scikit-learn says of features: ``n`` numbers, or the columns of an encoder."""
-        self.__dict__.pop("feature_names_in_", None)
-        self.__dict__.pop("encoder_", None)
+        for name in ("feature_names_in_", "encoder_", "training_range_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
         if encoder is not None:
             self.encoder_ = encoder
             n, names = encoder.n_features_in_, encoder.feature_names_in_.tolist()
