@@ -117,6 +117,15 @@ def test_ways_to_say_how_many(capsys, place, words, treated):
     assert json.loads(out)["treated"] == treated
 
 
+def test_a_budget_beyond_all_bounds_is_for_whoever_is_not_harmed(capsys, place):
+    found = []
+    for words in ("", "--budget 1e308 --cost 1e-308"):
+        line = f"score --config shop/unjoined.toml {words} --json --force"
+        with contextlib.chdir(place):
+            found.append(json.loads(run(capsys, *line.split())[1])["treated"])
+    assert found[0] == found[1] > 0
+
+
 def test_strange_rows_are_scored_and_flagged(capsys, place, tmp_path):
     people = pd.read_csv(place / "shop" / "customers.csv", dtype={"customer_id": str}).head(4)
     people = pd.concat([people, people.tail(1)])

@@ -115,6 +115,7 @@ def folder(tmp_path_factory):
     os.symlink("gone.skops", path / "dangling.skops")
     os.link(path / "tables" / "inner" / "a.csv", path / "hard.skops")
     os.mkfifo(path / "pipe")
+    os.symlink("pipe", path / "pipe.csv")
     write_table(table("t").set_column(5, "t", [["A", "B"] * 12]), path / "ab.csv")
     write_table(table("y").set_column(5, "y", [["1 EUR", "0 EUR"] * 12]), path / "euro.csv")
     write_table(table("y").set_column(5, "y", [["1", "n/a"] * 12]), path / "na.csv")
@@ -130,6 +131,8 @@ def folder(tmp_path_factory):
         "section": "[fit]\nestimater = 'auto'",
         "broken": "outcomes = ",
         "number": "outcomes = 7",
+        "blank": "outcomes = ''",
+        "nested": f"outcomes = {'[' * 100_000}",
         "good": "outcomes = 'o.csv'\ntreatments = 't.csv'\npopulation = 'region'\n"
         "outcome = 'yy'\ntreatment = 't'",
     }
@@ -159,6 +162,7 @@ PART = f"{SUMS} --outcomes o.csv --outcome y --population region"
 FOUR = (
     f"--outcomes n=on.csv --outcomes s=os.csv --treatments n=tn.csv --treatments s=ts.csv {LABELS}"
 )
+SWAPPED = FOUR.replace("n=on.csv", "n=?").replace("n=tn.csv", "n=on.csv").replace("?", "tn.csv")
 PARTY = "aggregate --plan plan.sums --outcomes n=on.csv --outcome y"
 STREAM = f"fit --chunks {FOUR}".replace("n=on.csv", "n=tables")
 
@@ -190,7 +194,7 @@ MISTAKES = [
     (f"{FIT} --weight=", "--weight is empty"),
     (f"fit {LABELS} --outcomes o.csv --treatments t.csv --population=", "--population is empty"),
     (f"{FIT} --weight heavy", "has no column 'heavy'"),
-    (f"fit {TABLES} --outcome y --treatment=", "Missing: --treatment"),
+    (f"fit {TABLES} --outcome y --treatment=", "--treatment is empty"),
     (f"{FIT} --seed -1", "Invalid value for '--seed'"),
     (f"{FIT} --seed 4294967296", "Invalid value for '--seed'"),
     (f"{FIT} --seed one", "Invalid value for '--seed'"),
@@ -244,6 +248,9 @@ MISTAKES = [
     (f"{PLAN} --feature f0=0:1 --outcome-values 1,1", "must be two different numbers"),
     (f"{PLAN} --feature f0=0:1 --outcome-values 0,nan", "outcome_values must be a finite number"),
     ("plan --feature f0=0:1 --populations n --out p.sums", "a plan needs two populations"),
+    (f"{PLAN} --feature f0=0:1 --functions 100000000", "n_functions must be 5,000 at most"),
+    (f"{PLAN} --feature f0=1e300:1", "typical value of f0 must not be beyond 1e+30"),
+    (f"{PLAN} --feature f0=0:1e-300", "spread of f0 must be 1e-30 to 1e+30"),
     ("plan --feature f0=0:1 --populations n,n --out p.sums", "a plan needs two populations"),
     ("plan --feature f0=0:1 --populations n, --out p.sums", "a plan needs two populations"),
     ("plan --feature f0=0:1 --populations n,s,n --out p.sums", "a plan needs two populations"),
@@ -287,6 +294,7 @@ MISTAKES = [
     (f"check --outcomes notes.txt --treatments t.csv --population region {LABELS}", "not a table"),
     (f"check --outcomes https://x.y/o.csv --treatments t.csv --population region {LABELS}", "addr"),
     (f"{FIT} --no-chunks --checkpoint c.sums", "--checkpoint is for tables"),
+    ("fit --moments arrays.sums --estimator plugin", "only minmax can be fitted, not 'plugin'"),
     ("fit --moments arrays.sums --chunks", "so --chunks cannot be given beside it"),
     ("fit --moments arrays.sums --checkpoint c.sums", "so --checkpoint cannot be given beside"),
     ("fit --moments no.skops", "'no.skops' is not a file of sums"),
@@ -318,11 +326,23 @@ MISTAKES = [
     ("fit --config gone.toml", "--config 'gone.toml' cannot be read"),
     ("fit --config deep", "--config 'deep' cannot be read"),
     ("fit --config broken.toml", "is not TOML"),
+    ("fit --config nested.toml", "is not TOML"),
     ("fit --config typo.toml", "there is no setting 'outcoms' above all sections. Did you mean"),
     ("fit --config section.toml", "'estimater' in the section [fit]. Did you mean 'estimator'?"),
+    ("fit --config blank.toml", "'outcomes' is empty. Name a file, or leave it out"),
+    ("score --model m.skops --table '' --out s.csv", "--table is empty. Say what it is"),
+    ("score --model m.skops --table= --out s.csv", "--table is empty. Say what it is"),
+    ("score --model ' ' --table people.csv --out s.csv", "--model is empty. Say what it is"),
+    ("init ''", "a word of the command is empty. Say what it is"),
+    ("score --model m.skops --table pipe.csv --out s.csv", "'pipe.csv' is a pipe or a device"),
     ("fit --config number.toml", "'outcomes' must be a path in quotes, got 7"),
     ("check --config good.toml", "has no column 'yy'"),
     ("check --config good.toml --outcome t", "--outcome and --treatment both name"),
+    ("plan-study --gap 0.4 --outcome-sd 1 --half-width 1e-300", "Change the unit of the outcome"),
+    ("plan-study --gap 0.4 --outcome-sd 1e300 --half-width 1", "Change the unit of the outcome"),
+    ("plan-study --gap 1e-200 --outcome-sd 1 --half-width 1", "gap must lie above 0"),
+    (f"plan-study {FOUR} --gap 0.4 --half-width 1", "takes a pilot or a guess, not both"),
+    (f"check {SWAPPED}", "the outcome table of population 'n' has no column 'y'"),
     ("plan-study --gap 0.4 --outcome-sd 1 --half-width 0", "--half-width must be a finite number"),
     (
         "plan-study --gap 0.4 --outcome-sd 1 --half-width 0.1 --standard-error 0.1",

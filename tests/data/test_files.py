@@ -3,10 +3,11 @@
 import gzip
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from unjoined import SeparateLabels, read_table
-from unjoined.data import write_table
+from unjoined.data import TableSource, write_table
 from unjoined.errors import TableError
 
 TABLE = pa.table({"age": [31.5, 54.0], "visit": [1, 0], "region": ["north", "south"]})
@@ -22,6 +23,31 @@ def test_compressed_and_tab_separated_text_is_read(tmp_path):
     path = tmp_path / "t.tsv.gz"
     path.write_bytes(gzip.compress(b"age\tvisit\n31.5\t1\n54\t0\n"))
     assert read_table(path).to_pydict() == {"age": [31.5, 54.0], "visit": [1, 0]}
+
+
+def test_a_parquet_file_has_the_names_that_stand_in_it(tmp_path):
+    """DuckDB alone would call a second one Age_1, or C1 if it has no name."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"age": [1.0], "Age": [2.0], "AGE": [3.0]}), path)
+    assert read_table(path).to_pydict() == {"age": [1.0], "Age": [2.0], "AGE": [3.0]}
+    for names, message in ((["age", "age"], "two columns named 'age'"), (["age", ""], "no name")):
+        pq.write_table(pa.table([[1.0], [2.0]], names=names), path)
+        with pytest.raises(TableError, match=message):
+            read_table(path)
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize(("first", "second"), [("\n", "\r\n"), ("\r\n", "\n"), ("\r", "\n")])
+def test_lines_that_end_in_two_ways_are_read(tmp_path, first, second, quote):
+    """As where files of two systems were put together: whole, and piece by piece."""
+    rows, path = [f"{i},{i % 7},{quote}n{i % 3}{quote}" for i in range(3000)], tmp_path / "t.csv"
+    text = f"age,size,region{first}{first.join(rows)}{first}{second.join(rows)}"
+    path.write_bytes(text.encode())
+    found = read_table(path).to_pydict()
+    assert (found["age"], found["region"][-1]) == ([*range(3000)] * 2, "n2")
+    options = {"outcome": "age", "treatment": "t", "features": ["size"], "chunk_rows": 2048}
+    source = TableSource.from_tables({"A": path}, {}, **options)
+    assert [y for chunk in source for y in chunk.label] == found["age"]
 
 
 @pytest.mark.parametrize(

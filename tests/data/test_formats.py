@@ -121,6 +121,24 @@ def test_a_workbook_goes_in_and_out(tmp_path):
         read_table(tmp_path / "no.xlsx")
 
 
+def test_formulas_that_nobody_computed_are_not_missing_values(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["a", "b"], [1, 2], [3, "=A3*2"]):
+        book.active.append(row)
+    book.save(tmp_path / "made.xlsx")
+    with pytest.raises(TableError, match=r"row 3 of .*made.xlsx' has the formula '=A3\*2'"):
+        read_table(tmp_path / "made.xlsx")
+
+
+def test_json_of_several_kinds_is_text_without_quotes_and_nests_not_forever(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"the \\"zip\\"": 5}\n{"the \\"zip\\"": "north"}\n')
+    assert read_table(path).to_pydict() == {'the "zip"': ["5", "north"]}
+    path.write_text(f"{'[' * 100_000}\n")
+    with pytest.raises(TableError, match="line 1 is not a JSON object"):
+        read_table(path)
+
+
 def test_tables_of_a_database_and_queries(tmp_path):
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as connection:

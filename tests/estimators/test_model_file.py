@@ -9,9 +9,10 @@ import zipfile
 import zlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import skops.io
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
@@ -324,8 +325,8 @@ def test_another_estimator_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("said", "match"),
     [
-        ({"layout": 2}, "written by unjoined 0.1.0, in layout 2; this program reads layouts up to"),
-        ({"layout": "1"}, "this program reads layouts up to 1"),
+        ({"layout": 3}, "written by unjoined 0.1.0, in layout 3; this program reads layouts up to"),
+        ({"layout": "1"}, "this program reads layouts up to 2"),
         ({"predictions": {}}, "its predictions are not those of its type"),
         ({"predictions": 5}, "is not a model file of this program"),
     ],
@@ -353,6 +354,59 @@ def test_numbers_changed_under_a_right_checksum_are_noticed(name, saved, tmp_pat
         found = outcome(sealed(parts | {part: file.getvalue()}), path)
         if found is not None:
             assert_array_equal(found, wanted)
+
+
+@pytest.fixture(scope="module")
+def of_table(tmp_path_factory):
+    """A model of a table whose numbers are far from 0: its file, its rows and what it predicts."""
+    X = DATA.X
+    words = np.array(["low", "middle", "high"])[np.digitize(X[:, 1], [-3.0, 3.0])]
+    times = (1e6 * X[:, 0]).astype("datetime64[s]")
+    table = pa.table({"income": 50_000.0 + 1_000.0 * X[:, 0], "word": words, "time": times})
+    model = MixtureUplift(n_folds=2, average=False, random_state=0)
+    model.fit(table, DATA.y, kind=DATA.kind, population=DATA.population)
+    path = save_model(model, tmp_path_factory.mktemp("table") / "model.skops")
+    return members(path.read_bytes()), table, model
+
+
+def changed(parts, name, at):
+    """Return a file in which one number of an array has grown by a third."""
+    array = np.load(io.BytesIO(parts[name]))
+    array.flat[at] *= 1.3
+    np.save(file := io.BytesIO(), array)
+    return sealed(parts | {name: file.getvalue()})
+
+
+def test_numbers_of_a_model_of_a_table_are_noticed_where_its_rows_are(of_table, tmp_path):
+    """Each array has a number changed: no prediction moves by a millionth, or it is refused."""
+    parts, table, model = of_table
+    wanted, path, n_refused = model.predict(table), tmp_path / "model.skops", 0
+    for name in sorted(part for part in parts if part.endswith(".npy")):
+        array = np.load(io.BytesIO(parts[name]))
+        if array.dtype.kind != "f" or not array.size:
+            continue
+        path.write_bytes(changed(parts, name, array.size // 3))
+        try:
+            found = load_model(path).predict(table)
+        except TableError:
+            n_refused += 1
+        else:
+            assert_allclose(found, wanted, rtol=0.0, atol=1e-6 * np.abs(wanted).max())
+    assert n_refused > 10
+
+
+def test_numbers_behind_the_gain_of_a_list_are_noticed(of_table, tmp_path):
+    """No prediction depends on them, and every interval of a gain does."""
+    parts, _, model = of_table
+    path, n_tried = tmp_path / "model.skops", 0
+    for name in (part for part in parts if part.endswith(".npy")):
+        array = np.load(io.BytesIO(parts[name]))
+        if array.shape == model.gain_.covariance.shape:
+            n_tried += 1
+            path.write_bytes(changed(parts, name, 0))
+            with pytest.raises(TableError, match="does not predict what it did"):
+                load_model(path)
+    assert n_tried > 0
 
 
 # --- archives -----------------------------------------------------------------------------------

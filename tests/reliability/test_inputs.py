@@ -2,15 +2,18 @@
 
 import decimal
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
 
 from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
+from unjoined.data import TableSource
 from unjoined.errors import ColumnWarning, UnjoinedError, UnjoinedWarning
 from unjoined.metrics import diagnose
 
@@ -93,6 +96,51 @@ def test_one_moment_in_two_time_zones_is_one_moment():
     assert_allclose(one.predict(people[columns]), two.predict(people[columns]), rtol=1e-9)
 
 
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_whole_numbers_and_dates_that_floats_only_round_are_read(library):
+    """Ids beyond 2^53, and the last day of the year 9999 for never."""
+
+    def add(frame):
+        never = np.array(["9999-12-31", "2024-05-01"], dtype="datetime64[us]")
+        ids = 2**53 + 1 + np.arange(len(frame))
+        return library(frame.assign(id=ids, until=never[np.arange(len(frame)) % 2]))
+
+    assert list(fit(add).feature_names_in_) == ["x", "z", "until"]
+
+
+@pytest.mark.parametrize(
+    "such", [lambda i: f"{i}%", lambda i: f"$ {i}.50", lambda i: f"{i % 28 + 1}.03.2{i:03}"]
+)
+def test_text_that_people_read_as_numbers_or_dates_is_told_of(such):
+    def add(frame):
+        return frame.assign(k=[such(i % 30) for i in range(len(frame))])
+
+    with pytest.warns(ColumnWarning, match="'k' holds text such as .* Write plain numbers"):
+        fit(add)
+
+
+@pytest.mark.parametrize("such", ["{:05}", "{}A", "555-{}", "{} to 9"])
+def test_codes_of_digits_are_categories_without_a_word(such):
+    def add(frame):
+        return frame.assign(k=[such.format(i % 30) for i in range(len(frame))])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ColumnWarning)
+        assert "k" in fit(add).feature_names_in_
+
+
+@pytest.mark.parametrize("word", ["N/A", "null", "-", "?"])
+def test_words_for_no_value_are_missing_however_many(word):
+    """One cell in four; left empty, the cells mean the same."""
+
+    def with_gaps(gap):
+        return lambda f: f.assign(x=[gap if i % 4 == 0 else str(v) for i, v in enumerate(f.x)])
+
+    with pytest.warns(ColumnWarning, match="column 'x' holds numbers and, in 120 of 480 rows"):
+        found = fit(with_gaps(word))
+    assert_allclose(found.predict(PEOPLE), fit(with_gaps(None)).predict(PEOPLE), rtol=1e-9)
+
+
 def lacking(frame):
     frame = frame.convert_dtypes()
     frame.iloc[3, 2] = pd.NA
@@ -110,6 +158,8 @@ def lacking(frame):
         (lambda f: f.assign(x=f.x * 1e107), "in 'x' are beyond 1e"),
         (lambda f: f.assign(k=1j), "column 'k' .* holds complex values"),
         (lambda f: f.assign(k=[[1]] * len(f)), "column 'k' .* holds list values"),
+        (lambda f: f.assign(k=pd.Series([10**400] * len(f), dtype=object)), "inf.* in 'k'"),
+        (lambda f: pd.concat([f], axis=1, keys=["part"]), "names of several parts"),
         (lambda f: f.assign(k=[b"x"] * len(f)), "column 'k' .* holds bytes values"),
         (lambda f: f.iloc[:0], "outcome"),
         (lambda f: f.drop(columns="x").drop(columns="z"), "feature"),
@@ -189,3 +239,16 @@ def test_an_average_effect_that_cannot_be_is_not_cut_down_to_one_that_can():
     low, high = model.average_effect_.interval(0.95)
     assert high < -1.0
     assert f"{low:+.4g} to {high:+.4g}), which is more than the outcome allows" in model.summary()
+
+
+def test_a_model_that_is_fitted_anew_in_pieces_forgets_earlier_ranges():
+    """They stood in the way of other columns, and told of units that were not those of the fit."""
+    model = fit(lambda f: f)
+    first, second = (
+        {name: pa.Table.from_pandas(frame.assign(w=frame.x + 1e6)) for name, frame in each.items()}
+        for each in (frames("yy", {"n": 0.3, "s": 0.6}), frames("t", {"n": 0.2, "s": 0.8}))
+    )
+    source = TableSource.from_tables(first, second, outcome="yy", treatment="t")
+    people = pd.concat([PEOPLE.assign(w=PEOPLE.x + 1e6)] * 10)  # fewer say nothing of units
+    anew = MinMaxUplift(**model.get_params()).fit_chunks(source).predict(people)
+    assert_allclose(model.fit_chunks(source).predict(people), anew, rtol=1e-12)

@@ -12,7 +12,7 @@ from scipy.stats import chi2, norm
 from unjoined import MinMaxUplift
 from unjoined.cli import main
 from unjoined.data import SimulatedProblem
-from unjoined.errors import InputError, TableError
+from unjoined.errors import ColumnWarning, InputError, TableError
 from unjoined.sums import (
     GaussianNoise,
     aggregate_rows,
@@ -253,11 +253,23 @@ def test_what_noise_needs_is_said():
             GaussianNoise(**wrong)
     with pytest.raises(InputError, match="epsilon must be at most 100"):
         GaussianNoise(1e9, 1e-6)
+    with pytest.raises(InputError, match=r"delta must be at most 0\.01"):
+        GaussianNoise(1.0, 0.5)
     with pytest.raises(InputError, match="delta must be between 0 and 1"):
         GaussianNoise(1.0, 1.0)
     for limits in ({"clip": 2.0}, {"outcome_range": (0, 1)}):
         with pytest.raises(InputError, match="limits are for features and outcomes alike"):
             fourier_plan(FEATURES, NAMES, **limits)
+
+
+def test_rows_in_other_units_than_the_plan_are_not_moved_to_its_limits_in_silence():
+    rows = table()
+    with pytest.raises(InputError, match=r"their feature 'x' beyond .* Use the units of the plan"):
+        aggregate_rows(rows | {"X": rows["X"] * [100.0, 1.0]}, PLAN)
+    with pytest.raises(InputError, match="have their outcome beyond the limits"):
+        aggregate_rows(rows | {"y": 100.0 * rows["y"]}, PLAN)
+    with pytest.warns(ColumnWarning, match=r"\d\d% of the outcome rows .* and are moved there"):
+        aggregate_rows(rows | {"y": 2.0 * rows["y"]}, PLAN)
 
 
 def test_a_group_without_rows_is_refused():

@@ -88,10 +88,15 @@ class GuessOptions:
     ] = 0.0
     treated_share: Annotated[float, typer.Option(help="Without a pilot: share treated.")] = 0.5
 
-    def guess(self) -> StudyGuess | None:
-        """Return the guess, None if no number was given."""
+    def guess(self, tables: Tables) -> StudyGuess | None:
+        """Return the guess, None if no number was given but tables may be."""
         if self == GuessOptions():
             return None
+        if named := [option for option, value in tables.given.items() if value]:
+            raise InputError(
+                f"plan-study takes a pilot or a guess, not both: leave out {named[0]} and the "
+                "other tables, or --gap, --outcome-sd and the like."
+            )
         if self.gap is None or self.outcome_sd is None:
             raise InputError(
                 "a plan without a pilot needs --gap and --outcome-sd. For a 0/1 outcome of rate p, "
@@ -132,13 +137,8 @@ def plan_study(
     as_json: AsJson = False,
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
-    tables, guess = Tables.of(pilot), guessed.guess()
-    named = [option for option, value in tables.given.items() if value]
-    if guess is not None and named:
-        raise InputError(
-            f"plan-study takes a pilot or a guess, not both: leave out {named[0]} and the other "
-            "tables, or --gap, --outcome-sd and the like."
-        )
+    tables = Tables.of(pilot)
+    guess = guessed.guess(tables)
     if guess is None:
         tables.require("plan-study needs a pilot, as {}, or --gap and --outcome-sd.")
         check_paths(tables.paths, [])

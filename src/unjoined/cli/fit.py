@@ -103,7 +103,12 @@ def fit(
     with noted(lambda kind: is_settled(fitted, kind)) as notes:
         if moments is not None:
             _refuse_tables(named, checkpoint, chunks)
-            start = MinMaxUplift(random_state=seed)
+            if estimator not in ("auto", "minmax"):
+                raise InputError(
+                    f"--moments holds sums, to which only minmax can be fitted, not {estimator!r}. "
+                    "Leave out --estimator."
+                )
+            start, estimator = MinMaxUplift(random_state=seed), "minmax"
             fitted, facts = _fit_sums(out, start, read_finished_sums(moments))
             _show_features(out, fitted, {})
         else:

@@ -114,9 +114,10 @@ def split_names(option: str, names: str | None) -> list[str]:
 def select_columns(table: Frame, names: list[str], *, title: str) -> Frame:
     """Return the named columns, in that order, or say which are missing."""
     if missing := [name for name in names if name not in table.column_names]:
+        rest = [name for name in table.column_names if name not in names]
         raise TableError(
             f"{title} lacks the column{'s' * (len(missing) > 1)} {shown(missing)}; its columns are "
-            f"{', '.join(table.column_names)}{did_you_mean(missing[0], table.column_names)}"
+            f"{', '.join(table.column_names)}{did_you_mean(missing[0], rest)}"
         )
     return table.select(names)
 

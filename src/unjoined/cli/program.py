@@ -69,7 +69,23 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command itself, imported."""
         name, command, rest = super().resolve_command(ctx, args)
+        if not ctx.resilient_parsing:
+            _refuse_empty_words(rest)
         return name, None if command is None else load(str(name)), rest
+
+
+def _refuse_empty_words(words: list[str]) -> None:
+    """Refuse a word without letters, such as a variable of the shell that is not set.
+
+    A path without letters would be the present folder. Lists of columns may be empty.
+    """
+    for before, word in zip(["", *words], words, strict=False):
+        option, is_joined, value = word.partition("=")
+        if not option.startswith("--") or not is_joined:
+            option, value = before, word
+        if not value.strip() and option not in LISTS:
+            what = option if option.startswith("--") else "a word of the command"
+            raise TableError(f"{what} is empty. Say what it is, or leave it out.")
 
 
 def load(name: str) -> Any:
@@ -194,6 +210,7 @@ def _options(
 # What may stand above all sections, for every command that has such an option.
 TABLES = ("outcomes", "treatments")
 COLUMNS = ("outcome", "treatment", "population", "features", "ignore", "weight", "treated")
+LISTS = ("--features", "--ignore", "--keep")
 FILES = {*TABLES, "model", "table", "out", "moments", "checkpoint", "plan", "people", "list_out"}
 SHARED = (*TABLES, *COLUMNS, "model", "table", "seed", "share", "budget", "cost", "value")
 
@@ -208,7 +225,7 @@ def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, An
             f"--config {str(path)!r} cannot be read: {error.strerror}. unjoined init FOLDER --out "
             "FILE.toml writes such a file."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TableError(
             f"--config {str(path)!r} is not TOML: {error}. unjoined init FOLDER --out FILE.toml "
             "writes such a file from the tables in a folder."
@@ -249,6 +266,8 @@ def _value(path: Path, name: str, value: Any) -> Any:
     def beside(file: Any) -> str:
         if not isinstance(file, str):
             raise TableError(f"{str(path)!r}: {name!r} must be a path in quotes, got {file!r}.")
+        if not file.strip():
+            raise TableError(f"{str(path)!r}: {name!r} is empty. Name a file, or leave it out.")
         if STATEMENT.match(file):
             return file
         return str(path.parent / file)

@@ -108,7 +108,7 @@ class Target:
             least = self.cost / self.value if self.value else np.inf
         n = int(np.count_nonzero(uplift >= least))
         if self.budget is not None:
-            n = min(n, int(self.budget / self.cost + 1e-9))
+            n = int(min(n, self.budget / self.cost + 1e-9))
         return n
 
 

@@ -1,7 +1,7 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
 from unjoined.data.chunks import NotNumbersError, feature_matrix
-from unjoined.data.columns import column_names, column_ranges, has_numbers_only, take_rows
+from unjoined.data.columns import CATEGORIES, TIMES, column_names, has_numbers_only, take_rows
 from unjoined.data.dask import (
     DaskSource,
     as_dask_source,
@@ -14,7 +14,14 @@ from unjoined.data.encode import ColumnCode, Encoded, TableEncoder, own_columns,
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.labels import CellSummary, SeparateLabels
 from unjoined.data.looks import LeftOut
-from unjoined.data.queries import STATEMENT, SqlQuery, as_query, database_tables, is_query
+from unjoined.data.queries import (
+    STATEMENT,
+    SqlQuery,
+    as_query,
+    available_bytes,
+    database_tables,
+    is_query,
+)
 from unjoined.data.rows import CellKFold, Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import (
     JointLabels,
@@ -27,7 +34,6 @@ from unjoined.data.simulate import (
 from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource, as_source
 from unjoined.data.tables import (
     Reading,
-    available_bytes,
     estimate_bytes,
     estimate_rows,
     fits_in_memory,

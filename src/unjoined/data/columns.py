@@ -27,6 +27,8 @@ IS_NUMBER = re.compile(NUMBER)
 MOSTLY = 0.9  # of the cells of a text column: then it holds numbers, and some stray words
 FEW_LEVELS = 20  # of numbers written as text beside words: then they are categories
 SOME_CELLS = 1000  # that show whether a column of numbers has many
+NO_VALUE = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown"})
+NO_VALUE |= {"-", "--", "?", "."}  # what people write for it, beside numbers and dates
 NUMBER_STARTS = frozenset("0123456789+-.nNiI")  # of numbers in text
 DAY = 86_400.0  # seconds
 
@@ -40,6 +42,8 @@ def column_names(X: MatrixLike) -> list[str] | None:
     if not nw.dependencies.is_into_dataframe(X):
         return None
     names = list(X.column_names if hasattr(X, "column_names") else X.columns)
+    if names and isinstance(names[0], tuple):
+        raise TableError(f"a data frame has names of several parts: {names[0]!r}. Join the parts.")
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise TableError(
             f"a data frame has two columns named {twice[0]!r}. Give every column its own name."
@@ -61,6 +65,7 @@ class Values:
     values: Any  # (n,) floats, or whole numbers: -1 where there is no text
     levels: tuple[str, ...] = ()  # different texts, in the order in which they come
     is_flag: bool = False  # whether the numbers stand for true and false
+    is_long: bool = False  # whether they are whole ones that floats only round
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -111,7 +116,8 @@ def column_values(column: nw.Series[Any], table: str = "X", *, strict: bool = Tr
         numbers = np.asarray(as_floats(column), dtype=np.float64)
         if strict:
             _check_finite(numbers, column.name, table)
-        return Values(NUMBERS, numbers, is_flag=dtype == nw.Boolean)
+        is_long = dtype.is_integer() and bool(np.nanmax(np.abs(numbers), initial=0.0) > 2**53)
+        return Values(NUMBERS, numbers, is_flag=dtype == nw.Boolean, is_long=is_long)
     if dtype == nw.Object or dtype == nw.Unknown:
         return _of_objects(column.to_list(), column.name, table)
     if dtype in (nw.Categorical, nw.Enum):
@@ -166,6 +172,8 @@ def as_floats(column: nw.Series[Any]) -> Any:
     """Return a column of numbers or booleans as an array, NaN where there is none."""
     if column.dtype == nw.Boolean:  # those with missing values have no float form, integers do
         column = column.cast(nw.Int8)
+    if column.dtype.is_integer() and column.implementation.is_pyarrow():
+        return column.to_numpy().astype(np.float64)  # pyarrow casts none that floats only round
     return column.to_numpy() if column.dtype == nw.Object else column.cast(nw.Float64).to_numpy()
 
 
@@ -199,7 +207,7 @@ def _of_objects(values: list[Any], name: str, table: str) -> Values:
     """Return what a column of Python objects holds."""
     there = [v for v in values if not is_missing(v)]
     if all(isinstance(v, Real | Decimal) for v in there):
-        numbers = np.array([np.nan if is_missing(v) else float(v) for v in values])
+        numbers = np.array([np.nan if is_missing(v) else _as_float(v) for v in values])
         _check_finite(numbers, name, table)
         return Values(NUMBERS, numbers)
     if all(isinstance(v, date | datetime | np.datetime64) for v in there):
@@ -210,6 +218,14 @@ def _of_objects(values: list[Any], name: str, table: str) -> Values:
     if odd:
         _refuse_type(name, table, type(odd[0]).__name__, odd[:1])
     return _text_values(WORDS, *_listed(values))
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as a float, infinite if it is a whole one of hundreds of digits."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 def _refuse_type(name: str, table: str, kind: str, values: Sequence[Any]) -> None:
@@ -236,8 +252,8 @@ def _days(column: nw.Series[Any]) -> Array:
         return np.array([np.nan if is_missing(v) else _part(v) for v in parts], dtype=np.float64)
     if dtype == nw.Datetime and getattr(dtype, "time_zone", None) is not None:
         column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    seconds = column.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64).to_numpy()
-    return np.asarray(seconds, dtype=np.float64) / (1e6 * DAY)
+    microseconds = as_floats(column.cast(nw.Datetime("us")).dt.timestamp("us"))
+    return np.asarray(microseconds, dtype=np.float64) / (1e6 * DAY)
 
 
 def _day_numbers(values: Iterable[Any]) -> Array:
@@ -289,12 +305,15 @@ class ColumnProfile:
     numbers: Share  # of all cells, text that reads as a number among them
     times: Share
     levels: Counter[str] | None  # all cells as text; None if there are too many
+    blanks: int = 0  # cells of text that say that there is no value
 
     @classmethod
     def of_values(cls, column: Values) -> ColumnProfile:
         """Look at one piece of a column."""
-        n, shares = len(column), {NUMBERS: Share(), TIMES: Share()}
+        n, shares, blanks = len(column), {NUMBERS: Share(), TIMES: Share()}, 0
         if column.is_text:
+            is_blank = [level.strip().lower() in NO_VALUE for level in column.levels]
+            blanks = int(np.array([*is_blank, False])[column.values].sum())
             missing = int((column.values < 0).sum())
             for kind in shares:
                 reads = column.read(kind)
@@ -308,7 +327,7 @@ class ColumnProfile:
             few = len(np.unique(there[:SOME_CELLS])) <= FEW_LEVELS
             levels = column.as_text().counts() if few else None
         holds = frozenset() if missing == n else frozenset([column.holds])
-        return cls(n, missing, holds, shares[NUMBERS], shares[TIMES], levels)
+        return cls(n, missing, holds, shares[NUMBERS], shares[TIMES], levels, blanks)
 
     def merge(self, other: ColumnProfile) -> ColumnProfile:
         """Return the profile of the rows of both."""
@@ -323,6 +342,7 @@ class ColumnProfile:
             self.numbers.plus(other.numbers),
             self.times.plus(other.times),
             levels,
+            self.blanks + other.blanks,
         )
 
     def share(self, holds: str) -> Share:
@@ -336,10 +356,10 @@ class ColumnProfile:
         if WORDS not in self.holds:
             return TIMES if TIMES in self.holds else NUMBERS
         rows = self.n - self.missing
+        several = self.levels is None or len(self.levels) > FEW_LEVELS
         for holds in (NUMBERS, TIMES):
-            strays = rows - self.share(holds).n
-            several = len(self.levels or ()) > FEW_LEVELS or self.levels is None
-            if not strays or (several and strays <= (1.0 - MOSTLY) * rows):
+            n = self.share(holds).n
+            if n == rows or (several and 0 < n >= MOSTLY * (rows - self.blanks)):
                 return holds
         return CATEGORIES
 
@@ -348,18 +368,6 @@ class ColumnProfile:
         """Number of words among numbers or times, which are taken for missing values."""
         holds = self.settle()
         return 0 if holds == CATEGORIES else self.n - self.missing - self.share(holds).n
-
-
-QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
-RANGE_ROWS = 10_000  # that quantiles between the extremes are taken from
-
-
-def column_ranges(matrix: Array) -> Array:
-    """Return extremes of each column and, of evenly spaced rows, quantiles; shape (5, d)."""
-    some = matrix[:: max(len(matrix) // RANGE_ROWS, 1)]
-    ranges: Array = np.quantile(some, QUANTILES, axis=0)
-    ranges[0], ranges[-1] = matrix.min(axis=0), matrix.max(axis=0)
-    return ranges
 
 
 def take_rows(X: MatrixLike, at: Any) -> MatrixLike:

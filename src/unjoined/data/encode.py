@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from unjoined._validation import (
 )
 from unjoined.data.columns import (
     CATEGORIES,
+    DAY,
+    FEW_LEVELS,
+    MOSTLY,
     NUMBERS,
     TIMES,
     ColumnProfile,
@@ -35,12 +39,15 @@ from unjoined.data.columns import (
 from unjoined.data.files import DECIMAL_COMMA
 from unjoined.errors import ColumnWarning, InputError, TableError
 
+# Text that people read as a number or a date: 12%, $5, 1,234.50, 31/12/2024, 3.4.24 10:15.
+ALMOST = re.compile(r"(?!\d+$)[+-]?[$€£]? ?\d[\d.,' ]* ?[%$€£]?$|(\d+[./-]){2}\d+([ T].*)?$")
 ONE_HOT, CODES = "one-hot", "codes"
 UNSEEN = -1.0  # the code of a category that no row of the fit has
 MOST_CATEGORIES = 100  # of a column that stand by themselves
 MOST_RARE = 1000  # names of rare categories that are remembered
 INFORMS = 20  # rows without a value, and rows with one: then it is a feature that there is none
 RARE, MISSING = "other", "missing"
+TIME_RANGE = (-700_000.0, 2_900_000.0)  # days from 1970 that every library knows, to the year 9909
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,17 +364,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = self.get_feature_names_out().tolist()
         return tuple(names.index(c.name) for c in self.columns_ if c.holds == CATEGORIES)
 
-    def examples(self, n: int) -> Any:
-        """Return a pyarrow table of ``n`` rows such as the encoder takes."""
-        arrow = import_extra("pyarrow", extra="cli")
-        columns = {}
+    def examples(self, rows: Array) -> Any:
+        """Return a pyarrow table with these numbers and days, and with every place of categories.
+
+        ``rows`` (n, d) are as `transform` returns them. Categories come in an order by chance.
+        """
+        arrow, rng, n = import_extra("pyarrow", extra="cli"), np.random.default_rng(0), len(rows)
+        columns, at = {}, 0
         for code in self.columns_:
-            cells: list[Any] = [float(i) for i in range(n)]
+            cells: Any = rows[:, at]
             if code.holds == TIMES:
-                cells = ["2000-01-01"] * n
+                cells = (np.clip(cells, *TIME_RANGE) * DAY).astype("datetime64[s]")
             elif code.holds == CATEGORIES:
-                cells = [*code.levels, *[None] * n][:n]
+                levels = [*code.levels, *code.rare[:1], None]
+                cells = [levels[i % len(levels)] for i in rng.permutation(n).tolist()]
             columns[code.name] = arrow.array(cells)
+            at += len(code.names(self.categories))
         return arrow.table(columns)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -426,6 +438,14 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
                 "are taken for missing values."
             )
         if holds == CATEGORIES:
+            alike = [level for level in levels if ALMOST.match(level.strip())]
+            several = len(levels) > FEW_LEVELS and CATEGORIES not in profile.holds
+            if several and len(alike) >= MOSTLY * len(levels):
+                sentences.append(
+                    f"column {name!r} holds text such as {shown(alike)}, whose numbers or dates "
+                    "are not read: each is taken for a category. Write plain numbers, with a "
+                    "decimal point and no unit, and dates as 2024-03-31."
+                )
             by_form: dict[str, list[str]] = {}
             for level in levels:
                 by_form.setdefault(" ".join(level.casefold().split()), []).append(level)

@@ -100,7 +100,7 @@ def form_of(file: Path) -> TextForm:
         )
     if names[0] == "":  # as pandas calls the index that it writes without a name
         names = ["Unnamed: 0", *names[1:]]
-    _check_header(names, file)
+    check_header(names, file)
     comma = delimiter != "," and _has_decimal_comma(lines, delimiter)
     return TextForm(names, delimiter, skip, encoding, comma)
 
@@ -171,11 +171,12 @@ def _has_decimal_comma(lines: str, delimiter: str) -> bool:
     return any(DECIMAL_COMMA.match(cell.strip().strip('"')) for cell in cells)
 
 
-def _check_header(names: list[str], file: Path) -> None:
+def check_header(names: list[str], file: Path) -> None:
+    """Refuse columns without a name, and two of one name."""
     if "" in names:
         raise TableError(
-            f"column {names.index('') + 1} of {str(file)!r} has no name in the first line. Name "
-            "it, or leave row numbers out when you write the file (in pandas with index=False)."
+            f"column {names.index('') + 1} of {str(file)!r} has no name. Name it, or leave row "
+            "numbers out when you write the file (in pandas with index=False)."
         )
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise TableError(
@@ -183,8 +184,20 @@ def _check_header(names: list[str], file: Path) -> None:
         )
 
 
+def mixes_line_ends(file: Path) -> bool:
+    """Tell whether lines end in several ways, as where files of two systems were put together."""
+    found: set[bytes] = set()
+    with open_bytes(file) as stream:
+        last = b""
+        while part := stream.read(HEADER_BYTES):
+            part = last + part
+            last = part[-1:] if part.endswith(b"\r") else b""  # its other half may follow
+            found.update(re.findall(rb"\r\n|\r(?!$)|\n", part))
+    return len(found) > 1 or (last != b"" and bool(found - {last}))
+
+
 class Utf8Copy:
-    """A copy of a text file in UTF-8, which is there as long as this object is."""
+    """A copy of a text file in UTF-8 with one kind of line ends, there as long as this object."""
 
     def __init__(self, file: Path, encoding: str) -> None:
         claimed = ExitStack()
@@ -193,7 +206,7 @@ class Utf8Copy:
         )
         finalize(self, claimed.close)
         with open_bytes(file) as stream, self.path.open("w", encoding="utf-8", newline="") as copy:
-            text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
+            text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline=None)
             shutil.copyfileobj(text, copy)
             text.detach()
 
@@ -215,12 +228,31 @@ def read_excel(file: Path, text: Collection[str] = ()) -> Frame:
             rows = [row for row in rows if any(cell is not None for cell in row)]
             if rows:
                 names, cells = _header(rows, file)
+                if any(cell is None for column in cells for cell in column):
+                    _refuse_formulas(file, sheet)
                 pairs = zip(names, cells, strict=True)
                 columns = [_column(column, name in text) for name, column in pairs]
                 return arrow.table(columns, names=names)
     finally:
         book.close()
     raise TableError(f"{str(file)!r} is empty: no sheet has a header.")
+
+
+def _refuse_formulas(file: Path, read: Any) -> None:
+    """Refuse cells that hold a formula and no value: a program wrote them, and none computed."""
+    openpyxl = import_extra("openpyxl", extra="cli")
+    book = openpyxl.load_workbook(file, read_only=True)
+    try:
+        pairs = zip(book[read.title].iter_rows(), read.iter_rows(values_only=True), strict=False)
+        for i, (cells, values) in enumerate(pairs, 1):
+            for cell, value in zip(cells, values, strict=False):
+                if value is None and cell.data_type == "f":
+                    raise TableError(
+                        f"row {i:,} of {str(file)!r} has the formula {str(cell.value)[:40]!r}, and "
+                        "its value was never computed. Open the file in Excel and save it."
+                    )
+    finally:
+        book.close()
 
 
 def _column(cells: tuple[Any, ...], as_text: bool) -> Any:
@@ -285,6 +317,11 @@ def check_file(path: str | os.PathLike[str]) -> Path:
         raise TableError(
             f"{str(file)!r} is not a table this program reads: expected .csv, .tsv, .txt, .jsonl "
             "or .ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, or .duckdb."
+        )
+    if not file.is_file():
+        raise TableError(
+            f"{str(file)!r} is a pipe or a device, and tables are read more than once. Write it to "
+            "an ordinary file first."
         )
     if file.stat().st_size == 0:  # DuckDB would make a column up
         raise TableError(f"{str(file)!r} is empty, without even a header.")

@@ -167,6 +167,25 @@ def address_space_left() -> int | None:
         return None
 
 
+def available_bytes() -> int:
+    """Return how much memory this process may still take, about; 4 GB where nobody tells."""
+    left = address_space_left()
+    free = [] if left is None else [left]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free += [int(v.split()[1]) * 1024 for v in lines if v.startswith("MemAvailable")]
+    except OSError:
+        pass
+    try:
+        folder = Path("/sys/fs/cgroup")
+        limit = (folder / "memory.max").read_text().strip()
+        if limit != "max":
+            free.append(int(limit) - int((folder / "memory.current").read_text()))
+    except (OSError, ValueError):
+        pass
+    return max(min(free, default=4 << 30), 0)
+
+
 def _within_limit() -> dict[str, Any]:
     """Return settings under which DuckDB keeps to half of a limited address space."""
     left = address_space_left()

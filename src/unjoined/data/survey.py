@@ -85,19 +85,19 @@ def _disjoint(_: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> 
 
 def _is_label(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
     """Find that a label is the same as the column, or a function of it, in all tables of a kind."""
-    for kind in (OUTCOME, TREATMENT):
-        found = [(label, at) for label, of in labels.items() for at in of if at[0] == kind]
-        if not found or any(at not in cells for _, at in found):
+    # Outcomes come first. A table may have the other label as well, or that alone by mistake.
+    for kind, label in zip((OUTCOME, TREATMENT), [*labels][:1] + [*labels][-1:], strict=False):
+        found = {at: look for at, look in labels[label].items() if at[0] == kind}
+        if not found or any(at not in cells for at in found):
             continue
-        label = labels[found[0][0]]
-        parts = [(label[at].head, cells[at].head) for _, at in found]
+        parts = [(look.head, cells[at].head) for at, look in found.items()]
         for some in (slice(FIRST), slice(None)):
             ys, xs = ([part[i].take(some) for part in parts] for i in (0, 1))
             y, x = (ranked(column) for column in (ys, xs))
             if not _tells(y, x, is_ordered=holds != CATEGORIES):
                 break
         else:
-            return f"tells the {kind} {found[0][0]!r} by itself, so it is the label or made of it"
+            return f"tells the {kind} {label!r} by itself, so it is the label or made of it"
     return None
 
 
@@ -138,20 +138,27 @@ def _is_id(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> 
         if all(_hardly_repeats(head.as_text().values, 0.5) for head in heads):
             return "differs in nearly every row, as ids, names and free text do"
         return None
+    if all(head.is_long for head in heads):
+        return "is a whole number of 16 digits or more, as ids are"
     numbers = [as_numbers(head, holds) for head in heads]
     numbers = [column[~np.isnan(column)] for column in numbers]
     if holds == TIMES:
-        if all(_is_sorted(column) for column in numbers):
-            return "holds dates in the order of the rows, as dates of entry are"
-        if all(_hardly_repeats(c, 0.1) and (c % 1.0 != 0.0).mean() > 0.5 for c in numbers):
-            return "is a moment that differs in nearly every row"
-        return None
+        return _is_entry(numbers)
     if any((column[:FIRST] % 1.0 != 0.0).any() for column in numbers):
         return None
     if not all(_hardly_repeats(column[:FIRST], 0.1) for column in numbers):
         return None
     if all(by_name or _is_sorted(c) or _unique_by_design(c) for c in numbers):
         return "is a whole number that differs in nearly every row, as ids and row numbers do"
+    return None
+
+
+def _is_entry(times: Sequence[Array]) -> str | None:
+    """Find that times, in days, are those at which rows were written."""
+    if all(_is_sorted(column) for column in times):
+        return "holds dates in the order of the rows, as dates of entry are"
+    if all(_hardly_repeats(c, 0.1) and (c % 1.0 != 0.0).mean() > 0.5 for c in times):
+        return "is a moment that differs in nearly every row"
     return None
 
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,9 @@ from unjoined.data.files import (
     TextForm,
     Utf8Copy,
     check_file,
+    check_header,
     form_of,
+    mixes_line_ends,
     open_bytes,
     packing,
     read_excel,
@@ -36,8 +38,8 @@ from unjoined.data.files import (
 )
 from unjoined.data.queries import (
     SqlQuery,
-    address_space_left,
     as_query,
+    available_bytes,
     checked_statement,
     connect,
     first_lines,
@@ -56,16 +58,16 @@ class FileReader:
     query: str
     path: str  # as a pattern that matches this file alone
     form: TextForm | None = None  # of a text file
-    durations: dict[str, Any] = field(default_factory=dict)  # types of a Parquet file's columns
-    kept: Utf8Copy | None = None  # what is read in place of a file that is not in UTF-8
+    schema: Any = None  # of a Parquet file
+    kept: Utf8Copy | None = None  # what is read in place of a file that DuckDB would not take
 
     @classmethod
     def of(cls, file: Path, encoding: str | None = None) -> FileReader:
-        """Look at the ending, and at the beginning of a text file."""
+        """Look at the ending, and at the beginning of a text file; copy it if told its encoding."""
         path = _pattern(file)
         if table_ending(file) in PARQUET:
             query = "SELECT * FROM read_parquet(?, hive_partitioning=false)"
-            return cls(query, path, None, _durations(file))
+            return cls(query, path, None, _schema(file))
         if table_ending(file) in JSON:
             return cls(
                 "SELECT * FROM read_json(?, format='newline_delimited', sample_size=-1, "
@@ -73,9 +75,8 @@ class FileReader:
                 path,
             )
         form, kept, packed = form_of(file), None, packing(file)
-        encoding = encoding or form.encoding
-        if encoding != UTF8:
-            kept = Utf8Copy(file, encoding)
+        if encoding or form.encoding != UTF8:
+            kept = Utf8Copy(file, encoding or form.encoding)
             path, packed = _pattern(kept.path), "none"
         # Under names of our own, as DuckDB takes "a" and "A" for one.
         columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(form.names)))
@@ -89,31 +90,35 @@ class FileReader:
 
     def typed(self, table: Frame, text: Collection[str] = ()) -> Frame:
         """Return rows under the file's names, a text file's as numbers where they are such."""
+        arrow = import_extra("pyarrow", extra="cli")
         if self.form is None:
-            for name, kind in self.durations.items():
-                at = table.column_names.index(name)
-                table = table.set_column(at, name, table.column(at).cast(kind))
+            for at, part in enumerate(self.schema or ()):
+                # DuckDB calls durations numbers, and takes "a" and "A" for one name.
+                is_span, column = arrow.types.is_duration(part.type), table.column(at)
+                column = column.cast(part.type) if is_span else column
+                table = table.set_column(at, part.name, column)
             return table
         names, comma = self.form.names, self.form.has_decimal_comma
         columns = [
             column if name in text else _typed(column, comma)
             for name, column in zip(names, table.columns, strict=True)
         ]
-        return import_extra("pyarrow", extra="cli").table(columns, names=names)
+        return arrow.table(columns, names=names)
 
 
 def _pattern(file: Path) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", str(file.absolute()))
 
 
-def _durations(file: Path) -> dict[str, Any]:
-    """Return the columns of a Parquet file that DuckDB, which knows no durations, calls numbers."""
+def _schema(file: Path) -> Any:
+    """Return the columns of a Parquet file, None if it is damaged, which DuckDB will tell."""
     arrow = import_extra("pyarrow", extra="cli")
     try:
         schema = import_extra("pyarrow.parquet", extra="cli").read_schema(file)
-    except (arrow.ArrowException, OSError):  # which DuckDB will have its own words for
-        return {}
-    return {part.name: part.type for part in schema if arrow.types.is_duration(part.type)}
+    except (arrow.ArrowException, OSError):
+        return None
+    check_header(schema.names, file)
+    return schema
 
 
 def _typed(column: Any, comma: bool) -> Any:
@@ -185,11 +190,12 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     duckdb = import_extra("duckdb", extra="cli")
     with connect(SqlQuery(""), {}) as connection:
         try:
-            table = connection.sql(reader.query, params=[reader.path]).to_arrow_table()
+            found = connection.sql(reader.query, params=[reader.path])
+            table = _without_quotes(found).to_arrow_table()
         except (duckdb.Error, RuntimeError) as error:
             refuse_interrupt(error)
-            if reader.form is not None and "Invalid unicode" in str(error) and reader.kept is None:
-                return _read_file(FileReader.of(file, CP1252), file, text)
+            if (again := _other_reader(reader, file, error)) is not None:
+                return _read_file(again, file, text)
             kind = "csv" if reader.form else table_ending(file).strip(".")
             raise TableError(
                 f"{str(file)!r} cannot be read as {kind}: {_reason(file, error)}"
@@ -197,12 +203,29 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     return reader.typed(table, text)
 
 
+def _without_quotes(relation: Any) -> Any:
+    """Return rows whose columns of several kinds of JSON values are text, without its quotes."""
+    pairs = zip(relation.columns, relation.types, strict=True)
+    names = ['"' + name.replace('"', '""') + '"' for name, kind in pairs if str(kind) == "JSON"]
+    parts = ", ".join(f"{name} ->> '$' AS {name}" for name in names)
+    return relation.project(f"* REPLACE ({parts})") if names else relation
+
+
+def _other_reader(reader: FileReader, file: Path, error: Exception) -> FileReader | None:
+    """Return how else to read a text file whose letters or line ends change on the way."""
+    if reader.form is None or reader.kept is not None:
+        return None
+    if "Invalid unicode" in str(error):
+        return FileReader.of(file, CP1252)
+    return FileReader.of(file, UTF8) if mixes_line_ends(file) else None
+
+
 def _reason(file: Path, error: Exception) -> str:
     """Say why a file cannot be read; of JSON lines, which line is none."""
     if table_ending(file) in JSON:
         with open_bytes(file) as stream, suppress(OSError):
             for number, line in enumerate(stream.read().splitlines(), 1):
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):
                     if not line.strip() or isinstance(json.loads(line), dict):
                         continue
                 return f"line {number:,} is not a JSON object."
@@ -248,18 +271,17 @@ def scan_table(
 def _scan_file(
     reader: FileReader, file: Path, reading: Reading, text: Collection[str]
 ) -> Iterator[tuple[Frame, Place]]:
-    """Yield a file piece by piece; bytes that are not UTF-8 beyond its beginning are cp1252."""
+    """Yield a file piece by piece; begin anew if it turns out to be of another kind."""
     row = 0
     try:
         for frame, place in _stream(reader, repr(str(file)), reading):
             row += len(frame)
             yield reader.typed(frame, text), place
     except TableError as error:
-        if reader.form is None or reader.kept is not None or "Invalid unicode" not in str(error):
+        if (again := _other_reader(reader, file, error)) is None:
             raise
     else:
         return
-    again = FileReader.of(file, CP1252)
     for frame, place in _stream(again, repr(str(file)), reading):
         known = max(row - place.first_row, 0)  # rows that went out already
         if known < len(frame):
@@ -282,7 +304,7 @@ def _stream(
             if isinstance(source, SqlQuery):
                 relation = connection.sql(checked_statement(connection, source, origin))
             else:
-                relation = connection.sql(source.query, params=[source.path])
+                relation = _without_quotes(connection.sql(source.query, params=[source.path]))
             # Called so since DuckDB 1.5, where the older name warns.
             name = (
                 "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
@@ -294,10 +316,9 @@ def _stream(
         if isinstance(source, SqlQuery):
             raise refused(source, error, origin) from error
         refuse_interrupt(error)
-        file = Path(origin.strip("'"))
-        raise TableError(
-            f"{origin} cannot be read beyond row {row:,} (counting from 0): {_reason(file, error)}"
-        ) from error
+        reason = _reason(Path(origin.strip("'")), error)
+        where = "" if reason.startswith("line ") else f" beyond row {row:,} (counting from 0)"
+        raise TableError(f"{origin} cannot be read{where}: {reason}") from error
 
 
 UNPACKED = 6  # bytes of text to a byte that is packed, about
@@ -382,25 +403,6 @@ def _file_rows(file: Path) -> int:
         head = stream.read(HEAD)
     size = file.stat().st_size * (1 if packing(file) == "none" else UNPACKED)
     return int(head.count(b"\n") * max(size / len(head), 1.0))
-
-
-def available_bytes() -> int:
-    """Return how much memory this process may still take, about; 4 GB where nobody tells."""
-    left = address_space_left()
-    free = [] if left is None else [left]
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free += [int(v.split()[1]) * 1024 for v in lines if v.startswith("MemAvailable")]
-    except OSError:
-        pass
-    try:
-        folder = Path("/sys/fs/cgroup")
-        limit = (folder / "memory.max").read_text().strip()
-        if limit != "max":
-            free.append(int(limit) - int((folder / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass
-    return max(min(free, default=4 << 30), 0)
 
 
 def fits_in_memory(tables: Iterable[Any]) -> bool:

@@ -37,7 +37,6 @@ from unjoined.data import (
     as_dask_source,
     as_source,
     column_names,
-    column_ranges,
     has_numbers_only,
     own_columns,
     warn_of_notes,
@@ -47,7 +46,17 @@ from unjoined.metrics import Estimate, IdentificationStrength, row_fingerprint
 from unjoined.sums import Census, PlannedSums, dask_census, take_census
 
 FEW_ROWS = 20  # to predict, which say nothing about units
+QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
+RANGE_ROWS = 10_000  # that quantiles between the extremes are taken from
 MUCH = 0.25  # of the range of a feature in the fit: what is beyond by more is far outside
+
+
+def column_ranges(matrix: Array) -> Array:
+    """Return extremes of each column and, of evenly spaced rows, quantiles; shape (5, d)."""
+    some = matrix[:: max(len(matrix) // RANGE_ROWS, 1)]
+    ranges: Array = np.quantile(some, QUANTILES, axis=0)
+    ranges[0], ranges[-1] = matrix.min(axis=0), matrix.max(axis=0)
+    return ranges
 
 
 class FeatureEstimator(BaseEstimator):
@@ -117,8 +126,8 @@ class FeatureEstimator(BaseEstimator):
         self, n: int, names: Sequence[str] | None, encoder: TableEncoder | None = None
     ) -> None:
         """Set what scikit-learn says of features: ``n`` numbers, or the columns of an encoder."""
-        self.__dict__.pop("feature_names_in_", None)
-        self.__dict__.pop("encoder_", None)
+        for name in ("feature_names_in_", "encoder_", "training_range_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
         if encoder is not None:
             self.encoder_ = encoder
             n, names = encoder.n_features_in_, encoder.feature_names_in_.tolist()

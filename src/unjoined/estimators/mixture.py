@@ -18,7 +18,7 @@ from unjoined._support import narrated
 from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import OUTCOME, check_count, check_positive
 from unjoined.basis import weighted_quantile
-from unjoined.data import LabelledRows, TableEncoder, column_ranges
+from unjoined.data import LabelledRows, TableEncoder
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
@@ -30,7 +30,7 @@ from unjoined.estimators.base import (
     optional,
 )
 from unjoined.estimators.em import EMFit, fit_em
-from unjoined.estimators.inputs import MOST_NAMED, effect_in_words, policies_in_words
+from unjoined.estimators.inputs import MOST_NAMED, column_ranges, effect_in_words, policies_in_words
 from unjoined.estimators.likelihood import EM, LIKELIHOOD, LikelihoodEstimator
 from unjoined.estimators.mixture_rows import BERNOULLI, GAUSSIAN, MEAN, Passes, Sampled
 from unjoined.metrics import Estimate, strength_of

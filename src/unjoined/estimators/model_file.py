@@ -19,16 +19,19 @@ from sklearn.base import BaseEstimator
 from sklearn.tree._tree import Tree
 from sklearn.utils.validation import check_is_fitted
 
+from unjoined._support import import_extra
 from unjoined._validation import check_count
 from unjoined.basis import Scaling
-from unjoined.data import TableEncoder
+from unjoined.data import CATEGORIES, TIMES, TableEncoder
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.inputs import QUANTILES
+from unjoined.metrics import GainByScore, Ratio
 from unjoined.nuisance import last_step
 
 SCHEMA, CHECKSUM, RECORD = "schema.json", "unjoined.sha256", "unjoined.json"
-VERSION = 1  # of the layout of files; a program reads its own and earlier ones
-TRIALS = 50  # rows whose predictions are kept, to be compared
+VERSION = 2  # of the layout of files; a program reads its own and earlier ones
+TRIALS = {1: 50, 2: 403}  # rows whose predictions are kept, to be compared, by layout
 MOST_MEMBERS = 100_000
 # Models are stored as they are, not compressed, so that a file holds no more than its own size.
 # Somebody may have compressed it since; up to here that can do no harm.
@@ -178,7 +181,8 @@ def _check_array(name: str, content: bytes) -> None:
 
 def record_of(model: Any, written_by: str) -> bytes:
     """Return what is said of a model beside it: who wrote it, and what it predicts at some rows."""
-    parts = {"layout": VERSION, "unjoined": written_by, "predictions": _predictions(model)}
+    found = _predictions(model, VERSION)
+    parts = {"layout": VERSION, "unjoined": written_by, "predictions": found}
     return json.dumps(parts, sort_keys=True).encode()
 
 
@@ -190,7 +194,8 @@ def check_layout(record: bytes) -> dict[str, Any]:
             f"was written by unjoined {str(said['unjoined'])[:20]}, in layout {said['layout']!r}; "
             f"this program reads layouts up to {VERSION}. Update unjoined, or fit the model again."
         )
-    return {"unjoined": str(said["unjoined"])[:20], "predictions": dict(said["predictions"])}
+    written_by, predictions = str(said["unjoined"])[:20], dict(said["predictions"])
+    return {"layout": said["layout"], "unjoined": written_by, "predictions": predictions}
 
 
 def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
@@ -216,13 +221,14 @@ def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
     names = getattr(model, "feature_names_in_", np.array(["x"] * min(d, n_bytes)))
     if 8 * d > n_bytes or np.shape(names) != (d,) or not all(isinstance(n, str) for n in names):
         raise InputError(f"its {d} features do not fit its other parts")
-    found, wanted = _predictions(whole), said["predictions"]
+    found, wanted = _predictions(whole, said["layout"]), said["predictions"]
     if found.keys() != wanted.keys() and found:  # none are found without an extra, such as torch
         raise InputError("its predictions are not those of its type")
     for method, rows in found.items():
         now, then = np.array(rows), np.array(wanted[method], dtype=np.float64)
+        largest = np.max(np.abs(now), where=np.isfinite(now), initial=1e-300)
         far = now.shape != then.shape or not np.allclose(
-            now, then, rtol=1e-6, atol=1e-8 * np.max(np.abs(now), initial=1e-300)
+            now, then, rtol=1e-6, atol=1e-8 * largest, equal_nan=True
         )
         if far:
             raise InputError(
@@ -232,30 +238,57 @@ def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
             )
 
 
-def _predictions(model: Any) -> dict[str, Any]:
+def _predictions(whole: Any, layout: int) -> dict[str, Any]:
     """Return what a model predicts at rows that are the same whenever it is loaded."""
-    model = _last_step(whole := model)
-    d = int(model.n_features_in_)
-    rng = np.random.default_rng(0)
-    trial: Any = np.vstack([np.zeros(d), np.ones(d), -np.ones(d), rng.normal(size=(TRIALS - 3, d))])
-    # Where the model has its rows, as far as it says so.
-    scales = (part for part in _parts(whole) if isinstance(part, Scaling))
-    scaling = next((part for part in scales if np.shape(part.mean) == (d,)), None)
-    if scaling is not None:
-        trial[3:] = scaling.mean + scaling.scale * trial[3:]
-    if isinstance(encoder := getattr(model, "encoder_", None), TableEncoder):
-        trial = encoder.examples(TRIALS)
-    found = {}
+    model, trial, found = _last_step(whole), _trial(whole, layout), {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for method in PREDICTIONS:
                 if hasattr(type(model), method):
                     columns = getattr(model, method)(trial)
-                    found[method] = _numbers(columns)
+                    found[method] = _numbers(columns, TRIALS[layout])
     except MissingExtraError:  # such as torch, without which nothing is predicted anyway
         return {}
-    return found
+    gain = getattr(model, "gain_", None)
+    return found | (_gains(gain) if layout > 1 and isinstance(gain, GainByScore) else {})
+
+
+def _gains(gain: GainByScore) -> dict[str, Any]:
+    """Return what lists gain that treat one person in each bin from some bin on."""
+    people = np.concatenate([gain.edges[:1] - 1.0, gain.edges]) if len(gain.edges) else np.zeros(1)
+    lists = [gain.gain(people, people >= lowest).ratio for lowest in people]
+    found = {f.name: [getattr(each, f.name) for each in lists] for f in fields(Ratio)}
+    return {f"gain_ {name}": found[name] for name in found} | {"gain_ edges": people.tolist()}
+
+
+def _trial(whole: Any, layout: int) -> Any:
+    """Return rows to predict at: three of plain numbers, the others where the model has its own."""
+    model, rng, n = _last_step(whole), np.random.default_rng(0), TRIALS[layout]
+    d = int(model._n_columns)
+    rows = np.vstack([np.zeros(d), np.ones(d), -np.ones(d), rng.normal(size=(n - 3, d))])
+    ranges = np.array(getattr(model, "training_range_", ()))
+    scales = (part for part in _parts(whole) if isinstance(part, Scaling))
+    scaling = next((part for part in scales if np.shape(part.mean) == (d,)), None)
+    if layout > 1 and ranges.shape == (len(QUANTILES), d):
+        for column, known in zip(rows[3:].T, ranges.T, strict=True):
+            # Evenly over the range, so that no piece of a curve is left out.
+            column[:] = np.interp((rng.permutation(n - 3) + 0.5) / (n - 3), QUANTILES, known)
+    elif scaling is not None:
+        rows[3:] = scaling.mean + scaling.scale * rows[3:]
+    if not isinstance(encoder := getattr(model, "encoder_", None), TableEncoder):
+        return rows
+    return encoder.examples(rows) if layout > 1 else _first_examples(encoder, n)
+
+
+def _first_examples(encoder: TableEncoder, n: int) -> Any:
+    """Return the rows of a table that files of the first layout were compared at."""
+    arrow, columns = import_extra("pyarrow", extra="cli"), {}
+    for code in encoder.columns_:
+        plain = ["2000-01-01"] * n if code.holds == TIMES else [float(i) for i in range(n)]
+        levels = [*code.levels, *[None] * n][:n]
+        columns[code.name] = arrow.array(levels if code.holds == CATEGORIES else plain)
+    return arrow.table(columns)
 
 
 def _add_new_parameters(model: UpliftEstimator) -> None:
@@ -274,10 +307,10 @@ def _last_step(model: Any) -> UpliftEstimator:
     return last
 
 
-def _numbers(predicted: Any) -> list[Any]:
+def _numbers(predicted: Any, n: int) -> list[Any]:
     columns = predicted if isinstance(predicted, tuple) else (predicted,)
     for column in columns:
-        if np.shape(column)[:1] != (TRIALS,) or not np.isfinite(column).all():
+        if np.shape(column)[:1] != (n,) or not np.isfinite(column).all():
             raise InputError("it does not predict finite numbers")
     return [np.asarray(column).tolist() for column in columns]
 

@@ -26,6 +26,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, ArrayLike, IntArray, RandomState
 from unjoined._validation import (
+    LARGEST,
     check_finite,
     check_not_negative,
     check_option,
@@ -50,7 +51,7 @@ QUANTITIES = {
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)  # of the policy gap
 STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the rows
 CLIP = 0.005  # policies stay this far from 0 and 1
-LARGEST_GAP = 0.95
+LEAST_GAP, LARGEST_GAP = 1e-6, 0.95
 FEWEST_ROWS = 50
 PARTS = ("outcomes", "treatments", "people")
 
@@ -85,13 +86,15 @@ class StudyGuess:
         check_positive("outcome_sd", self.outcome_sd)
         check_finite("uplift", self.uplift)
         check_not_negative("uplift_sd", self.uplift_sd)
+        _check_unit(outcome_sd=self.outcome_sd, uplift=self.uplift, uplift_sd=self.uplift_sd)
         if not 0.0 < self.treated < 1.0:
             raise InputError(f"treated must lie between 0 and 1, got {self.treated}.")
-        if not 0.0 < self.gap <= self.largest_gap + 1e-9:
+        if not LEAST_GAP <= self.gap <= self.largest_gap + 1e-9:
             raise InputError(
-                f"gap must lie above 0 and be at most {self.largest_gap:g}, so that both "
-                f"populations have a chance of treatment around treated={self.treated:g}; got "
-                f"{self.gap:g}. For instance gap=0.3 with treated=0.5 means 65 and 35 percent."
+                f"gap must lie above 0, by {LEAST_GAP:g} or more, and be at most "
+                f"{self.largest_gap:g}, so that both populations have a chance of treatment around "
+                f"treated={self.treated:g}; got {self.gap:g}. For instance gap=0.3 with "
+                "treated=0.5 means 65 and 35 percent."
             )
 
     @property
@@ -226,9 +229,20 @@ def _wanted(half_width: float | None, standard_error: float | None, level: float
     z = critical_value(level)
     if half_width is not None and standard_error is not None:
         raise InputError("give half_width or standard_error, not both: one follows from the other.")
+    _check_unit(half_width=half_width, standard_error=standard_error)
     if standard_error is not None:
         return z * check_positive("standard_error", standard_error)
     return None if half_width is None else check_positive("half_width", half_width)
+
+
+def _check_unit(**numbers: float | None) -> None:
+    """Refuse numbers in outcome units whose squares arithmetic would lose."""
+    for name, value in numbers.items():
+        if value and not 1.0 / LARGEST <= abs(value) <= LARGEST:
+            raise InputError(
+                f"{name} must not be beyond {LARGEST:g} or below {1.0 / LARGEST:g}, got {value!r}. "
+                "Change the unit of the outcome."
+            )
 
 
 def _round(n: float) -> int:

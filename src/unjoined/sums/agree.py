@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import (
+    LARGEST,
     OUTCOME,
     TREATMENT,
     OutcomeCoding,
@@ -32,6 +33,7 @@ from unjoined.sums.disclosure import (
     MAX_FREQUENCY,
     GaussianNoise,
     check_counts,
+    check_limits,
     check_plan,
     feature_name,
     function_sizes,
@@ -47,6 +49,7 @@ from unjoined.sums.plan_file import plan_digest
 MAX_SHARE = 0.5  # of one row, as in the dominance rule of statistical offices
 COLLINEAR = 1e-12  # of the largest eigenvalue: below, a direction that no row has
 MIN_COUNT = 10
+MAX_FUNCTIONS = 5000  # whose sums of one group and table take 200 MB
 REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
 FEW_ROWS = 10.0  # by which two tables differ, so that their difference tells of few people
 
@@ -113,6 +116,11 @@ def fourier_plan(
     rng = check_random_state(random_state)
     length = np.sqrt(2.0 * d) if width is None else check_positive("width", width)
     size = min(3 * d, 30) if n_functions is None else check_count("n_functions", n_functions)
+    if size > MAX_FUNCTIONS:
+        raise InputError(
+            f"n_functions must be {MAX_FUNCTIONS:,} at most, as sums hold about the square of "
+            f"that many numbers, got {n_functions:,}."
+        )
     frequencies = rng.standard_normal((d, size)) * (np.sqrt(2.0) / length)
     if np.abs(frequencies).max() > MAX_FREQUENCY:
         raise InputError(
@@ -165,9 +173,22 @@ def _scaling(features: Mapping[str, tuple[float, float]]) -> Scaling:
                 f"feature {name!r} needs a typical value and a spread, such as (45, 15), got "
                 f"{entry!r}."
             )
-        mean.append(check_finite(f"typical value of {name}", pair[0]))
+        mean.append(_moderate(f"typical value of {name}", pair[0]))
         scale.append(check_positive(f"spread of {name}", pair[1]))
+        if not 1.0 / LARGEST <= scale[-1] <= LARGEST:
+            raise InputError(
+                f"spread of {name} must be {1.0 / LARGEST:g} to {LARGEST:g}, got {scale[-1]!r}. "
+                "Change the unit of the feature."
+            )
     return Scaling(np.array(mean), np.array(scale))
+
+
+def _moderate(name: str, value: Any) -> float:
+    """Return a number that can be squared and added up."""
+    number = check_finite(name, value)
+    if abs(number) > LARGEST:
+        raise InputError(f"{name} must not be beyond {LARGEST:g}, got {value!r}. Change the unit.")
+    return number
 
 
 def _coding(values: Any, limits: Any, clip: Any) -> OutcomeCoding:
@@ -180,7 +201,7 @@ def _coding(values: Any, limits: Any, clip: Any) -> OutcomeCoding:
     if values is None and limits is None:
         return OutcomeCoding(0.0, 1.0, is_binary=False)
     name, given = ("outcome_range", limits) if values is None else ("outcome_values", values)
-    pair = [check_finite(f"each of {name}", value) for value in _listed(given)]
+    pair = [_moderate(f"each of {name}", value) for value in _listed(given)]
     if len(pair) != 2 or pair[0] == pair[1]:
         raise InputError(f"{name} must be two different numbers, got {given!r}.")
     low, high = sorted(pair)
@@ -243,6 +264,7 @@ def aggregate_rows(
             f"the plan is for the features {plan.feature_names or plan.n_features}, the rows have "
             f"{census.feature_names or census.n_features}. Pass the plan's features, in its order."
         )
+    check_limits(census, plan)
     if noise is not None:
         function_sizes(plan)  # refuse a plan without limits before the rows are gone through
         _check_unit_weights(census)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -30,11 +31,13 @@ from scipy.special import log_ndtr, ndtri
 from unjoined._typing import Array, Basis
 from unjoined._validation import OUTCOME, TREATMENT, check_positive
 from unjoined.basis import FourierBasis, LinearBasis, StackedBasis
-from unjoined.errors import InputError
+from unjoined.errors import ColumnWarning, InputError
+from unjoined.sums.census import Census
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
 from unjoined.sums.plan import PlannedSums, SumsPlan, TableNoise
 
-MOST_EPSILON = 100.0
+MOST_EPSILON, MOST_DELTA = 100.0, 0.01
+SOME_MOVED, MOST_MOVED = 0.1, 0.5  # shares of rows beyond the limits of a plan
 GRID = 2.0**-12  # of the noise: digits below would tell of the sum behind it
 # Radians per spread: no function goes through a whole period within one spread of a feature.
 MAX_FREQUENCY = 2.0 * np.pi
@@ -74,6 +77,11 @@ class GaussianNoise:
             )
         if not 0.0 < check_positive("delta", self.delta) < 1.0:
             raise InputError(f"delta must be between 0 and 1, such as 1e-6, got {self.delta!r}.")
+        if self.delta > MOST_DELTA:
+            raise InputError(
+                f"delta must be at most {MOST_DELTA}, as with that chance a row may be told, got "
+                f"{self.delta!r}. Take less than one in the number of rows, such as 1e-6."
+            )
 
     def draw(self, *shape: int) -> Array:
         """Return standard normal numbers."""
@@ -294,6 +302,31 @@ def place_of(key: CellKey, plan: SumsPlan) -> str:
     """Return what messages call a cell."""
     population = plan.populations[key.population]
     return f"group {key.group} of the {key.kind} rows of population {population!r}"
+
+
+def check_limits(census: Census, plan: SumsPlan) -> None:
+    """Tell of rows that a plan's limits move; most of them are refused, as rows in other units."""
+    for (kind, name), sketch in census.cells.items() if plan.clip is not None else ():
+        moved = {
+            f"feature {feature_name(plan, j)}": column
+            for j, column in enumerate((plan.scaling.clipped(sketch.X, plan.clip) != sketch.X).T)
+        }
+        if kind == OUTCOME:
+            inner = (sketch.label - plan.coding.offset) / plan.coding.scale
+            moved["outcome"] = np.abs(inner) > 1.0 + 1e-9
+        for what, column in moved.items():
+            share = float(sketch.count[column].sum() / max(sketch.count.sum(), 1))
+            said = (
+                f"{share:.0%} of the {kind} rows of population {name!r} have their {what} beyond "
+                "the limits of the plan"
+            )
+            if share > MOST_MOVED:
+                raise InputError(
+                    f"{said}. Nothing was written. Use the units of the plan, or agree on limits "
+                    "that hold most rows."
+                )
+            if share > SOME_MOVED:
+                warnings.warn(f"{said} and are moved there.", ColumnWarning, stacklevel=3)
 
 
 def feature_name(plan: SumsPlan, j: int) -> str:
