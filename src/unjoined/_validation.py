@@ -702,14 +702,14 @@ def check_outcome(y: Array) -> OutcomeCoding:
             "nothing varies there is no uplift to estimate. Check the outcome column and how its "
             "rows were chosen."
         )
-    if np.all((y == low) | (y == high)):
-        return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
     if high - low < SMALLEST:
         raise LabelError(
             f"the outcome varies by {high - low:g} over {len(y)} outcome rows, and squares of such "
             f"differences are lost. Multiply it by a power of ten, so that it varies by "
             f"{SMALLEST:g} or more."
         )
+    if np.all((y == low) | (y == high)):
+        return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
     return OutcomeCoding(0.0, 1.0, is_binary=False)
 
 

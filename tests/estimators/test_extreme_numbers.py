@@ -124,9 +124,10 @@ def test_a_fit_refuses_outcomes_beyond_arithmetic_and_names_the_row(name, column
         clone(MODELS[name]).fit(**data | {"y": columns(data["y"])})
 
 
-def test_outcomes_whose_squares_vanish_are_refused():
+@pytest.mark.parametrize("values", [lambda y: y, np.sign], ids=["many values", "two values"])
+def test_outcomes_whose_squares_vanish_are_refused(values):
     data = draw()
-    small = np.where(data["kind"] == "outcome", 1e-100 * data["y"], data["y"])
+    small = np.where(data["kind"] == "outcome", 1e-100 * values(data["y"]), data["y"])
     for columns in (np.asarray, list):
         with pytest.raises(InputError, match="Multiply it by a power of ten"):
             MinMaxUplift().fit(**data | {"y": columns(small)})

@@ -269,9 +269,7 @@ def scan_labels(
 def _coding(outcomes: list[float]) -> OutcomeCoding | None:
     """Return the coding of outcomes of which some are known, more than two if there are more."""
     values = np.unique(outcomes)
-    if len(values) < 2:
-        return None
-    if len(values) > 2 and values[-1] - values[0] < SMALLEST:
+    if len(values) < 2 or values[-1] - values[0] < SMALLEST:
         return None
     if len(values) > 2:
         return OutcomeCoding(0.0, 1.0, is_binary=False)
