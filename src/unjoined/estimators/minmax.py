@@ -463,14 +463,14 @@ class MinMaxUplift(RowEstimator):
         self.coef_, self.critic_coef_ = scale * solution.alpha, scale * solution.beta
         self.group_coef_ = scale * coef if coef is not None and self._is_closed else None
         self.singular_values_ = solution.singular_values
-        # Sums may be of other columns than those of an earlier fit.
-        known = self._feature_names == plan.feature_names
-        encoder = getattr(self, "encoder_", None) if known else None
-        self._set_features(plan.n_features, plan.feature_names, encoder)
 
     def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
         """Solve by sums alone, and become fitted."""
         self._fit_sums(sums, Settled(sums.plan, search))
+        # Sums may be of other columns than those of an earlier fit.
+        known = self._feature_names == sums.plan.feature_names
+        encoder = getattr(self, "encoder_", None) if known else None
+        self._set_features(sums.plan.n_features, sums.plan.feature_names, encoder)
         self.average_effect_ = average_effect_of_sums(sums)
         if sums.noise and has_constant(sums.plan.basis):
             self.coef_ = alike_if_impossible(sums, self.coef_, self.average_effect_.value)

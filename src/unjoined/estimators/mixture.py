@@ -37,6 +37,7 @@ from unjoined.metrics import Estimate, strength_of
 from unjoined.nuisance import (
     ALONE,
     EFFECT_FORMS,
+    IN_WORDS,
     AdditiveAverage,
     FormTable,
     HeldOutForms,
@@ -417,18 +418,6 @@ class MixtureUplift(LikelihoodEstimator):
 # Weight of the forms in which people differ. Chosen so that "probably" is right nine times in ten
 # if people differ in half of the problems (`benchmarks/words.py --first 1000 --problems 33`).
 PROBABLY, CLEARLY = 0.9, 0.98
-SAME = "the effect is the same for all, so that people are ranked by their base alone"
-FORMS = {
-    "lines": "the base and the effect are straight lines in the features",
-    "few lines": "the base and the effect are straight lines in few of the features",
-    **dict.fromkeys(ALONE, SAME),
-    "linear effect": "the base bends with the features and the effect is a straight line in them",
-    "few linear effects": (
-        "the base bends with the features and the effect is a straight line in few of them"
-    ),
-    "curved effect": "the base and the effect bend with single features",
-    "pairs": "the base and the effect bend with the features and with pairs of them",
-}
 
 
 class Uplift(MixtureUplift):
@@ -564,4 +553,4 @@ class Uplift(MixtureUplift):
         name = next(iter(kept))
         others = len(kept) - 1
         rest = f"; {others} other form{'s' * (others > 1)} had a say" if others else ""
-        return f"In the likeliest form {FORMS[name]}{rest}."
+        return f"In the likeliest form {IN_WORDS[name]}{rest}."

@@ -42,6 +42,18 @@ EFFECT_FORMS = (
     Form("curved effect", CURVES, CURVES, LINES),
     Form("pairs", PAIRS, PAIRS, LINES),
 )
+SAME = "the effect is the same for all, so that people are ranked by their base alone"
+IN_WORDS = {
+    "lines": "the base and the effect are straight lines in the features",
+    "few lines": "the base and the effect are straight lines in few of the features",
+    **dict.fromkeys(ALONE, SAME),
+    "linear effect": "the base bends with the features and the effect is a straight line in them",
+    "few linear effects": (
+        "the base bends with the features and the effect is a straight line in few of them"
+    ),
+    "curved effect": "the base and the effect bend with single features",
+    "pairs": "the base and the effect bend with the features and with pairs of them",
+}
 MEAN_FORMS = (
     Form("lines", LINES, NOTHING),
     Form("curves", CURVES, NOTHING),
