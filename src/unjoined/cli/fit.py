@@ -102,12 +102,7 @@ def fit(
     out = console(quiet=as_json)
     with noted(lambda kind: is_settled(fitted, kind)) as notes:
         if moments is not None:
-            _refuse_tables(named, checkpoint, chunks)
-            if estimator not in ("auto", "minmax"):
-                raise InputError(
-                    f"--moments holds sums, to which only minmax can be fitted, not {estimator!r}. "
-                    "Leave out --estimator."
-                )
+            _check_beside_sums(named, estimator, checkpoint, chunks)
             start, estimator = MinMaxUplift(random_state=seed), "minmax"
             fitted, facts = _fit_sums(out, start, read_finished_sums(moments))
             _show_features(out, fitted, {})
@@ -136,13 +131,20 @@ def fit(
         print_json({"model": str(written), "estimator": estimator} | facts)
 
 
-def _refuse_tables(tables: Tables, checkpoint: Path | None, chunks: bool | None) -> None:
+def _check_beside_sums(
+    tables: Tables, estimator: str, checkpoint: Path | None, chunks: bool | None
+) -> None:
     """Refuse what sums of all tables leave no room for."""
     given = tables.given | {"--checkpoint": checkpoint, "--chunks": chunks}
     if extra := [option for option, value in given.items() if value]:
         raise InputError(
             f"--moments holds sums of all tables, so {extra[0]} cannot be given beside it. "
             "Leave out one of the two."
+        )
+    if estimator not in ("auto", "minmax"):
+        raise InputError(
+            f"--moments holds sums, to which only minmax can be fitted, not {estimator!r}. Leave "
+            "out --estimator."
         )
 
 
