@@ -378,10 +378,10 @@ def changed(parts, name, at):
 
 
 def test_numbers_of_a_model_of_a_table_are_noticed_where_its_rows_are(of_table, tmp_path):
-    """Each array has a number changed: no prediction moves by a millionth, or it is refused."""
+    """A fourth of the arrays, each with a number changed: it is refused, or nothing moves."""
     parts, table, model = of_table
     wanted, path, n_refused = model.predict(table), tmp_path / "model.skops", 0
-    for name in sorted(part for part in parts if part.endswith(".npy")):
+    for name in sorted(part for part in parts if part.endswith(".npy"))[::4]:
         array = np.load(io.BytesIO(parts[name]))
         if array.dtype.kind != "f" or not array.size:
             continue
@@ -392,7 +392,7 @@ def test_numbers_of_a_model_of_a_table_are_noticed_where_its_rows_are(of_table, 
             n_refused += 1
         else:
             assert_allclose(found, wanted, rtol=0.0, atol=1e-6 * np.abs(wanted).max())
-    assert n_refused > 10
+    assert n_refused > 5
 
 
 def test_numbers_behind_the_gain_of_a_list_are_noticed(of_table, tmp_path):
