@@ -172,7 +172,7 @@ def test_equal_policies_are_called_weak_in_words(capsys, folder):
 
 @pytest.mark.slow
 def test_demo_writes_everything_it_names(capsys, tmp_path):
-    code, out, err = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "300")
+    code, out, err = run(capsys, "demo", "--out", tmp_path / "d", "--rows", "1000")
     assert (code, err) == (0, "")
     for word in ("share of oracle", "MinMaxUplift", "FourNNC", "unjoined fit", "unjoined score"):
         assert word in out
@@ -183,15 +183,17 @@ def test_demo_writes_everything_it_names(capsys, tmp_path):
     }
     assert (tmp_path / "d" / "uplift_curve.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(
-        capsys, "demo", "--out", tmp_path / "d", "--rows", "300", "--json", "--force"
+        capsys, "demo", "--out", tmp_path / "d", "--rows", "1000", "--json", "--force"
     )
-    assert set(json.loads(out)["methods"]) == {
+    found = json.loads(out)
+    assert set(found["methods"]) == {
         "Uplift",
         "MinMaxUplift",
         "MinMaxGau",
         "FourLogistic",
         "FourNNC",
     }
+    assert found["verdict"] == found["list"]["verdict"]["verdict"]
 
 
 def test_demo_refuses_a_file_as_its_folder(capsys, tmp_path):

@@ -26,19 +26,20 @@ from unjoined.cli.inputs import Tables, check_distinct
 from unjoined.cli.options import AsJson, Folder, Force, Seed, TableOptions, command
 from unjoined.cli.score import Scored, Target, show_list
 from unjoined.cli.show import (
+    STYLES,
     console,
+    keep_verdict,
     noted,
     print_json,
     show_labels,
     show_pairs,
-    show_strength,
     show_table,
     tell_progress,
 )
 from unjoined.data import SeparateLabels, read_table, replace_file, write_table
 from unjoined.errors import TableError
 from unjoined.estimators import UpliftEstimator, save_model
-from unjoined.metrics import UpliftCurve, identification_strength, perfect_curve, qini, uplift_curve
+from unjoined.metrics import UpliftCurve, diagnose, perfect_curve, qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
 from unjoined.report import Origin, Terms, report
 from unjoined.reproduce import REGIONS, STUDIES, raw_customers, reproduce_paper, write_raw_files
@@ -89,10 +90,11 @@ def demo(
         data = Tables.of(options).read()
     show_labels(out, data.summary())
     _title(out, "2. Can these tables identify uplift?")
-    strength = identification_strength(**data)
-    show_strength(out, strength)
+    diagnosis = diagnose(data, random_state=seed)
+    out.print(diagnosis.headline, style=STYLES[diagnosis.colour])
     _title(out, "3. Estimate, and compare with the truth")
     results, truth = _compare(out, data, seed)
+    keep_verdict(results[0].model, diagnosis)
     _explain(out, truth)
     _title(out, f"4. Whom to mail, with {BUDGET:,.0f} to spend")
     gain = _choose(out, results[0].model, folder, seed)
@@ -103,7 +105,7 @@ def demo(
         measures = ("oracle_share", "squared_error", "seconds")
         print_json(
             {
-                "f_statistic": strength.f_statistic,
+                "verdict": diagnosis.verdict,
                 "methods": {r.name: {m: getattr(r, m) for m in measures} for r in results},
                 "list": gain,
                 "files": {name: str(path) for name, path in (files | written).items()},

@@ -21,6 +21,7 @@ from unjoined.cli.show import (
     for_whom,
     interval_words,
     is_settled,
+    keep_verdict,
     noted,
     print_json,
     show_cell_sizes,
@@ -177,7 +178,7 @@ def _fit_rows(
     fitted = make(random_state=seed).fit(**data)
     if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:
         unjoined.record_gain(fitted, data, n_folds=FOLDS, random_state=seed)
-    _judge(fitted, data, seed)
+    keep_verdict(fitted, diagnose(data, random_state=seed))
     uplift = fitted.predict(data.X)
     left_out = {c.name: c.reason for c in data.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
@@ -196,16 +197,6 @@ def _fit_rows(
     }
 
 
-def _judge(fitted: Any, data: Any, seed: int) -> None:
-    """Keep with a model what ``unjoined check`` says of its tables, by the same measure."""
-    found = diagnose(data, random_state=seed)
-    fitted.verdict_ = {
-        "verdict": found.verdict,
-        "colour": found.colour,
-        "words": found.headline,
-    }
-
-
 def _fit_pieces(
     out: Console, tables: Tables, estimator: str, checkpoint: Path | None, seed: int
 ) -> tuple[UpliftEstimator, Facts]:
@@ -216,7 +207,7 @@ def _fit_pieces(
         fitted, facts = _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
     else:
         fitted, facts = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint), {}
-    _judge(fitted, source, seed)
+    keep_verdict(fitted, diagnose(source, random_state=seed))
     left_out = {c.name: c.reason for c in source.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)

@@ -32,7 +32,7 @@ from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import CellSummary
 from unjoined.errors import ColumnWarning, UnjoinedWarning, WeakIdentificationWarning
 from unjoined.estimators import UpliftEstimator
-from unjoined.metrics import Estimate, IdentificationStrength
+from unjoined.metrics import Diagnosis, Estimate
 from unjoined.sums import PlannedSums
 
 LEFT_OUT = re.compile(r"(a column is|\d+ columns are) left out")
@@ -202,33 +202,6 @@ def show_cell_sizes(out: Console, sums: PlannedSums) -> None:
         out.print(f"{cell['kind']} rows of {cell['population']}: {cell['rows']:,}")
 
 
-def show_strength(out: Console, strength: IdentificationStrength) -> None:
-    """Print whether the policies differ enough."""
-    verdict = (
-        "too alike: uplift is weakly identified, do not trust a ranking from these tables"
-        if strength.is_weak
-        else "different enough to identify uplift"
-    )
-    m = len(strength.populations)
-    who, gap = ("two", "+.2f") if m <= 2 else (str(m), ".2f")
-    out.print(
-        f"The {who} policies are {verdict}: treatment probabilities differ by "
-        f"{strength.rms_gap:.2f} (root mean square over people; {strength.mean_gap:{gap}} on "
-        f"average; first-stage F = {strength.f_statistic:,.0f}, weak below 10)."
-    )
-    if m > 2:
-        rows = [
-            (
-                ", ".join(map(str, pair.populations)),
-                f"{pair.rms_gap:.2f}",
-                f"{pair.mean_gap:+.2f}",
-                f"{pair.f_statistic:,.0f}{' (weak)' if pair.is_weak else ''}",
-            )
-            for pair in strength.pairs
-        ]
-        show_table(out, ("populations", "root mean square", "on average", "first-stage F"), rows)
-
-
 def uplift_summary(uplift: Array) -> dict[str, float]:
     """Return a few numbers about predicted uplift, outcome units."""
     low, median, high = np.quantile(uplift, [0.05, 0.5, 0.95])
@@ -278,6 +251,15 @@ def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:
     low, high = estimate.interval(level)
     return {"value": estimate.value, "low": low, "high": high, "level": level} | {
         "standard_error": estimate.standard_error
+    }
+
+
+def keep_verdict(model: Any, found: Diagnosis) -> None:
+    """Keep with a model what ``unjoined check`` says of its tables."""
+    model.verdict_ = {
+        "verdict": found.verdict,
+        "colour": found.colour,
+        "words": found.headline,
     }
 
 
