@@ -381,11 +381,14 @@ def test_every_message_about_plans():
         (({}, ["p", "q"]), "one feature or more"),
         (({"a": (0, 1)}, ["p", "p"]), "two populations or more with different names"),
         (({"a": (0, 0)}, ["p", "q"]), "spread of a must be"),
+        (({"a": (0, 1e-300)}, ["p", "q"]), "spread of a must be 1e-30 to"),
+        (({"a": (1e300, 1)}, ["p", "q"]), "typical value of a must not be beyond"),
     ):
         with pytest.raises(InputError, match=message):
             fourier_plan(*arguments)
     for options, message in (
         ({"n_groups": 1}, "n_groups must be 2 to 1000"),
+        ({"n_functions": 5001}, "n_functions must be 5,000 at most"),
         ({"outcome_values": (1, 1)}, "two different numbers"),
         ({"width": -1.0}, "width must be"),
     ):

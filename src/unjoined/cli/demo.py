@@ -254,6 +254,7 @@ def _write_report(
 def _next_steps(out: Console, folder: Path) -> None:
     """Print the commands that do the same, as this shell takes them."""
     settings, place = str(folder / "unjoined.toml"), program()
+    join = list2cmdline if os.name == "nt" else shlex.join
     money = ["--budget", f"{BUDGET:g}", "--cost", f"{COST:g}", "--value", f"{VALUE:g}"]
     out.print()
     out.print("The same with commands, which work on your own files as well:")
@@ -264,10 +265,7 @@ def _next_steps(out: Console, folder: Path) -> None:
         ["score", "--config", settings, *money, "--force"],
         ["report", "--config", settings, *money, "--out", str(folder / "report.html"), "--force"],
     ):
-        line = [*place, *words]
-        out.print(
-            f"  {list2cmdline(line) if os.name == 'nt' else shlex.join(line)}", soft_wrap=True
-        )
+        out.print(f"  {join([*place, *words])}", soft_wrap=True)
 
 
 def program() -> list[str]:
