@@ -252,14 +252,14 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
             return block
         os._exit(1)
 
-    plan_sample = MinMaxPlanner.plan_sample
+    settle = MinMaxPlanner.settle
 
-    def arm_again(*arguments):
+    def arm_again(*arguments, **options):
         assert not armed.exists()
         armed.touch()
-        return plan_sample(*arguments)
+        return settle(*arguments, **options)
 
-    monkeypatch.setattr(MinMaxPlanner, "plan_sample", arm_again)
+    monkeypatch.setattr(MinMaxPlanner, "settle", arm_again)
     X = da.from_array(DATA["X"], (100, 2)).map_blocks(
         dies, str(armed), dtype=float, meta=np.empty((0, 0))
     )
