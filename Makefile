@@ -122,7 +122,7 @@ figures: $(VENV)/.test
 
 # Against GitHub's own schema, and for what an attacker could use.
 workflows: $(BIN)/python
-	$(PIP) '.[workflows]'
+	$(PIP) --editable '.[workflows]'
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml .github/workflows
 

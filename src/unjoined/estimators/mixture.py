@@ -513,12 +513,13 @@ class Uplift(MixtureUplift):
         low, high = self.effect_range_
         # An outcome of two values changes by their distance at most.
         most = float(self.outcome_scaling_.scale[0]) if self.family_ == BERNOULLI else np.inf
+        care = "" if self.candidates_.differ > PROBABLY else " Rank by it with care."
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         return "\n".join(
             [
                 effect_in_words(self.average_effect_, most) + known,
-                f"{self._differ()} For nine people in ten the estimate lies between {low:+.4g} "
-                f"and {high:+.4g}.",
+                f"{self._differ()}{care} For nine people in ten the estimate lies between "
+                f"{low:+.4g} and {high:+.4g}.",
                 self._features(),
                 policies_in_words(self.identification_),
                 self._features_in_words(),
@@ -533,7 +534,7 @@ class Uplift(MixtureUplift):
             return "People clearly respond differently."
         if weight > PROBABLY:
             return "People probably respond differently."
-        return "The rows do not show that people respond differently: rank by it with care."
+        return "The rows do not show that people respond differently."
 
     def _features(self) -> str:
         """Name the features that the effect varies with, the first ones first."""
