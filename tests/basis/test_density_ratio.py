@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
 from scipy.stats import chi2, norm
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
@@ -19,6 +20,7 @@ from unjoined.nuisance.ratios import (
     RIDGES,
     _held_out_scores,
     _kernel_sums,
+    balance,
     classifier_ratio,
     deal_rows,
     fit_kernel_ratio,
@@ -103,7 +105,8 @@ def test_a_classifier_that_learns_nothing_gives_ratios_of_one():
 
 def test_pooled_ratios_are_at_least_the_cells_share():
     target, cell = gaussians(300, 100)
-    first, second = pooled_classifier_ratios([target, cell], rng=rng_of())
+    cells = [target, cell]
+    first, second = pooled_classifier_ratios(cells, model=LogisticRegression(), rng=rng_of())
     assert first.ratio.min() >= 0.75
     assert second.ratio.min() >= 0.25
 
@@ -273,9 +276,16 @@ def test_the_order_of_rows_does_not_matter(estimator):
 def test_the_order_of_rows_does_not_matter_to_pooled_ratios():
     target, cell = gaussians(120, 90, d=2)
     j = rng_of(7).permutation(90)
-    one = pooled_classifier_ratios([target, cell], rng=rng_of())[1].ratio
-    other = pooled_classifier_ratios([target, cell[j]], rng=rng_of())[1].ratio
+    model = LogisticRegression()
+    one, other = (
+        pooled_classifier_ratios([target, c], model=model, rng=rng_of())[1].ratio
+        for c in (cell, cell[j])
+    )
     assert_array_equal(other, one[j])
+    one, other = (
+        pooled_classifier_ratios([target, c], rng=rng_of())[1].ratio for c in (cell, cell[j])
+    )
+    assert_allclose(other, one[j], rtol=1e-12)  # sums of balanced means go by the order
 
 
 class Notes(ClassifierMixin, BaseEstimator):
@@ -421,6 +431,75 @@ def test_a_second_calibration_leaves_part_of_the_shift():
     once, calibrated = (np.array([left(s, model) for s in seeds]) for model in (None, twice))
     assert abs(once.mean()) < 4.0 * once.std(ddof=1) / np.sqrt(len(seeds))
     assert calibrated.mean() < -4.0 * calibrated.std(ddof=1) / np.sqrt(len(seeds))
+
+
+# --- balanced ratios ----------------------------------------------------------------------------
+
+
+def test_balanced_ratios_minimise_entropy_and_distance():
+    """Against a general solver of the primal problem, in the weights themselves.
+
+    Relative entropy to the first weights plus m / 2 times the squared distance of the means.
+    """
+    rng = rng_of(3)
+    functions, weight, ratio = (
+        rng.standard_normal((9, 2)),
+        rng.uniform(1, 2, 9),
+        rng.uniform(1, 2, 9),
+    )
+    wanted = np.array([0.3, -0.2])
+    first = weight * ratio / (weight @ ratio)
+    m = 1.0 / np.sum(first**2)
+
+    def primal(share):
+        away = share @ functions - wanted
+        return share @ np.log(share / first) + 0.5 * m * away @ away
+
+    sums_to_one = {"type": "eq", "fun": lambda share: share.sum() - 1.0}
+    bounds = [(1e-9, 1.0)] * 9
+    best = minimize(primal, first, bounds=bounds, constraints=sums_to_one, tol=1e-13)
+    found = weight * balance(functions, weight, ratio, wanted)
+    assert_allclose(found / found.sum(), best.x, atol=1e-5)
+    assert found.sum() == pytest.approx(weight @ ratio, rel=1e-12)  # the mean ratio stays
+
+
+def test_balanced_ratios_are_left_alone_where_means_agree():
+    functions, weight = rng_of().standard_normal((20, 3)), np.ones(20)
+    ratio = rng_of(1).uniform(1, 2, 20)
+    wanted = ratio @ functions / ratio.sum()
+    assert_allclose(balance(functions, weight, ratio, wanted), ratio, rtol=1e-12)
+
+
+@pytest.mark.parametrize("ratio", [np.array([1.0, np.inf]), np.zeros(2)])
+def test_ratios_that_no_tilt_can_mend_are_left_as_they_are(ratio):
+    assert_array_equal(balance(np.ones((2, 1)), np.ones(2), ratio, np.zeros(1)), ratio)
+
+
+def test_means_beyond_all_rows_give_finite_ratios():
+    functions = rng_of().uniform(-1, 1, (50, 2))
+    tilted = balance(functions, np.ones(50), np.ones(50), np.array([3.0, 0.0]))
+    assert np.isfinite(tilted).all()
+    assert tilted @ functions[:, 0] / tilted.sum() > 0.8  # as far as the rows go
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_means_of_features_and_squares_agree_with_the_target(pooled):
+    """Bounded features are not cut; with 300 rows the prior leaves a few thousandths."""
+    rng = rng_of(5)
+    target, cell = rng.beta(2, 2, (400, 3)), rng.beta(2, 2.5, (300, 3))
+    weight = rng.uniform(0.5, 1.5, 300)
+    if pooled:
+        estimates = pooled_classifier_ratios([target, cell], rng=rng, weights=[None, weight])
+        ratio = estimates[1].ratio
+        target = np.concatenate([target, cell])
+        target_weight = np.concatenate([np.ones(400), weight])
+    else:
+        ratio = classifier_ratio(target, cell, rng=rng, weight=weight).ratio
+        target_weight = np.ones(400)
+    for power in (1, 2):
+        wanted = np.average(target**power, axis=0, weights=target_weight)
+        found = np.average(cell**power, axis=0, weights=weight * ratio)
+        assert_allclose(found, wanted, atol=0.002)
 
 
 @pytest.mark.statistical
