@@ -105,6 +105,38 @@ def test_a_list_for_a_budget_says_what_it_brings(capsys, place):
     assert found["missing_values"] == int(empty.sum())
 
 
+def test_score_tells_which_part_of_a_gain_was_measured(capsys, tmp_path):
+    """People without an account are treated alike in both populations: half of all."""
+    rng = np.random.default_rng(0)
+    for kind, label in (("outcomes", "bought"), ("treatments", "mailed")):
+        for place, often in (("north", 0.9), ("south", 0.1)):
+            account = rng.random(400) < 0.5
+            treated = rng.random(400) < np.where(account, often, 0.5)
+            y = treated if label == "mailed" else rng.random(400) < 0.2 + 0.5 * treated
+            columns = {"account": account * 1, "age": rng.integers(18, 80, 400), label: y * 1}
+            pd.DataFrame(columns).to_csv(tmp_path / f"{place}_{kind}.csv", index=False)
+    pd.DataFrame(columns).drop(columns=label).to_csv(tmp_path / "people.csv", index=False)
+    with contextlib.chdir(tmp_path):
+        tables = [
+            word
+            for kind in ("outcomes", "treatments")
+            for place in ("north", "south")
+            for word in (f"--{kind}", f"{place}={place}_{kind}.csv")
+        ]
+        labels = ["--outcome", "bought", "--treatment", "mailed"]
+        assert run(capsys, "fit", *tables, *labels, "--model", "m.skops")[0] == 0
+        score = ["score", "--model", "m.skops", "--table", "people.csv", "--share", "1"]
+        found = json.loads(run(capsys, *score, "--out", "list.csv", "--json")[1])
+        text = " ".join(run(capsys, *score, "--out", "list.csv", "--force")[1].split())
+    assert found["measured_share"] == pytest.approx(0.5, abs=0.1)
+    part = found["measured_share"] * found["gain"]["value"]
+    said = re.search(
+        r"Of this, \+([\d.]+) \(\+\S+ to \+\S+\) was measured: .* (\d+)% of them", text
+    )
+    assert float(said[1]) == pytest.approx(part, rel=1e-3)
+    assert int(said[2]) == round(100 * found["measured_share"])
+
+
 @pytest.mark.parametrize(
     ("words", "treated"),
     [("--share 30%", 30), ("--share 0.3", 30), ("--top 7", 7), ("--top 1000", 100)],

@@ -88,6 +88,47 @@ def test_a_total_is_the_average_times_the_people_treated():
     assert kept.gain(uplift, np.zeros(30)).interval(0.95) == (0.0, 0.0)
 
 
+def test_the_share_told_of_a_list_goes_by_its_bins():
+    """E[omega] in a bin is D / share up to one factor; all bins together are told of by 0.9."""
+    kept, rng = record(), np.random.default_rng(2)
+    uplift = np.repeat([0.5, 1.5, 2.5, 3.5], 5)
+    assert kept.told(uplift, np.ones(20)) == pytest.approx(0.9)
+    each = [kept.told(uplift, uplift == u) for u in (0.5, 1.5, 2.5, 3.5)]
+    expected = np.minimum(0.9 * kept.denominator / kept.denominator.mean(), 1.0)
+    assert_allclose(each, expected)
+    rule = rng.random(20) * (expected < 1.0)[kept.bins(uplift)]
+    assert kept.told(uplift, rule) == pytest.approx(rule @ expected[kept.bins(uplift)] / rule.sum())
+    assert np.isnan(kept.told(uplift, np.zeros(20)))
+
+
+def test_the_part_of_a_gain_that_was_measured_is_what_those_told_of_gain():
+    """Half of the people are treated alike and gain nothing, the others gain 1.
+
+    The whole gain takes all to gain alike; the part that was measured is the truth of those told
+    of, within 3.5 standard errors and the few percent by which policies are smoothed at 0.
+    """
+
+    def policy(often):
+        return lambda X: np.where(X[:, 0] > 0.0, often, 0.5)
+
+    def mean(X, treated):
+        return X[:, 1] + treated * (X[:, 0] > 0.0)
+
+    half = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, 2)),
+        policies={"A": policy(0.9), "B": policy(0.1)},
+        outcome=lambda X, treated, rng: mean(X, treated) + 0.3 * rng.standard_normal(len(X)),
+        outcome_mean=mean,
+    )
+    model = Uplift(n_jobs=1, random_state=0).fit(half.draw(1000, random_state=0))
+    X = half.draw_joint(5000, random_state=1).X
+    uplift, everyone = model.predict(X), np.ones(5000)
+    gain, told = model.gain_.gain(uplift, everyone), model.gain_.told(uplift, everyone)
+    true = float((X[:, 0] > 0.0).sum())
+    assert abs(told * gain.value - true) < 3.5 * told * gain.standard_error + 0.1 * true
+    assert told == pytest.approx(0.5, abs=0.1)
+
+
 def test_wrong_lists_and_broken_records_are_refused():
     kept = record()
     with pytest.raises(InputError, match="one entry per row"):

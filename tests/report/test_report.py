@@ -280,7 +280,12 @@ def test_a_gain_that_is_known_for_half_of_the_people_is_called_a_best_guess(tmp_
     found = re.search(r"treat everyone. The tables tell about (\d+)% of them", numbers["verdict"])
     assert 40 <= int(found[1]) <= 65
     text = Page(path.read_text("utf-8")).text()
-    assert f"measured on the {found[1]}% of them whom the populations treat differently" in text
+    part = re.search(
+        r"Of this, ([\d.,]+) \(95% interval: .*?\) was measured: it comes from the (\d+)%", text
+    )
+    assert part[2] == found[1]
+    whole = numbers["treated"]["gain"]["value"]
+    assert float(part[1].replace(",", "")) == pytest.approx(whole * int(found[1]) / 100, rel=0.02)
     assert f"They are {100 - int(found[1])}% of those advised" in text
 
 

@@ -55,6 +55,7 @@ INTERVAL = ("uplift_low", "uplift_high")
 LIST_COLUMNS = ("row", "uplift", *INTERVAL, "rank", "treat", "flags")  # that the list itself writes
 WRITTEN = (".csv", ".parquet", ".pq", ".xlsx")
 SAME = 1e-9  # of the largest uplift: people who differ by less are tied
+NEARLY_ALL = 0.95  # share of a list told of, below which its gain is told in two parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +297,13 @@ def _show_gain(
         )
         return {"predicted_gain": total, "gain": None}
     gain: Estimate = record.gain(people.uplift, chosen)
+    told = record.told(people.uplift, chosen)
+    measured = f"It {for_whom(model)}" if told >= NEARLY_ALL else _say_measured(gain, told)
     out.print(
-        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. It "
-        f"{for_whom(model)}"
+        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. {measured}"
     )
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
-    facts["speaks_for"] = record.speaks_for
+    facts |= {"speaks_for": record.speaks_for, "measured_share": told}
     facts |= {"predicted_gain": float(people.uplift[:n].sum())}
     if target.value is not None:
         low, high = (target.value * end - target.cost * n for end in gain.interval(0.95))
@@ -316,6 +318,17 @@ def _show_gain(
     elif target.cost:
         out.print(f"It costs {target.cost * n:,.2f}.")
     return facts
+
+
+def _say_measured(gain: Estimate, told: float) -> str:
+    """Say which part of a gain comes from people whom the tables tell of."""
+    low, high = (told * end for end in gain.interval(0.95))
+    ends = f" ({low:+,.4g} to {high:+,.4g})" if np.isfinite([low, high]).all() else ""
+    return (
+        f"Of this, {told * gain.value:+,.4g}{ends} was measured: it comes from the {told:.0%} of "
+        "them whom the populations treated differently. The rest takes the others to gain as "
+        "much, which the tables cannot tell."
+    )
 
 
 def targeting_list(

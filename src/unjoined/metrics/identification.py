@@ -370,17 +370,39 @@ class GainByScore:
         """
         return self._estimate(uplift, rule, total=False)
 
-    def _estimate(self, uplift: ArrayLike, rule: ArrayLike, *, total: bool) -> Estimate:
+    def told(self, uplift: ArrayLike, rule: ArrayLike) -> float:
+        """Return the share of the people treated for whom the policies differ enough to tell.
+
+        `gain` takes the others to gain as much, bin by bin. This share of it was measured.
+
+        Parameters
+        ----------
+        uplift, rule
+            As in `gain`.
+
+        Returns
+        -------
+        float
+            From 0 to 1; nan if nobody is treated.
+        """
+        h = self._treated(uplift, rule)[1]
+        share = self.speaks_for * float(h @ self.denominator) / float(self.denominator.sum())
+        return float(np.clip(share, 0.0, 1.0))
+
+    def _treated(self, uplift: ArrayLike, rule: ArrayLike) -> tuple[float, Array]:
+        """Return how many are treated, and their share in each bin over the record's share."""
         treated = check_probability("rule", rule)
         check_same_length(uplift=check_vector("uplift", uplift), rule=treated)
-        at = self.bins(uplift)
-        count = float(treated.sum())
+        count, J = float(treated.sum()), len(self.share)
+        if count == 0.0:
+            return count, np.full(J, np.nan)
+        return count, np.bincount(self.bins(uplift), treated, J) / (count * self.share)
+
+    def _estimate(self, uplift: ArrayLike, rule: ArrayLike, *, total: bool) -> Estimate:
+        count, h = self._treated(uplift, rule)
         if count == 0.0:
             return Estimate(0.0 if total else np.nan, 0.0 if total else np.nan)
-        J, times = len(self.share), count if total else 1.0
-        # Those treated in each bin, over what the record has there.
-        h = np.bincount(at, treated, minlength=J) / (count * self.share)
-        zero = np.zeros(J)
+        times, zero = count if total else 1.0, np.zeros(len(self.share))
         weights = np.array([np.concatenate([times * h, zero]), np.concatenate([zero, h])])
         value = np.concatenate([self.numerator, self.denominator])
         return Totals(value, self.covariance).combined(weights).ratio(0, 1)

@@ -334,7 +334,7 @@ def say_left_out(rows: EvaluationRows, omega: Array, features: NamedFeatures) ->
     words = found.words(found.leaf[few].tolist())
     return (
         f"People where {words} count for {count[few].sum() / size[few].sum():.0%} each, because "
-        f"the populations treat them alike; they are {size[few].sum():.0%} of all."
+        f"the populations treat them alike; they are {size[few].sum():.0%} of the people evaluated."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,6 +137,10 @@ class Stage:
     def of(cls, share: float, people: float, gain: Estimate, level: float) -> Stage:
         """Return what an estimate says of a share."""
         return cls(share, people, gain.value, *gain.interval(level))
+
+    def part(self, share: float) -> Stage:
+        """Return a share of it: of the people, whoever they are, and of what they gain."""
+        return Stage(*(share * part for part in astuple(self)))
 
     def net(self, terms: Terms) -> tuple[float, float, float]:
         """Return value of the gain less costs, and the interval of it, money."""
@@ -340,9 +344,8 @@ class Gains:
         among_all = self.evaluation.speaks_for if reach is None else reach.value
         if self.record is None or not rule.any():
             return among_all
-        each = (self.record.denominator / self.record.share)[self.record.bins(self.uplift)]
-        share = among_all * float(rule @ each / rule.sum()) / max(float(each.mean()), 1e-9)
-        return min(max(share, 0.0), 1.0)
+        told = [self.record.told(self.uplift, each) for each in (rule, np.ones(len(rule)))]
+        return float(np.clip(among_all * told[0] / max(told[1], 1e-9), 0.0, 1.0))
 
     def stages(self, rule: Array) -> list[Stage]:
         """Return what shares are expected to bring, in steps of a hundredth, and one rule more."""

@@ -249,9 +249,11 @@ def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
         net, ends = speech.net(chosen)
         said += [f"In money: {speech.money(net)} after costs ({speech.percent} interval: {ends})."]
     if facts.told < NEARLY_ALL:
+        gain, ends = speech.gain(chosen.part(facts.told))
         said += [
-            f"This was measured on the {facts.told:.0%} of them whom the populations treat "
-            "differently. The others are taken to gain as much."
+            f"Of this, {gain} ({speech.percent} interval: {ends}) was measured: it comes from the "
+            f"{facts.told:.0%} of them whom the populations treat differently. The rest takes the "
+            "others to gain as much, which these tables cannot tell."
         ]
     return tuple(said)
 
@@ -263,11 +265,9 @@ def _options(facts: Facts) -> tuple[tuple[str, Stage], ...]:
         return ()
     if chosen.share <= 0.0:
         return (("everyone", everyone),)
-    share = chosen.share
-    parts = (share * part for part in (everyone.gain, everyone.low, everyone.high))
     return (
         ("the people advised", chosen),
-        ("as many, picked at random", Stage(share, chosen.people, *parts)),
+        ("as many, picked at random", everyone.part(chosen.share)),
         ("everyone", everyone),
     )
 
