@@ -373,7 +373,8 @@ class GainByScore:
     def told(self, uplift: ArrayLike, rule: ArrayLike) -> float:
         """Return the share of the people treated for whom the policies differ enough to tell.
 
-        `gain` takes the others to gain as much, bin by bin. This share of it was measured.
+        `gain` takes the others to gain as much, bin by bin. This share of it was measured. It is
+        corrected by treatments that the policies' fits had not seen, as ``speaks_for`` is not.
 
         Parameters
         ----------
@@ -385,8 +386,7 @@ class GainByScore:
         float
             From 0 to 1; nan if nobody is treated.
         """
-        h = self._treated(uplift, rule)[1]
-        share = self.speaks_for * float(h @ self.denominator) / float(self.denominator.sum())
+        share = self._treated(uplift, rule)[1] @ self.denominator
         return float(np.clip(share, 0.0, 1.0))
 
     def _treated(self, uplift: ArrayLike, rule: ArrayLike) -> tuple[float, Array]:

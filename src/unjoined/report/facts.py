@@ -262,7 +262,7 @@ def collect(
         held_out=held_out,
         stages=tuple(gains.stages(terms.rule(uplift))),
         chosen=gains.stage(terms.rule(uplift)),
-        told=gains.told(terms.rule(uplift), diagnosis.speaks_for),
+        told=gains.told(terms.rule(uplift)),
         segments=tuple(_segments(everyone, gains)),
         drivers=tuple(drivers),
         typical=tuple(_typical(everyone, gains, drivers)),
@@ -336,16 +336,11 @@ class Gains:
         gain, low, high = (n * float(np.interp(share, curve.share, part)) for part in parts)
         return Stage(share, treated, gain, low, high)
 
-    def told(self, rule: Array, reach: Estimate | None) -> float:
-        """Return the share of the people treated for whom the policies differ enough to tell.
-
-        If all are treated it is ``reach``; the record says who are told of more than others.
-        """
-        among_all = self.evaluation.speaks_for if reach is None else reach.value
+    def told(self, rule: Array) -> float:
+        """Return the share of the people treated for whom the policies differ enough to tell."""
         if self.record is None or not rule.any():
-            return among_all
-        told = [self.record.told(self.uplift, each) for each in (rule, np.ones(len(rule)))]
-        return float(np.clip(among_all * told[0] / max(told[1], 1e-9), 0.0, 1.0))
+            return self.evaluation.speaks_for
+        return float(self.record.told(self.uplift, rule))
 
     def stages(self, rule: Array) -> list[Stage]:
         """Return what shares are expected to bring, in steps of a hundredth, and one rule more."""
