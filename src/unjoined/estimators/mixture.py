@@ -37,6 +37,7 @@ from unjoined.metrics import Estimate, strength_of
 from unjoined.nuisance import (
     ALONE,
     EFFECT_FORMS,
+    GROWING_FORMS,
     IN_WORDS,
     AdditiveAverage,
     FormTable,
@@ -357,7 +358,7 @@ class MixtureUplift(LikelihoodEstimator):
         fit, held = average_forms(
             rows,
             self._likelihood.law(chance, rows.weight),
-            EFFECT_FORMS,
+            EFFECT_FORMS + GROWING_FORMS,
             fold,
             categorical=self._categorical_columns(),
             average=self.average,

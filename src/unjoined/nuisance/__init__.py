@@ -23,6 +23,7 @@ from unjoined.nuisance.effects import (
 from unjoined.nuisance.forms import (
     ALONE,
     EFFECT_FORMS,
+    GROWING_FORMS,
     IN_WORDS,
     AdditiveAverage,
     FormTable,

@@ -23,6 +23,7 @@ from unjoined.nuisance.forms import (
     Member,
     ModelRows,
     chains_of,
+    grow,
     squared_slopes,
 )
 from unjoined.solve import (
@@ -131,6 +132,10 @@ class Chooser:
             )
         return replace(fit, parts=parts)
 
+    def grow(self, fit: AdditiveFit, at: IntArray, tol: float) -> AdditiveFit:
+        """Fit an effect that goes with the base of a fit to some of the rows."""
+        return grow(fit, self.rows.take(at), self.values[np.ix_(fit.parts.base, at)], tol)
+
     def parts_of(self, form: Form, at: IntArray, simpler: AdditiveFit | None) -> Parts:
         """Return the functions of a form: of very many, those that some rows ask for most."""
         block, groups, _ = self.basis.blocks()
@@ -178,6 +183,9 @@ class Chooser:
         rest = np.delete(np.arange(len(self.rows.y)), held)
         fits: dict[str, AdditiveFit] = {}
         for k, form in enumerate(chain):
+            if form.grows:
+                fits[form.name] = self.grow(fits[form.grows], rest, CHOICE_TOL)
+                continue
             inside = [f.name for f in chain[:k] if f.base <= form.base and f.effect <= form.effect]
             simpler = fits[inside[-1]] if inside else None
             fits[form.name] = self.fit(form, rest, CHOICE_TOL, simpler=simpler)
@@ -254,12 +262,13 @@ class HeldOutForms:
         self, name: str, tol: float, n_jobs: int | None, *, near: AdditiveFit | None = None
     ) -> AdditiveFit:
         """Fit a form to all rows that choose, from nothing or from a fit that is near."""
-        at = np.arange(len(self.chooser.rows.y))
-        like = near or self.fits[name][0]
+        at, form, chooser = np.arange(len(self.chooser.rows.y)), self.forms[name], self.chooser
+        like = (near or self.fits[name][0]).parts
         with one_blas_thread():
-            return self.chooser.fit(
-                self.forms[name], at, tol, simpler=near, like=like.parts, n_jobs=n_jobs
-            )
+            if form.grows:
+                base = chooser.fit(form, at, tol, like=like.alone(), n_jobs=n_jobs)
+                return chooser.grow(base, at, tol)
+            return chooser.fit(form, at, tol, simpler=near, like=like, n_jobs=n_jobs)
 
 
 def hold_out_forms(
@@ -296,11 +305,11 @@ def hold_out_forms(
             found.append(fitted)
             PROGRESS.debug("%s: %d of %d", _what(forms), len(found), len(tasks))
     fits = {name: [fit[name] for fit in found if name in fit] for name in named}
-    losses = {name: np.zeros(len(rows.y)) for name in named}
+    losses = {name: np.full(len(rows.y), f.price / len(rows.y)) for name, f in named.items()}
     for j, held in enumerate(folds):
         of_fold = choosers[j].losses({name: fits[name][j] for name in named}, held)
         for name, loss in of_fold.items():
-            losses[name][held] = loss
+            losses[name][held] += loss
     table = FormTable.of_losses(losses, average=average)
     return HeldOutForms(chooser, named, fits, table).trimmed()
 
@@ -332,7 +341,7 @@ def average_forms(
     held = hold_out_forms(
         rows.take(at),
         law,
-        forms,
+        forms if n <= CHOICE_ROWS else tuple(form for form in forms if not form.grows),
         fold[at],
         categorical=categorical,
         average=average,

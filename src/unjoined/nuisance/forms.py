@@ -11,7 +11,15 @@ import numpy as np
 
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis
-from unjoined.solve import AdditiveFit, Law, MeanLaw
+from unjoined.solve import (
+    AdditiveFit,
+    AdditiveRows,
+    Law,
+    MeanLaw,
+    Parts,
+    fit_additive,
+    pass_in_memory,
+)
 
 NOTHING: frozenset[str] = frozenset()
 LINES = frozenset({CONSTANT, LINE, CATEGORY})
@@ -29,6 +37,8 @@ class Form(NamedTuple):
     base: frozenset[str]
     effect: frozenset[str]
     few: frozenset[str] = NOTHING  # groups in which few blocks are expected to matter
+    grows: str = ""  # the form whose base the effect is a multiple of, but for a constant
+    price: float = 0.0  # nats by which held-out rows must be likelier, for the same weight
 
 
 ALONE = ("linear base alone", "base alone")
@@ -42,6 +52,13 @@ EFFECT_FORMS = (
     Form("curved effect", CURVES, CURVES, LINES),
     Form("pairs", PAIRS, PAIRS, LINES),
 )
+# For rows that are few. Of many, the forms above follow such an effect as well. At no price they
+# would win by chance too often where the effect has nothing to do with the base.
+GROWING_FORMS = (
+    Form("growing with lines", LINES, LINES, grows=ALONE[0], price=NATS),
+    Form("growing with curves", CURVES, CURVES, grows=ALONE[1], price=NATS),
+    Form("growing with pairs", PAIRS, PAIRS, grows="pairs", price=NATS),
+)
 SAME = "the effect is the same for all, so that people are ranked by their base alone"
 IN_WORDS = {
     "lines": "the base and the effect are straight lines in the features",
@@ -53,11 +70,32 @@ IN_WORDS = {
     ),
     "curved effect": "the base and the effect bend with single features",
     "pairs": "the base and the effect bend with the features and with pairs of them",
+    "growing with lines": (
+        "the base is a straight line in the features, and the effect goes up or down with it"
+    ),
+    "growing with curves": (
+        "the base bends with the features, and the effect goes up or down with it"
+    ),
+    "growing with pairs": (
+        "the base bends with the features and with pairs of them, and the effect goes up or down "
+        "with it"
+    ),
 }
 MEAN_FORMS = (
     Form("lines", LINES, NOTHING),
     Form("curves", CURVES, NOTHING),
     Form("pairs", PAIRS, NOTHING),
+)
+
+
+# Level and size of a base, and an effect that is a constant plus a multiple of it.
+MULTIPLE = Parts(
+    np.array([0, 1]),
+    np.array([0, 1]),
+    np.arange(4),
+    np.array([0, 1, -1, -2]),
+    np.array([0, 0, 1, 2]),
+    (("base", CONSTANT), ("effect", CONSTANT), ("effect", LINE)),
 )
 
 
@@ -107,7 +145,7 @@ class FormTable:
     """
 
     name: tuple[str, ...]
-    loss: Array  # held-out minus log-likelihood, nats over all rows that choose
+    loss: Array  # held-out minus log-likelihood and price, nats over all rows that choose
     difference: Array  # to the first
     standard_error: Array  # of that difference, rows being independent
     weight: Array  # in the average
@@ -301,6 +339,42 @@ def nats(law: Law, rows: ModelRows, base: Array, effect: Array) -> Array:
     """Return minus the log-likelihood of each row; that of a mean as if its noise were normal."""
     loss = law(rows.y, rows.exposure, base, effect).loss
     return loss + 0.5 * np.log(2.0 * np.pi * law.variance) if isinstance(law, MeanLaw) else loss
+
+
+def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> AdditiveFit:
+    """Fit an effect that is a constant plus a multiple of a fit's base, whose functions are given.
+
+    The base keeps its shape: its level and size are fitted again, with the constant and the
+    multiple. ``values`` are (k, n), the constant first. The covariance allows for the error of
+    the base's shape. Its scales are those of the four coefficients.
+    """
+    k, weight = len(fit.parts.base), rows.weight / rows.weight.sum()
+    shape = fit.coef[:k].copy()
+    shape[0] = 0.0
+    along = shape @ values
+    level = float(weight @ along)
+    size = float(np.sqrt(weight @ (along - level) ** 2)) or 1.0
+    shape /= size
+    shape[0] = -level / size
+    lines = AdditiveRows(
+        np.vstack([values[:1], shape @ values]), rows.y, rows.exposure, rows.weight
+    )
+    start = np.array([fit.coef[0] + level, size, fit.coef[k], 0.0])
+    found = fit_additive(pass_in_memory(lines, MULTIPLE, 1), MULTIPLE, fit.law, start, tol=tol)
+    turn = np.zeros((2 * k, 4))
+    turn[0, 0] = turn[k, 2] = 1.0
+    turn[:k, 1] = turn[k:, 3] = shape
+    lean = np.kron(found.coef[[1, 3]][:, None], np.eye(k)) / size
+    lean[:, 0] = 0.0
+    covariance = turn @ found.covariance @ turn.T + lean @ fit.covariance[:k, :k] @ lean.T
+    # The noise is that of the fit, which counts all coefficients of the base.
+    return replace(
+        found,
+        parts=fit.parts.doubled(),
+        law=fit.law,
+        coef=turn @ found.coef,
+        covariance=covariance,
+    )
 
 
 def chains_of(forms: Iterable[Form]) -> list[list[Form]]:

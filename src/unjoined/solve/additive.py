@@ -118,6 +118,31 @@ class Parts:
         """Part and functions of each group, few of them expected to matter or not."""
         return [(part, name.removeprefix(FEW)) for part, name in self.names]
 
+    def alone(self) -> Parts:
+        """Return the base with a constant effect."""
+        k, b, g = self._of_base()
+        shared = (self.block[: k + 1], self.origin[: b + 1], self.group[: b + 1])
+        return Parts(self.base, self.effect[:1], *shared, self.names[: g + 1])
+
+    def doubled(self) -> Parts:
+        """Return the base with an effect of the same functions."""
+        k, b, g = self._of_base()
+        block, origin, group = self.block[:k], self.origin[:b], self.group[:b]
+        return Parts(
+            self.base,
+            self.base,
+            np.concatenate([block, b + block]),
+            np.concatenate([origin, -1 - origin]),
+            np.concatenate([group, g + group]),
+            (*self.names[:g], *((EFFECT, name) for _, name in self.names[:g])),
+        )
+
+    def _of_base(self) -> tuple[int, int, int]:
+        """Return how many functions, blocks and groups the base has."""
+        k = len(self.base)
+        b = 1 + int(self.block[:k].max())
+        return k, b, 1 + int(self.group[:b].max())
+
     def within(self) -> Parts:
         """Return the same parts where the functions of the base are all there are."""
         effect = np.searchsorted(self.base, self.effect)
