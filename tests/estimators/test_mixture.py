@@ -14,10 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 
-from unjoined import MixtureUplift, load_model, save_model
+from unjoined import MixtureUplift, Uplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
-from unjoined.nuisance import ALONE, EFFECT_FORMS, FormTable, average_forms, deal
+from unjoined.nuisance import ALONE, EFFECT_FORMS, GROWING_FORMS, FormTable, average_forms, deal
 
 SMALL = {"n_folds": 3, "n_jobs": 1, "random_state": 0}
 FAMILIES = ["bernoulli", "mean", "gaussian"]
@@ -398,7 +398,7 @@ def test_policies_that_do_not_differ_are_warned_of():
 def test_the_table_of_forms_adds_up(family, fitted):
     _, model = fitted(family)
     table = model.candidates_
-    assert set(table.name) == {form.name for form in EFFECT_FORMS}
+    assert set(table.name) == {form.name for form in EFFECT_FORMS + GROWING_FORMS}
     assert (np.diff(table.loss) >= 0.0).all()
     assert_allclose(table.difference, table.loss - table.loss[0], atol=1e-9)
     assert table.standard_error[0] == 0.0
@@ -453,6 +453,37 @@ def test_without_averaging_the_likeliest_form_stands_alone(fitted):
     assert {member.form for member in model.fit_.members} == {model.candidates_.name[0]}
     assert model.candidates_.weight[0] == 1.0
     assert len(averaged.candidates_.kept) > 1
+
+
+def test_an_effect_that_grows_with_the_base_is_found_and_named(tmp_path):
+    """Treatment adds a half to means that are products: neither lines nor few features tell it."""
+    pytest.importorskip("skops")
+
+    def mean(X, treated):
+        return np.exp(0.3 * X.sum(axis=1)) * (1.0 + 0.5 * treated)
+
+    growing = SimulatedProblem(
+        features=lambda n, rng: rng.uniform(-2.0, 2.0, (n, 4)),
+        policies={"A": policy(1.0), "B": policy(-1.0)},
+        outcome=lambda X, treated, rng: mean(X, treated) + 0.5 * rng.standard_normal(len(X)),
+        outcome_mean=mean,
+    )
+    data = growing.draw(400, random_state=0)
+    model = Uplift(n_jobs=1, random_state=0).fit(**data)
+    assert model.candidates_.name[0] == "growing with pairs"
+    assert "the effect goes up or down with it" in model.reason_
+    assert model.fit_.converged
+    again = load_model(save_model(model, tmp_path / "m.skops"))
+    uplift = model.predict(data.X)
+    assert_array_equal(again.predict(data.X), uplift)
+    low, high = model.predict_interval(data.X, level=0.95)
+    assert ((low < uplift) & (uplift < high)).all()
+    assert np.corrcoef(uplift, growing.uplift(np.asarray(data.X)))[0, 1] > 0.9
+
+
+def test_many_rows_do_without_effects_that_grow_with_the_base(limits):
+    limits("nuisance.additive", CHOICE_ROWS=300)
+    assert not {form.name for form in GROWING_FORMS} & set(fit(draw("real")).candidates_.name)
 
 
 def test_folds_deal_each_cell_evenly():

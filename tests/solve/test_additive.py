@@ -12,6 +12,8 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge
 
+from unjoined.nuisance import ModelRows
+from unjoined.nuisance.forms import grow
 from unjoined.solve import (
     AdditiveRows,
     BernoulliLaw,
@@ -715,3 +717,99 @@ def test_residuals_that_lean_against_the_effect_are_not_bounded():
     weight, pull = np.ones(4000), (chance - 0.5) * effect
     assert np.isfinite(choose_threshold(residual, weight))  # as if it were noise
     assert choose_threshold(residual, weight, pull) == np.inf
+
+
+# --- An effect that grows with the base ---------------------------------------------------------
+
+
+def growing(n, seed=0, name="mean", multiple=0.6, noise=1.0):
+    """Base x_0 - x_1 / 2 and an effect of 0.4 plus a multiple of it."""
+    rng = np.random.default_rng(seed)
+    values = np.vstack([np.ones(n), rng.standard_normal((2, n))])
+    base = values[1] - 0.5 * values[2]
+    e = rng.choice([0.2, 0.8], n)
+    treated = rng.random(n) < e
+    effect = 0.4 + multiple * base
+    y = base + (e - 0.5) * effect + noise * rng.standard_normal(n)
+    if name == "bernoulli":
+        y = (rng.random(n) < expit(base + (treated - 0.5) * effect)).astype(float)
+    exposure = e if name == "bernoulli" else e - 0.5
+    return ModelRows(values[1:].T, y, exposure, np.ones(n)), values
+
+
+def grown(rows, values, law, tol=1e-9):
+    parts = PARTS.alone()
+    data = AdditiveRows(values, rows.y, rows.exposure, rows.weight)
+    return grow(fit_free(data, law, parts), rows, values, tol)
+
+
+def test_parts_alone_and_doubled_are_those_of_the_groups():
+    block, groups = np.array([0, 1, 2, 2, 3]), ("constant", "line", "curve", "line")
+    base = frozenset({"constant", "line", "curve"})
+    few = frozenset({"line"})
+    made = Parts.of_groups(block, groups, base, frozenset({"constant", "line"}), few)
+    for found, effect in (
+        (made.alone(), frozenset({"constant"})),
+        (made.alone().doubled(), base),
+        (made.doubled().alone(), frozenset({"constant"})),
+    ):
+        expected = Parts.of_groups(block, groups, base, effect, few)
+        for field in ("base", "effect", "block", "origin", "group"):
+            assert_array_equal(getattr(found, field), getattr(expected, field))
+        assert found.names == expected.names
+
+
+@pytest.mark.parametrize("name", ["mean", "bernoulli"])
+def test_a_grown_effect_is_a_constant_plus_a_multiple_of_the_base(name):
+    rows, values = growing(4000, name=name)
+    law = BernoulliLaw(0.5) if name == "bernoulli" else MeanLaw()
+    fit = grown(rows, values, law)
+    base, effect = fit(values.T)
+    slope, level = np.polyfit(base, effect, 1)
+    assert_allclose(effect, level + slope * base, atol=1e-9)
+    # Two standard errors of the slope: about 1 / (0.3 sd(base) sqrt(n)), thrice that in log-odds.
+    error = 1.0 / (0.3 * base.std() * np.sqrt(4000))
+    assert abs(slope - 0.6) < 3.5 * error * (3.0 if name == "bernoulli" else 1.0)
+
+
+def test_a_grown_fit_is_ridge_regression_on_four_columns():
+    """Given the shape of the base and the scales that were learnt."""
+    rows, values = growing(500)
+    alone = fit_free(
+        AdditiveRows(values, rows.y, rows.exposure, rows.weight), MeanLaw(), PARTS.alone()
+    )
+    fit = grow(alone, rows, values, 1e-12)
+    shape = alone.coef[1:3] @ values[1:]
+    along = (shape - shape.mean()) / shape.std()
+    columns = np.column_stack([np.ones(500), along, rows.exposure, rows.exposure * along])
+    base, effect = fit(values.T)
+    used = np.linalg.lstsq(np.column_stack([np.ones(500), along]), np.column_stack([base, effect]))[
+        0
+    ]
+    coef = np.concatenate(used.T)
+    variance = np.sum((rows.y - columns @ coef) ** 2) / 500
+    slope = columns.T @ (rows.y - columns @ coef)
+    assert_allclose(slope / variance, fit.scales.precision * coef, rtol=0.02, atol=1e-4)
+
+
+def test_a_base_without_a_shape_gives_a_constant_effect():
+    rows, values = growing(200)
+    flat = fit_fixed(
+        AdditiveRows(values, rows.y, rows.exposure, rows.weight), MeanLaw(), 1e12, PARTS.alone()
+    )
+    fit = grow(replace(flat, coef=np.array([0.1, 0.0, 0.0, 0.0])), rows, values, 1e-9)
+    assert np.ptp(fit(values.T)[1]) == 0.0
+    assert np.isfinite(fit.covariance).all()
+
+
+@pytest.mark.statistical
+def test_errors_of_a_grown_effect_are_those_of_repeated_draws():
+    """At three people, over 200 draws: a standard deviation is known to 5 %, so to 15 % surely."""
+    people = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.5], [1.0, -1.0, 1.0]])
+    effects, errors = [], []
+    for seed in range(200):
+        fit = grown(*growing(400, seed), MeanLaw(), tol=1e-6)
+        effects.append(fit(people)[1])
+        turn = np.hstack([np.zeros((3, 3)), people])
+        errors.append(np.sqrt(np.einsum("ij,jk,ik->i", turn, fit.covariance, turn)))
+    assert_allclose(np.mean(errors, axis=0), np.std(effects, axis=0), rtol=0.15)
