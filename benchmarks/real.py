@@ -120,21 +120,34 @@ class Score(NamedTuple):
     """How good one estimate is."""
 
     area: float  # share of the oracle, or AUUC x 1000 above random
-    ratio: float  # mean prediction over the average effect
+    predicted: float  # mean
+    average: float  # effect: the true one, or the trial's own estimate
     parts: Array | None = None  # of each person in the area, if that is made of labels
 
 
 def score(estimate: Array, test: People) -> Score:
     """Judge an estimate by the truth, or by the trial's own labels."""
     if test.uplift is not None:
-        ratio = float(estimate.mean() / test.uplift.mean())
-        return Score(oracle_share(estimate, test.uplift), ratio)
+        share = oracle_share(estimate, test.uplift)
+        return Score(share, float(estimate.mean()), float(test.uplift.mean()))
     share = test.treated.mean()
     values = test.y * (test.treated / share - (1.0 - test.treated) / (1.0 - share))
     average = test.y[test.treated == 1].mean() - test.y[test.treated == 0].mean()
     above = 1000.0 * (auuc(estimate, values).value - average / 2.0)
     rank = (rankdata(estimate) - 0.5) / len(estimate)
-    return Score(float(above), float(estimate.mean() / average), 1000.0 * values * rank)
+    return Score(float(above), float(estimate.mean()), float(average), 1000.0 * values * rank)
+
+
+def over_average(scores: list[Score]) -> tuple[float, float]:
+    """Return the mean prediction over the average effect, and its error.
+
+    The ratio of both sums over the draws. Ratios of single draws would lie above 1 on average:
+    where a half happens to have a small effect, the half that was fitted has a large one.
+    """
+    predicted, average = np.array([(each.predicted, each.average) for each in scores]).T
+    ratio = predicted.sum() / average.sum()
+    off = (predicted - ratio * average) / average.mean()
+    return float(ratio), float(off.std() / np.sqrt(len(off)))
 
 
 def run(title: str, draw: Draw, n_draws: int) -> dict[str, Any]:
@@ -159,10 +172,9 @@ def run(title: str, draw: Draw, n_draws: int) -> dict[str, Any]:
     print(f"{title}: {what}, mean / average; {n_draws} draws", flush=True)
     lines: dict[str, Any] = {}
     for name, values in scores.items():
-        pairs = np.array([value[:2] for value in values])
-        mean, error = pairs.mean(axis=0), pairs.std(axis=0) / np.sqrt(n_draws)
-        print(f"  {name:14} {mean[0]:9.3f} ± {error[0]:.3f}   {mean[1]:6.2f} ± {error[1]:.2f}")
-        numbers = (mean[0], error[0], mean[1], error[1])
+        areas = np.array([value.area for value in values])
+        numbers = (areas.mean(), areas.std() / np.sqrt(n_draws), *over_average(values))
+        print("  {:14} {:9.3f} ± {:.3f}   {:6.2f} ± {:.2f}".format(name, *numbers))
         keys = ("score", "score_error", "mean_over_average", "mean_over_average_error")
         lines[name] = {
             key: round(float(value), 4) for key, value in zip(keys, numbers, strict=True)
@@ -172,9 +184,8 @@ def run(title: str, draw: Draw, n_draws: int) -> dict[str, Any]:
 
 def lead(scores: dict[str, list[Score]], tested: list[Array]) -> dict[str, Any]:
     """Say how far the default's average is from the true one, and how far it leads."""
-    ratio = np.array([each.ratio for each in scores[DEFAULT]])
-    error = ratio.std() / np.sqrt(len(ratio))
-    near = "within" if abs(ratio.mean() - 1.0) <= 2.0 * error else "NOT within"
+    ratio, error = over_average(scores[DEFAULT])
+    near = "within" if abs(ratio - 1.0) <= 2.0 * error else "NOT within"
     area = {name: np.array([each.area for each in all_of]) for name, all_of in scores.items()}
     best = max((name for name in area if name != DEFAULT), key=lambda name: area[name].mean())
     ahead = area[DEFAULT] - area[best]
