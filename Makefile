@@ -94,7 +94,7 @@ test-oldest: $(OLDEST_VENV)/.test
 		-k "(not Neural and not Rowwise) or (RowwiseMinMax and linear and not critic)" $(OLDEST_TESTS)
 
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest -m "slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "slow"
 
 # A session of its own, so that `make test` needs no browser.
 test-browser: $(VENV)/.test
