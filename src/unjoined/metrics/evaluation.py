@@ -450,5 +450,7 @@ def draw_bins(evaluation: Evaluation, ax: Axes) -> Axes:
     ax.set_xlabel("predicted uplift, mean of the bin")
     ax.set_ylabel("uplift of the bin")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(edgecolor="none", fontsize="small")  # hides the bars behind its words
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.3 * (high - low))  # room for the legend above the bars
+    ax.legend(frameon=False, fontsize="small", loc="upper left")
     return ax
