@@ -316,6 +316,8 @@ MISTAKES = [
     (f"{FIT.replace('new.skops', 'new.pkl')}", "--model 'new.pkl' must end in .skops"),
     (f"{FIT.replace('new.skops', 'book.xlsx')} --force", "'book.xlsx' exists and is not a model"),
     (f"{FIT} --seed one", "Invalid value for '--seed': expected a whole number, got 'one'."),
+    (f"{GOOD} --top 30%", "got '30%'. For a share of the people write --share 30%."),
+    (f"{FIT} --out new.skops", "No such option: --out. A fit writes its model to --model."),
     (f"{GOOD} --budget 1,000 --cost 1", "expected a number such as 1000 or 0.5, got '1,000'."),
     ("report --model m.skops --out r.html --table people.csv --list l.txt " + FOUR, "must end in"),
     ("fit --config command.toml", "there is no setting '[fitt]'"),

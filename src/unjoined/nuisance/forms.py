@@ -356,9 +356,8 @@ def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> Additi
     size = float(np.sqrt(weight @ (along - level) ** 2)) or 1.0
     shape /= size
     shape[0] = -level / size
-    lines = AdditiveRows(
-        np.vstack([values[:1], shape @ values]), rows.y, rows.exposure, rows.weight
-    )
+    both = np.vstack([values[:1], shape @ values])
+    lines = AdditiveRows(both, rows.y, rows.exposure, rows.weight)
     start = np.array([fit.coef[0] + level, size, fit.coef[k], 0.0])
     found = fit_additive(pass_in_memory(lines, MULTIPLE, 1), MULTIPLE, fit.law, start, tol=tol)
     turn = np.zeros((2 * k, 4))
@@ -374,6 +373,7 @@ def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> Additi
         law=fit.law,
         coef=turn @ found.coef,
         covariance=covariance,
+        converged=found.converged and fit.converged,
     )
 
 
