@@ -55,7 +55,7 @@ INTERVAL = ("uplift_low", "uplift_high")
 LIST_COLUMNS = ("row", "uplift", *INTERVAL, "rank", "treat", "flags")  # that the list itself writes
 WRITTEN = (".csv", ".parquet", ".pq", ".xlsx")
 SAME = 1e-9  # of the largest uplift: people who differ by less are tied
-NEARLY_ALL = 0.95  # share of a list told of, below which its gain is told in two parts
+NEARLY_ALL = 0.9  # share of a list told of, below which its gain is told in two parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
 Known = tuple[str, str]  # a number, and its interval
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
-NEARLY_ALL, MANY = 0.95, 0.8  # shares told of: a word below the first, a guess below the second
+NEARLY_ALL, MANY = 0.9, 0.8  # shares told of: a word below the first, a guess below the second
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 
 
