@@ -1,6 +1,6 @@
 """How often `Uplift.summary()` says that people respond differently, when they do and do not.
 
-Run: python benchmarks/words.py [--problems 60] [--first 0] [--sizes 500,2000] [--jobs 2]
+Run: python benchmarks/words.py [--problems 200] [--first 0] [--sizes 500,2000] [--jobs 2]
      [--keep FILE]
 
 Each problem is drawn at random: three to ten features, of which some bend the base, two policies,
@@ -36,7 +36,7 @@ from unjoined.data import SimulatedProblem
 
 SPREADS = (0.0, 0.3, 0.8)
 WORDS = ("clearly", "probably", "do not show")
-BANDS = tuple(pairwise((0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)))
+BANDS = tuple(pairwise((0.8, 0.85, 0.87, 0.88, 0.89, 0.9, 0.91, 0.92, 0.93, 0.95, 0.98, 1.0)))
 Task = tuple[int, float, int]  # seed of the problem, spread of the effect, rows of a table
 
 
@@ -123,7 +123,7 @@ def right(fits: list[Fit], says: Callable[[Fit], bool]) -> str:
 def main() -> None:
     """Fit and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--problems", type=int, default=60)
+    parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="seed of the first problem")
     parser.add_argument("--sizes", default="500,2000")
     parser.add_argument("--jobs", type=int, default=2)

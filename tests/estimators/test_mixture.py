@@ -17,7 +17,18 @@ from sklearn.model_selection import GridSearchCV
 from unjoined import MixtureUplift, Uplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
-from unjoined.nuisance import ALONE, EFFECT_FORMS, GROWING_FORMS, FormTable, average_forms, deal
+from unjoined.nuisance import (
+    ALONE,
+    EFFECT_FORMS,
+    GROWING_FORMS,
+    FormTable,
+    ModelRows,
+    average_forms,
+    deal,
+    hold_out_forms,
+    levelled,
+)
+from unjoined.solve import BernoulliLaw, MeanLaw
 
 SMALL = {"n_folds": 3, "n_jobs": 1, "random_state": 0}
 FAMILIES = ["bernoulli", "mean", "gaussian"]
@@ -332,6 +343,56 @@ def test_the_interval_of_the_average_effect_covers_the_truth(family, seeds):
         low, high = fit(law.draw(300, random_state=seed), n_folds=2).average_effect_.interval(0.95)
         covered += low <= truth <= high
     assert covered >= binom.ppf(0.001, seeds, 0.93)
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
+def test_a_strong_base_does_not_hide_the_average_effect_in_small_tables():
+    """A base that is shrunk would take a fifth of it along; three standard errors are less."""
+    slopes = np.array([1.0, -1.0, 1.0, -1.0, 1.0, 0.0])
+
+    def chance(X, treated):
+        return expit(X @ slopes + 1.5 * (treated - 0.5))
+
+    law = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, len(slopes))),
+        policies=POLICIES,
+        outcome=lambda X, t, rng: (rng.random_sample(len(X)) < chance(X, t)).astype(float),
+        outcome_mean=chance,
+    )
+    X = law.draw_joint(5000, random_state=1).X
+    fits = (fit(law.draw(200, random_state=seed)) for seed in range(60))
+    error = np.array([model.predict(X).mean() - law.uplift(X).mean() for model in fits])
+    assert abs(error.mean()) < 3.0 * error.std() / np.sqrt(len(error))
+
+
+def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
+    """Residuals add up to 0, and times the policy to a tenth of before: the shift has a prior."""
+    rng = np.random.RandomState(0)
+    n = 400
+    X, exposure = rng.standard_normal((n, 2)), rng.uniform(0.1, 0.9, n)
+    center, weight = 0.5 + 0.05 * X[:, 1], rng.uniform(0.5, 1.5, n)
+    y = 1.0 * (rng.random_sample(n) < expit(2.0 * X[:, 0] + 1.5 * (exposure - 0.5)))
+    rows, fold = ModelRows(X, y, exposure, weight), deal(np.zeros(n, dtype=int), 3, rng)
+    before = hold_out_forms(rows, BernoulliLaw(0.5), EFFECT_FORMS[:2], fold, n_jobs=1)
+    after = levelled(before, fold, center)
+
+    def residual(held):
+        mean = np.empty(n)
+        for j in range(3):
+            at = fold == j
+            treated, untreated = held.without(j).means(X[at], center[at])
+            mean[at] = exposure[at] * treated + (1.0 - exposure[at]) * untreated
+        return weight * (y - mean)
+
+    apart = exposure - center
+    old, new = residual(before), residual(after)
+    assert abs(apart @ old) > 0.5
+    assert abs(new.sum()) < 1e-2
+    assert abs(apart @ new) < 0.1 * abs(apart @ old)
+    real = hold_out_forms(rows, MeanLaw(), EFFECT_FORMS[:2], fold, n_jobs=1)
+    assert levelled(real, fold, center) is real
 
 
 def test_a_constant_effect_ties_everybody():

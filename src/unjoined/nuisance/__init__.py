@@ -19,6 +19,7 @@ from unjoined.nuisance.effects import (
     FoldedFits,
     cross_fit_effects,
     cross_fit_linear,
+    levelled,
 )
 from unjoined.nuisance.forms import (
     ALONE,
