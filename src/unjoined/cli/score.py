@@ -47,7 +47,7 @@ from unjoined.cli.show import (
 from unjoined.data import Reading, estimate_rows, scan_table, table_ending, write_table
 from unjoined.errors import InputError, TableError
 from unjoined.estimators import UpliftEstimator, load_model
-from unjoined.metrics import Estimate
+from unjoined.metrics import NEARLY_ALL, Estimate
 from unjoined.targeting import treatment_rank
 
 PIECE_ROWS = 200_000  # people scored together
@@ -55,7 +55,6 @@ INTERVAL = ("uplift_low", "uplift_high")
 LIST_COLUMNS = ("row", "uplift", *INTERVAL, "rank", "treat", "flags")  # that the list itself writes
 WRITTEN = (".csv", ".parquet", ".pq", ".xlsx")
 SAME = 1e-9  # of the largest uplift: people who differ by less are tied
-NEARLY_ALL = 0.9  # share of a list told of, below which its gain is told in two parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from unjoined.metrics.evaluation import (
 )
 from unjoined.metrics.evidence import diagnose
 from unjoined.metrics.identification import (
+    NEARLY_ALL,
     GainByScore,
     IdentificationStrength,
     average_effect_of_sums,

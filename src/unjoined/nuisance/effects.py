@@ -139,8 +139,8 @@ def levelled(held: HeldOutForms, fold: IntArray, mean_policy: Array) -> HeldOutF
 
     Where the scales shrink a base of log-odds, chances come out less extreme than they are. An
     effect would make them less extreme still, so that the likelihood asks for less of it: up to
-    half of the average is lost at 4 x 100 rows. The shifts, one for the base and one for the effect of all
-    fits, are those with which the residuals of rows that a fit has not seen add up to nothing, by
+    half of the average is lost at 4 x 100 rows. One shift of all bases and one of all effects make
+    up for it: with them the residuals of rows that a fit has not seen add up to nothing, by
     themselves and times the distance of each row's policy from the mean policy. Errors of the base
     cancel in the latter. A mean of a real outcome needs no shift and has none.
     """

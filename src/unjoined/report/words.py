@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from unjoined._validation import OUTCOME
-from unjoined.metrics import Estimate
+from unjoined.metrics import NEARLY_ALL, Estimate
 from unjoined.report.facts import Facts, Stage
 
 GREEN, AMBER, RED = "green", "amber", "red"
@@ -32,7 +32,7 @@ NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
 Known = tuple[str, str]  # a number, and its interval
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
-NEARLY_ALL, MANY = 0.9, 0.8  # shares told of: a word below the first, a guess below the second
+MANY = 0.8  # share of people told of, below which what is advised is a guess
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 
 
