@@ -193,7 +193,6 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
     text: str = environment.get_template("report.html").render(
         facts=facts,
         terms=facts.terms,
-        origin=facts.origin,
         speech=speech,
         verdict=judge(facts, speech),
         evaluation=facts.evaluation,
