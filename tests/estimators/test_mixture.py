@@ -372,27 +372,27 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     rng = np.random.RandomState(0)
     n = 400
     X, exposure = rng.standard_normal((n, 2)), rng.uniform(0.1, 0.9, n)
-    center, weight = 0.5 + 0.05 * X[:, 1], rng.uniform(0.5, 1.5, n)
+    weight = rng.uniform(0.5, 1.5, n)
     y = 1.0 * (rng.random_sample(n) < expit(2.0 * X[:, 0] + 1.5 * (exposure - 0.5)))
     rows, fold = ModelRows(X, y, exposure, weight), deal(np.zeros(n, dtype=int), 3, rng)
     before = hold_out_forms(rows, BernoulliLaw(0.5), EFFECT_FORMS[:2], fold, n_jobs=1)
-    after = levelled(before, fold, center)
+    after = levelled(before, fold)
 
     def residual(held):
         mean = np.empty(n)
         for j in range(3):
             at = fold == j
-            treated, untreated = held.without(j).means(X[at], center[at])
+            treated, untreated = held.without(j).means(X[at], exposure[at])
             mean[at] = exposure[at] * treated + (1.0 - exposure[at]) * untreated
         return weight * (y - mean)
 
-    apart = exposure - center
+    apart = exposure - 0.5
     old, new = residual(before), residual(after)
     assert abs(apart @ old) > 0.5
     assert abs(new.sum()) < 1e-2
     assert abs(apart @ new) < 0.1 * abs(apart @ old)
     real = hold_out_forms(rows, MeanLaw(), EFFECT_FORMS[:2], fold, n_jobs=1)
-    assert levelled(real, fold, center) is real
+    assert levelled(real, fold) is real
 
 
 def test_a_constant_effect_ties_everybody():

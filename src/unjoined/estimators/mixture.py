@@ -367,7 +367,7 @@ class MixtureUplift(LikelihoodEstimator):
             rng=rng,
         )
         if len(held.chooser.rows.y) == len(rows.y):  # of very many, a sample
-            held = levelled(held, fold, chance)
+            held = levelled(held, fold)
             fit = replace(held.average(), best=fit.best)
         few = np.sort(rng.permutation(len(rows.y))[:DESCRIBED_ROWS])
         self._describe(fit, rows.take(few), chance[few])

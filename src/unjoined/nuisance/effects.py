@@ -134,15 +134,15 @@ class EffectModels:
         return EffectNuisances(policies, mean, effect)
 
 
-def levelled(held: HeldOutForms, fold: IntArray, mean_policy: Array) -> HeldOutForms:
+def levelled(held: HeldOutForms, fold: IntArray) -> HeldOutForms:
     """Shift base and effect so that the average uplift is the one that held-out outcomes show.
 
     Where the scales shrink a base of log-odds, chances come out less extreme than they are. An
     effect would make them less extreme still, so that the likelihood asks for less of it: up to
     half of the average is lost at 4 x 100 rows. One shift of all bases and one of all effects make
     up for it: with them the residuals of rows that a fit has not seen add up to nothing, by
-    themselves and times the distance of each row's policy from the mean policy. Errors of the base
-    cancel in the latter. A mean of a real outcome needs no shift and has none.
+    themselves and times each row's chance of treatment. A mean of a real outcome needs no shift and
+    has none.
     """
     law, rows, kept = held.chooser.law, held.chooser.rows, held.table.kept
     if not isinstance(law, BernoulliLaw):
@@ -152,10 +152,10 @@ def levelled(held: HeldOutForms, fold: IntArray, mean_policy: Array) -> HeldOutF
         for j, fit in enumerate(held.fits[name]):
             at = np.flatnonzero(fold == j)
             base[at, i], effect[at, i] = fit(held.chooser.values[:, at].T)
-    weight, apart = np.array(list(kept.values())), rows.exposure - mean_policy
+    weight, apart = np.array(list(kept.values())), rows.exposure - law.split
 
     def mixed(shift: Array) -> Array:
-        treated, untreated = law.arms(base + shift[0], effect + shift[1], mean_policy)
+        treated, untreated = law.arms(base + shift[0], effect + shift[1], base)
         return np.asarray(untreated @ weight + rows.exposure * ((treated - untreated) @ weight))
 
     chance = mixed(np.zeros(2))
