@@ -88,6 +88,7 @@ def test_threads_change_nothing():
     assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [paper_problem(b=5.0), campaign_problem()])
 def test_it_is_as_accurate_as_the_fit_to_few_rows(problem, limits):
     """Within what two draws differ by."""

@@ -290,6 +290,7 @@ def test_idle_features_drop_out():
     assert_allclose(model.effect_features_.shape, (12,))
 
 
+@pytest.mark.slow
 def test_a_product_is_found_among_many_features():
     """Sixteen features have 120 pairs, of which the rows choose; one is the effect."""
     wide = problem("bernoulli", effect=lambda X: 2.0 * np.sign(X[:, 3] * X[:, 8]), d=16)

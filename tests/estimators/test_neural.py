@@ -284,6 +284,7 @@ def test_units_of_the_outcome_cancel(data):
     assert_allclose(model.fit(**{**dict(data), "y": large}).predict(data.X), 1000 * one, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_ranking_is_close_to_the_oracle_on_the_papers_problem():
     """A random order earns 0 of the oracle's area; ours five standard errors above half of it."""

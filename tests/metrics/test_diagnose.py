@@ -67,6 +67,7 @@ def test_constant_policies_have_the_gap_and_the_error_of_two_shares(strong, foun
     assert "100% of people (95% interval" in str(found)
 
 
+@pytest.mark.slow
 def test_intervals_of_gap_and_reach_hold_the_truth_over_draws():
     """Squares of draws over their errors add up to chi-square; the bounds hold in 9,999 of 10,000.
 

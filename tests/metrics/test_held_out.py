@@ -209,6 +209,7 @@ def test_differences_estimate_the_squared_error_and_know_their_own(name):
     assert stated == pytest.approx(spread, rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("problem", [spend_problem(), paper_problem(b=5.0)], ids=["real", "binary"])
 def test_the_true_uplift_has_the_smallest_score_of_all_tried(problem):

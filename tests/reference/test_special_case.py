@@ -215,6 +215,7 @@ def test_with_the_same_features_in_both_populations_it_is_the_t_learner(real, ba
     assert_allclose(vanishing(basis, data), a_1 - a_2, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_min_max_comes_to_the_t_learner_as_rows_grow():
     """Gram matrices of n rows differ by O(1/sqrt(n)): 16 times the rows, a quarter of the way.

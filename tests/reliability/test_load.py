@@ -20,6 +20,7 @@ def run(*words):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_fits_leave_no_memory_behind_threads_agree_and_a_full_disk_costs_nothing():
     said = run(TOOLS / "load.py", "fits", "threads", "disk", "--fits", "100")
     assert "no file left open" in said
@@ -44,6 +45,7 @@ for more in (40, 120, 300):
 """
 
 
+@pytest.mark.slow
 def test_with_little_memory_tables_are_read_or_it_is_said_that_memory_is_short(tmp_path):
     """The whole study, of the command line, is `tools/load.py memory`."""
     write_table(pa.table({"x": np.arange(1000.0)}), tmp_path / "small.csv")

@@ -117,6 +117,7 @@ def test_a_folder_that_refuses_is_named(tmp_path):
         replace_file(tmp_path / ("x" * 250), lambda file: file.write_text("x"))
 
 
+@pytest.mark.slow
 def test_killed_commands_resume_to_the_same_result():
     """The whole study is `make kills`."""
     done = subprocess.run(

@@ -336,6 +336,7 @@ def test_whatever_byte_is_altered_nothing_but_our_error_is_raised(honest, tmp_pa
     assert n_refused > 200
 
 
+@pytest.mark.slow
 def test_whatever_byte_of_the_file_is_altered_it_is_refused_or_the_sums_are_the_same(
     honest, tmp_path
 ):
