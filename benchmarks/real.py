@@ -3,7 +3,7 @@
 Run: python benchmarks/real.py [--draws N] [--email FILE] [--jobs FOLDER] [--ihdp FOLDER]
      [--only ihdp,jobs,e-mail] [--out FILE]
 
-Ten draws of the large trial and sixty of the small ones, unless --draws says otherwise. FILE keeps
+Ten draws of the large trial and 200 of the small ones, unless --draws says otherwise. FILE keeps
 the studies that are not run.
 
 Half of a trial is taken apart into four tables, the other half keeps its joint labels. With the
@@ -39,7 +39,7 @@ from unjoined.data import unjoin
 from unjoined.datasets import fetch_email, fetch_jobs
 from unjoined.metrics import auuc
 
-DRAWS = {"ihdp": 60, "jobs": 60, "e-mail": 10}
+DRAWS = {"ihdp": 200, "jobs": 200, "e-mail": 10}
 STRENGTHS = {"faint": 0.2, "strong": 1.0}
 POLICIES = {"north": 0.8, "south": 0.25}
 
