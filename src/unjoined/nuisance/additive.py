@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from unjoined.nuisance.forms import (
     FormTable,
     Member,
     ModelRows,
-    chains_of,
     grow,
     squared_slopes,
 )
@@ -178,17 +178,19 @@ class Chooser:
             found.append(np.argsort(-score, kind="stable")[: KEPT[kind]])
         return found
 
-    def fit_chain(self, held: IntArray, chain: list[Form]) -> dict[str, AdditiveFit]:
-        """Fit forms without some rows, each from where the one before it ended."""
+    def fit_all(
+        self, held: IntArray, n_jobs: int, *, forms: tuple[Form, ...]
+    ) -> dict[str, AdditiveFit]:
+        """Fit forms without some rows, each from where the last one that it contains ended."""
         rest = np.delete(np.arange(len(self.rows.y)), held)
         fits: dict[str, AdditiveFit] = {}
-        for k, form in enumerate(chain):
+        for k, form in enumerate(forms):
             if form.grows:
                 fits[form.name] = self.grow(fits[form.grows], rest, CHOICE_TOL)
                 continue
-            inside = [f.name for f in chain[:k] if f.base <= form.base and f.effect <= form.effect]
+            inside = [f.name for f in forms[:k] if f.base <= form.base and f.effect <= form.effect]
             simpler = fits[inside[-1]] if inside else None
-            fits[form.name] = self.fit(form, rest, CHOICE_TOL, simpler=simpler)
+            fits[form.name] = self.fit(form, rest, CHOICE_TOL, simpler=simpler, n_jobs=n_jobs)
         return fits
 
     def losses(self, fits: dict[str, AdditiveFit], held: IntArray) -> dict[str, Array]:
@@ -296,15 +298,17 @@ def hold_out_forms(
     choosers = [chooser] * len(folds)
     if exposures is not None:
         choosers = [replace(chooser, rows=replace(rows, exposure=each)) for each in exposures]
-    # The longest chains first, so that no thread is left with one at the end.
-    chains = reversed(chains_of(named.values()))
-    tasks = [(*each, chain) for chain in chains for each in zip(choosers, folds, strict=True)]
-    with one_blas_thread(), ThreadPoolExecutor(n_threads(n_jobs)) as pool:
-        found = []
-        for fitted in pool.map(lambda task: task[0].fit_chain(*task[1:]), tasks):
+    # Folds share the threads: those that are left over after whole rounds have several each.
+    threads = n_threads(n_jobs)
+    left = len(folds) % threads
+    inner = [1] * (len(folds) - left) + [threads // max(left, 1)] * left
+    found = []
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        fit_all = partial(Chooser.fit_all, forms=tuple(named.values()))
+        for fitted in pool.map(fit_all, choosers, folds, inner):
             found.append(fitted)
-            PROGRESS.debug("%s: %d of %d", _what(forms), len(found), len(tasks))
-    fits = {name: [fit[name] for fit in found if name in fit] for name in named}
+            PROGRESS.debug("%s: %d of %d", _what(forms), len(found), len(folds))
+    fits = {name: [fit[name] for fit in found] for name in named}
     losses = {name: np.full(len(rows.y), f.price / len(rows.y)) for name, f in named.items()}
     for j, held in enumerate(folds):
         of_fold = choosers[j].losses({name: fits[name][j] for name in named}, held)

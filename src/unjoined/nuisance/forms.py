@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple
@@ -375,18 +374,6 @@ def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> Additi
         covariance=covariance,
         converged=found.converged and fit.converged,
     )
-
-
-def chains_of(forms: Iterable[Form]) -> list[list[Form]]:
-    """Split forms into chains, in each of which a form contains one before it."""
-    chains: list[list[Form]] = []
-    for form in forms:
-        before = chains[-1] if chains else []
-        if any(f.base <= form.base and f.effect <= form.effect for f in before):
-            before.append(form)
-        else:
-            chains.append([form])
-    return chains
 
 
 def squared_slopes(
