@@ -396,6 +396,20 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     assert levelled(real, fold) is real
 
 
+@EVERY_FAMILY
+def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(family, fitted):
+    """What two people's values of a feature add differs by sqrt(2) times its deviation."""
+    data, model = fitted(family)
+    X = data["X"][data["kind"] == "outcome"]
+    before = model.predict(X)
+    for j, spread in enumerate(model.effect_features_):
+        changes, other = [], X.copy()
+        for k in range(1, len(X), 10):
+            other[:, j] = np.roll(X[:, j], k)
+            changes.append(model.predict(other) - before)
+        assert np.std(changes) == pytest.approx(np.sqrt(2.0) * spread, rel=0.05)
+
+
 def test_a_constant_effect_ties_everybody():
     """No heterogeneity in the truth: if a form without it is likeliest, there are no ranks."""
     data = draw("real", n=200, d=5, effect=lambda X: np.full(len(X), 2.0))

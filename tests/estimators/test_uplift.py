@@ -21,6 +21,7 @@ from unjoined import (
 )
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.metrics import Estimate
+from unjoined.nuisance import FormTable
 
 CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
 
@@ -141,6 +142,15 @@ def test_words_follow_the_weight_of_forms_in_which_people_differ(difference, wor
     assert ("Rank by it with care." in other.summary()) == (difference < 8.7)
     what = "estimate" if difference < 8.7 else "effect"  # 1 / (1 + exp(-8.7 / 4)) = 0.898
     assert f"The {what} varies with income" in other.summary()
+
+
+def test_one_effect_for_all_ranks_by_the_base_where_outcomes_have_two_values(clear):
+    """The same in log-odds is more in the middle of chances; the same in euros is the same."""
+    alone = copy(clear)
+    alone.candidates_ = FormTable.of_losses({"base alone": np.zeros(9)}, average=True)
+    assert alone.reason_.endswith("the effect is the same for all, which ranks nobody.")
+    alone.family_ = "bernoulli"
+    assert alone.reason_.endswith("so that people are ranked by their base alone.")
 
 
 def test_an_effect_that_varies_with_nothing_is_said_so(clear):

@@ -38,7 +38,6 @@ from unjoined.nuisance import (
     ALONE,
     EFFECT_FORMS,
     GROWING_FORMS,
-    IN_WORDS,
     AdditiveAverage,
     FormTable,
     HeldOutForms,
@@ -47,6 +46,7 @@ from unjoined.nuisance import (
     average_forms,
     deal,
     fit_policies,
+    in_words,
     levelled,
     weigh_shift,
 )
@@ -139,8 +139,8 @@ class MixtureUplift(LikelihoodEstimator):
     effect_range_ : array of shape (2,)
         Between which the predicted uplift of nine in ten outcome rows lies, units of the outcome.
     effect_features_ : array of shape (d,)
-        Standard deviation of what each feature adds to the effect, in log-odds or in standard
-        deviations of the outcome.
+        How far the predicted uplift varies with each feature: the standard deviation of what it
+        changes by if what the feature adds is the same for all, units of the outcome.
     scaling_, outcome_scaling_ : Scaling
         Of the features, and of the outcome.
     shift_ : ShiftReport or None
@@ -378,7 +378,7 @@ class MixtureUplift(LikelihoodEstimator):
         treated, untreated = fit.means(rows.X, chance)
         uplift, scale = treated - untreated, float(self.outcome_scaling_.scale[0])
         self.effect_range_ = scale * weighted_quantile(uplift, rows.weight, (0.05, 0.95))
-        self.effect_features_ = fit.effect_features(rows)
+        self.effect_features_ = scale * fit.features(rows)
         self.heterogeneity_ = Estimate(*fit.forms.gain_over(ALONE))
         self.candidates_ = fit.forms
 
@@ -557,6 +557,6 @@ class Uplift(MixtureUplift):
         """Say which form of base and effect carries most weight."""
         kept = self.candidates_.kept
         name = next(iter(kept))
-        others = len(kept) - 1
+        form, others = in_words(name, in_odds=self.family_ == BERNOULLI), len(kept) - 1
         rest = f"; {others} other form{'s' * (others > 1)} had a say" if others else ""
-        return f"In the likeliest form {IN_WORDS[name]}{rest}."
+        return f"In the likeliest form {form}{rest}."

@@ -25,11 +25,11 @@ from unjoined.nuisance.forms import (
     ALONE,
     EFFECT_FORMS,
     GROWING_FORMS,
-    IN_WORDS,
     AdditiveAverage,
     FormTable,
     Member,
     ModelRows,
+    in_words,
 )
 from unjoined.nuisance.models import (
     AdditiveMean,

@@ -25,6 +25,7 @@ from unjoined.nuisance.forms import (
     ModelRows,
     grow,
     squared_slopes,
+    topic,
 )
 from unjoined.solve import (
     AdditiveFit,
@@ -51,6 +52,7 @@ MORE_STEPS = 15  # for a form that contains one that was fitted
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 OVER_ALL: Any = {"n_steps": 4, "tol": CHOICE_TOL}  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
+Fits = dict[str, AdditiveFit]  # by form
 GROSS = 3.0  # robust standard deviations of the outcome
 
 
@@ -178,12 +180,10 @@ class Chooser:
             found.append(np.argsort(-score, kind="stable")[: KEPT[kind]])
         return found
 
-    def fit_all(
-        self, held: IntArray, n_jobs: int, *, forms: tuple[Form, ...]
-    ) -> dict[str, AdditiveFit]:
+    def fit_all(self, held: IntArray, n_jobs: int, *, forms: tuple[Form, ...]) -> Fits:
         """Fit forms without some rows, each from where the last one that it contains ended."""
         rest = np.delete(np.arange(len(self.rows.y)), held)
-        fits: dict[str, AdditiveFit] = {}
+        fits: Fits = {}
         for k, form in enumerate(forms):
             if form.grows:
                 fits[form.name] = self.grow(fits[form.grows], rest, CHOICE_TOL)
@@ -193,7 +193,7 @@ class Chooser:
             fits[form.name] = self.fit(form, rest, CHOICE_TOL, simpler=simpler, n_jobs=n_jobs)
         return fits
 
-    def losses(self, fits: dict[str, AdditiveFit], held: IntArray) -> dict[str, Array]:
+    def losses(self, fits: Fits, held: IntArray) -> dict[str, Array]:
         """Return the losses of rows that the fits have not seen."""
         rows, values = self.rows.take(held), self.values[:, held].T
         losses = {}
@@ -228,11 +228,7 @@ class HeldOutForms:
         basis, left = self.chooser.basis.trimmed(used)
         place = np.cumsum(left) - 1
         for name, each in fits.items():
-            parts = [
-                replace(f.parts, base=place[f.parts.base], effect=place[f.parts.effect])
-                for f in each
-            ]
-            fits[name] = [replace(f, parts=part) for f, part in zip(each, parts, strict=True)]
+            fits[name] = [replace(fit, parts=fit.parts.moved(place)) for fit in each]
         chooser = replace(self.chooser, basis=basis, values=self.chooser.values[left])
         return replace(self, chooser=chooser, fits=fits)
 
@@ -254,7 +250,7 @@ class HeldOutForms:
         """Return the same with the weights that ``factor`` times as many rows would give."""
         return replace(self, table=self.table.sharpened(factor))
 
-    def finished(self, finals: dict[str, AdditiveFit]) -> AdditiveAverage:
+    def finished(self, finals: Fits) -> AdditiveAverage:
         """Return the average of the forms that are kept, as fitted to all rows."""
         basis, kept = self.chooser.basis, self.table.kept
         members = (Member.of_fit(w, name, finals[name], basis.size) for name, w in kept.items())
@@ -299,15 +295,14 @@ def hold_out_forms(
     if exposures is not None:
         choosers = [replace(chooser, rows=replace(rows, exposure=each)) for each in exposures]
     # Folds share the threads: those that are left over after whole rounds have several each.
-    threads = n_threads(n_jobs)
+    threads, found = n_threads(n_jobs), []
     left = len(folds) % threads
     inner = [1] * (len(folds) - left) + [threads // max(left, 1)] * left
-    found = []
+    fit_all = partial(Chooser.fit_all, forms=tuple(named.values()))
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        fit_all = partial(Chooser.fit_all, forms=tuple(named.values()))
         for fitted in pool.map(fit_all, choosers, folds, inner):
             found.append(fitted)
-            PROGRESS.debug("%s: %d of %d", _what(forms), len(found), len(folds))
+            PROGRESS.debug("%s: %d of %d", topic(forms), len(found), len(folds))
     fits = {name: [fit[name] for fit in found] for name in named}
     losses = {name: np.full(len(rows.y), f.price / len(rows.y)) for name, f in named.items()}
     for j, held in enumerate(folds):
@@ -316,11 +311,6 @@ def hold_out_forms(
             losses[name][held] += loss
     table = FormTable.of_losses(losses, average=average)
     return HeldOutForms(chooser, named, fits, table).trimmed()
-
-
-def _what(forms: tuple[Form, ...]) -> str:
-    """Say what forms are models of."""
-    return "models of outcomes" if any(f.effect for f in forms) else "models of who is treated"
 
 
 def average_forms(

@@ -26,6 +26,7 @@ CURVES = LINES | {SQUARE, CURVE}
 PAIRS = CURVES | {PAIR}
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
+FEATURE_ROWS = 2_000  # about, that tell how far the uplift varies with each feature
 FAINT = 0.25  # of the likeliest form's weight: not worth passes over very many rows
 
 
@@ -58,11 +59,9 @@ GROWING_FORMS = (
     Form("growing with curves", CURVES, CURVES, grows=ALONE[1], price=NATS),
     Form("growing with pairs", PAIRS, PAIRS, grows="pairs", price=NATS),
 )
-SAME = "the effect is the same for all, so that people are ranked by their base alone"
 IN_WORDS = {
     "lines": "the base and the effect are straight lines in the features",
     "few lines": "the base and the effect are straight lines in few of the features",
-    **dict.fromkeys(ALONE, SAME),
     "linear effect": "the base bends with the features and the effect is a straight line in them",
     "few linear effects": (
         "the base bends with the features and the effect is a straight line in few of them"
@@ -240,10 +239,13 @@ class AdditiveAverage:
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """Return base and effect of each member at rows, shape (n, members) each."""
-        values = self.basis(X)
-        base = np.column_stack([member.base for member in self.members])
-        effect = np.column_stack([member.effect for member in self.members])
+        values, (base, effect) = self.basis(X), self._coefficients()
         return values @ base, values @ effect
+
+    def _coefficients(self) -> tuple[Array, Array]:
+        """Return those of base and effect, one column for each member."""
+        base = np.column_stack([member.base for member in self.members])
+        return base, np.column_stack([member.effect for member in self.members])
 
     def mean_effect(self, X: Array) -> Array:
         """Return the average of the members' effects: exactly the same at all rows if constant."""
@@ -283,9 +285,7 @@ class AdditiveAverage:
             [by_base[:, None] * values[:, parts.base], by_effect[:, None] * values[:, parts.effect]]
         )
         variance = np.einsum("ij,ij->i", gradient @ self.best.covariance, gradient)
-        base, effect = self(X)
-        treated, untreated = self.best.law.arms(base, effect, np.zeros((len(X), 1)))
-        uplift = treated - untreated
+        uplift = self.best.law.uplift(*self(X))
         between = (uplift - (uplift @ self.weight)[:, None]) ** 2 @ self.weight
         return np.asarray(np.sqrt(np.maximum(variance, 0.0) + between))
 
@@ -303,26 +303,31 @@ class AdditiveAverage:
     def _mean(self, X: Array) -> tuple[Array, Array]:
         """Return each member's mean uplift of rows, and how the likeliest form's one slopes."""
         values, parts = self.basis(X), self.best.parts
-        base = values @ np.column_stack([member.base for member in self.members])
-        effect = values @ np.column_stack([member.effect for member in self.members])
-        treated, untreated = self.best.law.arms(base, effect, np.zeros((len(X), 1)))
+        uplift = self.best.law.uplift(*(values @ coef for coef in self._coefficients()))
         by_base, by_effect = self.best.law.slopes(*self.best(values))
         of_base, of_effect = by_base @ values[:, parts.base], by_effect @ values[:, parts.effect]
-        return (treated - untreated).mean(axis=0), np.concatenate([of_base, of_effect]) / len(X)
+        return uplift.mean(axis=0), np.concatenate([of_base, of_effect]) / len(X)
 
-    def effect_features(self, rows: ModelRows) -> Array:
-        """Return how far the effect varies with each feature, pairs counting for both, (d,)."""
-        values, weight = self.basis(rows.X), rows.weight / rows.weight.sum()
-        coef = self.weight @ np.array([member.effect for member in self.members])
+    def features(self, rows: ModelRows) -> Array:
+        """Return how far the uplift varies with each feature, pairs counting for both, (d,).
+
+        The standard deviation of what the uplift changes by if all that a feature adds to base and
+        effect is the same for all. Costs d predictions of some of the rows.
+        """
+        rows = rows.take(np.arange(0, len(rows.y), 1 + len(rows.y) // FEATURE_ROWS))
+        values, share = self.basis(rows.X), rows.weight / rows.weight.sum()
+        apart, coef = values - share @ values, self._coefficients()
+        parts = [values @ each for each in coef]
+        uplift = self.best.law.uplift(*parts)
         block, _, columns = self.basis.blocks()
-        parts: dict[tuple[int, ...], list[int]] = {}
-        for j, b in enumerate(block.tolist()):
-            parts.setdefault(columns[b], []).append(j)
-        square = np.zeros(self.basis.n_features)
-        for features, at in parts.items():
-            part = values[:, at] @ coef[at]
-            square[list(features)] += weight @ (part - weight @ part) ** 2
-        return np.sqrt(square)
+        used = np.any(coef[0] != 0.0, axis=1) | np.any(coef[1] != 0.0, axis=1)
+        spread = np.zeros(self.basis.n_features)
+        for j in {j for b in block[used] for j in columns[b]}:
+            at = np.flatnonzero(used & np.array([j in each for each in columns])[block])
+            rest = (part - apart[:, at] @ each[at] for part, each in zip(parts, coef, strict=True))
+            change = (uplift - self.best.law.uplift(*rest)) @ self.weight
+            spread[j] = np.sqrt(share @ (change - share @ change) ** 2)
+        return spread
 
     def log_likelihood(self, rows: ModelRows) -> Array:
         """Return the log-likelihood of each row under the averaged law, nats."""
@@ -374,6 +379,19 @@ def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> Additi
         covariance=covariance,
         converged=found.converged and fit.converged,
     )
+
+
+def topic(forms: tuple[Form, ...]) -> str:
+    """Say what forms are models of."""
+    return "models of outcomes" if any(f.effect for f in forms) else "models of who is treated"
+
+
+def in_words(name: str, *, in_odds: bool) -> str:
+    """Say what a form is; one effect for all of log-odds is larger in the middle of chances."""
+    if name not in ALONE:
+        return IN_WORDS[name]
+    by_base = "so that people are ranked by their base alone"
+    return f"the effect is the same for all, {by_base if in_odds else 'which ranks nobody'}"
 
 
 def squared_slopes(

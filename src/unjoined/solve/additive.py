@@ -143,6 +143,10 @@ class Parts:
         b = 1 + int(self.block[:k].max())
         return k, b, 1 + int(self.group[:b].max())
 
+    def moved(self, place: IntArray) -> Parts:
+        """Return the same parts where each function has another place."""
+        return replace(self, base=place[self.base], effect=place[self.effect])
+
     def within(self) -> Parts:
         """Return the same parts where the functions of the base are all there are."""
         effect = np.searchsorted(self.base, self.effect)

@@ -47,6 +47,10 @@ class Law(Protocol):
         """Return the mean with and without treatment, ``chance`` being the mean policy."""
         ...
 
+    def uplift(self, base: Array, effect: Array) -> Array:
+        """Return the mean with treatment less that without."""
+        ...
+
     def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
         """Return the derivatives of the uplift by base and effect."""
         ...
@@ -97,6 +101,11 @@ class BernoulliLaw:
     def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
         """Return the chance of a 1 with and without treatment."""
         return expit(base + (1.0 - self.split) * effect), expit(base - self.split * effect)
+
+    def uplift(self, base: Array, effect: Array) -> Array:
+        """Return the difference of the two chances."""
+        treated, untreated = self.arms(base, effect, base)
+        return treated - untreated
 
     def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
         """Return the derivatives of the difference of the two chances."""
@@ -149,6 +158,10 @@ class MeanLaw:
         """Return both means: the base is that of the mean policy."""
         return base + (1.0 - chance) * effect, base - chance * effect
 
+    def uplift(self, base: Array, effect: Array) -> Array:
+        """Return the effect."""
+        return effect
+
     def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
         """Return 0 and 1: the uplift is the effect."""
         return np.zeros_like(base), np.ones_like(effect)
@@ -195,6 +208,10 @@ class GaussianLaw:
     def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
         """Return both means."""
         return base + (1.0 - self.split) * effect, base - self.split * effect
+
+    def uplift(self, base: Array, effect: Array) -> Array:
+        """Return the effect."""
+        return effect
 
     def slopes(self, base: Array, effect: Array) -> tuple[Array, Array]:
         """Return 0 and 1: the uplift is the effect."""
