@@ -264,6 +264,26 @@ def steps() -> SimulatedProblem:
     )
 
 
+def spending() -> SimulatedProblem:
+    """Return six features, two of which often are 0; who is 0 in the first differs from all others."""
+
+    def features(n: int, rng: Rng) -> Array:
+        X = rng.standard_normal((n, 6))
+        for c, share in ((0, 0.4), (2, 0.25)):
+            X[:, c] = np.where(rng.random_sample(n) < share, 0.0, np.exp(X[:, c]))
+        return X
+
+    def log_odds(X: Array, t: Array) -> Array:
+        nothing = X[:, 0] == 0.0
+        return -1.0 + 0.5 * X[:, 1] - 1.2 * nothing + t * (0.1 + 0.8 * nothing + 0.5 * X[:, 3])
+
+    policies = {
+        "a": lambda X: expit(1.0 + 0.5 * X[:, 1]),
+        "b": lambda X: expit(-1.0 + 0.5 * X[:, 3]),
+    }
+    return binary_problem(features, policies, log_odds)
+
+
 def few_mixed() -> SimulatedProblem:
     """Return twelve columns: six numeric, three 0/1, one category of three levels."""
     return binary_problem(
@@ -372,6 +392,7 @@ PROBLEMS: dict[str, BenchmarkProblem] = {
         BenchmarkProblem("pairs", "8 features, products", pairs, is_settled_on=True),
         BenchmarkProblem("wide", "16 features, interactions", wide, is_settled_on=True),
         BenchmarkProblem("steps", "step functions throughout", steps, is_settled_on=True),
+        BenchmarkProblem("spending", "features that often are 0", spending, is_settled_on=True),
         BenchmarkProblem(
             "few mixed", "12 columns, some categorical", few_mixed, is_settled_on=True
         ),

@@ -64,6 +64,32 @@ def test_levels_of_a_category_are_multiplied_with_features_and_other_categories(
     assert_allclose(basis(X)[:, first], cosine * level, atol=1e-12)
 
 
+def test_a_value_that_many_rows_share_is_a_level_of_its_own():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.exp(rng.standard_normal(400)), rng.standard_normal(400)])
+    X[rng.random(400) < 0.3, 0] = 0.0
+    weight = rng.integers(1, 3, 400).astype(float)
+    basis = basis_of(X, weight, with_products=True)
+    share = np.average(X[:, 0] == 0.0, weights=weight)
+    level = places(basis, LINE, 0)[1]
+    assert_allclose(basis(X)[:, level], (X[:, 0] == 0.0) - share, atol=1e-12)
+    _, groups, columns = basis.blocks()
+    pairs = [c for g, c in zip(groups, columns, strict=True) if g == PAIR]
+    assert pairs == [(0, 1), (1, 0)]  # the rank and the level of 0, each with the other feature
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.where(np.arange(400) % 10 == 0, 0.0, np.arange(400.0)),  # a tenth of the rows
+        np.arange(400.0) % 5,  # a fifth, but of five values, which a curve can tell apart
+    ],
+)
+def test_a_value_of_few_rows_or_among_few_is_none(column):
+    basis = basis_of(np.column_stack([column, rows(400, 1)]))
+    assert basis.categories == ()
+
+
 def test_categories_of_very_many_levels_are_in_no_pairs():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal((500, 2)), rng.integers(0, 30, 500)])

@@ -281,6 +281,24 @@ def test_a_bent_effect_is_found():
     assert model.effect_features_[1] > 5.0 * model.effect_features_[0]
 
 
+def test_those_who_spent_nothing_may_differ_from_all_others():
+    """Two in five spent 0 and gain 1.5, others nothing.
+
+    The error of the difference is sqrt(1 / 400 + 1 / 600) / 0.27, exposures being 0.27 from their
+    mean; three times that is 0.72.
+    """
+
+    def features(n, rng):
+        spent = np.where(rng.random_sample(n) < 0.4, 0.0, rng.gamma(2.0, 0.5, n))
+        return np.column_stack([spent, rng.standard_normal(n)])
+
+    steady = {"A": lambda X: np.full(len(X), 0.77), "B": lambda X: np.full(len(X), 0.23)}
+    law = problem("real", steady, effect=lambda X: 1.5 * (X[:, 0] == 0.0))
+    model = fit(replace(law, features=features).draw(500, random_state=0))
+    nothing, little = model.predict(np.array([[0.0, 0.0], [0.1, 0.0]]))
+    assert nothing - little == pytest.approx(1.5, abs=0.72)
+
+
 def test_idle_features_drop_out():
     """Ten more that do nothing: together they add less than a third of what the busy one adds."""
     data = draw("real", n=500, d=12)

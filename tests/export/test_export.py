@@ -131,6 +131,18 @@ def test_products_of_a_category_and_a_number_are_exported(tmp_path):
     assert_allclose(by_sql(model, X), expected, atol=1e-9, rtol=0)
 
 
+def test_values_that_many_rows_share_are_exported(tmp_path):
+    data = campaign(200)
+    data["X"].loc[::3, "spend"] = 0.0
+    model = Uplift(random_state=0).fit(**data)
+    ((column, values, _),) = model.fit_.basis.categories
+    assert (column, *values) == (3, 0.0)
+    people = data["X"][:50]
+    expected = model.predict(people)
+    assert_allclose(by_onnx(model, people, tmp_path), expected, atol=1e-9, rtol=0)
+    assert_allclose(by_sql(model, people), expected, atol=1e-9, rtol=0)
+
+
 def test_the_best_by_sql_are_found_without_expressions_that_grow_into_each_other():
     """DuckDB took minutes and gigabytes to sort and cut the scores, PostgreSQL to compute any."""
     data = campaign()

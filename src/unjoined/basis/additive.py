@@ -18,6 +18,7 @@ CATEGORY, PAIR = "category", "pair"
 FARTHEST = 5.0  # standard deviations: lines and squares stay where they are beyond
 N_KNOTS = 201
 FEW_VALUES = 20  # a feature with at most so many values among its knots is ranked by steps
+SPIKE = 0.2  # share of the rows with one value, such as 0 spent, that makes it a level of its own
 MOST_COSINES = 8
 MOST_FACTORS = 24  # features and levels of categories in pairs; more have too many pairs
 MOST_FEATURES = 100  # those that go along with the labels most
@@ -54,6 +55,10 @@ class Curve:
         distinct = len(np.unique(values)) if len(knots) < 2 * most else len(knots)
         return cls(knots, levels[first], levels[last], min(most, distinct - 1))
 
+    def spikes(self) -> Array:
+        """Return the values that many rows share, of a feature that has many values."""
+        return self.knots[(self.high - self.low >= SPIKE) & (len(self.knots) > FEW_VALUES)]
+
     def angle(self, x: Array) -> Array:
         """Return pi times the rank of each value."""
         if len(self.knots) > FEW_VALUES:
@@ -73,14 +78,15 @@ class AdditiveBasis:
     """A constant; of each feature a line, a square and a curve; products of pairs.
 
     A curve is a sum of cosines of the feature's rank, the j-th of them divided by j. A feature of
-    two values has a line only. A categorical feature is one block of indicators. The factors of
-    pairs are first cosines of features and indicators of levels.
+    two values has a line only. A categorical feature is one block of indicators. So are the values
+    of a numeric feature that many rows share: those who spent 0 may differ from all who spent. The
+    factors of pairs are first cosines of features and indicators of levels.
     """
 
     scaling: Scaling
     features: tuple[int, ...]  # columns with a line
     curves: tuple[Curve, ...]  # one for each of them
-    categories: tuple[tuple[int, Array, Array], ...]  # column, codes, shares of the rows
+    categories: tuple[tuple[int, Array, Array], ...]  # column, codes or spikes, shares of the rows
     pairs: tuple[tuple[int, int], ...]  # places among ``features``, and among ``levels`` beyond
     n_features: int
     levels: tuple[tuple[int, int], ...] = ()  # places among ``categories`` and among their codes
@@ -114,15 +120,17 @@ class AdditiveBasis:
             codes, place = np.unique(X[:, c], return_inverse=True)
             share = np.bincount(place, weights=weight) / weight.sum()
             categories.append((c, codes, share))
+        for c, curve in zip(numeric, curves, strict=True):
+            if len(codes := curve.spikes()):
+                share = (X[:, c] == codes[:, None]) @ weight / weight.sum()
+                categories.append((c, codes, share))
         levels: tuple[tuple[int, int], ...] = ()
         pairs: tuple[tuple[int, int], ...] = ()
         if with_products and len(numeric) <= MOST_FACTORS:
             levels = _levels(categories, MOST_FACTORS - len(numeric))
-            k = len(numeric)
+            factors = [*numeric, *(categories[i][0] for i, _ in levels)]
             pairs = tuple(
-                (a, b)
-                for a, b in combinations(range(k + len(levels)), 2)
-                if a < k or levels[a - k][0] != levels[b - k][0]
+                (a, b) for a, b in combinations(range(len(factors)), 2) if factors[a] != factors[b]
             )
         scaling = Scaling.of_rows(X, weight)
         return cls(scaling, tuple(numeric), curves, tuple(categories), pairs, d, levels)
@@ -147,7 +155,7 @@ class AdditiveBasis:
             columns.append((self.features[j],))
         for c, codes, _ in self.categories:
             sizes.append(len(codes))
-            groups.append(CATEGORY)
+            groups.append(LINE if c in self.features else CATEGORY)
             columns.append((c,))
         factors = [*self.features, *(self.categories[i][0] for i, _ in self.levels)]
         sizes += [1] * len(self.pairs)
