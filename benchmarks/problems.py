@@ -265,7 +265,7 @@ def steps() -> SimulatedProblem:
 
 
 def spending() -> SimulatedProblem:
-    """Return six features, two of which often are 0; who is 0 in the first differs from all others."""
+    """Return six features, two of which often are 0; those of 0 in the first differ from all."""
 
     def features(n: int, rng: Rng) -> Array:
         X = rng.standard_normal((n, 6))
