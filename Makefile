@@ -28,7 +28,7 @@ help:
 	@echo "make test-oldest some of the tests with the oldest supported versions"
 	@echo "make test-browser the report in a real browser; needs chromium and chromedriver"
 	@echo "make benchmark   every script in benchmarks/ that takes minutes"
-	@echo "make accuracy    every estimator against the truth, over an hour on two cores"
+	@echo "make accuracy    every estimator against the truth, 55 minutes on two cores"
 	@echo "make coverage-study  how often intervals of evaluations cover the truth, hours"
 	@echo "make verdict-study   how far the verdict of check and the plans of plan-study can be trusted"
 	@echo "make figures     draw the pictures of the documentation again"
