@@ -187,13 +187,14 @@ def test_a_huge_threshold_is_the_squared_loss():
 @EVERY_LAW
 @QUICK
 @given(base=NUMBERS, effect=NUMBERS, chance=CHANCES)
-def test_slopes_are_those_of_the_uplift_between_the_arms(name, base, effect, chance):
+def test_the_uplift_lies_between_the_arms_and_slopes_are_its_own(name, base, effect, chance):
     law, h = LAWS[name], 1e-5
 
     def uplift(b, u):
         treated, untreated = law.arms(*one(b, u, chance))
         return (treated - untreated)[0]
 
+    assert_allclose(law.uplift(*one(base, effect)), uplift(base, effect), atol=1e-12)
     by_base, by_effect = law.slopes(*one(base, effect))
     slope_base = (uplift(base + h, effect) - uplift(base - h, effect)) / (2 * h)
     slope_effect = (uplift(base, effect + h) - uplift(base, effect - h)) / (2 * h)
