@@ -77,9 +77,7 @@ def formula_of(model: Any) -> Formula:
 
 def _arms(fit: AdditiveAverage, scale: float) -> tuple[Array, Array | None]:
     """Return the coefficients of each member's arms with their weights, or of the mean effect."""
-    base = np.column_stack([member.base for member in fit.members])
-    effect = np.column_stack([member.effect for member in fit.members])
-    law = fit.best.law
+    (base, effect), law = fit.coefficients(), fit.best.law
     if not isinstance(law, BernoulliLaw):
         return scale * (effect @ fit.weight)[:, None], None
     treated, untreated = base + (1.0 - law.split) * effect, base - law.split * effect

@@ -239,11 +239,11 @@ class AdditiveAverage:
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """Return base and effect of each member at rows, shape (n, members) each."""
-        values, (base, effect) = self.basis(X), self._coefficients()
+        values, (base, effect) = self.basis(X), self.coefficients()
         return values @ base, values @ effect
 
-    def _coefficients(self) -> tuple[Array, Array]:
-        """Return those of base and effect, one column for each member."""
+    def coefficients(self) -> tuple[Array, Array]:
+        """Return those of base and effect, (p, members) each."""
         base = np.column_stack([member.base for member in self.members])
         return base, np.column_stack([member.effect for member in self.members])
 
@@ -303,7 +303,7 @@ class AdditiveAverage:
     def _mean(self, X: Array) -> tuple[Array, Array]:
         """Return each member's mean uplift of rows, and how the likeliest form's one slopes."""
         values, parts = self.basis(X), self.best.parts
-        uplift = self.best.law.uplift(*(values @ coef for coef in self._coefficients()))
+        uplift = self.best.law.uplift(*(values @ coef for coef in self.coefficients()))
         by_base, by_effect = self.best.law.slopes(*self.best(values))
         of_base, of_effect = by_base @ values[:, parts.base], by_effect @ values[:, parts.effect]
         return uplift.mean(axis=0), np.concatenate([of_base, of_effect]) / len(X)
@@ -316,7 +316,7 @@ class AdditiveAverage:
         """
         rows = rows.take(np.arange(0, len(rows.y), 1 + len(rows.y) // FEATURE_ROWS))
         values, share = self.basis(rows.X), rows.weight / rows.weight.sum()
-        apart, coef = values - share @ values, self._coefficients()
+        apart, coef = values - share @ values, self.coefficients()
         parts = [values @ each for each in coef]
         uplift = self.best.law.uplift(*parts)
         block, _, columns = self.basis.blocks()
