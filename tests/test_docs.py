@@ -123,39 +123,6 @@ def test_the_citation_and_the_package_agree_on_the_version():
     assert f"## {unjoined.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def n_code(path):
-    """Count the lines that are neither blank, nor a comment, nor part of a docstring."""
-    owners = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    nodes = [n for n in ast.walk(parsed(path)) if isinstance(n, owners)]
-    docs = [n.body[0] for n in nodes if ast.get_docstring(n, clean=False)]
-    lines = [line.strip() for line in path.read_text().splitlines()]
-    inside = {i for doc in docs for i in range(doc.lineno - 1, doc.end_lineno)}
-    return sum(bool(t) and t[0] != "#" for i, t in enumerate(lines) if i not in inside)
-
-
-def function_lengths(tree):
-    """Yield the lines of every function without its docstring, by name."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            body = node.body[1:] if ast.get_docstring(node, clean=False) else node.body
-            yield node.name, node.end_lineno - body[0].lineno + 1 if body else 0
-
-
-# One thing that the limit would cut in two, with the reason.
-LARGER = {
-    "_validation.py": (600, "every check on input in one place, used by all packages by name"),
-    "estimators/density.py": (320, "the density estimates of one estimator"),
-}
-
-
-def test_modules_and_functions_stay_small():
-    modules = {str(path.relative_to(ROOT / "src" / "unjoined")): n_code(path) for path in SOURCES}
-    limits = {name: LARGER.get(name, (300,))[0] for name in modules}
-    assert {name: n for name, n in modules.items() if n > limits[name]} == {}
-    functions = [(str(path), *f) for path in SOURCES for f in function_lengths(parsed(path))]
-    assert [function for function in functions if function[-1] > 40] == []
-
-
 @cache
 def inside_packages():
     """Return the modules that their package does not name, each with its package."""
