@@ -23,7 +23,7 @@ from unjoined import (
     WeightedUplift,
 )
 from unjoined.cli import main
-from unjoined.errors import InputError
+from unjoined.errors import ColumnWarning, InputError
 
 FOREST = {
     "outcome_model": RandomForestRegressor(3, random_state=0),
@@ -102,6 +102,21 @@ def test_units_of_the_features_change_nothing_as_far_as_numbers_go(name, unit):
     model = clone(MODELS[name]).fit(**data | {"X": unit * data["X"]})
     # Powers of two round as one does, but where logarithms or sums of squares come in.
     assert_allclose(model.predict(unit * data["X"]), fitted(name).predict(data["X"]), atol=1e-9)
+
+
+def test_a_value_far_beyond_those_of_the_fit_is_told():
+    """A straight line would go on for ever: 1e25 is a mistake, and so is what it predicts."""
+    rng = np.random.default_rng(0)
+    X, t = rng.uniform(-1.0, 1.0, (400, 2)), np.arange(400) % 5 < np.repeat([4, 1], 200)
+    y, kind = X[:, 0] + t, np.tile(["outcome", "treatment"], 200)
+    label = np.where(kind == "outcome", y, t)
+    people = np.repeat(["A", "B"], 200)
+    model = WeightedUplift(basis="linear", random_state=0).fit(
+        X, label, kind=kind, population=people
+    )
+    with pytest.warns(ColumnWarning, match=r"1 of 3 rows have a value far .* 1e\+25 in column 1"):
+        model.predict([[0.0, 0.0], [0.0, 1e25], [1.2, -1.2]])
+    model.predict([[0.0, 150.0]])  # beyond, but not absurd
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -91,6 +91,13 @@ def test_a_sample_that_holds_all_rows_is_fitted_as_in_memory():
     data = problem(binary=True).draw(200, random_state=3)
     model = fit(ArraySource(**data))
     assert len(model.fit_.members) == 5 * len(model.candidates_.kept)  # every form and fold
+    assert model.sampled_rows_ is None
+
+
+def test_what_was_measured_on_a_sample_is_said_so(known):
+    _, model = known
+    assert model.sampled_rows_ == 4 * SAMPLE
+    assert f"measured on a sample of {4 * SAMPLE:,} rows" in model.summary()
 
 
 def test_populations_may_be_three_and_one_of_them_treated_throughout():

@@ -1,5 +1,7 @@
 """The gain of a list from what a model keeps of it, and average effects of any estimator."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from sklearn.base import BaseEstimator
 from unjoined import MinMaxUplift, Uplift, load_model, record_gain, save_model
 from unjoined.data import ArraySource, SimulatedProblem, label_rows
 from unjoined.errors import InputError
-from unjoined.metrics import GainByScore, average_effect
+from unjoined.metrics import GainByScore, average_effect, ranking_noise
 
 Z95 = 1.959963984540054
 
@@ -49,11 +51,13 @@ def record(seed=0, J=4):
     rng = np.random.default_rng(seed)
     root = 0.02 * rng.standard_normal((2 * J, 2 * J))
     return GainByScore(
-        np.arange(1.0, J),
+        np.arange(J + 1.0),
+        np.arange(J) + 0.5,
         0.1 * rng.standard_normal(J),
         rng.uniform(0.05, 0.3, J),
         root @ root.T,
         np.full(J, 1.0 / J),
+        rng.uniform(0.05, 0.3, J),
         0.9,
     )
 
@@ -63,7 +67,7 @@ def record(seed=0, J=4):
 def test_the_interval_holds_what_a_grid_of_all_values_holds(seed, level):
     """Fieller's set is where N - theta D is within z standard errors of 0; here one by one."""
     kept, rng = record(seed), np.random.default_rng(seed)
-    uplift, rule = rng.uniform(0.0, 4.0, 50), rng.random(50)
+    uplift, rule = rng.integers(0, 4, 50) + 0.5, rng.random(50)
     estimate = kept.average(uplift, rule)
     h = np.zeros(4)
     for person in range(50):
@@ -78,6 +82,91 @@ def test_the_interval_holds_what_a_grid_of_all_values_holds(seed, level):
             assert estimate.covers(theta, level) == (abs(distance) <= z * error)
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), start=st.floats(-1.0, 1.0), rise=st.floats(-1.0, 1.0))
+def test_a_part_of_a_bin_gains_what_a_line_through_the_bins_says(seed, start, rise):
+    """Averages of the bins lie on a line in the predictions: so does any list's."""
+    kept, rng = record(seed), np.random.default_rng(seed)
+    on_line = replace(kept, numerator=(start + rise * kept.center) * kept.denominator)
+    uplift, rule = rng.uniform(0.0, 4.0, 30), rng.random(30)
+    weight = rule * (kept.denominator / kept.share)[kept.bins(uplift)]
+    expected = start + rise * (weight @ kept.center[kept.bins(uplift)]) / weight.sum()
+    expected += rise * (rule @ (uplift - kept.center[kept.bins(uplift)])) / rule.sum()
+    assert on_line.average(uplift, rule).value == pytest.approx(expected, abs=1e-9)
+    beyond = on_line.average(np.append(uplift, 1e25), np.append(rule, 1.0))
+    assert beyond == on_line.average(np.append(uplift, 4.0), np.append(rule, 1.0))
+
+
+def test_the_rise_with_the_rank_is_the_slope_of_a_line_through_the_bins():
+    kept = replace(record(), share=np.array([0.1, 0.2, 0.3, 0.4]))
+    rank = np.array([0.05, 0.2, 0.45, 0.8])
+    straight = replace(kept, numerator=(0.3 + 0.7 * rank) * kept.denominator)
+    assert straight.slope().value == pytest.approx(0.7)
+    averages = kept.numerator / kept.denominator
+    slope, _ = np.polyfit(rank, averages, 1, w=np.sqrt(kept.denominator))
+    assert kept.slope().value == pytest.approx(slope)
+    # The error is that of sum w_j (N_j - theta D_j), theta being known but for what cancels.
+    step, moved = 1e-6, []
+    for i in range(8):
+        both = np.concatenate([kept.numerator, kept.denominator])
+        both[i] += step
+        other = replace(kept, numerator=both[:4], denominator=both[4:])
+        flat = kept.numerator.sum() / kept.denominator.sum()
+        moved.append((other.slope().value - kept.slope().value) / step)
+        if i >= 4:  # as if the averages of all bins were the same, as the hypothesis has it
+            level = replace(kept, numerator=flat * kept.denominator)
+            changed = replace(level, denominator=both[4:])
+            moved[-1] = (changed.slope().value - level.slope().value) / step
+    expected = np.sqrt(np.array(moved) @ kept.covariance @ np.array(moved))
+    assert kept.slope().standard_error == pytest.approx(expected, rel=1e-4)
+
+
+def test_fits_that_agree_rank_by_no_noise_and_fits_to_noise_by_nothing_else():
+    """Of fits to all folds but one each, any two share three folds of four: agreement 3/4."""
+    rng = np.random.default_rng(0)
+    folds = rng.standard_normal((5, 20_000))
+    noise = np.column_stack([folds.sum(axis=0) - folds[j] for j in range(5)])
+    # Ranks of normal scores with correlation 3/4 agree by 6 / pi asin(3/8) = 0.734.
+    expected = 4.0 * (1.0 - 6.0 / np.pi * np.arcsin(0.375))
+    assert expected > 1.0
+    assert ranking_noise(noise) == pytest.approx(1.0)
+    assert ranking_noise(np.repeat(noise[:, :1], 5, axis=1)) == pytest.approx(0.0, abs=1e-12)
+    mixed = noise + 20.0 * rng.standard_normal((20_000, 1))
+    assert 0.0 < ranking_noise(mixed) < 0.1
+    assert ranking_noise(np.zeros((10, 5))) == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_gains_cover_if_people_are_ranked_by_noise_alone():
+    """The effect is 0.3 for all. Of 60 draws, 95 % hold; fewer than 52 happen once in 200."""
+
+    def mean(X, treated):
+        return X[:, 0] * X[:, 1] + 0.3 * treated
+
+    law = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, 8)),
+        policies={
+            "A": lambda X: sigmoid(1.0 + 0.3 * X[:, 2]),
+            "B": lambda X: sigmoid(-1.0 + X[:, 0]),
+        },
+        outcome=lambda X, treated, rng: mean(X, treated) + rng.standard_normal(len(X)),
+        outcome_mean=mean,
+    )
+    X = law.draw_joint(4000, random_state=1).X
+    hits = dict.fromkeys((0.1, 0.5), 0)
+    rises = []
+    for seed in range(60):
+        model = Uplift(n_jobs=1, random_state=seed).fit(law.draw(300, random_state=seed))
+        uplift = model.predict(X)
+        for share in hits:
+            rule = uplift >= np.quantile(uplift, 1.0 - share)
+            hits[share] += model.gain_.average(uplift, rule).covers(0.3)
+        rises.append("do not show" not in model.reason_)
+    assert min(hits.values()) >= 52
+    assert sum(rises) <= 6
+
+
 def test_a_total_is_the_average_times_the_people_treated():
     kept, rng = record(), np.random.default_rng(1)
     uplift, rule = rng.uniform(0.0, 4.0, 30), rng.random(30)
@@ -89,12 +178,12 @@ def test_a_total_is_the_average_times_the_people_treated():
 
 
 def test_the_share_told_of_a_list_goes_by_its_bins():
-    """D over the share of a bin is the mean there of what people count, which is 1 at most."""
+    """Of each bin a part is known, of the share of people it has."""
     kept, rng = record(), np.random.default_rng(2)
     uplift = np.repeat([0.5, 1.5, 2.5, 3.5], 5)
-    assert kept.told(uplift, np.ones(20)) == pytest.approx(kept.denominator.sum())
+    assert kept.told(uplift, np.ones(20)) == pytest.approx(kept.known.sum())
     each = [kept.told(uplift, uplift == u) for u in (0.5, 1.5, 2.5, 3.5)]
-    expected = np.minimum(kept.denominator / kept.share, 1.0)
+    expected = np.minimum(kept.known / kept.share, 1.0)
     assert_allclose(each, expected)
     rule = rng.random(20) * (expected < 1.0)[kept.bins(uplift)]
     assert kept.told(uplift, rule) == pytest.approx(rule @ expected[kept.bins(uplift)] / rule.sum())
@@ -135,7 +224,12 @@ def test_wrong_lists_and_broken_records_are_refused():
         kept.gain([1.0, 2.0], [1.0])
     with pytest.raises(InputError, match=r"probabilities in \[0, 1\]"):
         kept.gain([1.0, 2.0], [1.0, 2.0])
-    for part in ({"edges": kept.edges[::-1]}, {"share": np.zeros(4)}, {"numerator": np.zeros(3)}):
+    for part in (
+        {"edges": kept.edges[::-1]},
+        {"center": np.zeros(3)},
+        {"share": np.zeros(4)},
+        {"numerator": np.zeros(3)},
+    ):
         fields = {name: getattr(kept, name) for name in kept.__slots__}
         with pytest.raises(InputError, match="record of gains"):
             GainByScore(**fields | part)
@@ -154,7 +248,7 @@ def test_lists_gain_what_they_truly_gain(model, share):
 
 
 def test_the_record_keeps_to_the_average(model):
-    """All people together are the average effect, but for how bins are weighed."""
+    """All people together are the average effect, but for the share of them in each bin."""
     X = problem().draw_joint(20_000, random_state=5).X
     uplift = model.predict(X)
     average = model.gain_.average(uplift, np.ones(len(X)))

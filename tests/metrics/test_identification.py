@@ -1,5 +1,6 @@
 """Whether policies differ enough: a statistic with a known law when they do not."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -53,6 +54,17 @@ def test_opposed_policies_with_equal_shares_are_not_weak():
     assert abs(s.mean_gap) < 0.1
     assert s.rms_gap > 0.5
     assert not s.is_weak
+
+
+@pytest.mark.parametrize("d", [1, 40])
+def test_features_in_which_policies_do_not_differ_do_not_make_them_weak(d):
+    """A gap of 42 points: 300 treatments of each tell it by 0.42^2 / (2 * 0.2 / 300) = 130."""
+    data = problem(constant(0.71), constant(0.29), d).draw(300, random_state=0)
+    assert identification_strength(**data).strength == pytest.approx(130.0, rel=0.5)
+    model = Uplift(n_jobs=1, random_state=0).fit(data)  # a warning would be an error
+    assert not model.identification_.is_weak
+    assert model.identification_.strength == model.average_effect_.ratio.strength
+    assert "nothing here is reliable" not in model.summary()
 
 
 def test_a_gap_in_the_square_of_a_feature_is_seen():
@@ -126,7 +138,8 @@ def test_the_statistic_is_chi_square_when_three_policies_are_equal():
     found = [identification_strength(**equal.draw(rows, random_state=s)) for s in range(200)]
     assert {s.degrees for s in found} == {2 * 5}  # two contrasts of five functions
     assert kstest([s.f_statistic * 10 for s in found], chi2(10).cdf).pvalue > 1e-3
-    assert np.mean([s.is_weak for s in found]) == 1.0
+    # Both a chi-square and a strength of 17 are reached by less than one in a hundred.
+    assert np.mean([s.is_weak for s in found]) >= 0.98
 
 
 def test_gaps_of_three_populations_are_twice_the_spread_of_their_policies():
@@ -190,8 +203,10 @@ def test_two_of_three_populations_are_compared_in_the_pairs():
 def test_estimators_of_three_populations_measure_the_same_strength():
     data = shares(0.5, 0.2, 0.8).draw(200, random_state=0)
     expected = identification_strength(**data)
-    assert Uplift(random_state=0).fit(**data).identification_ == expected
-    assert MixtureUplift(n_folds=2, random_state=0).fit(**data).identification_ == expected
+    for model in (Uplift(random_state=0), MixtureUplift(n_folds=2, random_state=0)):
+        found = model.fit(**data).identification_
+        assert replace(found, strength=expected.strength) == expected
+        assert found.strength == model.average_effect_.ratio.strength
 
 
 def test_equal_policies_of_three_populations_warn_of_all_three():

@@ -178,9 +178,18 @@ class AdditiveBasis:
         pairs = tuple(pair for pair, use in zip(self.pairs, left[k:], strict=True) if use)
         return replace(self, pairs=pairs), left
 
-    def __call__(self, X: Array) -> Array:
-        """Map rows (n, d) to the values of the functions (n, p)."""
+    def waves(self, X: Array) -> Array:
+        """Return the first cosine of each feature's rank, which takes longest, (n, features)."""
+        waves = np.empty((len(self.features), len(X)))
+        for j, (c, curve) in enumerate(zip(self.features, self.curves, strict=True)):
+            if curve.n_cosines > 1 or self.pairs:
+                np.cos(curve.angle(X[:, c]), out=waves[j])
+        return waves.T
+
+    def __call__(self, X: Array, waves: Array | None = None) -> Array:
+        """Map rows (n, d) to the values of the functions (n, p), given their waves if known."""
         check_row_width(X, self.n_features)
+        waves = self.waves(X) if waves is None else waves
         # Function by function: columns are written in one go.
         values = np.empty((self.size, len(X)))
         values[0] = 1.0
@@ -195,12 +204,9 @@ class AdditiveBasis:
         at = 1 + k + len(bent)
         values[1 + k : at] = (lines[list(bent)] ** 2 - 1.0) / np.sqrt(2.0)
         first = np.empty((k + len(self.levels) if self.pairs else 0, len(X)))
-        for j, (c, curve) in enumerate(zip(self.features, self.curves, strict=True)):
-            if curve.n_cosines < 2 and not self.pairs:
-                continue
-            wave = np.cos(curve.angle(X[:, c]))
+        for j, (curve, wave) in enumerate(zip(self.curves, waves.T, strict=True)):
             if self.pairs:
-                first[j] = np.sqrt(2.0) * wave
+                np.multiply(wave, np.sqrt(2.0), out=first[j])
             if curve.n_cosines > 1:
                 _write_cosines(wave, values[at : at + curve.n_cosines])
                 at += curve.n_cosines
@@ -236,7 +242,7 @@ def _write_cosines(wave: Array, out: Array) -> None:
         before, now = now, 2.0 * wave * now - before
 
 
-def leading_features(X: Array, y: Array, exposure: Array, weight: Array) -> IntArray | None:
+def leading_features(X: Array, y: Array, exposure: Array, weight: Array) -> frozenset[int] | None:
     """Return the columns that go along with labels most, or None for all if they are not many."""
     if X.shape[1] <= MOST_FEATURES:
         return None
@@ -248,4 +254,4 @@ def leading_features(X: Array, y: Array, exposure: Array, weight: Array) -> IntA
         score = np.maximum(score, np.abs(pull) / max(np.sqrt(weight @ signal**2), 1e-300))
     spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
     score = np.divide(score, spread, out=np.zeros_like(score), where=spread > 0.0)
-    return np.sort(np.argsort(-score, kind="stable")[:MOST_FEATURES])
+    return frozenset(np.argsort(-score, kind="stable")[:MOST_FEATURES].tolist())

@@ -245,6 +245,7 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
     facts: Facts = {
         "features": None if names is None else [str(name) for name in names],
         "f_statistic": strength.f_statistic,
+        "strength": strength.strength,
         "mean_gap": strength.mean_gap,
         "rms_gap": strength.rms_gap,
         "weak": strength.is_weak,

@@ -174,6 +174,7 @@ class UpliftEstimator(FeatureEstimator, ABC):
         stacklevel: int,
     ) -> None:
         """Warn of policies that are hardly different, and become fitted."""
+        strength = strength.measured_by(getattr(self, "average_effect_", None))
         warn_if_weak(strength, stacklevel=stacklevel + 1)
         names = rows.names if isinstance(rows, LabelledRows) else rows.plan.populations
         if isinstance(rows, LabelledRows):

@@ -19,8 +19,10 @@ from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike, 
 from unjoined._validation import check_count, unit_mean
 from unjoined.data import LabelledRows, column_names
 from unjoined.errors import InputError, WeakIdentificationWarning
-from unjoined.metrics import GainByScore, HeldOutRows, evaluation_rows, labelled_rows
+from unjoined.metrics import GainByScore, HeldOutRows, evaluation_rows, labelled_rows, ranking_noise
 from unjoined.nuisance import seeded_clone
+
+COMPARED_ROWS = 20_000  # at most, at which fits without one fold each are held against each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,12 +344,16 @@ def record_gain(
     whole = {"X": X, **columns}
     score, fold = np.empty(len(rows.label)), np.full(len(used), -1)
     fold[used] = evaluation.fold
+    few = np.sort(rng.permutation(np.flatnonzero(used))[:COMPARED_ROWS])
+    compared = np.empty((len(few), n_folds))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to all rows has said what there is to say
         for j in range(n_folds):
             again = clone(model).fit(**take_rows(whole, np.flatnonzero(fold != j)))
             held = take_rows(whole, np.flatnonzero(fold == j))
             score[evaluation.fold == j] = again.predict(held["X"])
+            compared[:, j] = again.predict(take_rows(whole, few)["X"])
         predicted = model.predict(take_rows(whole, np.flatnonzero(used))["X"])
-    model.gain_ = record = GainByScore.of_rows(evaluation, score, predicted, rows.weight)
+    noise = ranking_noise(compared)
+    model.gain_ = record = GainByScore.of_rows(evaluation, score, predicted, rows.weight, noise)
     return record

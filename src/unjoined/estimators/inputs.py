@@ -49,6 +49,7 @@ FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
 RANGE_ROWS = 10_000  # that quantiles between the extremes are taken from
 MUCH = 0.25  # of the range of a feature in the fit: what is beyond by more is far outside
+FAR = 100.0  # times the range of a column: beyond, a value is a mistake more likely than a fact
 
 
 def column_ranges(matrix: Array) -> Array:
@@ -218,9 +219,24 @@ class FeatureEstimator(BaseEstimator):
         return matrix
 
     def _compare_ranges(self, matrix: Array, X: MatrixLike) -> None:
-        """Warn of columns of a data frame whose values are mostly beyond those of the fit."""
+        """Warn of values far beyond those of the fit, and of columns that mostly are beyond."""
         known, names = getattr(self, "training_range_", None), self._feature_names
-        if known is None or names is None or column_names(X) is None or len(matrix) < FEW_ROWS:
+        if known is None:
+            return
+        reach = FAR * (known[-1] - known[0])
+        far = ((matrix < known[0] - reach) | (matrix > known[-1] + reach)) & (reach > 0.0)
+        if far.any():
+            i, j = np.argwhere(far)[0]
+            warnings.warn(
+                f"{int(far.any(axis=1).sum()):,} of {len(matrix):,} rows have a value far beyond "
+                f"those of the fit, such as {matrix[i, j]:.3g} in "
+                f"{f'column {j}' if names is None else repr(names[j])}, in the fit from "
+                f"{known[0, j]:.3g} to {known[-1, j]:.3g}. Their predictions are guesses; "
+                "outside_training says which rows they are.",
+                ColumnWarning,
+                stacklevel=4,
+            )
+        if names is None or column_names(X) is None or len(matrix) < FEW_ROWS:
             return
         found = column_ranges(matrix)
         odd = np.flatnonzero((found[2] < known[1]) | (found[2] > known[3])).tolist()
@@ -336,11 +352,11 @@ def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
 def policies_in_words(strength: IdentificationStrength, contrast: Array | None = None) -> str:
     """Say how different the policies are, and which populations were held against which."""
     gap = f"{100 * strength.rms_gap:.0f} percentage points"
+    known = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
     words = (
         "The policies can hardly be told apart: nothing here is reliable."
         if strength.is_weak
-        else f"The policies differ by about {gap}, which the rows can tell (first-stage "
-        f"F = {strength.f_statistic:.3g})."
+        else f"The policies differ by about {gap}, which the rows can tell{known}."
     )
     if contrast is None:
         return words

@@ -25,22 +25,15 @@ from unjoined.estimators.base import RowEstimator
 from unjoined.estimators.em import EMFit
 from unjoined.estimators.inputs import GivenRows
 from unjoined.estimators.mixture_rows import BERNOULLI, GAUSSIAN, MEAN, Likelihood, outcome_scaling
-from unjoined.metrics import Estimate, GainByScore, evaluation_of, some_rows
-from unjoined.nuisance import (
-    AdditiveAverage,
-    ConditionalMean,
-    FoldedFits,
-    FoldedPolicy,
-    HeldOutForms,
-    ModelRows,
-)
+from unjoined.metrics import Estimate, GainByScore, evaluation_of, ranking_noise
+from unjoined.nuisance import AdditiveAverage, ConditionalMean, FoldedFits, FoldedPolicy, ModelRows
 
 LIKELIHOOD, EM = "likelihood", "em"
 DESCRIBED = (  # of a fit, but for one by EM
     *("candidates_", "heterogeneity_", "average_effect_"),
     *("gain_", "effect_range_", "effect_features_"),
 )
-MEASURED_ROWS = 50_000  # of each table, for the average effect and the gain by score
+DESCRIBED_ROWS = 20_000  # at most, over which predictions are averaged
 T = TypeVar("T")
 PREDICT_ROWS = 16_384
 
@@ -61,6 +54,7 @@ class LikelihoodEstimator(RowEstimator):
     scaling_: Scaling
     outcome_scaling_: Scaling
     gain_: GainByScore
+    sampled_rows_: int | None
     _coding: OutcomeCoding
 
     @property
@@ -77,6 +71,7 @@ class LikelihoodEstimator(RowEstimator):
         self._coding, self.outcome_scaling_ = rows.coding, outcome_scaling(rows, self.family_)
         for name in DESCRIBED:
             self.__dict__.pop(name, None)
+        self.sampled_rows_ = None
 
     def _choose_family(self, *, is_binary: bool) -> str:
         """Return the law of the outcome: the one asked for, or the one that suits the rows."""
@@ -104,22 +99,40 @@ class LikelihoodEstimator(RowEstimator):
         return tuple(sorted(columns))
 
     def _folded(
-        self, policies: tuple[FoldedPolicy, ...], held: HeldOutForms, fold: IntArray
+        self,
+        policies: tuple[FoldedPolicy, ...],
+        without: tuple[AdditiveAverage, ...],
+        fold: IntArray,
     ) -> FoldedFits:
         """Return the fits without each fold, in the inner coding."""
         offset = (float(self.outcome_scaling_.mean[0]) - self._coding.offset) / self._coding.scale
         scale = float(self.outcome_scaling_.scale[0]) / self._coding.scale
-        return FoldedFits(policies, held, fold, offset, scale)
+        return FoldedFits(policies, without, fold, offset, scale)
 
     def _measure(self, rows: LabelledRows, folded: FoldedFits, rng: Rng) -> None:
-        """Set the average effect and the gain by score, from fits that have not seen the rows."""
-        part, at = some_rows(rows, MEASURED_ROWS, rng)
-        nuisances, fold = folded.nuisances(rows, at, n_jobs=self.n_jobs, rng=rng)
-        evaluation = evaluation_of(part, fold, nuisances)
-        self.average_effect_ = evaluation.terms(evaluation.omega()).average()
-        few = np.sort(rng.permutation(len(at))[:MEASURED_ROWS])
-        predicted = self._predict_rows(part.X[few])
-        self.gain_ = GainByScore.of_rows(evaluation, evaluation.effect, predicted, part.weight[few])
+        """Set the average effect and the gain by score, from fits that have not seen the rows.
+
+        Predictions are shifted to that average, so that both say the same.
+        """
+        nuisances, fold = folded.nuisances(rows, n_jobs=self.n_jobs, rng=rng)
+        evaluation = evaluation_of(rows, fold, nuisances)
+        few = np.sort(rng.permutation(len(rows))[:DESCRIBED_ROWS])
+        X, weight = rows.X[few], rows.weight[few]
+        noise = ranking_noise(folded.scores(X))
+
+        def measured() -> GainByScore:
+            return GainByScore.of_rows(
+                evaluation, evaluation.effect, self._predict_rows(X), weight, noise
+            )
+
+        average = measured().everyone()
+        if isinstance(self.fit_, AdditiveAverage) and np.isfinite(average.interval(0.95)).all():
+            counted = (evaluation.share * evaluation.aim * evaluation.omega())[few]
+            scale = float(self.outcome_scaling_.scale[0])
+            self.fit_ = self.fit_.calibrated(X, counted, average.value / scale)
+        self.gain_ = measured()
+        self.average_effect_ = self.gain_.everyone()
+        self.heterogeneity_ = self.gain_.slope()
 
     def _predict_rows(self, matrix: Array) -> Array:
         if isinstance(self.fit_, EMFit) or self.family_ == BERNOULLI:

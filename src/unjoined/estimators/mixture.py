@@ -31,28 +31,24 @@ from unjoined.estimators.base import (
 )
 from unjoined.estimators.em import EMFit, fit_em
 from unjoined.estimators.inputs import MOST_NAMED, column_ranges, effect_in_words, policies_in_words
-from unjoined.estimators.likelihood import EM, LIKELIHOOD, LikelihoodEstimator
+from unjoined.estimators.likelihood import DESCRIBED_ROWS, EM, LIKELIHOOD, LikelihoodEstimator
 from unjoined.estimators.mixture_rows import BERNOULLI, GAUSSIAN, MEAN, Passes, Sampled
 from unjoined.metrics import Estimate, strength_of
 from unjoined.nuisance import (
-    ALONE,
     EFFECT_FORMS,
     GROWING_FORMS,
     AdditiveAverage,
     FormTable,
-    HeldOutForms,
     ModelRows,
     ShiftReport,
     average_forms,
     deal,
     fit_policies,
     in_words,
-    levelled,
     weigh_shift,
 )
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
-DESCRIBED_ROWS = 20_000  # at most, over which the effect is averaged
 
 
 def _check_columns(name: str, value: Any) -> None:
@@ -129,13 +125,15 @@ class MixtureUplift(LikelihoodEstimator):
         Every form tried, its held-out loss, the difference to the likeliest with its standard
         error, and its weight in the average. This and the next four not for EM.
     heterogeneity_ : Estimate
-        By how many nats of held-out likelihood the likeliest form beats one in which the effect is
-        a constant.
+        By how much uplift rises from the person ranked lowest to the one ranked highest, in units
+        of the outcome, by people whom the fits have not seen: the slope of ``gain_``.
     average_effect_ : Estimate
         Average uplift of the people for whom policies differ enough to tell, in units of the
         outcome. A ratio whose interval is Fieller's: it holds whatever the fitted functions are.
     gain_ : GainByScore
         What treating any list of people gains, with an interval, from their predictions alone.
+    sampled_rows_ : int or None
+        Rows of the sample that both were measured on, of a fit from chunks; None if on all.
     effect_range_ : array of shape (2,)
         Between which the predicted uplift of nine in ten outcome rows lies, units of the outcome.
     effect_features_ : array of shape (d,)
@@ -160,15 +158,17 @@ class MixtureUplift(LikelihoodEstimator):
 
     Notes
     -----
-    Time is that of eight forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
+    Time is that of ten forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
     over at most 20,000 outcome rows, where p is ten functions a feature and one for each pair,
-    twice; then a few passes over all rows if there are more. Of more than 100 features those are
-    used that go along with the labels most.
+    twice. If there are more rows, the likeliest form and the likeliest that contains it are fitted
+    to all of them in ten passes or so, and weighed there. Of more than 100 features each fit uses
+    those that go along with its own labels most.
 
     The treatment tables say which part is which, so the two cannot change places. If policies
     hardly differ, the answer rests on the functions' form alone: a `WeakIdentificationWarning`
-    says so. ``average_effect_`` and ``gain_`` come from at most 50,000 rows of each table, by the
-    fits without each row's fold; from chunks, from the rows of the sample.
+    says so. ``average_effect_`` and ``gain_`` come from all rows, by fits that have not seen them;
+    from chunks, from the rows of the sample, and the summary says so. Predictions are shifted so
+    that they average to ``average_effect_``.
 
     Examples
     --------
@@ -297,9 +297,11 @@ class MixtureUplift(LikelihoodEstimator):
                 self.fit_, few, chance, held = sampled.outcomes(
                     self._likelihood, categorical=columns, average=self.average
                 )
-                self._describe(self.fit_, few, chance)
-                folded = self._folded(policies, held, fold[sample.of_kind(OUTCOME)])
+                without = tuple(held.without(j) for j in range(held.n_folds))
+                folded = self._folded(policies, without, fold[sample.of_kind(OUTCOME)])
                 self._measure(sample, folded, rng)
+                self.sampled_rows_ = len(sample)
+                self._describe(self.fit_, few, chance)
         self._conclude(sample, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
         if checkpoint is not None:
             Path(checkpoint).unlink(missing_ok=True)
@@ -330,9 +332,11 @@ class MixtureUplift(LikelihoodEstimator):
             self.fit_ = self._fit_em(outcomes, rng)
         else:
             fold = deal(population, self.n_folds, rng)
-            self.fit_, held = self._fit_forms(outcomes, chance, fold, rng)
+            self.fit_, without, fold = self._fit_forms(outcomes, chance, fold, rng)
             if self.policy_model is None:
-                self._measure(rows, self._folded(policies, held, fold), rng)
+                self._measure(rows, self._folded(policies, without, fold), rng)
+            few = np.sort(rng.permutation(len(outcomes.y))[:DESCRIBED_ROWS])
+            self._describe(self.fit_, outcomes.take(few), chance[few])
         if not self.fit_.converged:
             warnings.warn(
                 "the mixture likelihood did not settle; see fit_.objective or fit_.path. Look for "
@@ -355,8 +359,8 @@ class MixtureUplift(LikelihoodEstimator):
 
     def _fit_forms(
         self, rows: ModelRows, chance: Array, fold: IntArray, rng: np.random.RandomState
-    ) -> tuple[AdditiveAverage, HeldOutForms]:
-        fit, held = average_forms(
+    ) -> tuple[AdditiveAverage, tuple[AdditiveAverage, ...], IntArray]:
+        return average_forms(
             rows,
             self._likelihood.law(chance, rows.weight),
             EFFECT_FORMS + GROWING_FORMS,
@@ -366,12 +370,6 @@ class MixtureUplift(LikelihoodEstimator):
             n_jobs=self.n_jobs,
             rng=rng,
         )
-        if len(held.chooser.rows.y) == len(rows.y):  # of very many, a sample
-            held = levelled(held, fold)
-            fit = replace(held.average(), best=fit.best)
-        few = np.sort(rng.permutation(len(rows.y))[:DESCRIBED_ROWS])
-        self._describe(fit, rows.take(few), chance[few])
-        return fit, held
 
     def _describe(self, fit: AdditiveAverage, rows: ModelRows, chance: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""
@@ -379,7 +377,6 @@ class MixtureUplift(LikelihoodEstimator):
         uplift, scale = treated - untreated, float(self.outcome_scaling_.scale[0])
         self.effect_range_ = scale * weighted_quantile(uplift, rows.weight, (0.05, 0.95))
         self.effect_features_ = scale * fit.features(rows)
-        self.heterogeneity_ = Estimate(*fit.forms.gain_over(ALONE))
         self.candidates_ = fit.forms
 
     def _check_parameters(self) -> None:
@@ -420,9 +417,8 @@ class MixtureUplift(LikelihoodEstimator):
         return TableEncoder("codes" if own else "one-hot")
 
 
-# Weight of the forms in which people differ. From the first on, each hundredth of it is right nine
-# times in ten if people differ in half of the problems (`benchmarks/words.py --first 1000`).
-PROBABLY, CLEARLY = 0.91, 0.98
+# Standard errors by which uplift rises with the rank, by people whom the fits have not seen.
+PROBABLY, CLEARLY = 2.2, 3.0
 
 
 class Uplift(MixtureUplift):
@@ -454,8 +450,8 @@ class Uplift(MixtureUplift):
     gain_ : GainByScore
         What treating any list of people gains, with an interval, from their predictions alone.
     heterogeneity_ : Estimate
-        By how many nats of held-out likelihood the likeliest form beats one in which the effect is
-        the same for all.
+        By how much uplift rises from the person ranked lowest to the one ranked highest, in units
+        of the outcome, by people whom the fits have not seen: the slope of ``gain_``.
     candidates_ : FormTable
         The forms that were weighed.
     identification_ : IdentificationStrength
@@ -518,8 +514,10 @@ class Uplift(MixtureUplift):
         low, high = self.effect_range_
         # An outcome of two values changes by their distance at most.
         most = float(self.outcome_scaling_.scale[0]) if self.family_ == BERNOULLI else np.inf
-        care = "" if self.candidates_.differ > PROBABLY else " Rank by it with care."
+        care = "" if self._rise() > PROBABLY else " Rank by it with care."
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
+        if self.sampled_rows_ is not None:
+            known += f" It was measured on a sample of {self.sampled_rows_:,} rows."
         return "\n".join(
             [
                 effect_in_words(self.average_effect_, most) + known,
@@ -532,12 +530,17 @@ class Uplift(MixtureUplift):
             ]
         )
 
+    def _rise(self) -> float:
+        """Return by how many standard errors uplift rises with the rank; nan if none is ranked."""
+        rise = self.heterogeneity_
+        return rise.value / rise.standard_error if rise.standard_error > 0.0 else np.nan
+
     def _differ(self) -> str:
         """Say whether people respond differently, and how sure that is."""
-        weight = self.candidates_.differ
-        if weight > CLEARLY:
+        rise = self._rise()
+        if rise > CLEARLY:
             return "People clearly respond differently."
-        if weight > PROBABLY:
+        if rise > PROBABLY:
             return "People probably respond differently."
         return "The rows do not show that people respond differently."
 
@@ -545,7 +548,7 @@ class Uplift(MixtureUplift):
         """Name the features that the effect varies with, the first ones first."""
         spread = self.effect_features_
         total = float(np.sum(spread**2))
-        what = "effect" if self.candidates_.differ > PROBABLY else "estimate"
+        what = "effect" if self._rise() > PROBABLY else "estimate"
         if total == 0.0:
             return f"The {what} varies with no feature."
         names = self._feature_names or [f"feature {j}" for j in range(len(spread))]

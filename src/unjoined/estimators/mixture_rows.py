@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -299,6 +299,11 @@ class Model:
     held: HeldOutForms
     select: Select
 
+    @property
+    def without(self) -> tuple[AdditiveAverage, ...]:
+        """The sample's fits without each fold."""
+        return tuple(self.held.without(j) for j in range(self.held.n_folds))
+
     def steps(self, n_jobs: int | None) -> dict[str, tuple[Parts, Steps]]:
         """Return the steps of each form that is kept, from its fit to the sample."""
         fits = {name: self.held.everyone(name, 1e-2, n_jobs) for name in self.held.table.kept}
@@ -343,11 +348,6 @@ class Sampled:
         cell = self.passes.census.cells[kind, self.rows.names[k]]
         return float(cell.n_rows / cell.total_weight * weight.sum() / np.sum(weight**2))
 
-    def _more(self, kind: str, populations: Iterable[int], n: int) -> float:
-        """Return how many times as many rows there are as the sample has."""
-        cells = self.passes.census.cells
-        return sum(cells[kind, self.rows.names[k]].n_rows for k in populations) / n
-
     def policies(self, rng: Rng, *, categorical: tuple[int, ...]) -> tuple[FoldedPolicy, ...]:
         """Fit every population's policy to all of its treatment rows, in the same passes."""
         models, folds, rows, m = {}, {}, self.rows, len(self.rows.names)
@@ -361,11 +361,11 @@ class Sampled:
                 )
                 low = float(self.passes.census.codes.min())
                 select = TreatmentRows(m + k, low, self._factor(TREATMENT, k, weight))
-                models[k] = Model(held.for_more(self._more(TREATMENT, [k], len(at))), select)
+                models[k] = Model(held.for_passes(), select)
         fits = dict(zip(models, fit_over(self.passes, list(models.values())), strict=True))
         known = [0.5 + 0.5 * rows.label[rows.at(TREATMENT, k)] for k in range(m)]
         return tuple(
-            FoldedPolicy.of_forms(fits[k], models[k].held, folds[k])
+            FoldedPolicy.of_forms(fits[k], models[k].without, folds[k])
             if k in fits
             else FoldedPolicy.constant(float(known[k][0]), len(known[k]))
             for k in range(m)
@@ -390,7 +390,7 @@ class Sampled:
             categorical=categorical,
             average=average,
             n_jobs=self.passes.n_jobs,
-        ).for_more(self._more(OUTCOME, populations, len(at)))
+        ).for_passes()
         factors = np.array([self._factor(OUTCOME, k, weight) for k in populations])
         (fit,) = fit_over(self.passes, [Model(held, OutcomeRows(likelihood, factors))])
         return fit, few, chance, held

@@ -256,7 +256,7 @@ def _predictions(whole: Any, layout: int) -> dict[str, Any]:
 
 def _gains(gain: GainByScore) -> dict[str, Any]:
     """Return what lists gain that treat one person in each bin from some bin on."""
-    people = np.concatenate([gain.edges[:1] - 1.0, gain.edges]) if len(gain.edges) else np.zeros(1)
+    people = gain.center
     lists = [gain.gain(people, people >= lowest).ratio for lowest in people]
     found = {f.name: [getattr(each, f.name) for each in lists] for f in fields(Ratio)}
     return {f"gain_ {name}": found[name] for name in found} | {"gain_ edges": people.tolist()}

@@ -49,6 +49,7 @@ from unjoined.metrics.identification import (
     IdentificationStrength,
     average_effect_of_sums,
     identification_strength,
+    ranking_noise,
     strength_of,
     strength_of_sums,
     warn_if_weak,
@@ -56,13 +57,7 @@ from unjoined.metrics.identification import (
 )
 from unjoined.metrics.people import NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
-from unjoined.metrics.rows import (
-    average_effect,
-    evaluation_of,
-    evaluation_rows,
-    labelled_rows,
-    some_rows,
-)
+from unjoined.metrics.rows import average_effect, evaluation_of, evaluation_rows, labelled_rows
 from unjoined.metrics.scores import (
     SCORES,
     HeldOutRows,

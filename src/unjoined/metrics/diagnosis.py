@@ -13,6 +13,8 @@ from unjoined._typing import Array, Frame
 from unjoined.data import CellSummary
 from unjoined.metrics.checks import Balance, Check, Sharing
 from unjoined.metrics.estimate import (
+    PLENTY,
+    STRONG,
     Estimate,
     ResultTable,
     as_frame,
@@ -22,7 +24,7 @@ from unjoined.metrics.estimate import (
     new_axes,
 )
 from unjoined.metrics.identification import IdentificationStrength
-from unjoined.metrics.people import IDENTIFIED, PLENTY, STRONG, UNKNOWN, WEAK, Region
+from unjoined.metrics.people import IDENTIFIED, UNKNOWN, WEAK, Region
 from unjoined.nuisance import CellShift
 
 if TYPE_CHECKING:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, solve
 from scipy.special import stdtrit
+from scipy.stats import rankdata
 
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
 from unjoined._validation import (
@@ -23,14 +24,11 @@ from unjoined._validation import (
 from unjoined.basis import has_constant
 from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError, WeakIdentificationWarning
-from unjoined.metrics.estimate import Estimate, Totals, critical_value
-from unjoined.metrics.rows import EvaluationRows, cell_positions
+from unjoined.metrics.estimate import STRONG, Estimate, Totals, critical_value
+from unjoined.metrics.rows import EvaluationRows, average_effect, cell_positions
 from unjoined.nuisance import center_sums
 from unjoined.sums import CellKey, GroupedSums, PlannedSums, PolicySums, n_functions, sum_policies
 
-# Staiger and Stock (1997): below a first-stage F of about ten, instrumental-variable estimates
-# are unreliable whatever the nominal sample size.
-WEAK_F = 10.0
 FEW_BINS, MANY_BINS = 10, 20
 MANY_ROWS = 20_000  # of the smallest table: from here on there are many bins
 BIN_ROWS = 50  # of the smallest table that a bin should have
@@ -52,15 +50,32 @@ class IdentificationStrength:
 
     mean_gap: float  # in the share treated
     rms_gap: float  # root mean square of the gap over x, corrected for noise; 0 if not detectable
-    f_statistic: float  # first-stage F: that the policies are the same at every x
+    f_statistic: float  # first-stage F: whether the policies are the same at every x
     degrees: int  # functions of x the gap was projected on, times the populations less one
     populations: tuple[Any, ...] = ()  # their names
     pairs: tuple[IdentificationStrength, ...] = ()  # of each two, if there are more than two
+    strength: float | None = None  # of the average's denominator, its square over its variance
 
     @property
     def is_weak(self) -> bool:
-        """Whether the first-stage F is below 10, the usual threshold for instruments."""
-        return self.f_statistic < WEAK_F
+        """Whether the average gap is known too poorly, its strength being below 17.
+
+        Features in which policies do not differ change it little, as they would the F of all
+        functions of x. A chi-square below 17 is weak whatever the strength: of a few rows, all of
+        them treated, the gap seems to be known exactly. Where no average was made, the chi-square
+        has to exceed 17 by what noise alone would hardly reach.
+        """
+        chi_square = self.f_statistic * self.degrees
+        if self.strength is not None:
+            return not min(self.strength, chi_square) >= STRONG
+        noise = self.degrees + 2.0 * np.sqrt(2.0 * self.degrees)
+        return bool(chi_square - noise < STRONG)
+
+    def measured_by(self, average: Estimate | None) -> IdentificationStrength:
+        """Return the same with the strength of an average's denominator, if it has one."""
+        if average is None or average.ratio is None:
+            return self
+        return replace(self, strength=average.ratio.strength)
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns of a table of all pairs of populations, ready for a data frame."""
@@ -127,7 +142,7 @@ def identification_strength(
         sample_weight=sample_weight,
         several=True,
     )
-    return strength_of(rows)
+    return strength_of(rows).measured_by(average_effect(rows))
 
 
 def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> IdentificationStrength:
@@ -224,12 +239,16 @@ def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> No
     if strength.is_weak:
         m = len(strength.populations)
         who, gap = ("two", "+.3f") if m <= 2 else (str(m), ".3f")
+        known = (
+            ""
+            if strength.strength is None
+            else f" (strength {strength.strength:.1f}, below {STRONG:g})"
+        )
         warnings.warn(
             f"the {who} populations' policies can hardly be told apart: treatment probabilities "
-            f"differ by {strength.mean_gap:{gap}} on average (first-stage F = "
-            f"{strength.f_statistic:.1f}, "
-            f"below {WEAK_F:g}). Uplift is weakly identified and its error grows like the inverse "
-            "of that gap. See `unjoined.identification_strength`.",
+            f"differ by {strength.mean_gap:{gap}} on average{known}. Uplift is weakly identified "
+            "and its error grows like the inverse of that gap. See "
+            "`unjoined.identification_strength`.",
             WeakIdentificationWarning,
             stacklevel=stacklevel,
         )
@@ -246,16 +265,31 @@ class GainByScore:
 
     Attributes
     ----------
-    edges : array of shape (J - 1,)
-        Predictions, in outcome units, between one bin and the next.
+    edges : array of shape (J + 1,)
+        Predictions, in outcome units, between one bin and the next, and the ends of all of them.
+    center : array of shape (J,)
+        Mean prediction in each bin.
     numerator, denominator : array of shape (J,)
         :math:`N_j`, outcome units, and :math:`D_j`.
     covariance : array of shape (2 J, 2 J)
         Of all numerators, then all denominators.
     share : array of shape (J,)
         Of the training rows in each bin.
+    known : array of shape (J,)
+        Share of people who are in each bin and for whom the policies differ enough to tell.
     speaks_for : float
         Share of people for whom the policies differ enough to tell, from 0 to 1.
+
+    Notes
+    -----
+    People count in a bin as in every average: fully where policies differ by 0.2 or more. What
+    the model's own effect leaves over is measured where it shows best, by the squared gap of the
+    policies, and is taken to be the same within a bin.
+
+    Two fits without one fold each have seen most rows in common. Where they rank by noise, what
+    one finds in the other's fold is found the other way round as well, so that numerators of bins
+    vary more than their rows say: about their total twice as much if noise is all that the fits
+    rank by. How much of it is noise is told by how far the fits agree.
 
     Examples
     --------
@@ -271,20 +305,23 @@ class GainByScore:
     """
 
     edges: Array
+    center: Array
     numerator: Array
     denominator: Array
     covariance: Array
     share: Array
+    known: Array
     speaks_for: float
 
     def __post_init__(self) -> None:
         """Refuse parts that do not belong together, as a file may hold them."""
         J = len(self.share)
-        shapes = (self.edges, self.numerator, self.denominator, self.covariance)
-        if [part.shape for part in shapes] != [(J - 1,), (J,), (J,), (2 * J, 2 * J)]:
+        bins = (self.center, self.numerator, self.denominator, self.known)
+        parts = (self.edges, *bins, self.covariance)
+        if [part.shape for part in parts] != [(J + 1,), *[(J,)] * len(bins), (2 * J, 2 * J)]:
             raise InputError("the record of gains has parts that do not fit each other")
-        rising = J < 2 or bool((np.diff(self.edges) > 0.0).all())
-        known = all(np.isfinite(part).all() for part in (*shapes[:3], self.share))
+        rising = bool((np.diff(self.edges) >= 0.0).all() and (np.diff(self.edges[1:-1]) > 0).all())
+        known = all(np.isfinite(part).all() for part in (*parts[:-1], self.share))
         if not (rising and known and self.share.min() > 0.0):
             raise InputError("the record of gains has bins without rows or in no order")
 
@@ -294,29 +331,83 @@ class GainByScore:
 
     @classmethod
     def of_rows(
-        cls, evaluation: EvaluationRows, score: Array, predicted: Array, weight: Array
+        cls,
+        evaluation: EvaluationRows,
+        score: Array,
+        predicted: Array,
+        weight: Array,
+        noise: float,
     ) -> GainByScore:
         """Make the record from out-of-fold scores of all rows, ranked within the rows' folds.
 
         ``predicted`` (m,) are predictions of the model itself at training rows that count by
-        ``weight``: they say where bins end. Scores are in the units of the predictions.
+        ``weight``: they say where bins end. Scores are in the units of the predictions. ``noise``
+        is the share of it in what the fits rank by, as `ranking_noise` tells it.
         """
-        terms = evaluation.terms(evaluation.omega())
         fewest = min(len(at) for at in cell_positions(evaluation.cell))
         edges, below = _edges(predicted, weight, _number_of_bins(fewest))
-        J = len(edges) + 1
+        J = len(below) + 1
+        people = evaluation.share * evaluation.aim
         rank = np.empty(len(score))
         for at in cell_positions(evaluation.fold):
-            rank[at] = mid_ranks(score[at], (terms.share * evaluation.aim)[at])
-        inside = np.zeros((len(score), J))
-        inside[np.arange(len(score)), np.searchsorted(below, rank, side="right")] = 1.0
-        totals = terms.totals(
-            terms.numerator[:, None] * inside, terms.denominator[:, None] * inside
-        )
+            rank[at] = mid_ranks(score[at], people[at])
+        place = np.searchsorted(below, rank, side="right")
+        terms = evaluation.where_it_shows(place, J)
+        totals = terms.by_bin(place, J)
         share = np.diff(np.concatenate([[0.0], below, [1.0]]))
+        apart = np.eye(J) - share[:, None]  # takes off each bin's share of the total
+        covariance = totals.covariance.copy()
+        covariance[:J, :J] += noise * apart @ covariance[:J, :J] @ apart.T
+        inside = np.searchsorted(edges[1:-1], predicted, side="right")
+        center = np.bincount(inside, weight * predicted, J) / np.bincount(inside, weight, J)
         return cls(
-            edges, totals.value[:J], totals.value[J:], totals.covariance, share, terms.speaks_for
+            edges,
+            center,
+            totals.value[:J],
+            totals.value[J:],
+            covariance,
+            share,
+            evaluation.terms(evaluation.omega()).by_bin(place, J).value[J:],
+            terms.speaks_for,
         )
+
+    def everyone(self) -> Estimate:
+        """Return the average uplift of all people who were ranked, outcome units.
+
+        Returns
+        -------
+        Estimate
+            Its interval is Fieller's.
+        """
+        J = len(self.share)
+        return self._totals(np.repeat([[1.0, 0.0], [0.0, 1.0]], J, axis=1))
+
+    def slope(self) -> Estimate:
+        """Return by how much uplift rises from the person ranked lowest to the one ranked highest.
+
+        Returns
+        -------
+        Estimate
+            The slope of a line through the bins' averages, outcome units; nan for a single bin.
+            People who were ranked have not been seen by the fits that ranked them. No model of
+            outcomes is needed for it to be centred on 0 where all gain alike.
+        """
+        rank = np.cumsum(self.share) - 0.5 * self.share
+        return self._line(rank)[0] if len(rank) > 1 else Estimate(np.nan, np.nan)
+
+    def _line(self, at: Array) -> tuple[Estimate, Array]:
+        """Return the slope of the bins' averages by a number of each bin, and its numerators."""
+        N, D = self.numerator, self.denominator
+        apart = at - at @ D / D.sum()
+        weight = apart / (apart**2 @ D)
+        both = np.concatenate([weight, -N.sum() / D.sum() * weight])
+        variance = float(both @ self.covariance @ both)
+        return Estimate(float(weight @ N), float(np.sqrt(max(variance, 0.0)))), weight
+
+    def _totals(self, weights: Array) -> Estimate:
+        """Return the ratio of two sums of all numerators and denominators, by weights (2, 2 J)."""
+        value = np.concatenate([self.numerator, self.denominator])
+        return Totals(value, self.covariance).combined(weights).ratio(0, 1)
 
     def bins(self, uplift: ArrayLike) -> IntArray:
         """Return the bin of each person, from 0 for the lowest predictions.
@@ -331,7 +422,7 @@ class GainByScore:
         array of shape (n,)
         """
         scores = check_vector("uplift", uplift)
-        return np.searchsorted(self.edges, scores, side="right")
+        return np.searchsorted(self.edges[1:-1], scores, side="right")
 
     def gain(self, uplift: ArrayLike, rule: ArrayLike) -> Estimate:
         """Return the total gain of treating people by a rule, over treating nobody.
@@ -387,7 +478,7 @@ class GainByScore:
         float
             From 0 to 1; nan if nobody is treated.
         """
-        share = self._treated(uplift, rule)[1] @ self.denominator
+        share = self._treated(uplift, rule)[1] @ self.known
         return float(np.clip(share, 0.0, 1.0))
 
     def _treated(self, uplift: ArrayLike, rule: ArrayLike) -> tuple[float, Array]:
@@ -403,10 +494,15 @@ class GainByScore:
         count, h = self._treated(uplift, rule)
         if count == 0.0:
             return Estimate(0.0 if total else np.nan, 0.0 if total else np.nan)
-        times, zero = count if total else 1.0, np.zeros(len(self.share))
-        weights = np.array([np.concatenate([times * h, zero]), np.concatenate([zero, h])])
-        value = np.concatenate([self.numerator, self.denominator])
-        return Totals(value, self.covariance).combined(weights).ratio(0, 1)
+        times, zero, top = count if total else 1.0, np.zeros(len(self.share)), h
+        if len(h) > 1:
+            # A part of a bin is as far from its average as its predictions are, times the slope
+            # of averages over predictions.
+            scores = np.clip(check_vector("uplift", uplift), self.edges[0], self.edges[-1])
+            off = (scores - self.center[self.bins(uplift)]) @ np.asarray(rule, dtype=float) / count
+            top = h + (h @ self.denominator) * off * self._line(self.center)[1]
+        weights = np.array([np.concatenate([times * top, zero]), np.concatenate([zero, h])])
+        return self._totals(weights)
 
 
 def _number_of_bins(rows: int) -> int:
@@ -417,7 +513,7 @@ def _number_of_bins(rows: int) -> int:
 
 
 def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
-    """Return where bins of equal shares end, and the share of people below each end.
+    """Return the ends of bins of equal shares, and the share of people below those inside.
 
     Predictions that are tied share a bin, so that there may be fewer bins than asked for.
     """
@@ -426,14 +522,29 @@ def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
     mass = mass / mass[-1]
     tied = SAME * float(np.abs(values).max(initial=0.0))
     starts = 1 + np.flatnonzero(np.diff(values) > tied)  # of each run of values but the first
-    if not len(starts):
-        return np.empty(0), np.empty(0)
+    ends = values[[0, -1]]
+    if not len(starts) or n_bins == 1:
+        return ends, np.empty(0)
     below = mass[starts - 1]
     wanted = np.arange(1, n_bins) / n_bins
     nearest = np.unique([int(np.argmin(np.abs(below - share))) for share in wanted])
     chosen = nearest.astype(np.int64)
     at = starts[chosen]
-    return 0.5 * (values[at - 1] + values[at]), below[chosen]
+    return np.insert(ends, 1, 0.5 * (values[at - 1] + values[at])), below[chosen]
+
+
+def ranking_noise(scores: Array) -> float:
+    """Return the share of noise in what fits without one fold each rank by, from 0 to 1.
+
+    ``scores`` (m, K) are those of all fits at the same people. Noise of two such fits is that of
+    the rows they share, K - 2 folds of K - 1, so that it agrees to that extent.
+    """
+    K = scores.shape[1]
+    if np.ptp(scores, axis=0).min() <= SAME * np.abs(scores).max():  # somebody ranks nobody
+        return 1.0
+    ranks = np.apply_along_axis(rankdata, 0, scores)
+    agreement = (np.corrcoef(ranks.T).sum() - K) / (K * (K - 1))
+    return float(np.clip((1.0 - agreement) * (K - 1), 0.0, 1.0))
 
 
 def mid_ranks(score: Array, weight: Array) -> Array:

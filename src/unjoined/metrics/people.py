@@ -22,17 +22,13 @@ from unjoined._validation import (
 from unjoined.data import ColumnCode, TableEncoder, column_names, feature_matrix
 from unjoined.errors import InputError, TableError
 from unjoined.metrics.checks import total_given_target
-from unjoined.metrics.estimate import critical_value
+from unjoined.metrics.estimate import BOUNDED, STRONG, critical_value
 from unjoined.metrics.rows import EvaluationRows, RatioTerms
 
 Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
 
 NUMBER, TRUTH, DATE, LEVEL, MISSING = "number", "truth", "date", "level", "missing"
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
-# Strength D^2 / V_D of the mean gap. Below the first, the interval of a ratio is unbounded. Above
-# the second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 %
-# confidence. Above the third all forms of the estimate agree.
-UNBOUNDED, STRONG, PLENTY = 3.84, 17.0, 100.0
 DEPTH, SMALLEST_SHARE = 3, 0.05  # of the tree of regions, and of the people in each
 LEAST_SPREAD = 0.01  # of the gap, that a split must explain
 TREE_ROWS = 100_000
@@ -214,7 +210,7 @@ def verdict_of(strength: float) -> str:
     """Return what a strength of the policy gap means for intervals."""
     if strength >= STRONG:
         return IDENTIFIED
-    return WEAK if strength >= UNBOUNDED else UNKNOWN
+    return WEAK if strength >= BOUNDED else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

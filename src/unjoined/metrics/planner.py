@@ -34,8 +34,7 @@ from unjoined._validation import (
     check_share,
 )
 from unjoined.errors import InputError
-from unjoined.metrics.estimate import Estimate, critical_value
-from unjoined.metrics.people import STRONG
+from unjoined.metrics.estimate import STRONG, Estimate, critical_value
 from unjoined.metrics.ranks import Functional, Scored
 from unjoined.metrics.rows import OVERLAP, EvaluationRows, evaluation_rows
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan

@@ -31,12 +31,10 @@ from unjoined.nuisance import (
     deal_evaluation_folds,
     weigh_shift,
 )
-from unjoined.sums import sample_cells
 
 FULL_GAP = 0.2  # from this gap on a person counts fully
 OVERLAP, GAP = "overlap", "gap"
 N_FOLDS = 5
-AVERAGED_ROWS = 20_000  # of each table
 
 
 class Additive:
@@ -135,6 +133,27 @@ class RatioTerms:
         values = np.column_stack(columns)
         return Sums.of_rows(self.cell, self.share, values, int(self.cell.max()) + 1).totals()
 
+    def by_bin(self, place: IntArray, n_bins: int) -> Totals:
+        """Return numerators of groups that have no row in common, then denominators."""
+        n_cells, J = int(self.cell.max()) + 1, n_bins
+        group = self.cell * J + place
+        p, q, m = self.share, self.share**2, 2 * J + 1
+
+        def added(values: Array) -> Array:
+            sums = np.bincount(group, values, n_cells * J)
+            return np.asarray(sums.reshape(n_cells, J), dtype=np.float64)
+
+        first, second = np.zeros((n_cells, m)), np.zeros((n_cells, m, m))
+        n, d = self.numerator, self.denominator
+        first[:, 0] = added(p).sum(axis=1)
+        first[:, 1:] = np.hstack([added(p * n), added(p * d)])
+        second[:, 0, 0] = added(q).sum(axis=1)
+        second[:, 0, 1:] = np.hstack([added(q * n), added(q * d)])
+        at = np.arange(1, J + 1)
+        second[:, at, at], second[:, at + J, at + J] = added(q * n**2), added(q * d**2)
+        second[:, at, at + J] = second[:, at + J, at] = added(q * n * d)
+        return Sums(added(np.ones(len(p))).sum(axis=1), first, second).totals()
+
     def average(self) -> Estimate:
         """Return the average uplift of those whom the answer speaks for, outcome units."""
         return self.value(np.ones(len(self.share)))
@@ -225,10 +244,26 @@ class EvaluationRows:
             return self.gap**2
         return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
 
-    def terms(self, omega: Array) -> RatioTerms:
-        """Return the two numbers of each row, for people who count by ``omega`` (n,)."""
+    def where_it_shows(self, place: IntArray, n_groups: int) -> RatioTerms:
+        """Return the two numbers of each row, measured by the squared gap within each group.
+
+        People count as ever, by "overlap". What the nuisances leave of the effect is taken to be
+        the same within a group, and is measured where policies differ most: of all ways to weigh
+        rows, that has the least variance if outcomes vary alike.
+        """
+        omega, square, people = self.omega(), self.gap**2, self.share * self.aim
+        counted, measured = (np.bincount(place, people * w, n_groups) for w in (omega, square))
+        times = np.divide(counted, measured, out=np.zeros(n_groups), where=measured > 0.0)
+        return self.terms(omega, times[place] * square)
+
+    def terms(self, omega: Array, measured: Array | None = None) -> RatioTerms:
+        """Return the two numbers of each row, for people who count by ``omega`` (n,).
+
+        What is left of the effect by the nuisances is measured on people who count by
+        ``measured``, by default the same.
+        """
         K = self.n_populations
-        reach = omega * self.contrast() * self.ratio
+        reach = (omega if measured is None else measured) * self.contrast() * self.ratio
         own = reach * self.residual
         outcome, treatment = self.cell < K, (self.cell >= K) & (self.cell < 2 * K)
         aim = self.aim * omega
@@ -326,27 +361,17 @@ def evaluation_of(
     return replace(labelled, aim=rows.weight / (total * labelled.share))
 
 
-def some_rows(rows: LabelledRows, most: int, rng: Rng) -> tuple[LabelledRows, IntArray]:
-    """Return at most ``most`` rows of each cell, which stand for all of it, and where they are."""
-    cells = rows.all_cells()
-    chosen = sample_cells(cells, most, rng)
-    worth = [np.full(len(at), len(cell) / len(at)) for at, cell in zip(chosen, cells, strict=True)]
-    part = rows.take(np.concatenate(chosen))
-    return replace(part, weight=part.weight * np.concatenate(worth)), np.concatenate(chosen)
-
-
-def average_effect(rows: LabelledRows, *, most: int = AVERAGED_ROWS) -> Estimate:
+def average_effect(rows: LabelledRows) -> Estimate:
     """Return the average uplift of those for whom policies differ enough, outcome units.
 
     The ratio form with nuisances that are fitted by ridge regression without each fold. It is
-    centred on the truth whatever they are. At most ``most`` rows of each table take part; costs
-    O(n d^2).
+    centred on the truth whatever they are. Costs O(n d^2).
     """
     rng = Rng(0)  # the same rows give the same number, whatever the estimator
-    part, _ = some_rows(rows, most, rng)
-    fold = deal_evaluation_folds(part, N_FOLDS, rng)
-    evaluation = evaluation_of(part, fold, cross_fit_linear(part, fold))
-    return evaluation.terms(evaluation.omega()).average()
+    fold = deal_evaluation_folds(rows, N_FOLDS, rng)
+    evaluation = evaluation_of(rows, fold, cross_fit_linear(rows, fold))
+    everyone = np.zeros(len(rows), dtype=np.int64)
+    return evaluation.where_it_shows(everyone, 1).average()
 
 
 def labelled_part(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unjoined._typing import Frame
-from unjoined.metrics.estimate import ResultTable, Shown, as_frame, new_axes
-from unjoined.metrics.people import STRONG
+from unjoined.metrics.estimate import STRONG, ResultTable, Shown, as_frame, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from unjoined.metrics.checks import COPIED, Doubt
 from unjoined.metrics.diagnosis import Diagnosis, Finding
-from unjoined.metrics.people import IDENTIFIED, STRONG, UNKNOWN, WEAK, Regions
+from unjoined.metrics.estimate import STRONG
+from unjoined.metrics.people import IDENTIFIED, UNKNOWN, WEAK, Regions
 
 FEWEST_ROWS = 50  # in a table; below, nothing is measured
 FEWEST_EVENTS = 20  # outcome rows with the rarer of two outcomes

@@ -1,6 +1,12 @@
 """What is estimated on the way: policies, conditional means, density ratios."""
 
-from unjoined.nuisance.additive import HeldOutForms, average_forms, hold_out_forms, more_steps
+from unjoined.nuisance.additive import (
+    HeldOutForms,
+    average_forms,
+    hold_out_forms,
+    levelled,
+    more_steps,
+)
 from unjoined.nuisance.centring import (
     CROSS_FIT_ROWS,
     N_FOLDS,
@@ -19,7 +25,6 @@ from unjoined.nuisance.effects import (
     FoldedFits,
     cross_fit_effects,
     cross_fit_linear,
-    levelled,
 )
 from unjoined.nuisance.forms import (
     ALONE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
+from scipy.optimize import least_squares
 
 from unjoined._support import PROGRESS
-from unjoined._threads import n_threads, one_blas_thread
+from unjoined._threads import CACHE_ROWS, n_threads, one_blas_thread, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined.basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features
 from unjoined.nuisance.forms import (
@@ -30,6 +31,7 @@ from unjoined.nuisance.forms import (
 from unjoined.solve import (
     AdditiveFit,
     AdditiveRows,
+    BernoulliLaw,
     Law,
     MeanLaw,
     Parts,
@@ -37,6 +39,7 @@ from unjoined.solve import (
     choose_threshold,
     fit_additive,
     fit_steps,
+    fits_without,
     pass_by_pieces,
     pass_in_memory,
     robust_deviation,
@@ -50,8 +53,11 @@ KEPT = {PAIR: 10, CURVE: 6}  # of what is screened: for the base, and as many fo
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
 CHOICE_TOL = 1e-2  # nats: forms differ by more
+MOST_TRIED = 2  # forms that are fitted to more rows than choose
 OVER_ALL: Any = {"n_steps": 4, "tol": CHOICE_TOL}  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
+SHIFT_PRECISION = 0.1  # of the shift that levels an effect, log-odds: next to nothing
+TINY = 1e-12
 Fits = dict[str, AdditiveFit]  # by form
 GROSS = 3.0  # robust standard deviations of the outcome
 
@@ -64,6 +70,7 @@ class Chooser:
     law: Law
     basis: AdditiveBasis
     values: Array  # (p, n)
+    features: frozenset[int] | None = None  # columns that may be used; None for all
 
     @classmethod
     def of_rows(
@@ -71,19 +78,26 @@ class Chooser:
         rows: ModelRows,
         law: Law,
         categorical: tuple[int, ...],
+        leading: Sequence[frozenset[int] | None],
         *,
         with_products: bool,
         n_jobs: int | None,
     ) -> Chooser:
-        """Draw the functions for these rows, and bound the pull of gross outcomes if it pays."""
+        """Draw the functions for these rows, and bound the pull of gross outcomes if it pays.
+
+        ``leading`` are the features that the fits without each fold may use.
+        """
+        some = None
+        if leading[0] is not None:
+            some = np.array(sorted(frozenset().union(*(each for each in leading if each))))
         basis = AdditiveBasis.of_rows(
             rows.X,
             rows.weight,
             categorical=categorical,
-            features=leading_features(rows.X, rows.y, rows.exposure, rows.weight),
+            features=some,
             with_products=with_products,
         )
-        chooser = cls(rows, law, basis, basis(rows.X).T)
+        chooser = cls(rows, law, basis, basis(rows.X).T, leading[0])
         if isinstance(law, MeanLaw):
             form = Form("", CURVES, CURVES if rows.exposure.any() else NOTHING)
             # Gross outcomes would spoil the residuals by which they are to be judged.
@@ -140,7 +154,13 @@ class Chooser:
 
     def parts_of(self, form: Form, at: IntArray, simpler: AdditiveFit | None) -> Parts:
         """Return the functions of a form: of very many, those that some rows ask for most."""
-        block, groups, _ = self.basis.blocks()
+        block, groups, columns = self.basis.blocks()
+        if self.features is not None:
+            allowed = self.features.union(column for column, _, _ in self.basis.categories)
+            groups = tuple(
+                group if allowed.issuperset(of) else UNUSED
+                for group, of in zip(groups, columns, strict=True)
+            )
         if simpler is not None:
             groups = self._screened(block, groups, form, simpler, at)
         return Parts.of_groups(block, groups, form.base, form.effect, form.few)
@@ -163,7 +183,8 @@ class Chooser:
         if PAIR in form.base and len(self.basis.pairs) > ALL_PAIRS:
             places = np.flatnonzero(named == PAIR)
             used[places] = False
-            for best in self._asked_for(PAIR, block, named, fit, at):
+            asked = self._asked_for(PAIR, block, named, fit, at)
+            for best in asked if PAIR in form.effect else asked[:1]:
                 used[places[best]] = True
         return tuple(np.where(used, named, UNUSED).tolist())
 
@@ -213,16 +234,18 @@ class HeldOutForms:
     forms: dict[str, Form]
     fits: dict[str, list[AdditiveFit]]  # of each form, without each fold
     table: FormTable
+    others: tuple[FormTable, ...]  # of each fold, by the rows of all others
 
     @property
     def n_folds(self) -> int:
         """Number of folds."""
-        return len(self.fits[self.table.name[0]])
+        return len(self.others)
 
     def trimmed(self) -> HeldOutForms:
         """Return the forms that are kept, without the pairs that none of them uses."""
         used = np.full(self.chooser.basis.size, False)
-        fits = {name: self.fits[name] for name in self.table.kept}
+        kept = dict.fromkeys(name for table in (self.table, *self.others) for name in table.kept)
+        fits = {name: self.fits[name] for name in (kept | dict.fromkeys(self.leading))}
         for fit in (fit for each in fits.values() for fit in each):
             used[fit.parts.base] = used[fit.parts.effect] = True
         basis, left = self.chooser.basis.trimmed(used)
@@ -233,22 +256,36 @@ class HeldOutForms:
         return replace(self, chooser=chooser, fits=fits)
 
     def without(self, j: int) -> AdditiveAverage:
-        """Return the average of the fits that have not seen fold ``j``."""
-        basis, fits = self.chooser.basis, self.fits
-        kept = self.table.kept.items()
-        members = (Member.of_fit(w, name, fits[name][j], basis.size) for name, w in kept)
-        best = fits[self.table.name[0]][j]
-        return AdditiveAverage(basis, tuple(members), self.table, best)
+        """Return the average of the fits without fold ``j``, by the losses of all other rows."""
+        return self._averaged(self.others[j], j)
 
     def average(self) -> AdditiveAverage:
         """Return the average of all fits without one fold."""
-        each = [self.without(j) for j in range(self.n_folds)]
+        each = [self._averaged(self.table, j) for j in range(self.n_folds)]
         members = [replace(m, weight=m.weight / len(each)) for one in each for m in one.members]
         return replace(each[0], members=tuple(members))
 
-    def for_more(self, factor: float) -> HeldOutForms:
-        """Return the same with the weights that ``factor`` times as many rows would give."""
-        return replace(self, table=self.table.sharpened(factor))
+    def _averaged(self, table: FormTable, j: int) -> AdditiveAverage:
+        """Return the average of the fits without fold ``j`` by the weights of a table."""
+        basis, fits = self.chooser.basis, self.fits
+        kept = table.kept.items()
+        members = (Member.of_fit(w, name, fits[name][j], basis.size) for name, w in kept)
+        return AdditiveAverage(basis, tuple(members), table, fits[table.name[0]][j])
+
+    def for_passes(self) -> HeldOutForms:
+        """Return the forms that are worth passes over very many rows, by their present weights."""
+        return replace(self, table=self.table.leading())
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """The likeliest form and those that contain it, which may do better with more rows."""
+        first = self.forms[self.table.name[0]]
+        richer = [
+            name
+            for name in self.table.name
+            if self.forms[name].base >= first.base and self.forms[name].effect >= first.effect
+        ]
+        return tuple(dict.fromkeys([first.name, *richer]))[:MOST_TRIED]
 
     def finished(self, finals: Fits) -> AdditiveAverage:
         """Return the average of the forms that are kept, as fitted to all rows."""
@@ -286,14 +323,25 @@ def hold_out_forms(
     Costs a fit for each form and fold, of 25 passes over the rows or so.
     """
     products = any(PAIR in form.base for form in forms)
+    folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
+    of_fold = [rows] * len(folds)
+    if exposures is not None:
+        of_fold = [replace(rows, exposure=each) for each in exposures]
+    # By the rows that a fit may see: those that judge it must not choose its features.
+    leading = [
+        leading_features(each.X, each.y, each.exposure, each.weight * (fold != j))
+        for j, each in enumerate(of_fold)
+    ]
     with one_blas_thread():
-        chooser = Chooser.of_rows(rows, law, categorical, with_products=products, n_jobs=n_jobs)
+        chooser = Chooser.of_rows(
+            rows, law, categorical, leading, with_products=products, n_jobs=n_jobs
+        )
     groups = chooser.basis.blocks()[1]
     named = {f.name: f for f in forms if PAIR in groups or PAIR not in f.base}
-    folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
-    choosers = [chooser] * len(folds)
-    if exposures is not None:
-        choosers = [replace(chooser, rows=replace(rows, exposure=each)) for each in exposures]
+    choosers = [
+        replace(chooser, rows=each, features=some)
+        for each, some in zip(of_fold, leading, strict=True)
+    ]
     # Folds share the threads: those that are left over after whole rounds have several each.
     threads, found = n_threads(n_jobs), []
     left = len(folds) % threads
@@ -306,11 +354,64 @@ def hold_out_forms(
     fits = {name: [fit[name] for fit in found] for name in named}
     losses = {name: np.full(len(rows.y), f.price / len(rows.y)) for name, f in named.items()}
     for j, held in enumerate(folds):
-        of_fold = choosers[j].losses({name: fits[name][j] for name in named}, held)
-        for name, loss in of_fold.items():
+        lost = choosers[j].losses({name: fits[name][j] for name in named}, held)
+        for name, loss in lost.items():
             losses[name][held] += loss
     table = FormTable.of_losses(losses, average=average)
-    return HeldOutForms(chooser, named, fits, table).trimmed()
+    others = tuple(
+        FormTable.of_losses(
+            {name: np.delete(loss, at) for name, loss in losses.items()}, average=average
+        )
+        for at in folds
+    )
+    return HeldOutForms(chooser, named, fits, table, others).trimmed()
+
+
+def levelled(held: HeldOutForms, fold: IntArray) -> HeldOutForms:
+    """Shift base and effect so that the average uplift is the one that held-out outcomes show.
+
+    Where the scales shrink a base of log-odds, chances come out less extreme than they are. An
+    effect would make them less extreme still, so that the likelihood asks for less of it: up to
+    half of the average is lost at 4 x 100 rows. One shift of all bases and one of all effects make
+    up for it: with them the residuals of rows that a fit has not seen add up to nothing, by
+    themselves and times each row's chance of treatment. A mean of a real outcome needs no shift and
+    has none.
+    """
+    law, rows, names = held.chooser.law, held.chooser.rows, list(held.fits)
+    if not isinstance(law, BernoulliLaw):
+        return held
+    base, effect, weight = (np.empty((len(rows.y), len(names))) for _ in range(3))
+    for j, table in enumerate(held.others):
+        at = np.flatnonzero(fold == j)
+        weight[at] = [table.kept.get(name, 0.0) for name in names]
+        for i, name in enumerate(names):
+            base[at, i], effect[at, i] = held.fits[name][j](held.chooser.values[:, at].T)
+    apart = rows.exposure - law.split
+
+    def mixed(shift: Array) -> Array:
+        treated, untreated = law.arms(base + shift[0], effect + shift[1], base)
+        means = untreated + rows.exposure[:, None] * (treated - untreated)
+        return np.asarray(np.einsum("ij,ij->i", means, weight))
+
+    chance = mixed(np.zeros(2))
+    noise = rows.weight * chance * (1.0 - chance)
+    per = np.sqrt(np.maximum([noise.sum(), apart**2 @ noise], TINY))
+
+    def left(shift: Array) -> Array:
+        residual = rows.weight * (rows.y - mixed(shift))
+        sums = np.array([residual.sum(), apart @ residual]) / per
+        return np.append(sums, np.sqrt(SHIFT_PRECISION) * shift[1])
+
+    shift = least_squares(left, np.zeros(2)).x
+    fits = {name: [_shifted(fit, *shift) for fit in each] for name, each in held.fits.items()}
+    return replace(held, fits=fits)
+
+
+def _shifted(fit: AdditiveFit, base: float, effect: float) -> AdditiveFit:
+    """Add to the constants of base and effect, which come first in each."""
+    coef = fit.coef.copy()
+    coef[[0, len(fit.parts.base)]] += base, effect
+    return replace(fit, coef=coef)
 
 
 def average_forms(
@@ -323,12 +424,12 @@ def average_forms(
     average: bool = True,
     n_jobs: int | None,
     rng: Rng,
-) -> tuple[AdditiveAverage, HeldOutForms]:
-    """Weigh forms by held-out likelihood on a sample, then let all rows have their say.
+) -> tuple[AdditiveAverage, tuple[AdditiveAverage, ...], IntArray]:
+    """Weigh forms by held-out likelihood and average them.
 
-    Up to 20,000 rows the average is over the fits without each fold, which do better together
-    than one fit to all. Also return the fits without each fold: of rows beyond the sample, none
-    of these has seen any.
+    Also return the fits without each fold, and the fold of each row. Up to 20,000 rows the average
+    is over these fits, which do better together than one fit to all. Of more rows, a sample says
+    which forms are tried over all.
     """
     n = len(rows.y)
     at = np.sort(rng.permutation(n)[:CHOICE_ROWS])
@@ -341,23 +442,96 @@ def average_forms(
         average=average,
         n_jobs=n_jobs,
     )
-    if n <= CHOICE_ROWS:
+    if n > CHOICE_ROWS:
+        return _over_all(held, rows, at, fold, average=average, n_jobs=n_jobs)
+    if not any(form.effect for form in forms):  # of a mean, whose error no one asks for
         together = held.average()
-        if not any(form.effect for form in forms):
-            return together, held  # no one asks for the error of a mean
-        best = held.everyone(held.table.name[0], FINAL_TOL, n_jobs, near=together.best)
-        return replace(together, best=best), held
-    held = held.for_more(n / len(at))
-    data = AdditiveRows(rows.X.T, rows.y, rows.exposure, rows.weight)
-    finals = {}
-    for name in held.table.kept:
-        fit = held.everyone(name, CHOICE_TOL, n_jobs)
-        over_all = pass_by_pieces(held.chooser.basis, data, fit.parts, n_jobs)
-        with one_blas_thread():
-            finals[name] = fit_additive(
-                over_all, fit.parts, fit.law, fit.coef, fit.scales, **OVER_ALL
+    else:
+        name = held.table.name[0]
+        best = held.everyone(name, FINAL_TOL, n_jobs, near=held.fits[name][0])
+        held = levelled(held, fold)
+        together = replace(held.average(), best=best)
+    return together, tuple(held.without(j) for j in range(held.n_folds)), fold
+
+
+def _over_all(
+    held: HeldOutForms,
+    rows: ModelRows,
+    at: IntArray,
+    fold: IntArray,
+    *,
+    average: bool,
+    n_jobs: int | None,
+) -> tuple[AdditiveAverage, tuple[AdditiveAverage, ...], IntArray]:
+    """Fit the forms that a sample, ``at``, leads with to all rows, and weigh them there.
+
+    A fit without a fold is one step from the fit to all rows, exact but for the square of a small
+    change. Rows of the sample have chosen the functions: they are met by the sample's own fits,
+    whose folds come first. All others are met by fits to all rows but theirs.
+    """
+    basis, K, d = held.chooser.basis, held.n_folds, rows.X.shape[1]
+    starts = range(0, len(rows.y), CACHE_ROWS)
+    waves = over_pieces(lambda at: basis.waves(rows.X[at : at + CACHE_ROWS]), starts, n_jobs)
+    wide = np.hstack([rows.X, np.concatenate(list(waves))])
+
+    def values(X: Array) -> Array:
+        return basis(X[:, :d], X[:, d:])
+
+    data = AdditiveRows(wide.T, rows.y, rows.exposure, rows.weight)
+    folds = [np.flatnonzero(fold == j) for j in range(K)]
+    parts = [AdditiveRows(*(array[..., inside] for array in data)) for inside in folds]
+    finals: Fits = {}
+    without: dict[str, list[AdditiveFit]] = {}
+    with one_blas_thread():
+        for name in held.leading:
+            near = held.everyone(name, CHOICE_TOL, n_jobs)
+            over_all = pass_by_pieces(values, data, near.parts, n_jobs)
+            finals[name] = fit = fit_additive(
+                over_all, near.parts, near.law, near.coef, near.scales, **OVER_ALL
             )
-    return held.finished(finals), held
+            sums = [
+                pass_by_pieces(values, part, fit.parts, n_jobs)(fit.law, fit.coef) for part in parts
+            ]
+            without[name] = fits_without(fit, sums)
+    losses = _row_losses(values, replace(rows, X=wide), fold, without, n_jobs)
+    beyond = np.delete(np.arange(len(rows.y)), at)
+    tables = [
+        FormTable.of_losses({name: loss[some] for name, loss in losses.items()}, average=average)
+        for some in (beyond, *(beyond[fold[beyond] != j] for j in range(K)))
+    ]
+    all_rows = replace(held, fits=without, table=tables[0], others=tuple(tables[1:]))
+    each = (*(held.without(j) for j in range(K)), *(all_rows.without(j) for j in range(K)))
+    place = fold + K
+    place[at] = fold[at]
+    return all_rows.finished(finals), each, place
+
+
+def _row_losses(
+    basis: Callable[[Array], Array],
+    rows: ModelRows,
+    fold: IntArray,
+    without: dict[str, list[AdditiveFit]],
+    n_jobs: int | None,
+) -> dict[str, Array]:
+    """Return the loss of every row by each form's fit without its fold."""
+    losses = {name: np.empty(len(rows.y)) for name in without}
+    noise = min(getattr(fits[0].law, "variance", 1.0) for fits in without.values())
+
+    def fill(start: int) -> None:
+        at = slice(start, start + CACHE_ROWS)
+        values, own = basis(rows.X[at]), fold[at]
+        for name, fits in without.items():
+            law, row = fits[0].law, np.arange(len(own))
+            law = replace(law, variance=noise) if isinstance(law, MeanLaw) else law
+            base, effect = (
+                np.column_stack(each) for each in zip(*(f(values) for f in fits), strict=True)
+            )
+            terms = law(rows.y[at], rows.exposure[at], base[row, own], effect[row, own])
+            losses[name][at] = rows.weight[at] * terms.loss
+
+    for _ in over_pieces(fill, range(0, len(rows.y), CACHE_ROWS), n_jobs):
+        pass
+    return losses
 
 
 def more_steps(fit: AdditiveFit) -> Steps:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from numpy.random import RandomState as Rng
 from scipy.linalg import solve
-from scipy.optimize import least_squares
 
 from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
-from unjoined.nuisance.additive import CHOICE_ROWS, HeldOutForms, hold_out_forms
+from unjoined.nuisance.additive import CHOICE_ROWS, hold_out_forms
 from unjoined.nuisance.forms import EFFECT_FORMS, AdditiveAverage, ModelRows
-from unjoined.nuisance.models import FoldedPolicy, Nuisances, deal, means_without_folds
-from unjoined.solve import AdditiveFit, BernoulliLaw, Law, MeanLaw
+from unjoined.nuisance.models import FoldedPolicy, Nuisances, means_without_folds
+from unjoined.solve import BernoulliLaw, Law, MeanLaw
 
 CLIP = 0.005  # policies are kept this far from 0 and 1
 # Enough for a mean outcome that leaves little noise: more forms cost more and gain nothing.
 FORMS = tuple(form for form in EFFECT_FORMS if form.name in ("lines", "linear effect", "pairs"))
 PIECE_ROWS = CHUNK_ROWS // 4
-SHIFT_PRECISION = 0.1  # of the shift that levels an effect, log-odds: next to nothing
-TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +46,40 @@ class FoldedFits:
     """
 
     policies: tuple[FoldedPolicy, ...]  # of each population
-    outcomes: HeldOutForms
+    outcomes: tuple[AdditiveAverage, ...]  # without each fold
     fold: IntArray  # of each outcome row
     offset: float  # of the inner outcome that base and effect are fitted to
     scale: float
 
+    def scores(self, X: Array) -> Array:
+        """Return the effect at rows by the fits without each fold, shape (n, folds)."""
+        return np.column_stack([fit.uplift(X) for fit in self.outcomes])
+
     def nuisances(
-        self, rows: LabelledRows, at: IntArray, *, n_jobs: int | None, rng: Rng
+        self, rows: LabelledRows, *, n_jobs: int | None, rng: Rng
     ) -> tuple[EffectNuisances, IntArray]:
-        """Return the nuisances at some rows, and the folds of the outcome's fits.
+        """Return the nuisances at the rows, and the folds of the outcome's fits.
 
         A treatment row has a fold of the policies, an outcome row one of the outcome. The other
-        fold is dealt: no fit of that kind has seen the row. So both terms of the ratio average
-        over the same estimates, and no model is fitted for it.
+        fold is dealt, as often as rows of the other kind have it: no fit of that kind has seen the
+        row. So both terms of the ratio average over the same estimates, and no model is fitted for
+        it.
         """
         n, n_policies = len(rows.label), min(len(policy.without) for policy in self.policies)
         fold, of_policy = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
         for k, policy in enumerate(self.policies):
             treated, outcome = rows.at(TREATMENT, k), rows.at(OUTCOME, k)
             of_policy[treated] = policy.fold % n_policies
-            of_policy[outcome] = deal(np.zeros_like(outcome), n_policies, rng)
-            fold[treated] = deal(np.zeros_like(treated), self.outcomes.n_folds, rng)
+            of_policy[outcome] = rng.permutation(np.resize(of_policy[treated], len(outcome)))
+            fold[treated] = rng.permutation(np.resize(self.fold, len(treated)))
         fold[rows.of_kind(OUTCOME)] = self.fold
         models = EffectModels(
             tuple(zip(*(policy.without[:n_policies] for policy in self.policies), strict=True)),
-            tuple(self.outcomes.without(j) for j in range(self.outcomes.n_folds)),
+            self.outcomes,
             self.offset,
             self.scale,
         )
-        return models(rows.X[at], fold[at], of_policy[at], n_jobs=n_jobs), fold[at]
+        return models(rows.X, fold, of_policy, n_jobs=n_jobs), fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,51 +134,6 @@ class EffectModels:
         for _ in over_pieces(fill, range(0, n, PIECE_ROWS), n_jobs):
             pass
         return EffectNuisances(policies, mean, effect)
-
-
-def levelled(held: HeldOutForms, fold: IntArray) -> HeldOutForms:
-    """Shift base and effect so that the average uplift is the one that held-out outcomes show.
-
-    Where the scales shrink a base of log-odds, chances come out less extreme than they are. An
-    effect would make them less extreme still, so that the likelihood asks for less of it: up to
-    half of the average is lost at 4 x 100 rows. One shift of all bases and one of all effects make
-    up for it: with them the residuals of rows that a fit has not seen add up to nothing, by
-    themselves and times each row's chance of treatment. A mean of a real outcome needs no shift and
-    has none.
-    """
-    law, rows, kept = held.chooser.law, held.chooser.rows, held.table.kept
-    if not isinstance(law, BernoulliLaw):
-        return held
-    base, effect = (np.empty((len(rows.y), len(kept))) for _ in range(2))
-    for i, name in enumerate(kept):
-        for j, fit in enumerate(held.fits[name]):
-            at = np.flatnonzero(fold == j)
-            base[at, i], effect[at, i] = fit(held.chooser.values[:, at].T)
-    weight, apart = np.array(list(kept.values())), rows.exposure - law.split
-
-    def mixed(shift: Array) -> Array:
-        treated, untreated = law.arms(base + shift[0], effect + shift[1], base)
-        return np.asarray(untreated @ weight + rows.exposure * ((treated - untreated) @ weight))
-
-    chance = mixed(np.zeros(2))
-    noise = rows.weight * chance * (1.0 - chance)
-    per = np.sqrt(np.maximum([noise.sum(), apart**2 @ noise], TINY))
-
-    def left(shift: Array) -> Array:
-        residual = rows.weight * (rows.y - mixed(shift))
-        sums = np.array([residual.sum(), apart @ residual]) / per
-        return np.append(sums, np.sqrt(SHIFT_PRECISION) * shift[1])
-
-    shift = least_squares(left, np.zeros(2)).x
-    fits = {name: [_shifted(fit, *shift) for fit in each] for name, each in held.fits.items()}
-    return replace(held, fits=fits)
-
-
-def _shifted(fit: AdditiveFit, base: float, effect: float) -> AdditiveFit:
-    """Add to the constants of base and effect, which come first in each."""
-    coef = fit.coef.copy()
-    coef[[0, len(fit.parts.base)]] += base, effect
-    return replace(fit, coef=coef)
 
 
 def cross_fit_effects(

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis
@@ -27,6 +28,7 @@ PAIRS = CURVES | {PAIR}
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
 FEATURE_ROWS = 2_000  # about, that tell how far the uplift varies with each feature
+FARTHEST_SHIFT = 10.0  # of effects, log-odds or standard deviations of the outcome
 FAINT = 0.25  # of the likeliest form's weight: not worth passes over very many rows
 
 
@@ -41,7 +43,8 @@ class Form(NamedTuple):
     price: float = 0.0  # nats by which held-out rows must be likelier, for the same weight
 
 
-ALONE = ("linear base alone", "base alone")
+ALONE = ("linear base alone", "base alone", "base with pairs alone")
+# Every kind of base stands alone too: what a base lacks would pass for an effect that differs.
 EFFECT_FORMS = (
     Form(ALONE[0], LINES, frozenset({CONSTANT}), LINES),
     Form("lines", LINES, LINES),
@@ -50,6 +53,8 @@ EFFECT_FORMS = (
     Form("linear effect", CURVES, LINES),
     Form("few linear effects", CURVES, LINES, LINES),
     Form("curved effect", CURVES, CURVES, LINES),
+    Form(ALONE[2], PAIRS, frozenset({CONSTANT}), LINES),
+    Form("few linear effects beside pairs", PAIRS, LINES, LINES),
     Form("pairs", PAIRS, PAIRS, LINES),
 )
 # For rows that are few. Of many, the forms above follow such an effect as well. At no price they
@@ -67,6 +72,10 @@ IN_WORDS = {
         "the base bends with the features and the effect is a straight line in few of them"
     ),
     "curved effect": "the base and the effect bend with single features",
+    "few linear effects beside pairs": (
+        "the base bends with the features and with pairs of them, and the effect is a straight "
+        "line in few of them"
+    ),
     "pairs": "the base and the effect bend with the features and with pairs of them",
     "growing with lines": (
         "the base is a straight line in the features, and the effect goes up or down with it"
@@ -168,13 +177,6 @@ class FormTable:
         pairs = zip(self.name, self.weight.tolist(), strict=True)
         return {name: weight for name, weight in pairs if weight > 0.0}
 
-    @property
-    def differ(self) -> float:
-        """The weight of forms in which people differ by more than their base, from 0 to 1."""
-        weight = np.exp(-self.difference / NATS)
-        alone = np.array([name in ALONE for name in self.name])
-        return float(weight[~alone].sum() / weight.sum())
-
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns, ready for a data frame; losses in nats over all rows that choose."""
         numbers = ("weight", "loss", "difference", "standard_error")
@@ -211,16 +213,10 @@ class FormTable:
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
 
-    def sharpened(self, factor: float) -> FormTable:
-        """Return the weights that ``factor`` times as many rows would give, faint ones left out."""
-        weight = np.where(self.weight > 0.0, np.exp(-factor * self.difference / NATS), 0.0)
-        weight[weight < FAINT] = 0.0
+    def leading(self) -> FormTable:
+        """Return the table without forms that are faint beside the first."""
+        weight = np.where(self.weight < FAINT * self.weight.max(), 0.0, self.weight)
         return replace(self, weight=weight / weight.sum())
-
-    def gain_over(self, names: tuple[str, ...]) -> tuple[float, float]:
-        """Return by how many nats the likeliest form beats the best of some, and the error."""
-        j = min(self.name.index(name) for name in names)
-        return float(self.difference[j]), float(self.standard_error[j])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -272,6 +268,31 @@ class AdditiveAverage:
         base, effect = self(X)
         treated, untreated = self.best.law.arms(base, effect, chance[:, None])
         return treated @ self.weight, untreated @ self.weight
+
+    def uplift(self, X: Array) -> Array:
+        """Return the average of the members' differences of the means with and without."""
+        return np.asarray(self.best.law.uplift(*self(X)) @ self.weight)
+
+    def calibrated(self, X: Array, weight: Array, average: float) -> AdditiveAverage:
+        """Shift the effects alike, so that the mean uplift of rows that count by weights is given.
+
+        The fits stay as they are if no shift makes it so.
+        """
+        base, effect = self(X)
+
+        def apart(shift: float) -> float:
+            uplift = self.best.law.uplift(base, effect + shift) @ self.weight
+            return float(weight @ uplift / weight.sum()) - average
+
+        far = FARTHEST_SHIFT
+        if not apart(-far) < 0.0 < apart(far):
+            return self
+        shift = float(brentq(apart, -far, far))
+        first = np.eye(1, self.basis.size)[0]  # the constant
+        members = (replace(each, effect=each.effect + shift * first) for each in self.members)
+        coef = self.best.coef.copy()
+        coef[len(self.best.parts.base)] += shift
+        return replace(self, members=tuple(members), best=replace(self.best, coef=coef))
 
     def uplift_errors(self, X: Array) -> Array:
         """Return how far the uplift may move at each row, as a standard deviation.

@@ -201,12 +201,13 @@ class FoldedPolicy:
         return cls(known, (ConditionalMean(None, label, label),) * MEAN_FOLDS, fold)
 
     @classmethod
-    def of_forms(cls, model: AdditiveAverage, held: HeldOutForms, fold: IntArray) -> FoldedPolicy:
+    def of_forms(
+        cls, model: AdditiveAverage, without: tuple[AdditiveAverage, ...], fold: IntArray
+    ) -> FoldedPolicy:
         """Return the policy that additive models of treatments 0 and 1 give."""
         mean = AdditiveMean(model, 0.0, 1.0, is_binary=True)
-        each = range(held.n_folds)
-        without = tuple(AdditiveMean(held.without(j), -1.0, 2.0, is_binary=True) for j in each)
-        return cls(ConditionalMean(mean, 0.0, 1.0), without, fold)
+        others = tuple(AdditiveMean(each, -1.0, 2.0, is_binary=True) for each in without)
+        return cls(ConditionalMean(mean, 0.0, 1.0), others, fold)
 
 
 def fit_policies(
@@ -232,10 +233,10 @@ def fit_policies(
         elif model is None:
             one, law, _, _ = _coded(X[at], chance, weight)
             fold = deal(np.zeros(len(at), dtype=np.int64), MEAN_FOLDS, rng)
-            mean, held = average_forms(
+            found = average_forms(
                 one, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs, rng=rng
             )
-            policies.append(FoldedPolicy.of_forms(mean, held, fold))
+            policies.append(FoldedPolicy.of_forms(*found))
         else:
             policy = fit_conditional_mean(seeded_clone(model, rng), X[at], chance, weight)
             policies.append(FoldedPolicy(policy, (), np.zeros(len(at), dtype=np.int64)))

@@ -10,6 +10,7 @@ from unjoined.solve.additive import (
     Steps,
     fit_additive,
     fit_steps,
+    fits_without,
     pass_by_pieces,
     pass_in_memory,
     sums_of_rows,

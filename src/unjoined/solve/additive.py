@@ -328,6 +328,20 @@ def fit_additive(
             return fit
 
 
+def fits_without(fit: AdditiveFit, sums: list[Sums]) -> list[AdditiveFit]:
+    """Return the fits without each part of the rows, one step from the fit to all of them.
+
+    ``sums`` are those of the parts, at the coefficients of the fit.
+    """
+    penalty = fit.scales.precision[fit.parts.block]
+    whole, found = reduce(operator.add, sums), []
+    for part in sums:
+        factor = _factor(whole.curvature - part.curvature, penalty)
+        step = -_solve(factor, whole.gradient - part.gradient + penalty * fit.coef)
+        found.append(replace(fit, coef=fit.coef + step))
+    return found
+
+
 def _objective(sums: Sums, penalty: Array, coef: Array) -> float:
     return sums.loss + 0.5 * float(penalty @ coef**2)
 
