@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import narwhals as nw
+import numpy as np
 
 from unjoined._support import import_extra
 from unjoined._typing import Frame
@@ -50,13 +52,17 @@ from unjoined.data.queries import (
 )
 from unjoined.errors import TableError
 
+FIRST_CELLS = 100  # that show what a column of text may hold
+LONGEST = 1e18  # whole numbers from there on, of nineteen digits or more, are ids
+SIGNS, ZERO, AFTER_ZERO = list(b"+-"), ord("0"), list(b".eE")
+BATCH_ROWS = 1 << 16  # of a text file, whose cells become numbers at once, before more are read
+
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
     """How DuckDB is to read one file, with nothing left for it to guess."""
 
     query: str
-    path: str  # as a pattern that matches this file alone
     form: TextForm | None = None  # of a text file
     schema: Any = None  # of a Parquet file
     kept: Utf8Copy | None = None  # what is read in place of a file that DuckDB would not take
@@ -64,29 +70,28 @@ class FileReader:
     @classmethod
     def of(cls, file: Path, encoding: str | None = None) -> FileReader:
         """Look at the ending, and at the beginning of a text file; copy it if told its encoding."""
-        path = _pattern(file)
+        path = _literal(file)
         if table_ending(file) in PARQUET:
-            query = "SELECT * FROM read_parquet(?, hive_partitioning=false)"
-            return cls(query, path, None, _schema(file))
+            query = f"SELECT * FROM read_parquet({path}, hive_partitioning=false)"  # noqa: S608
+            return cls(query, None, _schema(file))
         if table_ending(file) in JSON:
             return cls(
-                "SELECT * FROM read_json(?, format='newline_delimited', sample_size=-1, "
-                "hive_partitioning=false)",
-                path,
+                f"SELECT * FROM read_json({path}, format='newline_delimited', "  # noqa: S608
+                "sample_size=-1, hive_partitioning=false)"
             )
         form, kept, packed = form_of(file), None, packing(file)
         if encoding or form.encoding != UTF8:
             kept = Utf8Copy(file, encoding or form.encoding)
-            path, packed = _pattern(kept.path), "none"
+            path, packed = _literal(kept.path), "none"
         # Under names of our own, as DuckDB takes "a" and "A" for one.
         columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(form.names)))
         query = (
-            f"SELECT * FROM read_csv(?, auto_detect=false, columns={{{columns}}}, header=true, "  # noqa: S608
-            f"delim='{form.delimiter}', quote='\"', escape='\"', comment='', skip={form.skip}, "
-            "nullstr='', null_padding=false, ignore_errors=false, hive_partitioning=false, "
-            f"compression='{packed}')"
+            f"SELECT * FROM read_csv({path}, auto_detect=false, columns={{{columns}}}, "  # noqa: S608
+            f"header=true, delim='{form.delimiter}', quote='\"', escape='\"', comment='', "
+            f"skip={form.skip}, nullstr='', null_padding=false, ignore_errors=false, "
+            f"hive_partitioning=false, compression='{packed}')"
         )
-        return cls(query, path, form, kept=kept)
+        return cls(query, form, kept=kept)
 
     def typed(self, table: Frame, text: Collection[str] = ()) -> Frame:
         """Return rows under the file's names, a text file's as numbers where they are such."""
@@ -106,8 +111,14 @@ class FileReader:
         return arrow.table(columns, names=names)
 
 
-def _pattern(file: Path) -> str:
-    return re.sub(r"[*?\[]", r"[\g<0>]", str(file.absolute()))
+def _literal(file: Path) -> str:
+    """Return a file for SQL, as a pattern that matches it alone.
+
+    As a parameter it would cost much: with DuckDB 1.5, rows of a query that has any go through
+    Python, one value at a time.
+    """
+    pattern = re.sub(r"[*?\[]", r"[\g<0>]", str(file.absolute()))
+    return "'" + pattern.replace("'", "''") + "'"
 
 
 def _schema(file: Path) -> Any:
@@ -125,20 +136,72 @@ def _typed(column: Any, comma: bool) -> Any:
     """Return text cells as whole numbers, numbers or booleans if all of them are such."""
     arrow = import_extra("pyarrow", extra="cli")
     compute = import_extra("pyarrow.compute", extra="cli")
+    some = column.drop_null() if column[:FIRST_CELLS].null_count else column
+    some = _trimmed(some[:FIRST_CELLS], comma)
+    if compute.all(compute.match_substring_regex(some, NUMBER), min_count=0).as_py():
+        is_whole = compute.all(compute.match_substring_regex(some, "^-?[0-9]+$"), min_count=0)
+        kind = arrow.int64() if is_whole.as_py() else arrow.float64()
+        if not comma and (numbers := _plain_numbers(column, kind)) is not None:
+            return numbers
+        cells = _trimmed(column, comma)
+        if compute.all(compute.match_substring_regex(cells, NUMBER), min_count=0).as_py():
+            try:
+                return compute.cast(cells, kind)
+            except arrow.ArrowInvalid:
+                return compute.cast(cells, arrow.float64())
+    truths = arrow.array(["true", "false", None])
+    if compute.all(compute.is_in(compute.ascii_lower(some), value_set=truths)).as_py():
+        words = compute.ascii_lower(_trimmed(column, comma))
+        if compute.all(compute.is_in(words, value_set=truths)).as_py():
+            return compute.equal(words, "true")
+    return column
+
+
+def _trimmed(column: Any, comma: bool) -> Any:
+    """Return cells without blanks around them, with decimal points for decimal commas."""
+    compute = import_extra("pyarrow.compute", extra="cli")
     cells = compute.ascii_trim_whitespace(column)
     if comma:
         is_one = compute.match_substring_regex(cells, f"^{DECIMAL_COMMA.pattern}")
         plain = compute.replace_substring(compute.replace_substring(cells, ".", ""), ",", ".")
         cells = compute.if_else(is_one, plain, cells)
-    if compute.all(compute.match_substring_regex(cells, NUMBER), min_count=0).as_py():
-        try:
-            return compute.cast(cells, arrow.int64())
-        except arrow.ArrowInvalid:
-            return compute.cast(cells, arrow.float64())
-    words = compute.ascii_lower(cells)
-    if compute.all(compute.is_in(words, value_set=arrow.array(["true", "false", None]))).as_py():
-        return compute.equal(words, "true")
-    return column
+    return cells
+
+
+def _plain_numbers(column: Any, kind: Any) -> Any:
+    """Return cells as numbers, None if one is none or written in an unusual way.
+
+    Arrow takes 007, 0x1F and nan(x) for numbers. That there are none of these is found much faster
+    than by a pattern that every cell has to match.
+    """
+    arrow = import_extra("pyarrow", extra="cli")
+    compute = import_extra("pyarrow.compute", extra="cli")
+    try:
+        numbers = compute.cast(column, kind)
+    except arrow.ArrowInvalid:
+        return None
+    ends = compute.min_max(numbers).as_py()
+    low, high = ends["min"], ends["max"]
+    if low is not None and not (-LONGEST < low <= high < LONGEST):
+        return None
+    if arrow.types.is_floating(kind) and compute.any(compute.is_nan(numbers)).as_py():
+        return None
+    return None if any(map(_has_zero_in_front, column.chunks)) else numbers
+
+
+def _has_zero_in_front(cells: Any) -> bool:
+    """Tell whether a cell that Arrow reads as a number begins with 0 and a digit, or with 0x."""
+    if cells.null_count == len(cells):
+        return False
+    if cells.type != import_extra("pyarrow", extra="cli").string():
+        return True
+    _, offsets, letters = cells.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset :][: len(cells) + 1]
+    data = np.frombuffer(letters, dtype=np.uint8)
+    start, stop = ends[:-1], ends[1:]
+    start = start + (stop > start) * np.isin(data[np.minimum(start, len(data) - 1)], SIGNS)
+    start = start[stop > start + 1]
+    return bool(((data[start] == ZERO) & ~np.isin(data[start + 1], AFTER_ZERO)).any())
 
 
 def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str] = ()) -> Frame:
@@ -188,11 +251,16 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
 
 def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     duckdb = import_extra("duckdb", extra="cli")
+    arrow = import_extra("pyarrow", extra="cli")
     with connect(SqlQuery(""), {}) as connection:
         try:
-            found = connection.sql(reader.query, params=[reader.path])
-            table = _without_quotes(found).to_arrow_table()
-        except (duckdb.Error, RuntimeError) as error:
+            relation = connection.sql(reader.query)
+            if reader.form is None:
+                return reader.typed(_without_quotes(relation).to_arrow_table())
+            batches = _batches(relation, BATCH_ROWS)
+            # Copied, as a column of text would keep the whole batch that it came with.
+            pieces = list(_one_behind(lambda part: _copied(reader.typed(part, text)), batches))
+        except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
             refuse_interrupt(error)
             if (again := _other_reader(reader, file, error)) is not None:
                 return _read_file(again, file, text)
@@ -200,7 +268,60 @@ def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
             raise TableError(
                 f"{str(file)!r} cannot be read as {kind}: {_reason(file, error)}"
             ) from error
-    return reader.typed(table, text)
+    return _joined(reader, file, pieces, text)
+
+
+def _joined(reader: FileReader, file: Path, pieces: list[Frame], text: Collection[str]) -> Frame:
+    """Return pieces of a text file as one table; read anew columns that are text in some only."""
+    arrow = import_extra("pyarrow", extra="cli")
+    assert reader.form is not None  # noqa: S101 - of a text file
+    names = reader.form.names
+    if not pieces:
+        nothing = [
+            arrow.array([], arrow.null() if n not in text else arrow.string()) for n in names
+        ]
+        return reader.typed(arrow.table(nothing, names=names), text)
+    fields, mixed = [], []
+    for at, name in enumerate(names):
+        found = {p.column(at).type for p in pieces if p.column(at).null_count < len(p)}
+        if len(found) > 1 and found != {arrow.int64(), arrow.float64()}:
+            mixed.append(name)
+        kind = pieces[0].column(at).type if not found else next(iter(found))
+        fields.append((name, arrow.float64() if len(found) > 1 else kind))
+    if mixed:
+        table = _read_file(reader, file, [*text, *mixed])
+        for name in mixed:
+            at, comma = names.index(name), reader.form.has_decimal_comma
+            table = table.set_column(at, name, _typed(table.column(at), comma))
+        return table
+    schema = arrow.schema(fields)
+    return arrow.concat_tables(
+        [p if p.schema.equals(schema) else p.cast(schema, safe=False) for p in pieces]
+    )
+
+
+def _one_behind(work: Callable[[Frame], Frame], frames: Iterable[Frame]) -> Iterator[Frame]:
+    """Yield what is made of each frame, which a second thread makes while the next one is read."""
+    with ThreadPoolExecutor(1) as pool:
+        last = None
+        for frame in frames:
+            this = pool.submit(work, frame)
+            if last is not None:
+                yield last.result()
+            last = this
+        if last is not None:
+            yield last.result()
+
+
+def _copied(table: Frame) -> Frame:
+    """Return a table whose columns of text are its own."""
+    arrow = import_extra("pyarrow", extra="cli")
+    nothing = arrow.array([], arrow.string())
+    for at, column in enumerate(table.columns):
+        if column.type == nothing.type:
+            own = arrow.concat_arrays([*column.chunks, nothing])
+            table = table.set_column(at, table.field(at).name, own)
+    return table
 
 
 def _without_quotes(relation: Any) -> Any:
@@ -291,6 +412,15 @@ def _scan_file(
             )
 
 
+def _batches(relation: Any, rows: int) -> Iterator[Frame]:
+    """Yield the rows of a relation as tables of about so many rows."""
+    arrow = import_extra("pyarrow", extra="cli")
+    # Called so since DuckDB 1.5, where the older name warns.
+    name = "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
+    for batch in getattr(relation, name)(rows):
+        yield arrow.Table.from_batches([batch])
+
+
 def _stream(
     source: FileReader | SqlQuery, origin: str, reading: Reading
 ) -> Iterator[tuple[Frame, Place]]:
@@ -304,14 +434,10 @@ def _stream(
             if isinstance(source, SqlQuery):
                 relation = connection.sql(checked_statement(connection, source, origin))
             else:
-                relation = _without_quotes(connection.sql(source.query, params=[source.path]))
-            # Called so since DuckDB 1.5, where the older name warns.
-            name = (
-                "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
-            )
-            for batch in getattr(relation, name)(reading.chunk_rows):
-                yield arrow.Table.from_batches([batch]), Place(origin, row)
-                row += batch.num_rows
+                relation = _without_quotes(connection.sql(source.query))
+            for frame in _batches(relation, reading.chunk_rows):
+                yield frame, Place(origin, row)
+                row += len(frame)
     except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
         if isinstance(source, SqlQuery):
             raise refused(source, error, origin) from error
