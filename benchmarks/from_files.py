@@ -1,92 +1,139 @@
-"""A whole fit from Parquet files, against reading their columns and adding up alone.
+"""Reading files, and a whole fit from them, against readers that this package has no part in.
 
-Run: python benchmarks/from_files.py [--rows 4000000] [--features 10] [--threads 1]
+Run: python benchmarks/from_files.py [--rows 3000000] [--fit-rows 2000000]
 
-Writes four folders of Parquet files (about 45 bytes a row) into a temporary one and measures, one
-after the other in one process: `MinMaxUplift().fit_chunks`, which reads everything twice; the two
-readings alone, as Arrow batches that nobody looks at; and the sums of as many rows that are in
-memory already. Prints rows per second and the ratio of the fit to reading and adding up, which
-includes what the fit settles by a sample beforehand. Target: at most 1.5.
+Writes one Parquet and one CSV file of ten columns (numbers, whole numbers, text, booleans) into a
+temporary folder and reads each in processes of their own: with `read_table` whole and with
+`TableSource` in pieces, and as a baseline by a DuckDB query written here, whole and in batches;
+`pyarrow` reads them too. Prints the fastest of three times, the peak memory beyond that of the
+imports, and the ratios to the baseline. Targets: at most 1.5 each, with the oldest versions and the
+newest. Linux only.
+
+Then fits `Uplift` to four tables in Parquet files in pieces and prints its time and peak memory.
+Run it in both environments: what a version of DuckDB does slowly shows in one of them only.
 """
 
 import argparse
+import json
+import subprocess
+import sys
 import tempfile
-import time
 from pathlib import Path
 
-import duckdb
-from memory import NAMES, write_files
-
-from unjoined import MinMaxUplift, TableSource
-from unjoined.sums import take_census
-from unjoined.sums.passes import labelled_batches
+import numpy as np
 
 TARGET = 1.5
+CHILD = """
+import json, time
+import duckdb, pyarrow, pyarrow.csv, pyarrow.parquet
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+{imports}
+before, start = peak(), time.perf_counter()
+rows = {work}
+seconds = time.perf_counter() - start
+print()
+print(json.dumps({{"rows": rows, "seconds": seconds, "memory": peak() - before, "peak": peak()}}))
+"""
+BATCHES = """
+def batches(relation):
+    new = hasattr(relation, "to_arrow_reader")
+    return getattr(relation, "to_arrow_reader" if new else "fetch_arrow_reader")(65_536)
+"""
+PIECES = """
+from unjoined import TableSource
+source = TableSource.from_tables({{"A": {file!r}}}, {{}}, outcome="spend", treatment="none")
+"""
+READERS = {
+    "read_table": ("from unjoined import read_table", "read_table({file!r}).num_rows"),
+    "DuckDB, whole": ("", "duckdb.sql(\"SELECT * FROM '{file}'\").to_arrow_table().num_rows"),
+    "TableSource": (PIECES, "sum(len(frame) for _, frame, _ in source._pieces())"),
+    "DuckDB, batches": (
+        BATCHES,
+        "sum(b.num_rows for b in batches(duckdb.sql(\"SELECT * FROM '{file}'\")))",
+    ),
+    "pyarrow": ("", "pyarrow.{kind}.read_{call}({file!r}).num_rows"),
+}
+PAIRS = (("read_table", "DuckDB, whole"), ("TableSource", "DuckDB, batches"))
+FIT = """
+from unjoined import TableSource, Uplift
+kinds, names = ("outcomes", "treatments"), ("north", "south")
+tables = [{{name: f"{folder}/{{kind}}_{{name}}" for name in names}} for kind in kinds]
+source = TableSource.from_tables(*tables, outcome="outcome", treatment="treatment")
+"""
 
 
-def source_of(folder: Path, d: int, threads: int) -> TableSource:
-    """Return the files of a folder as a source."""
-    kinds = ("outcomes", "treatments")
-    return TableSource.from_tables(
-        *({name: folder / f"{kind}_{name}" for name in NAMES} for kind in kinds),
-        outcome="outcome",
-        treatment="treatment",
-        features=[f"x{k}" for k in range(d)],
-        threads=threads,
-    )
-
-
-def read_twice(folder: Path, threads: int) -> int:
-    """Go through all columns of all files as the source does, and look at nothing."""
-    found = 0
-    for _ in range(2):
-        for file in sorted(folder.rglob("*.parquet")):
-            with duckdb.connect(config={"threads": threads}) as connection:
-                relation = connection.sql("SELECT * FROM read_parquet(?)", params=[str(file)])
-                new = hasattr(relation, "to_arrow_reader")
-                reader = getattr(relation, "to_arrow_reader" if new else "fetch_arrow_reader")
-                found += sum(batch.num_rows for batch in reader(65_536))
-    return found
-
-
-def add_up(model: MinMaxUplift, source: TableSource, rows: int) -> float:
-    """Return the seconds that the sums of so many rows take, batch by batch from memory."""
-    plan = model.collect_sums(source).plan
-    census = take_census(source, sample_rows=1000)
-    known = list(labelled_batches(source, plan, census))
-    times = -(-rows // sum(len(batch.rows) for batch in known))
-    start = time.perf_counter()
+def measure(imports: str, work: str, times: int = 3) -> dict[str, float]:
+    """Run a piece of work in fresh processes, and return the least time and memory."""
+    code = CHILD.format(imports=imports, work=work)
+    found = []
     for _ in range(times):
-        for batch in known:
-            plan.sums(batch.rows, batch.group, n_jobs=model.n_jobs)
-    seconds = time.perf_counter() - start
-    return seconds * rows / (times * sum(len(batch.rows) for batch in known))
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    return {name: min(each[name] for each in found) for name in found[0]}
+
+
+def write(folder: Path, rows: int) -> None:
+    """Write a table of ten columns as Parquet and as CSV."""
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    columns = {f"x{k}": rng.normal(size=rows).round(4) for k in range(6)}
+    columns["age"] = rng.integers(18, 90, rows)
+    columns["spend"] = rng.gamma(2.0, 50.0, rows).round(2)
+    columns["region"] = np.array(["north", "south", "east", "west"])[rng.integers(0, 4, rows)]
+    columns["member"] = rng.random(rows) < 0.3
+    table = pa.table(columns)
+    pq.write_table(table, folder / "people.parquet")
+    pa_csv.write_csv(table, folder / "people.csv")
+
+
+def compare(file: Path, rows: int) -> None:
+    """Print what each reader takes for one file, and the ratios."""
+    kind = file.suffix[1:]
+    options = {"file": str(file), "kind": kind, "call": "table" if kind == "parquet" else "csv"}
+    found = {}
+    for name, (imports, work) in READERS.items():
+        found[name] = measure(imports.format(**options), work.format(**options))
+        took = found[name]
+        if took["rows"] != rows:
+            raise ValueError(f"{name} read {took['rows']:,} rows of {rows:,}")
+        print(f"  {name:16} {took['seconds']:7.2f} s  {took['memory'] / 1e6:7,.0f} MB")
+    for ours, theirs in PAIRS:
+        time, memory = (found[ours][w] / found[theirs][w] for w in ("seconds", "memory"))
+        print(f"  {ours} / {theirs}: time {time:.2f}, memory {memory:.2f} (target: {TARGET})")
 
 
 def main() -> None:
-    """Measure all parts in one run and print the ratio."""
+    """Read both files and fit, and print the ratios."""
+    import duckdb
+    import pyarrow as pa
+    from memory import write_files
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--features", type=int, default=10)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--fit-rows", type=int, default=2_000_000)
     options = parser.parse_args()
-    rows, d, threads = options.rows, options.features, options.threads
-    model = MinMaxUplift(random_state=0, n_jobs=threads)
+    print(f"DuckDB {duckdb.__version__}, pyarrow {pa.__version__}")
     with tempfile.TemporaryDirectory() as name:
-        folder, small = Path(name) / "all", Path(name) / "small"
-        write_files(folder, rows, d)
-        write_files(small, 400_000, d)
-        start = time.perf_counter()
-        read_twice(folder, threads)
-        between = time.perf_counter()
-        model.fit_chunks(source_of(folder, d, threads))
-        reading, fit = between - start, time.perf_counter() - between
-        adding = add_up(model, source_of(small, d, threads), rows)
-    print(f"{rows:,} rows of {d} features, {model.basis_.size} functions, {threads} thread(s)")
-    for what, seconds in (("fit", fit), ("reading twice", reading), ("adding up", adding)):
-        print(f"{what:14} {seconds:7.2f} s  {rows / seconds:12,.0f} rows/s")
-    ratio = fit / (reading + adding)
-    print(f"fit / (reading + adding up): {ratio:.2f} (target: at most {TARGET})")
+        folder = Path(name)
+        write(folder, options.rows)
+        for file in sorted(folder.glob("people.*")):
+            print(f"{options.rows:,} rows of {file.name}")
+            compare(file, options.rows)
+        if options.fit_rows:
+            write_files(folder / "fit", options.fit_rows, 10)
+            work = "Uplift(random_state=0).fit_chunks(source) and 0"
+            took = measure(FIT.format(folder=folder / "fit"), work, times=1)
+            print(
+                f"Uplift, {options.fit_rows:,} rows in pieces: {took['seconds']:.0f} s, "
+                f"{took['peak'] / 1e6:,.0f} MB"
+            )
 
 
 if __name__ == "__main__":
