@@ -16,6 +16,7 @@ from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, Frame, IntA
 from unjoined._validation import (
     KINDS,
     LARGEST,
+    OUTCOME,
     TARGET,
     TREATMENT,
     check_columns,
@@ -37,7 +38,15 @@ from unjoined._validation import (
     shown,
     treated_values,
 )
-from unjoined.data.columns import as_floats, column_names, has_numbers_only
+from unjoined.data.columns import (
+    CATEGORIES,
+    NUMBERS,
+    ColumnProfile,
+    as_floats,
+    column_names,
+    column_values,
+    has_numbers_only,
+)
 from unjoined.data.encode import TableEncoder
 from unjoined.data.rows import Chunk, cell_codes, number_matrix
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedError, UnjoinedWarning
@@ -288,6 +297,8 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
     treated = table.treated if table.kind == TREATMENT else None
     if treated is None and column.dtype not in WORDS:
         return _column(frame, column.name, place)
+    if table.kind == OUTCOME and (amounts := _amounts(column, place)) is not None:
+        return amounts
     values = [value for value in column.unique().to_list() if not is_missing(value)]
     try:
         codes = label_codes(values, table.kind, treated)
@@ -305,6 +316,19 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
     numbers = np.full(len(column), np.nan)
     for value, code in codes.items():
         numbers[(column == value).fill_null(False).to_numpy()] = code
+    place.refuse(numbers, f"column {column.name!r} is", LabelError)
+    return numbers
+
+
+def _amounts(column: nw.Series[Any], place: Place) -> Array | None:
+    """Return outcomes in text as numbers, whose marks separate thousands; None if none do."""
+    values = column_values(column, place.origin)
+    holds, form, doubt = ColumnProfile.of_values(values).settled()
+    if doubt and holds == CATEGORIES:
+        raise LabelError(f"column {column.name!r} of {place.origin} {doubt}.")
+    if holds != NUMBERS or not form:
+        return None
+    numbers = values.read(holds, form)
     place.refuse(numbers, f"column {column.name!r} is", LabelError)
     return numbers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
@@ -24,12 +24,27 @@ NUMBERS, TIMES, WORDS, CATEGORIES = "numbers", "times", "words", "categories"
 MOST_LEVELS = 50_000  # of a column of text; beyond, they are no longer counted
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?Z?$")
 IS_NUMBER = re.compile(NUMBER)
+# Forms of text beside plain numbers and ISO dates, each called as it writes.
+POINT, COMMA = "1,234.5", "1.234,5"
+DAY_FIRST, MONTH_FIRST = "31/12/2024", "12/31/2024"
+FORMS = {POINT: NUMBERS, COMMA: NUMBERS, DAY_FIRST: TIMES, MONTH_FIRST: TIMES}
+_UNIT = r"(?:[$€£¥%]|[A-Z]{3}|[Kk]r\.?|Fr\.|zł|Kč|Ft)?"
+AMOUNT = re.compile(rf"([+-]?)({_UNIT})\s?([+-]?)([0-9][0-9.,' \u00a0\u202f]*?)\s?({_UNIT})$")
+WITH_POINT = re.compile(r"(?:[0-9]{1,3}(?:[,'][0-9]{3})+|(?:0|[1-9][0-9]*))(?:\.[0-9]+)?$")
+WITH_COMMA = re.compile(
+    r"(?:[0-9]{1,3}(?:[.' \u00a0\u202f][0-9]{3})+|(?:0|[1-9][0-9]*))(?:,[0-9]+)?$"
+)
+GROUPS = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3}|,[0-9]{3})$")  # of thousands, or decimals
+DATE = re.compile(r"([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})(?:[ T]+(\d{1,2}:\d{2}(:\d{2})?))?$")
+# Cells that are counted, as they tell how the others are meant.
+GROUPED, BARE, LONG, ZEROS, DOTTED, ONLY = "grouped", "bare", "long", "zeros", "dotted", "only "
+MOST_CATEGORIES = 100  # of a column that stand by themselves
+SURE = 20  # cells such as 1.234, beside shorter ones without a mark: then it parts thousands
 MOSTLY = 0.9  # of the cells of a text column: then it holds numbers, and some stray words
 FEW_LEVELS = 20  # of numbers written as text beside words: then they are categories
 SOME_CELLS = 1000  # that show whether a column of numbers has many
 NO_VALUE = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown"})
 NO_VALUE |= {"-", "--", "?", "."}  # what people write for it, beside numbers and dates
-NUMBER_STARTS = frozenset("0123456789+-.nNiI")  # of numbers in text
 DAY = 86_400.0  # seconds
 
 
@@ -96,9 +111,9 @@ class Values:
         levels = [plain_text(bool(v) if self.is_flag else v) or "" for v in numbers.tolist()]
         return Values(WORDS, codes, tuple(levels))
 
-    def read(self, holds: str) -> Array:
+    def read(self, holds: str, form: str = "") -> Array:
         """Return text as numbers or as dates in days, NaN for what does not read as such."""
-        known: Array = np.array([*(read_text(level, holds) for level in self.levels), np.nan])
+        known: Array = np.array([*(read_text(v, holds, form) for v in self.levels), np.nan])
         numbers: Array = known[self.values]
         return numbers
 
@@ -159,7 +174,7 @@ def _listed(cells: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _text_values(holds: str, codes: Any, levels: list[Any]) -> Values:
-    """Return a column of text without blanks, numbers in it written in one way."""
+    """Return a column of text as it is written, without blank cells."""
     clean: dict[str, int] = {}
     place = []
     for level in levels:
@@ -188,11 +203,10 @@ def _check_finite(values: Array, name: str, table: str) -> None:
 def plain_text(value: Any) -> str | None:
     """Return a cell as text, None for what is missing or blank: 5 for 5.0, true for True."""
     if isinstance(value, str):
-        if not value or value.isspace():
+        if not value or value.isspace() or value.lower() == "nan":
             return None
-        if value[0] not in NUMBER_STARTS or not IS_NUMBER.match(value):
-            return value
-        value = int(value) if value.lstrip("+-").isdigit() else float(value)
+        # As libraries write whole numbers beside missing ones.
+        return value[:-2] if value.endswith(".0") and IS_NUMBER.match(value) else value
     if is_missing(value):
         return None
     if isinstance(value, bool | np.bool_):
@@ -272,27 +286,117 @@ def _without_zone(value: Any) -> Any:
     return value if offset is None else (value - offset).replace(tzinfo=None)
 
 
-def read_text(text: str, holds: str) -> float:
+def read_text(text: str, holds: str, form: str = "") -> float:
     """Return text as a number or as a date in days, NaN if it does not read as such."""
+    found = readings(text)
+    return found.get(form or holds, found.get(holds, np.nan))
+
+
+def readings(text: str) -> dict[str, float]:
+    """Return what text reads as: a plain number, an ISO date, or in which other forms as what."""
     text = text.strip()
-    if holds == NUMBERS:
-        number = float(text) if IS_NUMBER.match(text) else np.nan
-        return number if np.isfinite(number) else np.nan
+    if not any(map(str.isdigit, text)):
+        return {}
+    if ISO_DATE.match(text):
+        day = _day(text)
+        return {} if np.isnan(day) else dict.fromkeys((TIMES, DAY_FIRST, MONTH_FIRST), day)
+    if found := DATE.match(text):
+        return _date_readings(*found.group(1, 3, 4, 5))
+    number = float(text) if IS_NUMBER.match(text) else np.nan
+    plain = {NUMBERS: number} if np.isfinite(number) else {}
+    found = AMOUNT.match(text)
+    if found is None:  # with an exponent, or without a digit before the point
+        return plain | dict.fromkeys((POINT,) if plain else (), number)
+    sign, unit, second, digits, behind = found.groups()
+    if (sign and second) or (unit and behind):
+        return plain
+    return plain | _amount_readings(digits, -1.0 if "-" in (sign, second) else 1.0)
+
+
+def _date_readings(first: str, second: str, year: str, clock: str | None) -> dict[str, float]:
+    """Return a date of three numbers with the day first, and with the month first."""
+    hour = "" if clock is None else "T" + clock.rjust(5 if clock.count(":") == 1 else 8, "0")
+    days = {
+        DAY_FIRST: _day(f"{year}-{second:0>2}-{first:0>2}{hour}"),
+        MONTH_FIRST: _day(f"{year}-{first:0>2}-{second:0>2}{hour}"),
+    }
+    return {form: day for form, day in days.items() if not np.isnan(day)}
+
+
+def _amount_readings(digits: str, sign: float) -> dict[str, float]:
+    """Return digits with marks between them as numbers, by the form that the marks may have."""
+    plain = re.sub(r"['\s]", "", digits)
+    found = {}
+    if WITH_POINT.match(digits):
+        found[POINT] = sign * float(plain.replace(",", ""))
+    if WITH_COMMA.match(digits):
+        found[COMMA] = sign * float(plain.replace(".", "").replace(",", "."))
+    return found
+
+
+def _day(text: str) -> float:
     try:
-        return float(_day_numbers([text])[0]) if ISO_DATE.match(text) else np.nan
+        return float(_day_numbers([text])[0])
     except ValueError:  # such as the 31st of February
         return np.nan
 
 
+def shapes(text: str) -> list[str]:
+    """Return what a cell of text tells about the others of its column."""
+    text = text.strip()
+    if date_parts := DATE.match(text):
+        forms = [form for form in readings(text) if form in FORMS]
+        only = [f"{ONLY}{forms[0]}"] if len(forms) == 1 else []
+        return [*only, *([DOTTED] if date_parts[2] == "." else [])]
+    if re.match("0[0-9]+$", text):
+        return [ZEROS]
+    parts = AMOUNT.match(text)
+    if parts is None:
+        return []
+    digits, unit = parts[4], parts[2] or parts[5]
+    found = [f"unit {unit}"] if unit else []
+    if GROUPS.match(digits):
+        found.append(GROUPED + ("." if "." in digits else ","))
+    elif digits.isdigit():
+        found.append(BARE if len(digits) <= 3 else LONG)
+    return found
+
+
 class Share(NamedTuple):
-    """How many cells read as something, and their sum."""
+    """How many cells read as something, their sum and ends."""
 
     n: int = 0
     total: float = 0.0
+    low: float = np.nan
+    high: float = np.nan
+
+    @classmethod
+    def of(cls, values: Array, sizes: Any = 1) -> Share:
+        """Count values, each of which occurs so often."""
+        there = ~np.isnan(values)
+        if not there.any():
+            return cls()
+        sizes = np.broadcast_to(sizes, values.shape)[there]
+        values = values[there]
+        total = float((values * sizes).sum())
+        return cls(int(sizes.sum()), total, float(values.min()), float(values.max()))
 
     def plus(self, other: Share) -> Share:
         """Return the share of the cells of both."""
-        return Share(self.n + other.n, self.total + other.total)
+        return Share(
+            self.n + other.n,
+            self.total + other.total,
+            float(np.fmin(self.low, other.low)),
+            float(np.fmax(self.high, other.high)),
+        )
+
+
+class Settled(NamedTuple):
+    """What a column is taken for."""
+
+    holds: str  # numbers, times or categories
+    form: str = ""  # in which its text is written, if neither as plain numbers nor as ISO dates
+    doubt: str = ""  # why it is none of these for sure, so that somebody has to say
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,32 +406,39 @@ class ColumnProfile:
     n: int
     missing: int
     holds: frozenset[str]
-    numbers: Share  # of all cells, text that reads as a number among them
-    times: Share
+    reads: dict[str, Share]  # of all cells: as plain numbers and dates, and in every other form
     levels: Counter[str] | None  # all cells as text; None if there are too many
     blanks: int = 0  # cells of text that say that there is no value
+    shapes: Counter[str] = field(default_factory=Counter)  # cells of text that tell of the others
 
     @classmethod
     def of_values(cls, column: Values) -> ColumnProfile:
         """Look at one piece of a column."""
-        n, shares, blanks = len(column), {NUMBERS: Share(), TIMES: Share()}, 0
+        n, blanks, found = len(column), 0, Counter[str]()
         if column.is_text:
-            is_blank = [level.strip().lower() in NO_VALUE for level in column.levels]
-            blanks = int(np.array([*is_blank, False])[column.values].sum())
             missing = int((column.values < 0).sum())
-            for kind in shares:
-                reads = column.read(kind)
-                there = reads[~np.isnan(reads)]
-                shares[kind] = Share(len(there), float(there.sum()))
+            sizes = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
+            known: dict[str, Array] = {}
+            for j, level in enumerate(column.levels):
+                if level.strip().lower() in NO_VALUE:
+                    blanks += int(sizes[j])
+                for form, value in readings(level).items():
+                    known.setdefault(form, np.full(len(sizes), np.nan))[j] = value
+                for shape in shapes(level):
+                    found[shape] += int(sizes[j])
+            reads = {form: Share.of(values, sizes) for form, values in known.items()}
             levels = column.counts() if len(column.levels) <= MOST_LEVELS else None
         else:
-            there = column.values[~np.isnan(column.values)]
-            missing, shares[column.holds] = n - len(there), Share(len(there), float(there.sum()))
-            # Numbers are counted as text only as long as they may be categories in other pieces.
-            few = len(np.unique(there[:SOME_CELLS])) <= FEW_LEVELS
+            missing = int(np.isnan(column.values).sum())
+            share = Share.of(column.values)
+            forms = [form for form, kind in FORMS.items() if kind == column.holds]
+            reads = dict.fromkeys((column.holds, *forms), share) if share.n else {}
+            # Numbers are counted as text only as long as they may be categories.
+            there = column.values[:SOME_CELLS]
+            few = len(np.unique(there[~np.isnan(there)])) <= MOST_CATEGORIES
             levels = column.as_text().counts() if few else None
         holds = frozenset() if missing == n else frozenset([column.holds])
-        return cls(n, missing, holds, shares[NUMBERS], shares[TIMES], levels, blanks)
+        return cls(n, missing, holds, reads, levels, blanks, found)
 
     def merge(self, other: ColumnProfile) -> ColumnProfile:
         """Return the profile of the rows of both."""
@@ -335,39 +446,115 @@ class ColumnProfile:
         if self.levels is not None and other.levels is not None:
             levels = self.levels + other.levels
             levels = levels if len(levels) <= MOST_LEVELS else None
+        forms = dict.fromkeys((*self.reads, *other.reads))
         return ColumnProfile(
             self.n + other.n,
             self.missing + other.missing,
             self.holds | other.holds,
-            self.numbers.plus(other.numbers),
-            self.times.plus(other.times),
+            {form: self.share(form).plus(other.share(form)) for form in forms},
             levels,
             self.blanks + other.blanks,
+            self.shapes + other.shapes,
         )
 
-    def share(self, holds: str) -> Share:
-        """Return how many cells read as numbers or as times."""
-        return self.numbers if holds == NUMBERS else self.times
+    def share(self, form: str) -> Share:
+        """Return how many cells read as numbers, as times, or in another form."""
+        return self.reads.get(form, Share())
+
+    @property
+    def read(self) -> Share:
+        """The cells that read as what the column is taken for."""
+        found = self.settled()
+        return self.share(found.form or found.holds)
 
     def settle(self) -> str:
-        """Return what the column is taken for."""
+        """Return whether the column is taken for numbers, times or categories."""
+        return self.settled().holds
+
+    def settled(self) -> Settled:
+        """Return what the column is taken for, and how its text is read."""
         if CATEGORIES in self.holds:
-            return CATEGORIES
+            return Settled(CATEGORIES)
         if WORDS not in self.holds:
-            return TIMES if TIMES in self.holds else NUMBERS
+            return Settled(TIMES if TIMES in self.holds else NUMBERS)
+        if self._is_code():
+            return Settled(CATEGORIES)
+        return self._as_numbers() or self._as_times() or Settled(CATEGORIES)
+
+    def _is_code(self) -> bool:
+        """Tell whether digits stand for themselves: 01234 beside 54321."""
+        zeros, rows = self.shapes[ZEROS], self.n - self.missing
+        alike = len({len(level) for level in self.levels or ("", "?")}) == 1
+        return zeros > 0 and (alike or zeros >= 0.01 * rows)
+
+    def _is_most(self, n: int) -> bool:
+        """Tell whether so many cells are all, but for a few strays among many different ones."""
         rows = self.n - self.missing
         several = self.levels is None or len(self.levels) > FEW_LEVELS
-        for holds in (NUMBERS, TIMES):
-            n = self.share(holds).n
-            if n == rows or (several and 0 < n >= MOSTLY * (rows - self.blanks)):
-                return holds
-        return CATEGORIES
+        return n == rows or (several and 0 < n >= MOSTLY * (rows - self.blanks))
+
+    def _as_numbers(self) -> Settled | None:
+        """Return how the cells read as numbers, None if they do not."""
+        n = {form: self.share(form).n for form in (NUMBERS, POINT, COMMA)}
+        best = max(n.values())
+        units = [shape for shape in self.shapes if shape.startswith("unit ")]
+        mixed = len(units) > 1 or (units == ["unit %"] and self.shapes["unit %"] < best)
+        if not self._is_most(best) or mixed:
+            return None
+        grouped = [mark for mark in ".," if self.shapes[GROUPED + mark]]
+        both = n[POINT] == n[COMMA] == best and grouped
+        if not both:
+            return Settled(NUMBERS, "" if n[NUMBERS] == best else max(n, key=n.__getitem__))
+        if len(grouped) == 1:
+            is_sure = (
+                self.shapes[BARE]
+                and not self.shapes[LONG]
+                and (self.shapes[GROUPED + grouped[0]] >= SURE)
+            )
+            if is_sure or (units and units != ["unit %"]):
+                return Settled(NUMBERS, COMMA if grouped == ["."] else POINT)
+            if grouped == ["."] and n[NUMBERS] == best == self.shapes[GROUPED + "."]:
+                return Settled(NUMBERS)  # three decimals in every row
+        return Settled(
+            CATEGORIES,
+            doubt=f"holds numbers such as {self._such(GROUPED)}, of which nobody can tell whether "
+            "the mark separates thousands or decimals. Write 1234 or 1.234",
+        )
+
+    def _as_times(self) -> Settled | None:
+        """Return how the cells read as dates, None if they do not."""
+        if self._is_most(self.share(TIMES).n):
+            return Settled(TIMES)
+        n = {form: self.share(form).n for form in (DAY_FIRST, MONTH_FIRST)}
+        only = [form for form in n if self.shapes[ONLY + form]]
+        read = max(n.values()) + (min(self.shapes[ONLY + form] for form in n))
+        if not self._is_most(read):
+            return None
+        if not only and self.shapes[DOTTED] == max(n.values()) - self.share(TIMES).n:
+            only = [DAY_FIRST]
+        if len(only) == 1:
+            return Settled(TIMES, only[0])
+        which = (
+            "some name the day first and some the month"
+            if only
+            else ("nobody can tell whether the day or the month comes first")
+        )
+        return Settled(
+            CATEGORIES,
+            doubt=f"holds dates such as {self._such('')}, of which {which}. Write them as "
+            "2024-03-31 in all tables",
+        )
+
+    def _such(self, shape: str) -> str:
+        """Return examples of cells of a shape."""
+        levels = sorted(self.levels or (), key=lambda level: (len(level), level))
+        some = [v for v in levels if any(s.startswith(shape) for s in shapes(v)) or DATE.match(v)]
+        return shown(some[:3]) if some else "these"
 
     @property
     def n_strays(self) -> int:
         """Number of words among numbers or times, which are taken for missing values."""
-        holds = self.settle()
-        return 0 if holds == CATEGORIES else self.n - self.missing - self.share(holds).n
+        return 0 if self.settle() == CATEGORIES else self.n - self.missing - self.read.n
 
 
 def take_rows(X: MatrixLike, at: Any) -> MatrixLike:

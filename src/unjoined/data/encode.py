@@ -25,16 +25,22 @@ from unjoined._validation import (
 )
 from unjoined.data.columns import (
     CATEGORIES,
+    COMMA,
     DAY,
+    DAY_FIRST,
     FEW_LEVELS,
+    MONTH_FIRST,
+    MOST_CATEGORIES,
     MOSTLY,
     NUMBERS,
+    POINT,
     TIMES,
     ColumnProfile,
     Values,
     column_names,
     column_values,
     read_text,
+    readings,
 )
 from unjoined.data.files import DECIMAL_COMMA
 from unjoined.errors import ColumnWarning, InputError, TableError
@@ -42,8 +48,13 @@ from unjoined.errors import ColumnWarning, InputError, TableError
 # Text that people read as a number or a date: 12%, $5, 1,234.50, 31/12/2024, 3.4.24 10:15.
 ALMOST = re.compile(r"(?!\d+$)[+-]?[$€£]? ?\d[\d.,' ]* ?[%$€£]?$|(\d+[./-]){2}\d+([ T].*)?$")
 ONE_HOT, CODES = "one-hot", "codes"
+_READ_AS = {
+    POINT: "numbers with a decimal point, in which a comma separates thousands",
+    COMMA: "numbers with a decimal comma, in which a point separates thousands",
+    DAY_FIRST: "dates with the day first",
+    MONTH_FIRST: "dates with the month first",
+}
 UNSEEN = -1.0  # the code of a category that no row of the fit has
-MOST_CATEGORIES = 100  # of a column that stand by themselves
 MOST_RARE = 1000  # names of rare categories that are remembered
 INFORMS = 20  # rows without a value, and rows with one: then it is a feature that there is none
 RARE, MISSING = "other", "missing"
@@ -63,6 +74,7 @@ class ColumnCode:
     shares: Array  # (k,) of the rows: the levels, then the rare ones, then missing ones
     has_missing: bool  # whether rows of the fit lacked a value
     is_open: bool = False  # whether categories without a name here count as rare ones
+    form: str = ""  # of text, if it writes neither plain numbers nor ISO dates
 
     def __post_init__(self) -> None:
         """Refuse parts that do not belong together, as a file may hold."""
@@ -78,15 +90,15 @@ class ColumnCode:
     @classmethod
     def of_profile(cls, name: str, profile: ColumnProfile) -> ColumnCode:
         """Settle how a column is encoded, from counts over all rows."""
-        holds = profile.settle()
+        holds, form, _ = profile.settled()
         if holds == CATEGORIES:
             return cls._of_levels(name, profile)
-        there, total = profile.share(holds)
+        there, total, _, _ = profile.read
         # Rounded, as the last digits depend on the order in which rows were added.
         fill = float(f"{total / max(there, 1):.9g}")
         without = profile.n - there
         informs = min(without, there) >= INFORMS
-        return cls(name, holds, fill, informs, (), (), np.empty(0), without > 0)
+        return cls(name, holds, fill, informs, (), (), np.empty(0), without > 0, form=form)
 
     @classmethod
     def _of_levels(cls, name: str, profile: ColumnProfile) -> ColumnCode:
@@ -143,7 +155,7 @@ class ColumnCode:
     def _as_numbers(self, column: Values) -> Array:
         if column.holds == self.holds:
             return np.asarray(column.values, dtype=np.float64)
-        values = column.read(self.holds) if column.is_text else np.empty(0)
+        values = column.read(self.holds, self.form) if column.is_text else np.empty(0)
         if column.is_empty:
             return np.full(len(column), np.nan)
         if not column.is_text or np.isnan(values).all():
@@ -428,16 +440,25 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
     """Return sentences on columns that may be other than meant."""
     sentences = []
     for name, profile in profiles.items():
-        holds, n = profile.settle(), profile.n_strays
+        (holds, form, doubt), n = profile.settled(), profile.n_strays
         levels: Mapping[str, int] = profile.levels or {}
         if n:
-            words = [v for v in sorted(levels) if np.isnan(read_text(v, holds))]
+            words = [v for v in sorted(levels) if np.isnan(read_text(v, holds, form))]
             such = f"words such as {shown(words)}" if words else "words"
             sentences.append(
                 f"column {name!r} holds {holds} and, in {n:,} of {profile.n:,} rows, {such}, which "
                 "are taken for missing values."
             )
-        if holds == CATEGORIES:
+        if form:
+            kinds = {level: readings(level) for level in sorted(levels)}
+            some = [v for v, found in kinds.items() if form in found and holds not in found]
+            sentences.append(
+                f"column {name!r} holds text such as {shown(some or levels)}, which is read as "
+                f"{_READ_AS[form]}. If that is wrong, write plain numbers, and dates as 2024-03-31."
+            )
+        if doubt:
+            sentences.append(f"column {name!r} {doubt}: each is taken for a category.")
+        elif holds == CATEGORIES:
             alike = [level for level in levels if ALMOST.match(level.strip())]
             several = len(levels) > FEW_LEVELS and CATEGORIES not in profile.holds
             if several and len(alike) >= MOSTLY * len(levels):

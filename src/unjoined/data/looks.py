@@ -23,6 +23,8 @@ from unjoined.data.columns import (
     TIMES,
     WORDS,
     ColumnProfile,
+    Settled,
+    Share,
     Values,
     column_values,
     read_text,
@@ -69,8 +71,6 @@ class Look:
 
     title: str
     profile: ColumnProfile
-    low: float  # of numbers, or of times; NaN if there are none
-    high: float
     head: Values  # the first rows
     some: tuple[Array, ...]  # numbers of evenly spaced rows
     stride: int = 1
@@ -79,10 +79,9 @@ class Look:
     def of(cls, title: str, column: Values) -> Look:
         """Look at one piece of a column."""
         profile = ColumnProfile.of_values(column)
-        numbers = as_numbers(column, TIMES if profile.times.n > profile.numbers.n else NUMBERS)
-        there = numbers[~np.isnan(numbers)]
-        low, high = (float(there.min()), float(there.max())) if len(there) else (np.nan, np.nan)
-        return cls(title, profile, low, high, column.take(slice(LEADING)), (numbers,)).thinned()
+        times = profile.share(TIMES).n > profile.share(NUMBERS).n
+        numbers = as_numbers(column, Settled(TIMES if times else NUMBERS))
+        return cls(title, profile, column.take(slice(LEADING)), (numbers,)).thinned()
 
     def thinned(self) -> Look:
         """Return the look with every second number of those it keeps, until there are few."""
@@ -100,8 +99,6 @@ class Look:
         return replace(
             self,
             profile=self.profile.merge(other.profile),
-            low=float(np.fmin(self.low, other.low)),
-            high=float(np.fmax(self.high, other.high)),
             head=head,
             some=some,
         ).thinned()
@@ -111,12 +108,22 @@ class Look:
         """Rows with a value."""
         return self.profile.n - self.profile.missing
 
-    def spread(self, holds: str) -> str:
+    def read(self, as_what: Settled) -> Share:
+        """Return what reads as that which the column is taken for in all tables together."""
+        return self.profile.share(as_what.form or as_what.holds)
+
+    def spread(self, as_what: Settled) -> str:
         """Return from where to where the values go, for a message."""
-        if holds == CATEGORIES:
+        if as_what.holds == CATEGORIES:
             return shown(sorted(self.profile.levels or (), key=lambda v: (len(v), v)))
-        low, high = (_word(v, holds) for v in (self.low, self.high))
+        read = self.read(as_what)
+        low, high = (_word(v, as_what.holds) for v in (read.low, read.high))
         return low if low == high else f"{low} to {high}"
+
+    def numbers(self, as_what: Settled) -> Array:
+        """Return numbers of some rows, evenly spaced, or the first ones if text needs a form."""
+        some = as_numbers(self.head, as_what) if as_what.form else np.concatenate(self.some)
+        return some[~np.isnan(some)]
 
 
 def _word(value: float, holds: str) -> str:
@@ -125,10 +132,10 @@ def _word(value: float, holds: str) -> str:
     return f"{value:.10g}"
 
 
-def as_numbers(column: Values, holds: str) -> Array:
+def as_numbers(column: Values, as_what: Settled) -> Array:
     """Return a column as numbers or times, NaN for what is no such."""
     if column.is_text:
-        return column.read(holds)
+        return column.read(as_what.holds, as_what.form)
     numbers: Array = column.values
     return numbers
 
@@ -236,21 +243,22 @@ def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
     looks = [look for look in cells.values() if look.n >= FEWEST]
     if not looks:
         return None
-    holds = whole_profile(list(cells.values())).settle()
+    as_what = whole_profile(list(cells.values())).settled()
     quantiles = {}
-    for look in looks if holds != CATEGORIES else ():
-        some = np.concatenate(look.some)
-        quantiles[look.title] = np.quantile(some[~np.isnan(some)], (0.01, 0.5, 0.99))
+    for look in looks if as_what.holds != CATEGORIES else ():
+        if not len(some := look.numbers(as_what)):
+            return None
+        quantiles[look.title] = np.quantile(some, (0.01, 0.5, 0.99))
     for one, two in combinations(looks, 2):
-        if holds == CATEGORIES:
+        if as_what.holds == CATEGORIES:
             far = max(_unknown_share(one, two), _unknown_share(two, one)) > 0.5
         else:
             p, q = quantiles[one.title], quantiles[two.title]
             far = not (q[0] <= p[1] <= q[2] and p[0] <= q[1] <= p[2])
         if far:
             return (
-                f"column {name!r} is {one.spread(holds)} in {one.title}, mostly unlike "
-                f"{two.spread(holds)} in {two.title}. Check that both mean the same, in the same "
+                f"column {name!r} is {one.spread(as_what)} in {one.title}, mostly unlike "
+                f"{two.spread(as_what)} in {two.title}. Check that both mean the same, in the same "
                 "units."
             )
     return None
@@ -258,7 +266,7 @@ def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
 
 def other_units(labels: Looks) -> list[str]:
     """Say that outcomes are ten times as large in one population as in another, or coded apart."""
-    notes = []
+    notes, numbers = [], Settled(NUMBERS)
     for name, cells in labels.items():
         sizes, codes = [], dict[tuple[float, ...], Look]()
         for cell, look in cells.items():
@@ -272,8 +280,8 @@ def other_units(labels: Looks) -> list[str]:
         least, most = (pick(sizes, key=lambda size: size[0], default=None) for pick in (min, max))
         if least is not None and most is not None and most[0] >= 10.0 * least[0]:
             notes.append(
-                f"the outcome {name!r} is {least[1].spread(NUMBERS)} in {least[1].title} and "
-                f"{most[1].spread(NUMBERS)} in {most[1].title}, ten times as large or more. Check "
+                f"the outcome {name!r} is {least[1].spread(numbers)} in {least[1].title} and "
+                f"{most[1].spread(numbers)} in {most[1].title}, ten times as large or more. Check "
                 "that both mean the same, in the same units."
             )
         elif len(codes) > 1:
@@ -303,8 +311,10 @@ def mixed(name: str, cells: Mapping[Cell, Look]) -> str | None:
     others = [look for look in looks if look.profile.settle() != CATEGORIES]
     if not words or not others or any(CATEGORIES in look.profile.holds for look in words):
         return None
-    holds = others[0].profile.settle()
-    strays = [v for v in words[0].profile.levels or () if np.isnan(read_text(v, holds))]
+    holds, form, _ = others[0].profile.settled()
+    strays = [v for v in words[0].profile.levels or () if np.isnan(read_text(v, holds, form))]
+    if not strays:
+        return None
     return (
         f"column {name!r} holds {holds} in {others[0].title} and words such as {shown(strays)} in "
         f"{words[0].title}, so it is taken for categories in all tables."

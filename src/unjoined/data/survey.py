@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, did_you_mean, nearest, plain_name, shown
 from unjoined.data.chunks import Columns, Table
-from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, column_names
+from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, Settled, column_names
 from unjoined.data.looks import (
     FEW_VALUES,
     FEWEST,
@@ -50,40 +50,46 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
         return "is an index that was written as a column"
     looks = list(cells.values())
     profile = whole_profile(looks)
-    holds = profile.settle()
+    as_what = profile.settled()
+    holds = as_what.holds
     few = profile.n < FEW_VALUES
     if profile.missing == profile.n and not few:
         return "has no value in any row"
     if empty := next((look for look in looks if not look.n and look.profile.n >= FEWEST), None):
         return f"has no value in {empty.title}"
-    low, high = min(look.low for look in looks), max(look.high for look in looks)
-    one = len(profile.levels or "??") == 1 if holds == CATEGORIES else low == high
+    read = profile.read
+    one = len(profile.levels or "??") == 1 if holds == CATEGORIES else read.low == read.high
     if one and not profile.missing and not few:
-        return f"is {looks[0].spread(holds)} in all rows"
+        return f"is {looks[0].spread(as_what)} in all rows"
+    if as_what.doubt and not few:
+        return as_what.doubt
     rules: tuple[Callable[..., str | None], ...] = (_is_id, _disjoint, _is_label)
     for rule in rules:
-        if reason := rule(name, cells, holds, labels):
+        if reason := rule(name, cells, as_what, labels):
             return reason
     return None
 
 
-def _disjoint(_: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
+def _disjoint(_: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks) -> str | None:
     """Find two tables that have no value in common."""
+    holds = as_what.holds
     for one, two in combinations([look for look in cells.values() if look.n >= FEWEST], 2):
         if holds == CATEGORIES:
             apart = not set(one.profile.levels or "?") & set(two.profile.levels or "?")
         else:
-            apart = one.high < two.low or two.high < one.low
+            first, second = one.read(as_what), two.read(as_what)
+            apart = first.high < second.low or second.high < first.low
         if apart:
             units = " (in one unit in all tables, it can be used)" if holds == NUMBERS else ""
             return (
-                f"is {one.spread(holds)} in {one.title} and {two.spread(holds)} in {two.title}, "
-                f"so nobody in the one can be compared with anybody in the other{units}"
+                f"is {one.spread(as_what)} in {one.title} and {two.spread(as_what)} in "
+                f"{two.title}, so nobody in the one can be compared with anybody in the "
+                f"other{units}"
             )
     return None
 
 
-def _is_label(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
+def _is_label(name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks) -> str | None:
     """Find that a label is the same as the column, or a function of it, in all tables of a kind."""
     # Outcomes come first. A table may have the other label as well, or that alone by mistake.
     for kind, label in zip((OUTCOME, TREATMENT), [*labels][:1] + [*labels][-1:], strict=False):
@@ -94,7 +100,7 @@ def _is_label(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) 
         for some in (slice(FIRST), slice(None)):
             ys, xs = ([part[i].take(some) for part in parts] for i in (0, 1))
             y, x = (ranked(column) for column in (ys, xs))
-            if not _tells(y, x, is_ordered=holds != CATEGORIES):
+            if not _tells(y, x, is_ordered=as_what.holds != CATEGORIES):
                 break
         else:
             return f"tells the {kind} {label!r} by itself, so it is the label or made of it"
@@ -127,8 +133,9 @@ def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
     return bool(abs(np.corrcoef(rankdata(x), rankdata(y))[0, 1]) >= SAME)
 
 
-def _is_id(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> str | None:
+def _is_id(name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks) -> str | None:
     """Find that values hardly ever occur twice in a table, though measurements would."""
+    holds = as_what.holds
     by_name = bool(ID_NAME.match(str(name)))
     fewest = FEW_VALUES if by_name else FEWEST
     heads = [look.head for look in cells.values() if look.n >= fewest]
@@ -140,7 +147,7 @@ def _is_id(name: str, cells: Mapping[Cell, Look], holds: str, labels: Looks) -> 
         return None
     if all(head.is_long for head in heads):
         return "is a whole number of 16 digits or more, as ids are"
-    numbers = [as_numbers(head, holds) for head in heads]
+    numbers = [as_numbers(head, as_what) for head in heads]
     numbers = [column[~np.isnan(column)] for column in numbers]
     if holds == TIMES:
         return _is_entry(numbers)

@@ -141,8 +141,12 @@ def _typed(column: Any, comma: bool) -> Any:
     if compute.all(compute.match_substring_regex(some, NUMBER), min_count=0).as_py():
         is_whole = compute.all(compute.match_substring_regex(some, "^-?[0-9]+$"), min_count=0)
         kind = arrow.int64() if is_whole.as_py() else arrow.float64()
-        if not comma and (numbers := _plain_numbers(column, kind)) is not None:
-            return numbers
+        if not comma and (is_whole.as_py() or not _may_group(some)):
+            numbers = _plain_numbers(column, kind)
+            if numbers is not None:
+                return numbers
+        if _may_group(column):
+            return column  # all tables together tell
         cells = _trimmed(column, comma)
         if compute.all(compute.match_substring_regex(cells, NUMBER), min_count=0).as_py():
             try:
@@ -155,6 +159,16 @@ def _typed(column: Any, comma: bool) -> Any:
         if compute.all(compute.is_in(words, value_set=truths)).as_py():
             return compute.equal(words, "true")
     return column
+
+
+def _may_group(column: Any) -> bool:
+    """Tell whether every mark in a column may separate thousands: 1.234 beside 950."""
+    compute = import_extra("pyarrow.compute", extra="cli")
+    marked = column.filter(compute.match_substring_regex(column, "[.,]"))
+    if not len(marked) or len(marked) == len(column) - column.null_count:
+        return False
+    groups = r"^\s*[+-]?[1-9][0-9]{0,2}([.,][0-9]{3})+\s*$"
+    return bool(compute.all(compute.match_substring_regex(marked, groups)).as_py())
 
 
 def _trimmed(column: Any, comma: bool) -> Any:

@@ -1,0 +1,204 @@
+"""Dates, amounts and codes as people write them: read as meant, or asked about by name."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unjoined import SeparateLabels, TableSource, read_table
+from unjoined.data import TableEncoder
+from unjoined.errors import ColumnWarning, LabelError
+
+N = 400
+KINDS = (("y", "N"), ("y", "S"), ("t", "N"), ("t", "S"))
+
+
+def encoded(*cells, match=None):
+    """Return a fitted encoder of one column and its numbers, and that it said what it did."""
+    frame = pd.DataFrame({"x": list(cells)})
+    encoder = TableEncoder()
+    if match is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return encoder, encoder.fit_transform(frame)[:, 0].tolist()
+    with pytest.warns(ColumnWarning, match=match):
+        encoder.fit(frame)
+    return encoder, encoder.transform(frame)[:, :1].ravel().tolist()
+
+
+def tables(column):
+    """Return four tables with a column, whose cells a function makes of a random generator."""
+    rng = np.random.default_rng(0)
+    found = {"y": {}, "t": {}}
+    for kind, name in KINDS:
+        share = 0.5 if kind == "y" else {"N": 0.8, "S": 0.2}[name]
+        found[kind][name] = pd.DataFrame(
+            {
+                "age": rng.normal(40.0, 10.0, N),
+                "x": column(rng, kind, name),
+                kind: (rng.random(N) < share).astype(int),
+            }
+        )
+    return found["y"], found["t"]
+
+
+def labels(column, **options):
+    return SeparateLabels.from_tables(*tables(column), outcome="y", treatment="t", **options)
+
+
+def days(*dates):
+    return [float(np.datetime64(day).astype("datetime64[D]").astype(int)) for day in dates]
+
+
+@pytest.mark.parametrize(
+    ("cells", "words", "dates"),
+    [
+        (["31.12.2024", "01.02.2023"], "day first", ["2024-12-31", "2023-02-01"]),
+        (["01.02.2023", "3.2.2023"], "day first", ["2023-02-01", "2023-02-03"]),
+        (["31/12/2024", "01/02/2023"], "day first", ["2024-12-31", "2023-02-01"]),
+        (["12/31/2024", "01/02/2023"], "month first", ["2024-12-31", "2023-01-02"]),
+        (["12-31-2024", "2023-02-01"], "month first", ["2024-12-31", "2023-02-01"]),
+    ],
+)
+def test_dates_with_one_order_are_dates(cells, words, dates):
+    encoder, numbers = encoded(*cells, match=f"dates with the {words}")
+    assert numbers == days(*dates)
+    again = encoder.transform(pd.DataFrame({"x": ["02/03/2024", "2024-03-02"]}))[:, 0].tolist()
+    second = "2024-03-02" if words == "day first" else "2024-02-03"
+    assert again == days(second, "2024-03-02")  # as in the fit, though these alone do not tell
+
+
+def test_the_hour_of_a_date_counts():
+    _, numbers = encoded("31.12.2024 06:00", "31.12.2024 18:00:00", match="day first")
+    assert np.diff(numbers).tolist() == [0.5]
+
+
+def test_one_table_tells_how_dates_of_all_tables_are_written():
+    def column(rng, kind, name):
+        most = 28 if (kind, name) == ("t", "S") else 12
+        return [f"{rng.integers(1, most + 1):02}/{rng.integers(1, 13):02}/2024" for _ in range(N)]
+
+    data = labels(column)
+    with pytest.warns(ColumnWarning, match="dates with the day first"):
+        encoder = TableEncoder().fit(data.X)
+    assert encoder.columns_[1].holds == "times"
+
+
+@pytest.mark.parametrize("words", ["whether the day or the month comes first", "some the month"])
+def test_dates_of_no_or_two_orders_are_left_out_by_name(words):
+    def column(rng, kind, name):
+        most = 12 if words.startswith("whether") else 28
+        pairs = zip(rng.integers(1, 13, N), rng.integers(1, most + 1, N), strict=True)
+        swapped = most > 12 and name == "N"
+        return [f"{b:02}/{a:02}/2024" if swapped else f"{a:02}/{b:02}/2024" for a, b in pairs]
+
+    with pytest.warns(ColumnWarning, match=f"'x' holds dates such as .*{words}.*2024-03-31"):
+        data = labels(column)
+    assert data.feature_names == ["age"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "words", "numbers"),
+    [
+        (["$1,234.00", "$950.50", "-$12"], "a comma separates", [1234.0, 950.5, -12.0]),
+        (["1.234,56 EUR", "950,00 EUR"], "a point separates", [1234.56, 950.0]),
+        (["1.234 €", "950 €"], "a point separates", [1234.0, 950.0]),
+        (["$1,234", "$950"], "a comma separates", [1234.0, 950.0]),
+        (["1'234.50", "950"], "a comma separates", [1234.5, 950.0]),
+        (["1 234,50", "950"], "a point separates", [1234.5, 950.0]),
+        (["1,234,567", "950"], "a comma separates", [1234567.0, 950.0]),
+        (["1.234.567", "950"], "a point separates", [1234567.0, 950.0]),
+        (["12,5", "1.234"], "a point separates", [12.5, 1234.0]),
+        (["12%", "7.5%"], "a comma separates", [12.0, 7.5]),
+    ],
+)
+def test_amounts_with_marks_and_units_are_numbers(cells, words, numbers):
+    encoder, found = encoded(*cells, match=words)
+    assert found == numbers
+    assert encoder.transform(pd.DataFrame({"x": cells[::-1]}))[:, 0].tolist() == numbers[::-1]
+
+
+@pytest.mark.parametrize("mark", [".", ","])
+def test_a_mark_before_three_digits_beside_shorter_numbers_separates_thousands(mark):
+    amounts = [*range(900, 1100, 5)]
+    cells = [f"{n:,}".replace(",", mark) for n in amounts]
+    _, numbers = encoded(*cells, match="separates thousands")
+    assert numbers == amounts
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1.234", "950"],  # too few to tell
+        ["1,234", "2,345"],
+        [f"{n / 1000:.3f}" for n in range(1001, 1100)] + ["1500"],
+    ],
+)
+def test_a_mark_that_may_mean_both_is_asked_about(cells):
+    encoder, _ = encoded(*cells, match="whether the mark separates thousands or decimals")
+    assert encoder.columns_[0].holds == "categories"
+
+
+def test_amounts_in_two_currencies_are_no_numbers():
+    encoder, _ = encoded(*(f"{unit}{n}.50" for unit in "$€" for n in range(30)), match="not read")
+    assert encoder.columns_[0].holds == "categories"
+
+
+def test_three_decimals_in_every_row_are_decimals():
+    assert encoded("71.500", "68.250", "80.000")[1] == [71.5, 68.25, 80.0]
+
+
+def test_zips_with_a_zero_in_front_are_categories():
+    zips = ["01234", "54321", "60311"] * 40 + ["80331"] * 2000
+    encoder, _ = encoded(*zips)
+    assert encoder.columns_[0].levels == ("01234", "54321", "60311", "80331")
+
+
+@pytest.mark.parametrize(
+    "levels", [("1.1", "1.10", "b"), ("1E5", "100000", "b"), ("01", "1", "b"), ("x", "x ", "b")]
+)
+@pytest.mark.parametrize("kind", ["category", "object"])
+def test_levels_are_as_they_are_written(levels, kind):
+    frame = pd.DataFrame({"x": pd.Series(list(levels) * 20).astype(kind)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        encoder = TableEncoder().fit(frame)
+    assert encoder.columns_[0].levels == tuple(sorted(levels))
+
+
+def test_a_csv_with_thousands_is_read_alike_in_memory_and_in_pieces(tmp_path):
+    def column(rng, kind, name):
+        return [f"{n:,}".replace(",", ".") for n in rng.integers(1, 3000, N)]
+
+    files, read = [], []
+    for part in tables(column):
+        files.append(
+            {name: tmp_path / f"{[*frame][-1]}_{name}.csv" for name, frame in part.items()}
+        )
+        for name, frame in part.items():
+            frame.to_csv(files[-1][name], index=False, sep=";")
+        read.append({name: read_table(file) for name, file in files[-1].items()})
+    data = SeparateLabels.from_tables(*read, outcome="y", treatment="t")
+    with pytest.warns(ColumnWarning, match="a point separates thousands"):
+        whole = TableEncoder().fit_transform(data.X)[:, 1]
+    source = TableSource.from_tables(*files, outcome="y", treatment="t", chunk_rows=64)
+    with pytest.warns(ColumnWarning, match="a point separates thousands"):
+        pieces = np.concatenate([chunk.X[:, 1] for chunk in source.encoded(TableEncoder())])
+    assert sorted(whole) == sorted(pieces)
+    assert whole.min() >= 1.0
+    assert (whole % 1.0 == 0.0).all()
+
+
+def test_an_outcome_with_thousands_is_read_or_asked_about():
+    n, amounts = 200, np.arange(800, 1200, 2)
+    frames = {
+        name: pd.DataFrame({"age": np.arange(n) % 50, "y": [f"{a:,}" for a in amounts]})
+        for name in "NS"
+    }
+    treated = {name: pd.DataFrame({"age": np.arange(n), "t": np.arange(n) % 2}) for name in "NS"}
+    data = SeparateLabels.from_tables(frames, treated, outcome="y", treatment="t", features=["age"])
+    assert data.y[:n].tolist() == amounts.tolist()
+    frames["N"]["y"] = [f"{a / 1000:.3f}" if a >= 1000 else str(a + 1000) for a in amounts]
+    with pytest.raises(LabelError, match=r"'y'.*separates thousands or decimals\. Write"):
+        SeparateLabels.from_tables(frames, treated, outcome="y", treatment="t", features=["age"])
