@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unjoined import SeparateLabels, TableSource, read_table
+from unjoined import MinMaxUplift, SeparateLabels, TableSource, Uplift, read_table
 from unjoined.data import TableEncoder
 from unjoined.errors import ColumnWarning, LabelError
 
@@ -202,3 +202,125 @@ def test_an_outcome_with_thousands_is_read_or_asked_about():
     frames["N"]["y"] = [f"{a / 1000:.3f}" if a >= 1000 else str(a + 1000) for a in amounts]
     with pytest.raises(LabelError, match=r"'y'.*separates thousands or decimals\. Write"):
         SeparateLabels.from_tables(frames, treated, outcome="y", treatment="t", features=["age"])
+
+
+def pairs(rng, n, truth):
+    """Return four tables of a feature z and a column x; truth gives both and the uplift."""
+    found = {"y": {}, "t": {}}
+    for kind, name in KINDS:
+        frame, uplift = truth(rng, n)
+        treated = rng.random(n) < {"N": 0.8, "S": 0.2}[name]
+        y = 0.5 * frame["z"] + uplift * treated + 0.3 * rng.normal(size=n)
+        found[kind][name] = frame.assign(**{kind: y if kind == "y" else treated.astype(int)})
+    return found["y"], found["t"]
+
+
+def with_gaps(value):
+    def truth(rng, n):
+        z, x = rng.normal(size=n), rng.normal(50.0, 10.0, n)
+        gone = rng.random(n) < 0.1
+        uplift = np.where(gone, 0.0, (x - 50.0) / 10.0)
+        return pd.DataFrame({"z": z, "x": np.where(gone, value, x)}), uplift
+
+    return truth
+
+
+@pytest.mark.parametrize("value", [-999.0, -99.0, 9999.0])
+@pytest.mark.parametrize("model", [MinMaxUplift(basis="linear"), Uplift()])
+def test_a_number_that_stands_for_missing_is_missing(value, model):
+    rng = np.random.default_rng(0)
+    data = SeparateLabels.from_tables(
+        *pairs(rng, 1500, with_gaps(value)), outcome="y", treatment="t"
+    )
+    with pytest.warns(ColumnWarning, match=f"'x' is {value:g} in .*taken for missing values"):
+        model.set_params(random_state=0).fit(data)
+    people, uplift = with_gaps(value)(rng, 2000)
+    assert np.corrcoef(model.predict(people), uplift)[0, 1] > 0.9
+    empty = people.assign(x=people["x"].where(people["x"] != value))
+    np.testing.assert_array_equal(model.predict(people), model.predict(empty))
+
+
+@pytest.mark.parametrize("value", ["1900-01-01", "9999-12-31"])
+def test_a_date_that_stands_for_missing_is_missing(value):
+    dates = [f"20{10 + i % 10}-0{1 + i % 9}-15" for i in range(100)]
+    with pytest.warns(ColumnWarning, match=f"'x' is {value} in 8 of 108 rows.*taken for missing"):
+        encoder = TableEncoder().fit(pd.DataFrame({"x": [*dates, *[value] * 8]}))
+    found = encoder.transform(pd.DataFrame({"x": [value]})).tolist()
+    assert found[0][0] == pytest.approx(np.mean(days(*dates)), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [*range(100), 99] * 3,  # an end of an even range
+        [*range(200), -999],  # once
+        [*range(0, 90, 3), 99, 99, 99, 99, 99],  # the top of a scale
+        [*range(-2000, 2000, 9), *[-999] * 9],  # amid others
+    ],
+)
+def test_numbers_that_are_near_others_or_single_are_numbers(numbers):
+    frame = pd.DataFrame({"x": np.array(numbers, dtype=float)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        assert TableEncoder().fit_transform(frame)[:, 0].tolist() == numbers
+
+
+def test_a_number_that_may_stand_for_missing_is_named():
+    rng = np.random.default_rng(0)
+    spend = np.concatenate([rng.uniform(0.0, 8000.0, 900), np.full(100, 9999.0)])
+    with pytest.warns(ColumnWarning, match=r"is 9999 in 100 of 1,000 rows.*used as it is; leave"):
+        TableEncoder().fit(pd.DataFrame({"x": spend}))
+
+
+def by_store(name, n_stores):
+    effect = np.random.default_rng(1).normal(size=n_stores)
+
+    def truth(rng, n):
+        store = rng.integers(0, n_stores, n)
+        frame = pd.DataFrame({"z": rng.normal(size=n), name: 101 + store})
+        return frame, effect[store]
+
+    return truth
+
+
+@pytest.mark.parametrize("name", ["store", "store_id", "regionCode", "PLZ", "filial_nr"])
+def test_whole_numbers_called_as_codes_are_categories(name):
+    rng = np.random.default_rng(0)
+    truth = by_store(name, 20)
+    data = SeparateLabels.from_tables(*pairs(rng, 2000, truth), outcome="y", treatment="t")
+    with pytest.warns(ColumnWarning, match=f"'{name}' holds 20 different whole.*for categories"):
+        model = Uplift(random_state=0).fit(data)
+    people, uplift = truth(rng, 3000)
+    assert np.corrcoef(model.predict(people), uplift)[0, 1] > 0.95
+
+
+@pytest.mark.parametrize("name", ["n_stores", "age", "store_size", "days_since_store", "visits"])
+def test_whole_numbers_called_otherwise_are_amounts(name):
+    encoder = TableEncoder().fit(pd.DataFrame({name: list(range(20)) * 20}))
+    assert encoder.columns_[0].holds == "numbers"
+
+
+def test_codes_and_stand_ins_are_found_in_pieces_as_in_memory(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def truth(rng, n):
+        frame, uplift = by_store("store", 12)(rng, n)
+        return frame.assign(x=np.where(rng.random(n) < 0.1, -999.0, rng.uniform(size=n))), uplift
+
+    parts = pairs(rng, 600, truth)
+    files = []
+    for part in parts:
+        files.append({name: tmp_path / f"{[*frame][-1]}{name}.csv" for name, frame in part.items()})
+        for name, frame in part.items():
+            frame[[*frame][:]].to_csv(files[-1][name], index=False)
+    model = MinMaxUplift(basis="linear", random_state=0)
+    with pytest.warns(ColumnWarning):
+        whole = model.fit(SeparateLabels.from_tables(*parts, outcome="y", treatment="t")).encoder_
+    source = TableSource.from_tables(*files, outcome="y", treatment="t", chunk_rows=100)
+    with pytest.warns(ColumnWarning):
+        pieces = model.fit_chunks(source).encoder_
+    for one, two in zip(whole.columns_, pieces.columns_, strict=True):
+        assert (one.name, one.holds, one.levels, one.stand_ins, one.has_missing) == (
+            *(two.name, two.holds, two.levels, two.stand_ins, two.has_missing),
+        )
+        assert one.fill == pytest.approx(two.fill)

@@ -1,7 +1,14 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
 from unjoined.data.chunks import NotNumbersError, feature_matrix
-from unjoined.data.columns import CATEGORIES, TIMES, column_names, has_numbers_only, take_rows
+from unjoined.data.columns import (
+    CATEGORIES,
+    TIMES,
+    column_names,
+    has_numbers_only,
+    needs_encoding,
+    take_rows,
+)
 from unjoined.data.dask import (
     DaskSource,
     as_dask_source,

@@ -45,7 +45,7 @@ from unjoined.data.columns import (
     as_floats,
     column_names,
     column_values,
-    has_numbers_only,
+    needs_encoding,
 )
 from unjoined.data.encode import TableEncoder
 from unjoined.data.rows import Chunk, cell_codes, number_matrix
@@ -62,11 +62,12 @@ class NotNumbersError(TableError):
 def feature_matrix(X: MatrixLike) -> Array:
     """Return features as a float64 matrix; booleans become 0 and 1.
 
-    A data frame that holds text, dates or missing values is encoded by a `TableEncoder` of its own.
+    A data frame that holds text, dates, codes or missing values is encoded by a `TableEncoder` of
+    its own.
     """
     if column_names(X) is None:
         return number_matrix(X)
-    if has_numbers_only(X):
+    if not needs_encoding(X):
         matrix = number_matrix(X)
         if not np.isnan(matrix.sum()) or not np.isnan(matrix).any():
             return matrix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -38,7 +38,19 @@ GROUPS = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3}|,[0-9]{3})$")  # of thousands
 DATE = re.compile(r"([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})(?:[ T]+(\d{1,2}:\d{2}(:\d{2})?))?$")
 # Cells that are counted, as they tell how the others are meant.
 GROUPED, BARE, LONG, ZEROS, DOTTED, ONLY = "grouped", "bare", "long", "zeros", "dotted", "only "
+# What programs write where there is no value, if it lies far from all others.
+NO_NUMBERS = frozenset(
+    {s * v for s in (-1.0, 1.0) for v in (99.0, 999.0, 9999.0, 99999.0, 999999.0)}
+)
+NO_NUMBERS |= {-(2.0**31), 2.0**31 - 1.0}
+_FIRST_DATES = ("0001-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1970-01-01")
+_LAST_DATES = ("2099-12-31", "2999-12-31", "9999-01-01", "9999-12-31")
+NO_TIMES = frozenset(
+    float(np.datetime64(day, "D").astype(np.int64)) for day in (*_FIRST_DATES, *_LAST_DATES)
+)
+REPEATED = 5  # rows that hold the same such value
 MOST_CATEGORIES = 100  # of a column that stand by themselves
+FEWEST_EACH = 10  # rows to a whole number that may be a code, on average
 SURE = 20  # cells such as 1.234, beside shorter ones without a mark: then it parts thousands
 MOSTLY = 0.9  # of the cells of a text column: then it holds numbers, and some stray words
 FEW_LEVELS = 20  # of numbers written as text beside words: then they are categories
@@ -70,6 +82,29 @@ def has_numbers_only(X: MatrixLike) -> bool:
     """Tell by the types of its columns whether a data frame holds numbers and booleans alone."""
     schema = nw.from_native(X, eager_only=True).schema
     return all(dtype.is_numeric() or dtype == nw.Boolean for dtype in schema.values())
+
+
+def some_columns(X: MatrixLike, names: Iterable[str]) -> MatrixLike:
+    """Return those columns of a data frame that are named and there."""
+    frame = nw.from_native(X, eager_only=True)
+    return frame.select([name for name in names if name in frame.columns]).to_native()
+
+
+def needs_encoding(X: MatrixLike) -> bool:
+    """Tell whether a data frame may hold anything but amounts: text, codes, or -999 for missing."""
+    if not has_numbers_only(X):
+        return True
+    frame = nw.from_native(X, eager_only=True)
+    for name in frame.columns:
+        column = frame.get_column(name)
+        if column.dtype == nw.Boolean:
+            continue
+        values = column_values(column, strict=False)
+        if Share.of(values.values, NUMBERS).stand_ins(NUMBERS, fewest=1):
+            return True
+        if names_codes(str(name)) and ColumnProfile.of_values(values).may_be_codes:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +397,13 @@ def shapes(text: str) -> list[str]:
     return found
 
 
+def value_word(value: float, holds: str) -> str:
+    """Return a number, or a time in days, as people write it."""
+    if holds == TIMES and abs(value) > 1.0:
+        return str(np.datetime64(round(value * DAY), "s")).removesuffix("T00:00:00")
+    return f"{value:.10g}"
+
+
 class Share(NamedTuple):
     """How many cells read as something, their sum and ends."""
 
@@ -369,26 +411,78 @@ class Share(NamedTuple):
     total: float = 0.0
     low: float = np.nan
     high: float = np.nan
+    within: tuple[float, float] = (
+        np.nan,
+        np.nan,
+    )  # ends of all but what may mean that there is none
+    odd: tuple[tuple[float, int], ...] = ()  # such values, and how many cells hold them
 
     @classmethod
-    def of(cls, values: Array, sizes: Any = 1) -> Share:
+    def of(cls, values: Array, holds: str, sizes: Any = 1) -> Share:
         """Count values, each of which occurs so often."""
         there = ~np.isnan(values)
         if not there.any():
             return cls()
         sizes = np.broadcast_to(sizes, values.shape)[there]
         values = values[there]
+        low, high = float(values.min()), float(values.max())
         total = float((values * sizes).sum())
-        return cls(int(sizes.sum()), total, float(values.min()), float(values.max()))
+        odd: dict[float, int] = {}
+        known, others = NO_TIMES if holds == TIMES else NO_NUMBERS, values
+        while len(others) and (ends := known & {float(others.min()), float(others.max())}):
+            odd |= {end: int(sizes[values == end].sum()) for end in ends}
+            others = others[~np.isin(others, [*ends])]
+        within = (float(others.min()), float(others.max())) if len(others) else (np.nan, np.nan)
+        return cls(int(sizes.sum()), total, low, high, within, tuple(odd.items()))
 
     def plus(self, other: Share) -> Share:
         """Return the share of the cells of both."""
+        (one_low, one_high), (two_low, two_high) = self.within, other.within
+        odd = Counter(dict(self.odd))
+        odd.update(dict(other.odd))
         return Share(
             self.n + other.n,
             self.total + other.total,
             float(np.fmin(self.low, other.low)),
             float(np.fmax(self.high, other.high)),
+            (float(np.fmin(one_low, two_low)), float(np.fmax(one_high, two_high))),
+            tuple(odd.items()),
         )
+
+    def stand_ins(self, holds: str, fewest: int = REPEATED) -> tuple[float, ...]:
+        """Return the values that stand for a missing one: repeated, and far from all others."""
+        low, high = self.within
+        if not self.odd or np.isnan(low):
+            return ()
+        reach = (high - low) * (0.25 if holds == TIMES else 1.0)
+        found = []
+        for value, n in self.odd:
+            far = value > high + reach or value < low - reach
+            alone = holds == NUMBERS and value < 0.0 <= low  # the only number below 0
+            if n >= fewest and (far or alone):
+                found.append(value)
+        return tuple(sorted(found))
+
+
+# Last words of names of columns whose whole numbers stand for things, not for amounts.
+CODES = frozenset(
+    re.findall(
+        r"\w+",
+        """id code nr key kind type store shop branch outlet warehouse depot site region district
+        county province state country city territory route zip zipcode postcode postal plz category
+        segment cluster department dept channel brand sku product industry sector occupation
+        campaign vendor supplier filiale filial laden markt standort bezirk kreis land stadt gebiet
+        kategorie abteilung kanal marke artikel branche beruf lieferant tienda magasin negozio""",
+    )
+)
+COUNTS = frozenset({"n", "no", "num", "number", "count", "nb", "anzahl", "days", "since", "per"})
+
+
+def names_codes(name: str) -> bool:
+    """Tell whether a column is called as codes are: store, store_id, regionCode, PLZ."""
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+", name)
+    parts = [word.lower() for word in words]
+    return bool(parts) and parts[-1] in CODES and not COUNTS & set(parts[:-1])
 
 
 class Settled(NamedTuple):
@@ -410,9 +504,10 @@ class ColumnProfile:
     levels: Counter[str] | None  # all cells as text; None if there are too many
     blanks: int = 0  # cells of text that say that there is no value
     shapes: Counter[str] = field(default_factory=Counter)  # cells of text that tell of the others
+    named_code: bool = False  # whether the column is called as codes are
 
     @classmethod
-    def of_values(cls, column: Values) -> ColumnProfile:
+    def of_values(cls, column: Values, name: str = "") -> ColumnProfile:
         """Look at one piece of a column."""
         n, blanks, found = len(column), 0, Counter[str]()
         if column.is_text:
@@ -426,11 +521,11 @@ class ColumnProfile:
                     known.setdefault(form, np.full(len(sizes), np.nan))[j] = value
                 for shape in shapes(level):
                     found[shape] += int(sizes[j])
-            reads = {form: Share.of(values, sizes) for form, values in known.items()}
+            reads = {f: Share.of(v, FORMS.get(f, f), sizes) for f, v in known.items()}
             levels = column.counts() if len(column.levels) <= MOST_LEVELS else None
         else:
             missing = int(np.isnan(column.values).sum())
-            share = Share.of(column.values)
+            share = Share.of(column.values, column.holds)
             forms = [form for form, kind in FORMS.items() if kind == column.holds]
             reads = dict.fromkeys((column.holds, *forms), share) if share.n else {}
             # Numbers are counted as text only as long as they may be categories.
@@ -438,7 +533,7 @@ class ColumnProfile:
             few = len(np.unique(there[~np.isnan(there)])) <= MOST_CATEGORIES
             levels = column.as_text().counts() if few else None
         holds = frozenset() if missing == n else frozenset([column.holds])
-        return cls(n, missing, holds, reads, levels, blanks, found)
+        return cls(n, missing, holds, reads, levels, blanks, found, names_codes(name))
 
     def merge(self, other: ColumnProfile) -> ColumnProfile:
         """Return the profile of the rows of both."""
@@ -455,6 +550,7 @@ class ColumnProfile:
             levels,
             self.blanks + other.blanks,
             self.shapes + other.shapes,
+            self.named_code,
         )
 
     def share(self, form: str) -> Share:
@@ -476,10 +572,31 @@ class ColumnProfile:
         if CATEGORIES in self.holds:
             return Settled(CATEGORIES)
         if WORDS not in self.holds:
-            return Settled(TIMES if TIMES in self.holds else NUMBERS)
+            if TIMES in self.holds:
+                return Settled(TIMES)
+            return Settled(CATEGORIES if self.has_codes else NUMBERS)
         if self._is_code():
             return Settled(CATEGORIES)
         return self._as_numbers() or self._as_times() or Settled(CATEGORIES)
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether whole numbers stand for things: by the name of the column, if they are few."""
+        n = len(self.levels or ())
+        enough = n * FEWEST_EACH <= self.n - self.missing
+        return self.named_code and self.may_be_codes and n > 2 and enough
+
+    @property
+    def may_be_codes(self) -> bool:
+        """Whether there are few values, all of them whole numbers."""
+        levels: Mapping[str, int] = self.levels or {}
+        few = 0 < len(levels) <= MOST_CATEGORIES
+        return few and all(level.lstrip("-").isdigit() for level in levels)
+
+    @property
+    def stand_ins(self) -> tuple[float, ...]:
+        """Numbers or times that stand for a missing value."""
+        return self.read.stand_ins(self.settle())
 
     def _is_code(self) -> bool:
         """Tell whether digits stand for themselves: 01234 beside 54321."""

@@ -16,6 +16,7 @@ from unjoined._support import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import TREATMENT
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
+from unjoined.data.columns import needs_encoding, some_columns
 from unjoined.data.encode import TableEncoder
 from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_looks, merge_profiles
 from unjoined.data.rows import Chunk
@@ -194,18 +195,26 @@ class DaskSource:
         given = self.given
         columns = Columns(given.population, given.sample_weight)
 
-        def leading() -> Iterator[Piece]:
-            for table in given.tables:
-                about, parts = replace(table, table=None), table.table.to_delayed()
-                for frame in self._results(parts):
-                    if len(frame):  # partitions may be empty
-                        yield about, frame.head(LEADING), Place(table.title)
-                        break
-
-        survey = Survey(given.tables, columns, leading, lambda names: self._looks(columns, names))
+        survey = Survey(
+            given.tables, columns, self._leading, lambda names: self._looks(columns, names)
+        )
         choice = survey.choose(given.ignore)
         choice.warn(stacklevel=4)
         return _of_tables(replace(given, features=choice.features), self.client, self.progress)
+
+    def _leading(self) -> Iterator[Piece]:
+        """Yield the first rows of each table."""
+        for table in () if self.given is None else self.given.tables:
+            about, parts = replace(table, table=None), table.table.to_delayed()
+            for frame in self._results(parts):
+                if len(frame):  # partitions may be empty
+                    yield about, frame.head(LEADING), Place(table.title)
+                    break
+
+    def needs_encoding(self) -> bool:
+        """Tell whether the first rows of a table may hold anything but amounts."""
+        names = () if self.given is None else self.given.columns.features
+        return any(needs_encoding(some_columns(frame, names)) for _, frame, _ in self._leading())
 
     def _check_treated(self) -> None:
         """Refuse a value that means treated if tables do not have it, or write treatments apart."""

@@ -34,6 +34,7 @@ from unjoined.data.columns import (
     MOSTLY,
     NUMBERS,
     POINT,
+    REPEATED,
     TIMES,
     ColumnProfile,
     Values,
@@ -41,6 +42,7 @@ from unjoined.data.columns import (
     column_values,
     read_text,
     readings,
+    value_word,
 )
 from unjoined.data.files import DECIMAL_COMMA
 from unjoined.errors import ColumnWarning, InputError, TableError
@@ -75,6 +77,7 @@ class ColumnCode:
     has_missing: bool  # whether rows of the fit lacked a value
     is_open: bool = False  # whether categories without a name here count as rare ones
     form: str = ""  # of text, if it writes neither plain numbers nor ISO dates
+    stand_ins: tuple[float, ...] = ()  # numbers or times that stand for a missing one
 
     def __post_init__(self) -> None:
         """Refuse parts that do not belong together, as a file may hold."""
@@ -93,12 +96,17 @@ class ColumnCode:
         holds, form, _ = profile.settled()
         if holds == CATEGORIES:
             return cls._of_levels(name, profile)
-        there, total, _, _ = profile.read
+        read, stand_ins = profile.read, profile.stand_ins
+        gone = {value: n for value, n in read.odd if value in stand_ins}
+        there = read.n - sum(gone.values())
+        total = read.total - sum(value * n for value, n in gone.items())
         # Rounded, as the last digits depend on the order in which rows were added.
         fill = float(f"{total / max(there, 1):.9g}")
         without = profile.n - there
         informs = min(without, there) >= INFORMS
-        return cls(name, holds, fill, informs, (), (), np.empty(0), without > 0, form=form)
+        return cls(
+            name, holds, fill, informs, (), (), np.empty(0), without > 0, False, form, stand_ins
+        )
 
     @classmethod
     def _of_levels(cls, name: str, profile: ColumnProfile) -> ColumnCode:
@@ -142,6 +150,8 @@ class ColumnCode:
         if self.holds == CATEGORIES:
             return self._encode_levels(column, categories)
         values = self._as_numbers(column)
+        if self.stand_ins:
+            values = np.where(np.isin(values, self.stand_ins), np.nan, values)
         gone = np.isnan(values)
         said = None
         if not self.has_missing and gone.any():
@@ -405,7 +415,7 @@ def profile_frame(X: MatrixLike, *, table: str = "X") -> dict[str, ColumnProfile
         raise InputError(f"{table} must be a data frame, got {type(X).__name__}.")
     frame = nw.from_native(X, eager_only=True)
     return {
-        str(name): ColumnProfile.of_values(column_values(frame.get_column(name), table))
+        str(name): ColumnProfile.of_values(column_values(frame.get_column(name), table), str(name))
         for name in frame.columns
     }
 
@@ -456,6 +466,13 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
                 f"column {name!r} holds text such as {shown(some or levels)}, which is read as "
                 f"{_READ_AS[form]}. If that is wrong, write plain numbers, and dates as 2024-03-31."
             )
+        if holds == CATEGORIES and CATEGORIES not in profile.holds and profile.has_codes:
+            sentences.append(
+                f"column {name!r} holds {len(levels)} different whole numbers, such as "
+                f"{shown(sorted(levels, key=int))}, and is taken for categories because of its "
+                "name. If they are amounts, call it otherwise."
+            )
+        sentences += _odd_values(name, profile)
         if doubt:
             sentences.append(f"column {name!r} {doubt}: each is taken for a category.")
         elif holds == CATEGORIES:
@@ -477,4 +494,27 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
                     "and spaces only and are taken for different ones. Write them alike if they "
                     "are the same."
                 )
+    return sentences
+
+
+def _odd_values(name: str, profile: ColumnProfile) -> list[str]:
+    """Say which values are taken for missing ones, and which may stand for such."""
+    holds = profile.settle()
+    if holds == CATEGORIES:
+        return []
+    read, sentences = profile.read, []
+    for value, n in read.odd:
+        is_low = value < read.within[0]
+        least, other = value_word(value, holds), value_word(read.within[0 if is_low else 1], holds)
+        rest = f"the {'smallest' if is_low else 'largest'} of all others is {other}"
+        if value in profile.stand_ins:
+            sentences.append(
+                f"column {name!r} is {least} in {n:,} of {profile.n:,} rows, where {rest}: taken "
+                "for missing values."
+            )
+        elif n >= max(REPEATED, 0.01 * read.n):
+            sentences.append(
+                f"column {name!r} is {least} in {n:,} of {profile.n:,} rows, as where there is no "
+                "value. It is used as it is; leave such cells empty if they stand for missing ones."
+            )
     return sentences

@@ -18,7 +18,6 @@ from unjoined._validation import OUTCOME, shown
 from unjoined.data.chunks import Columns, Place, Table, population_codes
 from unjoined.data.columns import (
     CATEGORIES,
-    DAY,
     NUMBERS,
     TIMES,
     WORDS,
@@ -28,6 +27,7 @@ from unjoined.data.columns import (
     Values,
     column_values,
     read_text,
+    value_word,
 )
 from unjoined.errors import ColumnWarning, InputError, TableError
 
@@ -76,9 +76,9 @@ class Look:
     stride: int = 1
 
     @classmethod
-    def of(cls, title: str, column: Values) -> Look:
+    def of(cls, title: str, column: Values, name: str) -> Look:
         """Look at one piece of a column."""
-        profile = ColumnProfile.of_values(column)
+        profile = ColumnProfile.of_values(column, name)
         times = profile.share(TIMES).n > profile.share(NUMBERS).n
         numbers = as_numbers(column, Settled(TIMES if times else NUMBERS))
         return cls(title, profile, column.take(slice(LEADING)), (numbers,)).thinned()
@@ -117,19 +117,13 @@ class Look:
         if as_what.holds == CATEGORIES:
             return shown(sorted(self.profile.levels or (), key=lambda v: (len(v), v)))
         read = self.read(as_what)
-        low, high = (_word(v, as_what.holds) for v in (read.low, read.high))
+        low, high = (value_word(v, as_what.holds) for v in (read.low, read.high))
         return low if low == high else f"{low} to {high}"
 
     def numbers(self, as_what: Settled) -> Array:
         """Return numbers of some rows, evenly spaced, or the first ones if text needs a form."""
         some = as_numbers(self.head, as_what) if as_what.form else np.concatenate(self.some)
         return some[~np.isnan(some)]
-
-
-def _word(value: float, holds: str) -> str:
-    if holds == TIMES and abs(value) > 1.0:
-        return str(np.datetime64(round(value * DAY), "s")).removesuffix("T00:00:00")
-    return f"{value:.10g}"
 
 
 def as_numbers(column: Values, as_what: Settled) -> Array:
@@ -200,7 +194,7 @@ def look_at(pieces: Iterable[Piece], columns: Columns, names: Iterable[str] | No
                     if name == table.label:  # which is told where labels are read
                         continue
                     raise
-                look = Look.of(title, values)
+                look = Look.of(title, values, name)
                 known = looks.setdefault(name, {})
                 known[cell] = known[cell].merge(look) if cell in known else look
     return looks

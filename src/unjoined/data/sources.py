@@ -24,7 +24,7 @@ from unjoined._validation import (
     treated_values,
 )
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
-from unjoined.data.columns import ColumnProfile, column_names
+from unjoined.data.columns import ColumnProfile, column_names, needs_encoding, some_columns
 from unjoined.data.encode import TableEncoder, profile_frame
 from unjoined.data.looks import LEADING, Choice, LeftOut, Looks, Piece, look_at, merge_profiles
 from unjoined.data.queries import SqlQuery
@@ -85,6 +85,10 @@ class ArraySource:
         """Column names of ``X`` if it is a data frame."""
         return column_names(self.X)
 
+    def needs_encoding(self) -> bool:
+        """Tell whether features are a data frame that may hold anything but amounts."""
+        return self.feature_names is not None and needs_encoding(self.X)
+
     def encoded(self, encoder: TableEncoder) -> ArraySource:
         """Return the rows with features as numbers, by an encoder that is fitted to them."""
         return replace(self, encoder=encoder.fit(self.X))
@@ -139,6 +143,11 @@ class IterableSource:
 
     factory: Callable[[], Iterable[Mapping[str, Any]]]
     encoder: TableEncoder | None = None  # of features that are not all numbers
+
+    def needs_encoding(self) -> bool:
+        """Tell whether the first chunk is a data frame that may hold anything but amounts."""
+        first = next(iter(self._mappings()), None)
+        return first is not None and bool(column_names(first["X"])) and needs_encoding(first["X"])
 
     def encoded(self, encoder: TableEncoder) -> IterableSource:
         """Return the chunks with features as numbers, by an encoder that is fitted in one pass."""
@@ -340,6 +349,13 @@ class TableSource:
         choice = survey.choose(self.ignore)
         choice.warn(stacklevel=6)
         return choice
+
+    def needs_encoding(self) -> bool:
+        """Tell whether the first rows of a table may hold anything but amounts."""
+        return any(
+            needs_encoding(some_columns(frame, self.choice.features))
+            for _, frame, _ in self._leading()
+        )
 
     def encoded(self, encoder: TableEncoder) -> TableSource:
         """Return the rows with features as numbers, by an encoder that is fitted in one pass."""

@@ -38,6 +38,7 @@ from unjoined.data import (
     as_source,
     column_names,
     has_numbers_only,
+    needs_encoding,
     own_columns,
     warn_of_notes,
 )
@@ -164,13 +165,16 @@ class FeatureEstimator(BaseEstimator):
         partitions = as_dask_source(source)
         rows: Any = as_source(source) if partitions is None else partitions.settled()
         look = take_census if partitions is None else dask_census
-        encoder = None
-        try:
-            census = look(rows, sample_rows=sample_rows)
-        except NotNumbersError:
-            if not hasattr(rows, "encoded"):  # a source of the user's own
-                raise
-            encoder = self._new_encoder()
+        wants = getattr(rows, "needs_encoding", None)
+        encoder = self._new_encoder() if wants is not None and wants() else None
+        if encoder is None:
+            try:
+                census = look(rows, sample_rows=sample_rows)
+            except NotNumbersError:
+                if not hasattr(rows, "encoded"):  # a source of the user's own
+                    raise
+                encoder = self._new_encoder()
+        if encoder is not None:
             rows = rows.encoded(encoder)
             census = look(rows, sample_rows=sample_rows)
         self._set_features(census.n_features, census.feature_names, encoder)
@@ -196,7 +200,7 @@ class FeatureEstimator(BaseEstimator):
     def _numbers(self, X: MatrixLike, *, reset: bool, fewest: int) -> Array | None:
         """Return ``X`` as a matrix, or None for a data frame that has to be encoded."""
         framed = column_names(X) is not None and (reset or hasattr(self, "feature_names_in_"))
-        if framed and not has_numbers_only(X):
+        if framed and (needs_encoding(X) if reset else not has_numbers_only(X)):
             return None
         check_numeric_columns(X)
         checks: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
