@@ -11,7 +11,14 @@ import pytest
 import zstandard
 
 from unjoined import read_table
-from unjoined.data import SqlQuery, TableSource, estimate_bytes, fits_in_memory, write_table
+from unjoined.data import (
+    SqlQuery,
+    TableEncoder,
+    TableSource,
+    estimate_bytes,
+    fits_in_memory,
+    write_table,
+)
 from unjoined.errors import TableError
 
 PEOPLE = {"name": ["Müller", "Weiß", "Ärp"], "age": [31, 54, 22], "spend": [12.5, 1234.25, 7.0]}
@@ -167,3 +174,40 @@ def test_the_size_of_a_table_is_estimated_from_its_file(tmp_path, ending):
     assert there / 4.0 < estimate_bytes(path) < 4.0 * there
     assert fits_in_memory([path, frame])
     assert not fits_in_memory([SqlQuery("SELECT * FROM range(1000000000000)")])
+
+
+MOSCOW = "\u041c\u043e\u0441\u043a\u0432\u0430"
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "byte"),
+    [
+        (f"{MOSCOW},y\n{MOSCOW},1\n".encode("cp1251"), 1, "0xCC"),
+        (f"city,y\nkiel,0\n{MOSCOW},1\n".encode("cp1251"), 3, "0xCC"),
+        ("city,y\n東京,1\n大阪,0\n".encode("shift-jis"), 2, "0x93"),
+        ("city,y\nMünchen,1\n".encode() + b"Ba\xffl,0\n", 3, "0xFF"),
+        (b"city,y\nK\xf6ln,1\n" + "München,0\n".encode(), 2, "0xF6"),
+        (("city,y\n" + "Köln,0\n" * 200_000).encode() + b"B\xe9ziers,1\n", 200_002, "0xE9"),
+        (b"city,y\nk\x81ln,1\n", 2, "0x81"),
+    ],
+)
+def test_letters_that_would_become_others_are_refused_by_line_and_byte(
+    tmp_path, content, line, byte
+):
+    (path := tmp_path / "t.csv").write_bytes(content)
+    message = rf"line {line:,} of '.*t\.csv' is not UTF-8 text \(byte {byte}\).*Save the file as"
+    with pytest.raises(TableError, match=message):
+        read_table(path)
+    with pytest.raises(TableError, match=message):
+        TableSource.from_tables(
+            {"A": path}, {}, outcome="y", treatment="t", features=["city"]
+        ).encoded(TableEncoder())
+
+
+@pytest.mark.parametrize("words", [["Köln", "Zürich", "café"], ["naïve", "Ærø", "créée"]])
+def test_western_files_of_two_encodings_have_the_same_letters(tmp_path, words):
+    tables = []
+    for encoding in ("utf-8", "cp1252", "utf-16"):
+        (path := tmp_path / f"{encoding}.csv").write_text("\n".join(["x", *words]), encoding)
+        tables.append(read_table(path)["x"].to_pylist())
+    assert tables == [words] * 3

@@ -218,7 +218,8 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
     """Yield what the list needs of each piece of a table."""
     names = [str(name) for name in model.feature_names_in_]
     codes = getattr(getattr(model, "encoder_", None), "columns_", ())
-    text = {code.name for code in codes if code.holds == "categories"} | {*keep} - {*names}
+    text = {code.name for code in codes if code.holds == "categories" or code.form}
+    text |= {*keep} - {*names}
     total = estimate_rows(table)
     for frame, place in scan_table(table, "--table", Reading(PIECE_ROWS), text):
         kept = select_columns(frame, keep, title=repr(str(table)))

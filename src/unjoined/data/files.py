@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from io import StringIO, TextIOWrapper
+from io import BufferedReader, StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,34 @@ def mixes_line_ends(file: Path) -> bool:
             last = part[-1:] if part.endswith(b"\r") else b""  # its other half may follow
             found.update(re.findall(rb"\r\n|\r(?!$)|\n", part))
     return len(found) > 1 or (last != b"" and bool(found - {last}))
+
+
+# Bytes that cp1252 does not have, and more letters in a row than Western words have beyond ASCII.
+NOT_WESTERN = re.compile(rb"[\x81\x8d\x8f\x90\x9d]|[\x80-\xff]{3,}")
+
+
+def check_western(file: Path) -> None:
+    """Refuse a file that is not UTF-8, and that cp1252 would turn into other letters."""
+    first, has_utf8, odd = None, False, None
+    with open_bytes(file) as stream, BufferedReader(stream) as lines:
+        for number, line in enumerate(lines, 1):
+            if line.isascii():
+                continue
+            try:
+                line.decode("utf-8")
+                has_utf8 = True
+            except UnicodeDecodeError as error:
+                first = first or (number, line[error.start])
+                odd = odd or NOT_WESTERN.search(line)
+            if first and (has_utf8 or odd):
+                break
+    if first is None or not (has_utf8 or odd):
+        return
+    others = "though others are" if has_utf8 else "and as cp1252 it has no meaning either"
+    raise TableError(
+        f"line {first[0]:,} of {str(file)!r} is not UTF-8 text (byte 0x{first[1]:02X}), {others}. "
+        "Save the file as UTF-8, in Excel as 'CSV UTF-8', or correct the line."
+    )
 
 
 class Utf8Copy:

@@ -30,6 +30,7 @@ from unjoined.data.files import (
     Utf8Copy,
     check_file,
     check_header,
+    check_western,
     form_of,
     mixes_line_ends,
     open_bytes,
@@ -81,6 +82,8 @@ class FileReader:
             )
         form, kept, packed = form_of(file), None, packing(file)
         if encoding or form.encoding != UTF8:
+            if (encoding or form.encoding) == CP1252:
+                check_western(file)
             kept = Utf8Copy(file, encoding or form.encoding)
             path, packed = _literal(kept.path), "none"
         # Under names of our own, as DuckDB takes "a" and "A" for one.
@@ -248,8 +251,10 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
     -----
     The path is taken literally. The first line of a text file names its columns, which are
     separated by commas, semicolons, tabs or bars; every other line is a row. Above it there may be
-    title lines, of one cell each. Text is UTF-8, UTF-16 or else cp1252. Where columns are not
-    separated by commas, numbers may have a decimal comma. Of a workbook the first sheet is read.
+    title lines, of one cell each. Text is UTF-8, UTF-16 or else cp1252; other encodings are
+    refused. Where columns are not separated by commas, numbers may have a decimal comma. A column
+    in which a mark may separate thousands, as in 1.234 beside 950, is text. Of a workbook the first
+    sheet is read.
     """
     if isinstance(path, SqlQuery):
         return read_query(path, "the table")

@@ -286,6 +286,8 @@ def _matrix(graph: _Graph, formula: Formula) -> str:
             parts.append(given)
             continue
         gone = graph.add("IsNaN", given)
+        for stand_in in column.stand_ins:
+            gone = graph.add("Or", gone, graph.add("Equal", given, graph.constant([[stand_in]])))
         parts.append(graph.add("Where", gone, graph.constant([[column.fill]]), given))
         if column.indicator:
             parts.append(graph.double(gone))

@@ -234,6 +234,8 @@ def _numbers(formula: Formula) -> list[str]:
         else:
             given = f"CAST({name} AS DOUBLE PRECISION)"
             value = f"NULLIF({given}, CAST('NaN' AS DOUBLE PRECISION))"
+        for stand_in in column.stand_ins:
+            value = f"NULLIF({value}, {_number(stand_in)})"
         found.append(f"COALESCE({value}, {_number(column.fill)})" if formula.fills else value)
         if column.indicator:
             found.append(f"CASE WHEN {value} IS NULL THEN 1e0 ELSE 0e0 END")
