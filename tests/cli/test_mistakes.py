@@ -117,7 +117,7 @@ def folder(tmp_path_factory):
     os.mkfifo(path / "pipe")
     os.symlink("pipe", path / "pipe.csv")
     write_table(table("t").set_column(5, "t", [["A", "B"] * 12]), path / "ab.csv")
-    write_table(table("y").set_column(5, "y", [["1 EUR", "0 EUR"] * 12]), path / "euro.csv")
+    write_table(table("y").set_column(5, "y", [["1 pc", "0 pc"] * 12]), path / "unit.csv")
     write_table(table("y").set_column(5, "y", [["1", "n/a"] * 12]), path / "na.csv")
     write_table(table("y").set_column(5, "y", [[1.0, None] * 12]), path / "gap.csv")
     write_table(table("y"), path / "book.xlsx")
@@ -307,7 +307,7 @@ MISTAKES = [
         "'bad.jsonl' cannot be read as jsonl: line 2",
     ),
     (f"{STREAM.replace('n=tables', 'n=bad.jsonl')}", "line 2 is not a JSON object"),
-    (f"fit {FOUR.replace('on.csv', 'euro.csv')}", "Write the number alone"),
+    (f"fit {FOUR.replace('on.csv', 'unit.csv')}", "Write the number alone"),
     (f"fit {FOUR.replace('on.csv', 'na.csv')}", "got 'n/a'. Leave out rows without an outcome"),
     (f"fit {FOUR.replace('on.csv', 'gap.csv')}", "column 'y' is missing; 12 of the 24 rows"),
     (f"fit {FOUR.replace('tn.csv', 'ab.csv')} --treated A", "Write treatments alike in all tables"),

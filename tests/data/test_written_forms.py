@@ -4,11 +4,14 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
-from unjoined import MinMaxUplift, SeparateLabels, TableSource, Uplift, read_table
+from unjoined import MinMaxUplift, SeparateLabels, TableSource, Uplift, load_model, read_table
+from unjoined.cli import main
 from unjoined.data import TableEncoder
-from unjoined.errors import ColumnWarning, LabelError
+from unjoined.errors import ColumnWarning, LabelError, TableError
 
 N = 400
 KINDS = (("y", "N"), ("y", "S"), ("t", "N"), ("t", "S"))
@@ -324,3 +327,151 @@ def test_codes_and_stand_ins_are_found_in_pieces_as_in_memory(tmp_path):
             *(two.name, two.holds, two.levels, two.stand_ins, two.has_missing),
         )
         assert one.fill == pytest.approx(two.fill)
+
+
+def test_text_of_thousands_of_levels_is_left_out():
+    def column(levels):
+        return lambda rng, kind, name: [f"item {i}" for i in rng.integers(0, levels, N)]
+
+    with pytest.warns(ColumnWarning, match=r"'x' has 4\d\d different values, of which the \d+ that"):
+        data = labels(column(500))
+    assert data.feature_names == ["age"]
+    assert labels(column(150)).feature_names == ["age", "x"]
+
+
+def of_kind(n_kinds):
+    effect = np.random.default_rng(1).normal(size=n_kinds)
+
+    def truth(rng, n):
+        kind = rng.integers(0, n_kinds, n)
+        return pd.DataFrame({"z": rng.normal(size=n), "filter": kind}), effect[kind]
+
+    return truth
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+def test_a_column_is_a_category_if_the_user_says_so(backend):
+    rng, truth = np.random.default_rng(0), of_kind(20)
+    convert = {"pandas": lambda frame: frame, "polars": pl.from_pandas, "pyarrow": as_arrow}[
+        backend
+    ]
+    parts = [
+        {name: convert(frame) for name, frame in part.items()} for part in pairs(rng, 2000, truth)
+    ]
+    options = {"outcome": "y", "treatment": "t", "categories": ["filter"]}
+    model = Uplift(random_state=0).fit(SeparateLabels.from_tables(*parts, **options))
+    people, uplift = truth(rng, 3000)
+    assert np.corrcoef(model.predict(convert(people)), uplift)[0, 1] > 0.95
+    in_pieces = TableEncoder()
+    TableSource.from_tables(*parts, **options, chunk_rows=500).encoded(in_pieces)
+    assert in_pieces.columns_[1].levels == model.encoder_.columns_[1].levels
+    assert len(in_pieces.columns_[1].levels) == 20
+
+
+def as_arrow(frame):
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"),
+    [
+        ("x", r"Write \['x'\]"),
+        (["y"], "which is the outcome"),
+        (["w"], "'w', a column that no table has"),
+    ],
+)
+def test_categories_that_are_no_features_are_refused(categories, message):
+    with pytest.raises(TableError, match=message):
+        labels(lambda rng, kind, name: rng.integers(0, 9, N), categories=categories)
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    out = capsys.readouterr()
+    assert not stop.value.code, out.err
+    return out.out + out.err
+
+
+def saved(folder, parts, **options):
+    """Write four tables and return the options of a command that name them."""
+    named = ["--outcome", "y", "--treatment", "t"]
+    for option, part in zip(("--outcomes", "--treatments"), parts, strict=True):
+        for name, frame in part.items():
+            frame.to_csv(file := folder / f"{[*frame][-1]}_{name}.csv", index=False, **options)
+            named += [option, f"{name}={file}"]
+    return named
+
+
+def test_a_list_is_scored_as_the_model_was_fitted(tmp_path, capsys):
+    """Dates, thousands and codes: in a file of three people that do not tell by themselves."""
+    rng = np.random.default_rng(0)
+
+    def truth(rng, n):
+        amount, day, version = (
+            rng.integers(1, 3000, n),
+            rng.integers(1, 29, n),
+            rng.integers(0, 3, n),
+        )
+        frame = pd.DataFrame(
+            {
+                "amount": [f"{a:,}".replace(",", ".") for a in amount],
+                "since": [f"{d:02}.{1 + d % 12:02}.{2000 + d % 20}" for d in day],
+                "version": np.array(["1.1", "1.10", "beta"])[version],
+                "z": rng.normal(size=n).round(3),
+            }
+        )
+        return frame, amount / 3000.0 + (version == 1) - (version == 0)
+
+    parts = pairs(rng, 800, truth)
+    model = tmp_path / "model.skops"
+    said = run(
+        capsys, "fit", *saved(tmp_path, parts, sep=";"), "--model", model, "--estimator", "minmax"
+    )
+    assert "a point separates thousands" in said
+    assert "dates with the day first" in said
+    people = pd.DataFrame(
+        {
+            "amount": ["1.234", "2.345", "1.999"],
+            "since": ["01.02.2003", "02.03.2003", "04.05.2006"],
+            "version": ["1.1", "1.10", "1.10"],
+            "z": [0.1, 0.2, 0.3],
+        }
+    )
+    people.to_csv(tmp_path / "people.csv", sep=";", index=False)
+    out = tmp_path / "list.csv"
+    run(capsys, "score", "--model", model, "--table", tmp_path / "people.csv", "--out", out)
+    found = sorted(read_table(out)["uplift"].to_pylist())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = people.assign(amount=[1234, 2345, 1999])
+        expected = sorted(load_model(model).predict(plain).tolist())
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert len({*found}) == 3
+
+
+def test_versions_that_are_numbers_in_one_table_only_keep_their_zeros(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+
+    def truth(rng, n):
+        version = rng.integers(0, 2, n)
+        frame = pd.DataFrame({"v": np.array(["1.1", "1.10"])[version], "z": rng.normal(size=n)})
+        return frame, version * 1.0
+
+    parts = pairs(rng, 500, truth)
+    parts[0]["N"].loc[:50, "v"] = "beta"
+    tables = saved(tmp_path, parts)
+    model = tmp_path / "model.skops"
+    for how in ((), ("--chunks",)):
+        run(capsys, "fit", *tables, "--model", model, "--estimator", "minmax", "--force", *how)
+        code = next(c for c in load_model(model).encoder_.columns_ if c.name == "v")
+        assert code.levels == ("1.1", "1.10", "beta")
+
+
+def test_the_command_line_takes_categories(tmp_path, capsys):
+    parts = pairs(np.random.default_rng(0), 500, of_kind(12))
+    model, tables = tmp_path / "model.skops", saved(tmp_path, parts)
+    for how in ((), ("--chunks",)):
+        options = ("--categories", "filter", "--model", model, "--estimator", "minmax", "--force")
+        run(capsys, "fit", *tables, *options, *how)
+        assert len(load_model(model).encoder_.columns_[1].levels) == 12

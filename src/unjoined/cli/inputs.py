@@ -52,6 +52,7 @@ class Tables:
     features: list[str]  # all columns that are left, if empty
     ignored: list[str]
     treated: list[str] | None = None  # treatments that mean treated, if they are not plain
+    categories: tuple[str, ...] = ()  # features that are codes
 
     @classmethod
     def of(cls, options: TableOptions) -> Tables:
@@ -66,6 +67,7 @@ class Tables:
             split_names("--features", options.features),
             split_names("--ignore", options.ignore),
             options.treated or None,
+            tuple(split_names("--categories", options.categories)),
         )
         tables._check_columns(has_features=options.features is not None)
         return tables
@@ -110,8 +112,11 @@ class Tables:
     def read(self) -> SeparateLabels:
         """Read all rows into memory."""
         self._check_layout()
-        text = () if self.population is None else (self.population,)  # north, 1 or 01: text
+        # north, 1 or 01: text
+        text = {*self.categories, *([] if self.population is None else [self.population])}
         tables = {table: read_table(table, text=text) for _, table in self.paths}
+        if mixed := _mixed_columns(tables.values()) - {*self._special}:
+            tables = {table: read_table(table, text=text | mixed) for _, table in self.paths}
         columns = {name for table in tables.values() for name in table.column_names}
         # An identifier may be in some tables only; a name that is in none is a typing error.
         if unknown := [name for name in self.ignored if name not in columns]:
@@ -164,6 +169,7 @@ class Tables:
         """Make a whole of the tables, by whichever of its constructors suits the layout."""
         options |= {"outcome": self.outcome, "treatment": self.treatment}
         options |= {"sample_weight": self.weight, "treated": self.treated}
+        options |= {"categories": self.categories}
         parts = [
             {name: rows(table) for name, table in of.items()}
             for of in (self.outcomes, self.treatments)
@@ -363,3 +369,12 @@ def _check_replaceable(option: str, path: Path, beginning: bytes) -> None:
             f"{option} {str(path)!r} exists and is not a {NAMES[beginning]}, so it is not "
             "replaced. Name another file, or delete this one first."
         )
+
+
+def _mixed_columns(tables: Iterable[Any]) -> set[str]:
+    """Return columns that are text in one table only, where 1.10 must not have become 1.1."""
+    kinds: dict[str, set[bool]] = {}
+    for table in tables:
+        for field in table.schema:
+            kinds.setdefault(field.name, set()).add(str(field.type) == "string")
+    return {name for name, found in kinds.items() if len(found) > 1}

@@ -48,6 +48,13 @@ Features = Annotated[
 Ignore = Annotated[
     str | None, typer.Option(metavar="COLUMNS", help="Columns to leave out, comma-separated.")
 ]
+Categories = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Columns of codes, such as store numbers, not amounts; comma-separated.",
+    ),
+]
 Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with row weights.")]
 Checkpoint = Annotated[
     Path | None, typer.Option(metavar="FILE", help="File that an interrupted pass resumes from.")
@@ -98,6 +105,7 @@ class TableOptions:
     population: Population = None
     features: Features = None
     ignore: Ignore = None
+    categories: Categories = None
     weight: Weight = None
     treated: Treated = None
 

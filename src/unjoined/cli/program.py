@@ -209,8 +209,9 @@ def _options(
 
 # What may stand above all sections, for every command that has such an option.
 TABLES = ("outcomes", "treatments")
-COLUMNS = ("outcome", "treatment", "population", "features", "ignore", "weight", "treated")
-LISTS = ("--features", "--ignore", "--keep")
+LABELS = ("outcome", "treatment", "population", "weight", "treated")
+COLUMNS = (*LABELS, "features", "ignore", "categories")
+LISTS = ("--features", "--ignore", "--categories", "--keep")
 FILES = {*TABLES, "model", "table", "out", "moments", "checkpoint", "plan", "people", "list_out"}
 SHARED = (*TABLES, *COLUMNS, "model", "table", "seed", "share", "budget", "cost", "value")
 

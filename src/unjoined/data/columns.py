@@ -90,6 +90,21 @@ def some_columns(X: MatrixLike, names: Iterable[str]) -> MatrixLike:
     return frame.select([name for name in names if name in frame.columns]).to_native()
 
 
+def as_categories(X: MatrixLike, names: Iterable[str]) -> MatrixLike:
+    """Return a data frame with some columns, whatever they hold, as categories."""
+    frame = nw.maybe_reset_index(nw.from_native(X, eager_only=True))
+    for name in names:
+        if name in frame.columns and frame.get_column(name).dtype not in (nw.Categorical, nw.Enum):
+            texts = column_values(frame.get_column(name), strict=False).as_text()
+            cells = [None if i < 0 else texts.levels[i] for i in texts.values.tolist()]
+            frame = frame.with_columns(_categories(name, cells, frame.implementation))
+    return frame.to_native()
+
+
+def _categories(name: str, cells: list[str | None], backend: Any) -> nw.Series[Any]:
+    return nw.new_series(name, cells, nw.String, backend=backend).cast(nw.Categorical)
+
+
 def needs_encoding(X: MatrixLike) -> bool:
     """Tell whether a data frame may hold anything but amounts: text, codes, or -999 for missing."""
     if not has_numbers_only(X):
@@ -674,6 +689,11 @@ class ColumnProfile:
         return 0 if self.settle() == CATEGORIES else self.n - self.missing - self.read.n
 
 
+def fewest_rows(n: int) -> float:
+    """Return how many of so many rows a category needs to stand by itself."""
+    return float(np.clip(n / 100.0, 2.0, 10.0))
+
+
 def take_rows(X: MatrixLike, at: Any) -> MatrixLike:
     """Return the rows of a data frame at some positions, numbered anew if its library does so."""
     frame = nw.from_native(X, eager_only=True)
@@ -684,7 +704,8 @@ def stack_frames(frames: Sequence[nw.DataFrame[Any]], names: Sequence[str]) -> n
     """Return the rows of data frames under one another, with the types their columns have.
 
     Tables of one library keep its types as far as they agree. Whole numbers beside others become
-    floats, and anything else that differs becomes text. The library is that of the first.
+    floats, categories beside anything else stay such, and whatever else differs becomes text. The
+    library is that of the first.
     """
     backend = frames[0].implementation
     frames = [nw.maybe_reset_index(frame.select(names)) for frame in frames]
@@ -692,7 +713,11 @@ def stack_frames(frames: Sequence[nw.DataFrame[Any]], names: Sequence[str]) -> n
     columns: dict[str, Any] = {}
     for name in names:
         parts = [frame.get_column(name) for frame in frames]
-        if alike and all(part.dtype == parts[0].dtype for part in parts):
+        if any(part.dtype in (nw.Categorical, nw.Enum) for part in parts):
+            # Tables have categories of their own, which some libraries make text of.
+            texts = [plain_text(cell) for part in parts for cell in part.to_list()]
+            columns[name] = _categories(name, texts, backend)
+        elif alike and all(part.dtype == parts[0].dtype for part in parts):
             whole = nw.concat([part.to_frame() for part in parts])
             columns[name] = nw.maybe_reset_index(whole).get_column(name)
         else:

@@ -40,6 +40,7 @@ from unjoined.data.columns import (
     Values,
     column_names,
     column_values,
+    fewest_rows,
     read_text,
     readings,
     value_word,
@@ -112,7 +113,7 @@ class ColumnCode:
     def _of_levels(cls, name: str, profile: ColumnProfile) -> ColumnCode:
         """Let frequent categories stand by themselves, and rare ones share a place."""
         counts = {} if profile.levels is None else profile.levels
-        fewest = float(np.clip(profile.n / 100.0, 2.0, 10.0))
+        fewest = fewest_rows(profile.n)
         ranked = sorted(counts, key=lambda level: (-counts[level], level))
         kept = sorted(level for level in ranked[:MOST_CATEGORIES] if counts[level] >= fewest)
         rare = sorted(set(counts) - set(kept))

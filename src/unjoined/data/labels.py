@@ -162,6 +162,7 @@ class SeparateLabels(Mapping[str, Any]):
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
+        categories: Iterable[str] = (),
     ) -> SeparateLabels:
         """Combine data frames, one per kind and population.
 
@@ -185,6 +186,8 @@ class SeparateLabels(Mapping[str, Any]):
             ids and constants: ``left_out`` lists these with the reason.
         ignore : iterable of str, optional
             Columns to leave out.
+        categories : iterable of str, optional
+            Columns that hold codes, such as numbers of stores, rather than amounts.
 
         Returns
         -------
@@ -218,6 +221,7 @@ class SeparateLabels(Mapping[str, Any]):
             sample_weight=sample_weight,
             features=features,
             ignore=ignore,
+            categories=categories,
         )
         return cls._of_tables(source, target)
 
@@ -235,6 +239,7 @@ class SeparateLabels(Mapping[str, Any]):
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
+        categories: Iterable[str] = (),
     ) -> SeparateLabels:
         """Combine two data frames that name each row's population in a column.
 
@@ -251,8 +256,8 @@ class SeparateLabels(Mapping[str, Any]):
             Rows without labels (and without a population), from the people to be scored.
         sample_weight : str, optional
             Column of row weights, in every table.
-        features, ignore : iterable of str, optional
-            Columns to use, and columns to leave out, as in `from_tables`.
+        features, ignore, categories : iterable of str, optional
+            Columns to use, to leave out and to take for codes, as in `from_tables`.
 
         Returns
         -------
@@ -279,6 +284,7 @@ class SeparateLabels(Mapping[str, Any]):
             sample_weight=sample_weight,
             features=features,
             ignore=ignore,
+            categories=categories,
         )
         return cls._of_tables(source, target)
 

@@ -24,12 +24,20 @@ from unjoined._validation import (
     treated_values,
 )
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
-from unjoined.data.columns import ColumnProfile, column_names, needs_encoding, some_columns
+from unjoined.data.columns import (
+    NUMBERS,
+    WORDS,
+    ColumnProfile,
+    as_categories,
+    column_names,
+    needs_encoding,
+    some_columns,
+)
 from unjoined.data.encode import TableEncoder, profile_frame
 from unjoined.data.looks import LEADING, Choice, LeftOut, Looks, Piece, look_at, merge_profiles
 from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import Chunk, number_matrix
-from unjoined.data.survey import Survey, check_named_columns
+from unjoined.data.survey import Survey, check_categories, check_named_columns
 from unjoined.data.tables import Reading, estimate_rows, scan_table
 from unjoined.errors import InputError, TableError
 
@@ -216,6 +224,8 @@ class TableSource:
     threads: int | None = None
     memory_limit: str | None = None
     encoder: TableEncoder | None = None  # of features that are not all numbers
+    categories: tuple[str, ...] = ()  # columns that are such, whatever they hold
+    text: tuple[str, ...] = ()  # columns of text files that are left as they are written
 
     @classmethod
     def from_tables(
@@ -229,6 +239,7 @@ class TableSource:
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
+        categories: Iterable[str] = (),
         chunk_rows: int = CHUNK_ROWS,
         threads: int | None = None,
         memory_limit: str | None = None,
@@ -252,6 +263,8 @@ class TableSource:
             ids and constants: ``left_out`` lists these with the reason.
         ignore : iterable of str, optional
             Columns to leave out.
+        categories : iterable of str, optional
+            Columns that hold codes, such as numbers of stores, rather than amounts.
         chunk_rows : int, default=65536
             Rows to a piece, at most.
         threads, memory_limit : int and str, optional
@@ -288,7 +301,16 @@ class TableSource:
         labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
         chosen, left = check_named_columns(labels, features, ignore)
         reading = (chunk_rows, threads, memory_limit)
-        return cls(tuple(tables), None, sample_weight, chosen, left, *reading)
+        codes = check_categories(categories, labels, chosen)
+        return cls(
+            tuple(_with_categories(tables, codes)),
+            None,
+            sample_weight,
+            chosen,
+            left,
+            *reading,
+            categories=codes,
+        )
 
     @classmethod
     def from_frames(
@@ -303,6 +325,7 @@ class TableSource:
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
+        categories: Iterable[str] = (),
         chunk_rows: int = CHUNK_ROWS,
         threads: int | None = None,
         memory_limit: str | None = None,
@@ -315,7 +338,7 @@ class TableSource:
             None if a party has no such table.
         outcome, treatment, population : str
             Columns with the outcome, the treatment and the population's name.
-        treated, sample_weight, features, chunk_rows, threads, memory_limit
+        treated, sample_weight, features, ignore, categories, chunk_rows, threads, memory_limit
             As in `from_tables`.
         """
         tables = [
@@ -327,9 +350,19 @@ class TableSource:
             if table is not None
         ]
         labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
-        chosen, left = check_named_columns(labels | {"population": population}, features, ignore)
+        labels |= {"population": population}
+        chosen, left = check_named_columns(labels, features, ignore)
         reading = (chunk_rows, threads, memory_limit)
-        return cls(tuple(tables), population, sample_weight, chosen, left, *reading)
+        codes = check_categories(categories, labels, chosen)
+        return cls(
+            tuple(_with_categories(tables, codes)),
+            population,
+            sample_weight,
+            chosen,
+            left,
+            *reading,
+            categories=codes,
+        )
 
     @cached_property
     def choice(self) -> Choice:
@@ -346,7 +379,7 @@ class TableSource:
             return look_at(self._pieces(least=CHUNK_ROWS), columns, names)
 
         survey = Survey(self.tables, columns, self._leading, None if known else whole)
-        choice = survey.choose(self.ignore)
+        choice = survey.choose(self.ignore, self.categories)
         choice.warn(stacklevel=6)
         return choice
 
@@ -364,7 +397,14 @@ class TableSource:
         for name in columns.features:
             if name not in looks:  # which says so with the table and its columns
                 return self
-        encoder.fit_profiles(merge_profiles(looks, columns.features))
+        profiles = merge_profiles(looks, columns.features)
+        # A column of a text file may read as numbers in one piece and not in another.
+        mixed = [name for name, found in profiles.items() if {NUMBERS, WORDS} <= found.holds]
+        if set(mixed) - set(self.text):
+            source = replace(self, text=(*self.text, *mixed))
+            source.__dict__["choice"] = self.choice
+            return source.encoded(encoder)
+        encoder.fit_profiles(profiles)
         source = replace(self, encoder=encoder)
         source.__dict__["choice"] = self.choice
         return source
@@ -411,9 +451,9 @@ class TableSource:
     def _pieces_of(self, table: Table, least: int) -> Iterator[Piece]:
         size = check_count("chunk_rows", self.chunk_rows)
         reading = Reading(max(size, least), self.threads, self.memory_limit)
-        text = () if self.population is None else (self.population,)
+        text = {*self.text, *self.categories, *filter(None, [self.population])}
         for frame, place in scan_table(table.table, table.title, reading, text):
-            yield table, frame, place
+            yield table, as_categories(frame, self.categories) if self.categories else frame, place
 
     def _leading(self) -> Iterator[Piece]:
         """Yield the first rows of each table."""
@@ -425,6 +465,13 @@ class TableSource:
                 yield table, some.to_native(), place
                 if not left:
                     break
+
+
+def _with_categories(tables: Iterable[Table], names: Sequence[str]) -> Iterator[Table]:
+    """Yield tables, data frames with some columns as categories; files are read so later."""
+    for table in tables:
+        is_frame = names and nw.dependencies.is_into_dataframe(table.table)
+        yield replace(table, table=as_categories(table.table, names)) if is_frame else table
 
 
 def as_source(source: Any) -> ChunkSource:

@@ -15,7 +15,15 @@ from scipy.stats import rankdata
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, did_you_mean, nearest, plain_name, shown
 from unjoined.data.chunks import Columns, Table
-from unjoined.data.columns import CATEGORIES, NUMBERS, TIMES, Settled, column_names
+from unjoined.data.columns import (
+    CATEGORIES,
+    MOST_CATEGORIES,
+    NUMBERS,
+    TIMES,
+    Settled,
+    column_names,
+    fewest_rows,
+)
 from unjoined.data.looks import (
     FEW_VALUES,
     FEWEST,
@@ -41,6 +49,7 @@ ID_NAME = re.compile(
     r"(?i:(.*[ _.-])?(id|uuid|guid|rowid|row[ _]?n(r|um|umber)|key|index))$|.*[a-z]I[dD]$"
 )
 WIDE = 1e6  # a range of whole numbers that measurements do not fill evenly
+FEW_ROWS = 0.2  # the share of the rows that frequent categories must have
 SAME = 0.9995  # correlation of ranks of a label and what is a function of it
 
 
@@ -63,7 +72,7 @@ def judge(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
         return f"is {looks[0].spread(as_what)} in all rows"
     if as_what.doubt and not few:
         return as_what.doubt
-    rules: tuple[Callable[..., str | None], ...] = (_is_id, _disjoint, _is_label)
+    rules: tuple[Callable[..., str | None], ...] = (_is_id, _disjoint, _is_label, _is_scattered)
     for rule in rules:
         if reason := rule(name, cells, as_what, labels):
             return reason
@@ -160,6 +169,25 @@ def _is_id(name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Look
     return None
 
 
+def _is_scattered(
+    _: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks
+) -> str | None:
+    """Find that hardly any rows have one of the categories that can stand by themselves."""
+    profile = whole_profile(list(cells.values()))
+    if as_what.holds != CATEGORIES or CATEGORIES in profile.holds or not profile.levels:
+        return None
+    n, fewest = len(profile.levels), fewest_rows(profile.n)
+    some = [size for _, size in profile.levels.most_common(MOST_CATEGORIES) if size >= fewest]
+    share = sum(some) / max(profile.n - profile.missing, 1)
+    if n <= MOST_CATEGORIES or share >= FEW_ROWS:
+        return None
+    return (
+        f"has {n:,} different values, of which the {len(some)} that are frequent are in "
+        f"{share:.0%} of the rows, too few to compare people by. Put them into groups, such as "
+        "zips by their first digits, to use it"
+    )
+
+
 def _is_entry(times: Sequence[Array]) -> str | None:
     """Find that times, in days, are those at which rows were written."""
     if all(_is_sorted(column) for column in times):
@@ -209,11 +237,12 @@ class Survey(NamedTuple):
     whole: Callable[[Sequence[str]], Looks] | None  # at some columns; None if leading rows are all
 
     @np.errstate(over="ignore", invalid="ignore")  # infinite numbers are refused by name later
-    def choose(self, ignored: Iterable[str]) -> Choice:
+    def choose(self, ignored: Iterable[str], categories: Iterable[str] = ()) -> Choice:
         """Return the columns that all tables have and that may be features."""
         looks = look_at(self.leading(), self.columns)
         ignored = list(ignored)
-        self._check_ignored(ignored, looks)
+        self._check_known("ignore", ignored, looks)
+        self._check_known("categories", categories, looks)
         for name in ignored:
             looks.pop(name, None)
         named = dict.fromkeys(table.label for table in self.tables if table.label)
@@ -268,12 +297,12 @@ class Survey(NamedTuple):
                 notes.append(note)
         return out, notes
 
-    def _check_ignored(self, ignored: Sequence[str], looks: Looks) -> None:
+    def _check_known(self, argument: str, names: Iterable[str], looks: Looks) -> None:
         known = {*looks, self.columns.population, self.columns.weight} - {None}
-        for name in ignored:
+        for name in names:
             if looks and name not in known:
                 raise TableError(
-                    f"ignore names {name!r}, a column that no table has. Their columns are "
+                    f"{argument} names {name!r}, a column that no table has. Their columns are "
                     f"{shown(known)}{did_you_mean(name, known)}"
                 )
 
@@ -330,6 +359,21 @@ def check_named_columns(
     if names is not None and not set(names) - set(ignore):
         raise TableError("features leaves no column. Name one or more, or give None for all.")
     return names, tuple(ignore)
+
+
+def check_categories(
+    names: Iterable[str], labels: Mapping[str, Any], features: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return columns that are categories; refuse what is no feature."""
+    if isinstance(names, str):
+        raise TableError(f"categories must be a list of columns. Write [{names!r}].")
+    names = tuple(names)
+    taken = {name: argument for argument, name in labels.items() if name is not None}
+    for name in names:
+        if name in taken or (features is not None and name not in features):
+            what = f"the {taken[name]}" if name in taken else "none of the features"
+            raise TableError(f"categories names {name!r}, which is {what}. Name features only.")
+    return names
 
 
 def check_frame(table: Table) -> None:
