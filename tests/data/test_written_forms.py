@@ -333,7 +333,9 @@ def test_text_of_thousands_of_levels_is_left_out():
     def column(levels):
         return lambda rng, kind, name: [f"item {i}" for i in rng.integers(0, levels, N)]
 
-    with pytest.warns(ColumnWarning, match=r"'x' has 4\d\d different values, of which the \d+ that"):
+    with pytest.warns(
+        ColumnWarning, match=r"'x' has 4\d\d different values, of which the \d+ that"
+    ):
         data = labels(column(500))
     assert data.feature_names == ["age"]
     assert labels(column(150)).feature_names == ["age", "x"]
@@ -475,3 +477,25 @@ def test_the_command_line_takes_categories(tmp_path, capsys):
         options = ("--categories", "filter", "--model", model, "--estimator", "minmax", "--force")
         run(capsys, "fit", *tables, *options, *how)
         assert len(load_model(model).encoder_.columns_[1].levels) == 12
+
+
+def test_whole_numbers_without_order_are_named():
+    parts = pairs(np.random.default_rng(0), 1000, of_kind(20))
+    with pytest.warns(ColumnWarning, match=r"'filter' holds 20 .*'y' goes up and down.*categories"):
+        SeparateLabels.from_tables(*parts, outcome="y", treatment="t")
+
+
+def test_whole_numbers_with_an_order_are_not_named():
+    """Among them steps and many rows, which a curve does not meet exactly."""
+
+    def truth(rng, n):
+        age, visits = rng.integers(18, 90, n), rng.poisson(4.0, n)
+        frame = pd.DataFrame({"z": rng.normal(size=n), "age": age, "visits": visits})
+        frame["idle"] = rng.integers(0, 30, n)
+        return frame, (age > 40) - np.sin(age / 9.0) + 1.0 * (visits == 0)
+
+    for seed in range(5):
+        parts = pairs(np.random.default_rng(seed), 10_000, truth)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            SeparateLabels.from_tables(*parts, outcome="y", treatment="t")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import f, rankdata
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, did_you_mean, nearest, plain_name, shown
@@ -50,6 +50,8 @@ ID_NAME = re.compile(
 )
 WIDE = 1e6  # a range of whole numbers that measurements do not fill evenly
 FEW_ROWS = 0.2  # the share of the rows that frequent categories must have
+SMOOTH = 6  # parameters of a curve and its ends
+UNLIKELY = 1e-6  # the chance that means leave the curve by so much
 SAME = 0.9995  # correlation of ranks of a label and what is a function of it
 
 
@@ -101,8 +103,7 @@ def _disjoint(_: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Look
 def _is_label(name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Looks) -> str | None:
     """Find that a label is the same as the column, or a function of it, in all tables of a kind."""
     # Outcomes come first. A table may have the other label as well, or that alone by mistake.
-    for kind, label in zip((OUTCOME, TREATMENT), [*labels][:1] + [*labels][-1:], strict=False):
-        found = {at: look for at, look in labels[label].items() if at[0] == kind}
+    for kind, label, found in _labels_of(labels):
         if not found or any(at not in cells for at in found):
             continue
         parts = [(look.head, cells[at].head) for at, look in found.items()]
@@ -114,6 +115,12 @@ def _is_label(name: str, cells: Mapping[Cell, Look], as_what: Settled, labels: L
         else:
             return f"tells the {kind} {label!r} by itself, so it is the label or made of it"
     return None
+
+
+def _labels_of(labels: Looks) -> Iterator[tuple[str, str, dict[Cell, Look]]]:
+    """Yield each kind, its label, and the label in the tables of that kind."""
+    for kind, label in zip((OUTCOME, TREATMENT), [*labels][:1] + [*labels][-1:], strict=False):
+        yield kind, label, {at: look for at, look in labels[label].items() if at[0] == kind}
 
 
 def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
@@ -186,6 +193,51 @@ def _is_scattered(
         f"{share:.0%} of the rows, too few to compare people by. Put them into groups, such as "
         "zips by their first digits, to use it"
     )
+
+
+def _without_order(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
+    """Say that a label goes up and down with a column of few whole numbers, as with codes."""
+    profile = whole_profile(list(cells.values()))
+    n, as_what = len(profile.levels or ()), profile.settled()
+    if as_what != Settled(NUMBERS) or not profile.may_be_codes or n <= 2 * SMOOTH:
+        return None
+    for kind, label, found in _labels_of(labels):
+        if not found or any(at not in cells for at in found):
+            continue
+        places = ranked([look.head for look in found.values()])
+        x = np.concatenate([as_numbers(cells[at].head, as_what) for at in found])
+        table = np.repeat(np.arange(len(found)), [len(look.head) for look in found.values()])
+        there = (places >= 0) & ~np.isnan(x)
+        table, y = table[there], places[there].astype(np.float64)
+        y -= (np.bincount(table, y) / np.maximum(np.bincount(table), 1))[table]
+        if _jumps(x[there], y):
+            return (
+                f"column {name!r} holds {n} different whole numbers, "
+                f"{profile.read.low:.10g} to {profile.read.high:.10g}, with which the {kind} "
+                f"{label!r} goes up and down without order, as with codes. If they are codes, name "
+                "the column in categories."
+            )
+    return None
+
+
+def _jumps(x: Array, y: Array) -> bool:
+    """Tell whether the mean of y differs between values of x, and mostly not along a curve."""
+    values, at, sizes = np.unique(x, return_inverse=True, return_counts=True)
+    dof = len(values) - SMOOTH, len(y) - len(values)
+    if len(y) < FEW_VALUES * len(values):
+        return False
+    mean = np.bincount(at, y) / sizes
+    noise = float(((y - mean[at]) ** 2).sum()) / dof[1]
+    curve = np.vander(np.linspace(-1.0, 1.0, len(values)), SMOOTH)
+    curve[:, :2] = 0.0
+    curve[0, 0] = curve[-1, 1] = 1.0  # none, or all, may be apart from the others
+    root = np.sqrt(sizes)
+    coef = np.linalg.lstsq(curve * root[:, None], mean * root, rcond=None)[0]
+    rest = float((sizes * (mean - curve @ coef) ** 2).sum())
+    total = float((sizes * mean**2).sum())  # y has mean 0
+    if rest <= 0.5 * total or noise == 0.0:
+        return False
+    return bool(f.sf(rest / dof[0] / noise, *dof) < UNLIKELY)
 
 
 def _is_entry(times: Sequence[Array]) -> str | None:
@@ -293,7 +345,9 @@ class Survey(NamedTuple):
         for name, cells in looks.items():
             if name in doubted and (reason := judge(name, cells, labels)):
                 out.append(LeftOut(name, reason))
-            elif note := mixed(name, cells) or shifts(name, cells):
+            elif note := (
+                mixed(name, cells) or shifts(name, cells) or _without_order(name, cells, labels)
+            ):
                 notes.append(note)
         return out, notes
 
