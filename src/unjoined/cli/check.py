@@ -11,7 +11,7 @@ from rich.console import Console
 
 from unjoined import metrics
 from unjoined.cli.inputs import Tables, as_table, check_paths
-from unjoined.cli.options import AsJson, Seed, TableOptions
+from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
 from unjoined.cli.program import command
 from unjoined.cli.show import STYLES, console, noted, print_json, show_labels, show_table
 from unjoined.data import SeparateLabels, TableSource, read_table
@@ -112,7 +112,7 @@ class PrecisionOptions:
     """What is to be known, and how precisely."""
 
     quantity: Annotated[str, typer.Option(help="One of average, auuc, qini, top.")] = "average"
-    share: Annotated[float, typer.Option(help="With --quantity top: share treated.")] = 0.3
+    share: Annotated[str, typer.Option(help="With --quantity top: share treated.")] = "0.3"
     half_width: Annotated[
         float | None, typer.Option(help="Wanted half width of the interval, outcome units.")
     ] = None
@@ -144,7 +144,8 @@ def plan_study(
         check_paths(tables.paths, [])
     data = tables.read() if guess is None else guess
     try:
-        plan = metrics.plan_study(data, **asdict(wanted), random_state=seed)
+        asked = asdict(wanted) | {"share": as_share(wanted.share)}
+        plan = metrics.plan_study(data, **asked, random_state=seed)
     except InputError as error:  # which speaks of arguments
         said = re.sub(
             r"^(gap|level|quantity|share|half_width|standard_error) ", r"--\1 ", str(error)

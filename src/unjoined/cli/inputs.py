@@ -13,6 +13,7 @@ from typing import Any
 
 from unjoined._validation import did_you_mean
 from unjoined.cli.options import TableOptions, split_names
+from unjoined.cli.program import SETTINGS_TABLES
 from unjoined.data import (
     ENDINGS,
     SeparateLabels,
@@ -286,6 +287,7 @@ def check_paths(
     # An input that does not exist is reported where it is read.
     check_distinct([*(entry for entry in read if entry[1].exists()), *written])
     _check_queries([(o, q) for o, q in inputs if isinstance(q, SqlQuery)], written)
+    _check_settings(written)
     for one, folder in read:
         for two, path in [*read, *written]:
             if path != folder and folder.is_dir() and _is_table_in(folder, path):
@@ -314,6 +316,21 @@ def _check_queries(
         for file in _files_of(query):
             for target in written:
                 check_distinct([(option, file), target])
+
+
+def _check_settings(written: Sequence[tuple[str, Path]]) -> None:
+    """Refuse to write to a table that the settings name for this command or another."""
+    for text in SETTINGS_TABLES.get():
+        query = as_query(text) if is_query(text) else None
+        for file in [Path(text)] if query is None else _files_of(query):
+            for option, path in written:
+                if not path.exists() or not file.exists():
+                    continue
+                if file.samefile(path) or (file.is_dir() and _is_table_in(file, path)):
+                    raise TableError(
+                        f"{option} {str(path)!r} is a table that the settings name. It is not "
+                        "replaced, even with --force: name another file."
+                    )
 
 
 def check_distinct(paths: Sequence[tuple[str, Path]]) -> None:

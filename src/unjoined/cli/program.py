@@ -5,15 +5,18 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Callable
+from contextvars import ContextVar
+from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
+from typer.models import OptionInfo
 
 from unjoined.errors import TableError
 
@@ -149,14 +152,19 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def run(**options: Any) -> None:
-        del options["config"]
+        config = options.pop("config")
         for name, group in groups.items():
             options[name] = group(**{f.name: options.pop(f.name) for f in fields(group)})
         from unjoined.cli.show import progress  # with the command, which needs it too
 
-        with progress():
-            function(**options)
+        before = SETTINGS_TABLES.set([] if config is None else _tables_named(config))
+        try:
+            with progress():
+                function(**options)
+        finally:
+            SETTINGS_TABLES.reset(before)
 
+    parameters = [p.replace(annotation=_with_name(p.name, p.annotation)) for p in parameters]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
@@ -165,13 +173,28 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
+def _with_name(name: str, annotation: Any) -> Any:
+    """Return the type of a parameter whose option is called as the parameter is.
+
+    Typer 0.27 takes the name of what an option expects for the option's own: --SHARE for --share.
+    """
+    kind, *about = get_args(annotation) or (annotation,)
+    for info in about:
+        if isinstance(info, OptionInfo) and not info.param_decls:
+            named = copy(info)
+            named.param_decls = (f"--{name.replace('_', '-')}",)
+            return Annotated[kind, named]
+    return annotation
+
+
 def _read_config(ctx: typer.Context, value: Path | None) -> Path | None:
     """Let a file of settings say what options are by default."""
     if value is not None and not ctx.resilient_parsing:
         known = {
-            option.lstrip("-").replace("-", "_"): str(parameter.name)
+            option.lstrip("-").replace("-", "_"): parameter
             for parameter in ctx.command.params
             for option in parameter.opts
+            if parameter.name != "config"
         }
         ctx.default_map = read_config(value, str(ctx.info_name), known)
     return value
@@ -207,30 +230,22 @@ def _options(
     """Whom to treat, when treatment and outcome labels can never be joined."""
 
 
+# The tables that --config names, for whichever command: none is ever overwritten.
+SETTINGS_TABLES: ContextVar[list[str]] = ContextVar("SETTINGS_TABLES", default=[])  # noqa: B039
+
 # What may stand above all sections, for every command that has such an option.
 TABLES = ("outcomes", "treatments")
 LABELS = ("outcome", "treatment", "population", "weight", "treated")
 COLUMNS = (*LABELS, "features", "ignore", "categories")
 LISTS = ("--features", "--ignore", "--categories", "--keep")
-FILES = {*TABLES, "model", "table", "out", "moments", "checkpoint", "plan", "people", "list_out"}
+PEOPLE = ("table", "target")
+FILES = {*PEOPLE, "model", "out", "list", "moments", "checkpoint", "plan", "onnx", "sql"}
 SHARED = (*TABLES, *COLUMNS, "model", "table", "seed", "share", "budget", "cost", "value")
 
 
-def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, Any]:
+def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, Any]:
     """Return values for the parameters of a command; ``known`` has the parameter of each option."""
-    try:
-        text = path.read_text("utf-8-sig")
-        settings = tomllib.loads(text)
-    except OSError as error:
-        raise TableError(
-            f"--config {str(path)!r} cannot be read: {error.strerror}. unjoined init FOLDER --out "
-            "FILE.toml writes such a file."
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TableError(
-            f"--config {str(path)!r} is not TOML: {error}. unjoined init FOLDER --out FILE.toml "
-            "writes such a file from the tables in a folder."
-        ) from error
+    settings = _read_toml(path)
     values: dict[str, Any] = {}
     for key, value in settings.items():
         name = key.replace("-", "_")
@@ -242,14 +257,44 @@ def read_config(path: Path, command: str, known: dict[str, str]) -> dict[str, An
             raise TableError(_unknown(path, key, SHARED, "above all sections"))
         # The table of export is in a database, and evaluate is for a model of other rows.
         if name in known and (name, command) not in (("table", "export"), ("model", "evaluate")):
-            values[known[name]] = _value(path, name, value)
+            values[known[name].name] = _value(path, name, value, known[name])
     for key, value in settings.get(command, {}).items():
         name = key.replace("-", "_")
         if name not in known:
             raise TableError(_unknown(path, key, known, f"in the section [{command}]"))
         is_table = name == "table" and command == "export"  # of a database
-        values[known[name]] = value if is_table else _value(path, name, value)
+        values[known[name].name] = value if is_table else _value(path, name, value, known[name])
     return values
+
+
+def _tables_named(path: Path) -> list[str]:
+    """Return the tables that a file of settings names, above the sections and in each."""
+    settings = _read_toml(path)
+    sections = [settings] + [settings[c] for c in COMMANDS if c in settings and c != "export"]
+    found: list[str] = []
+    for section in sections:
+        for name in (*TABLES, *PEOPLE):
+            value = section.get(name)
+            files = value.values() if isinstance(value, dict) else [value]
+            files = value if isinstance(value, list) else files
+            found += [_beside(path, name, file) for file in files if isinstance(file, str)]
+    return found
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8-sig")
+        return tomllib.loads(text)
+    except OSError as error:
+        raise TableError(
+            f"--config {str(path)!r} cannot be read: {error.strerror}. unjoined init FOLDER --out "
+            "FILE.toml writes such a file."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise TableError(
+            f"--config {str(path)!r} is not TOML: {error}. unjoined init FOLDER --out FILE.toml "
+            "writes such a file from the tables in a folder."
+        ) from error
 
 
 def _unknown(path: Path, key: str, known: Any, where: str) -> str:
@@ -260,27 +305,29 @@ def _unknown(path: Path, key: str, known: Any, where: str) -> str:
     return f"{str(path)!r}: there is no setting {key!r} {where}.{hint}"
 
 
-def _value(path: Path, name: str, value: Any) -> Any:
+def _value(path: Path, name: str, value: Any, parameter: Any) -> Any:
     """Return a setting as the command line would have it; files are beside the settings."""
-    from unjoined.data import STATEMENT  # with the command, which needs it too
-
-    def beside(file: Any) -> str:
-        if not isinstance(file, str):
-            raise TableError(f"{str(path)!r}: {name!r} must be a path in quotes, got {file!r}.")
-        if not file.strip():
-            raise TableError(f"{str(path)!r}: {name!r} is empty. Name a file, or leave it out.")
-        if STATEMENT.match(file):
-            return file
-        return str(path.parent / file)
-
     if name in TABLES:
         if isinstance(value, dict):
-            return [f"{population}={beside(file)}" for population, file in value.items()]
-        return [beside(file) for file in (value if isinstance(value, list) else [value])]
+            return [f"{key}={_beside(path, name, file)}" for key, file in value.items()]
+        return [
+            _beside(path, name, file) for file in (value if isinstance(value, list) else [value])
+        ]
     if name in FILES:
-        return beside(value)
-    if name == "treated":
+        return _beside(path, name, value)
+    if parameter.nargs == -1 or getattr(parameter, "multiple", False):
         return [str(word) for word in (value if isinstance(value, list) else [value])]
     if isinstance(value, list):
         return ",".join(map(str, value))
     return value
+
+
+def _beside(path: Path, name: str, file: Any) -> str:
+    """Return a file as seen from the working folder; a query stays as it is."""
+    from unjoined.data import STATEMENT  # with the command, which needs it too
+
+    if not isinstance(file, str):
+        raise TableError(f"{str(path)!r}: {name!r} must be a path in quotes, got {file!r}.")
+    if not file.strip():
+        raise TableError(f"{str(path)!r}: {name!r} is empty. Name a file, or leave it out.")
+    return file if STATEMENT.match(file) else str(path.parent / file)
