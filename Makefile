@@ -10,7 +10,7 @@ PIP := $(BIN)/python $(INSTALL)
 # The oldest versions have ready-made packages for Python 3.11 only.
 OLDEST_PYTHON ?= $(or $(shell command -v python3.11),$(PYTHON))
 OLDEST_VENV ?= .venv-oldest
-OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_stops.py tests/cli/test_aggregate.py tests/data/test_cluster.py \
+OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_settings.py tests/cli/test_stops.py tests/cli/test_aggregate.py tests/data/test_cluster.py \
 	tests/cli/test_cli.py::test_default_list_treats_whoever_is_not_harmed \
 	tests/cli/test_cli.py::test_chunks_fit_the_same_from_two_tables_and_from_four \
 	tests/data/test_files.py tests/data/test_dask.py tests/sums/test_sums_file.py \

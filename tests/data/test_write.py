@@ -2,8 +2,10 @@
 
 import csv
 import datetime as dt
+from decimal import Decimal
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,3 +86,54 @@ def test_score_says_that_it_changed_cells(tmp_path, capsys):
     assert not stop.value.code
     assert "1 cell of" in capsys.readouterr().err
     assert {tuple(row[:2]) for row in cells(out)[1:]} == {("'=cmd()", "-5"), ("7", "-6")}
+
+
+def in_sheet(path):
+    """Return the cells below the header, as a workbook holds them."""
+    sheet = openpyxl.load_workbook(path).active
+    return [row[0] for row in sheet.iter_rows(min_row=2, values_only=True)]
+
+
+LONG_IDS = [12345678901234567, 12345678901234568]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (LONG_IDS, list(map(str, LONG_IDS))),
+        (pa.array([2**64 - 1], pa.uint64()), [str(2**64 - 1)]),
+        ([10**15 - 1, None, -1], [10**15 - 1, None, -1]),
+        ([-(10**15), None, 1], [str(-(10**15)), None, "1"]),
+        ([Decimal("12345678901234567.89")], ["12345678901234567.89"]),
+        (pa.array([0], pa.timestamp("us", "UTC")), ["1970-01-01 00:00:00.000000Z"]),
+        ([dt.date(1850, 1, 1), dt.date(2000, 1, 1)], ["1850-01-01", "2000-01-01"]),
+        ([dt.datetime(2000, 1, 1, 5)], [dt.datetime(2000, 1, 1, 5)]),
+    ],
+)
+def test_a_workbook_holds_every_digit_and_time_zone(tmp_path, values, expected):
+    path = write_table(pa.table({"id": values}), tmp_path / "t.xlsx")
+    assert in_sheet(path) == expected
+
+
+def test_a_workbook_without_control_characters_opens_and_says_so(tmp_path):
+    table = pa.table({"a\x07": ["b\x07ell", None, "\uffff", "fine"]})
+    with pytest.warns(UnjoinedWarning, match="2 cells of the column .* control characters"):
+        path = write_table(table, tmp_path / "t.xlsx")
+    assert in_sheet(path) == ["b\ufffdell", None, "\ufffd", "fine"]
+    assert read_table(path).column_names == ["a\ufffd"]
+    assert read_table(write_table(table, tmp_path / "t.csv")).equals(table)
+
+
+def test_text_longer_than_a_cell_is_refused_rather_than_cut(tmp_path):
+    with pytest.raises(TableError, match="40,000 characters, a cell of Excel holds 32,767"):
+        write_table(pa.table({"note": ["x" * 40_000]}), tmp_path / "t.xlsx")
+    assert not (tmp_path / "t.xlsx").exists()
+
+
+def test_text_of_polars_in_its_newest_form_is_text(tmp_path):
+    if not hasattr(pa, "string_view"):
+        pytest.skip("this version of pyarrow has no such type")
+    table = pa.table({"id": pa.array(["a", "=1"], pa.string_view())})
+    with pytest.warns(UnjoinedWarning, match="1 cell of"):
+        path = write_table(table, tmp_path / "t.csv")
+    assert cells(path) == [["id"], ["a"], ["'=1"]]

@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from glob import escape
 from pathlib import Path
 from stat import S_ISREG
@@ -130,14 +131,19 @@ def write_table(table: Frame, path: str | os.PathLike[str]) -> Path:
     ------
     TableError
         The name has another ending, the folder does not exist, a column is of a kind that CSV
-        has no form for, or there are more rows than a sheet holds.
+        has no form for, or there are more rows, or letters, than a sheet, or a cell, holds.
 
     Warns
     -----
     UnjoinedWarning
         Text for CSV or Excel begins with =, +, -, @, a tab or a line end, and is not a number.
         Spreadsheets would run it as a formula, so a single quote is put before it. Parquet keeps
-        it as it is.
+        it as it is. Control characters, which a workbook cannot hold, are replaced there.
+
+    Notes
+    -----
+    A cell of Excel holds 15 digits. A column of whole numbers with more, such as long ids, is
+    written to a workbook as text, and so are times with a time zone and days before March 1900.
     """
     if column_names(table) is None:
         raise TableError(f"write_table takes a data frame, got {type(table).__name__}.")
@@ -164,6 +170,8 @@ def _without_formulas(table: Frame, path: Path) -> Frame:
     for name, column in zip(table.column_names, table.columns, strict=True):
         if arrow.types.is_dictionary(column.type):
             column = compute.cast(column, column.type.value_type)
+        if str(column.type) == "string_view":  # which older versions of pyarrow lack
+            column = compute.cast(column, arrow.string())
         if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
             runs = compute.and_(
                 compute.match_substring_regex(column, FORMULA),
@@ -207,6 +215,12 @@ def _csv_kinds(types: Any) -> list[Callable[[Any], bool]]:
 
 
 MOST_ROWS = 1_048_575  # of a sheet, below its header
+MOST_LETTERS = 32_767  # of a cell
+NOT_IN_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
+EXACT = 10**15  # whole numbers from here on lose digits in Excel
+FIRST_DAY = date(
+    1900, 3, 1
+)  # Excel has no days before 1900, and counts those before this one wrong
 
 
 def write_excel(table: Frame, file: Path) -> None:
@@ -217,10 +231,52 @@ def write_excel(table: Frame, file: Path) -> None:
             f"a sheet of Excel holds {MOST_ROWS:,} rows, the table has {table.num_rows:,}. Write "
             "Parquet or CSV."
         )
+    for j, name in enumerate(table.column_names):
+        table = table.set_column(j, name, _excel_column(table.column(j), name))
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("unjoined")
-    sheet.append(table.column_names)
+    sheet.append([re.sub(NOT_IN_XML, "\ufffd", name) for name in table.column_names])
     for batch in table.to_batches(max_chunksize=10_000):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             sheet.append(row)
     book.save(file)
+
+
+def _excel_column(column: Any, name: str) -> Any:
+    """Return a column that a sheet holds as it is: as text, where a cell would change it."""
+    arrow = import_extra("pyarrow", extra="cli")
+    compute = import_extra("pyarrow.compute", extra="cli")
+    kind, types = column.type, arrow.types
+    if types.is_string(kind) or types.is_large_string(kind):
+        return _excel_text(column, name)
+    is_changed = types.is_timestamp(kind) and kind.tz is not None
+    is_changed |= types.is_decimal(kind) and kind.precision > 15
+    if types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind):
+        low, high = compute.min_max(column).as_py().values()
+        if low is not None and types.is_integer(kind):
+            is_changed |= max(-low, high) >= EXACT
+        elif low is not None:
+            is_changed |= low.date() < FIRST_DAY if hasattr(low, "date") else low < FIRST_DAY
+    return column.cast(arrow.string()) if is_changed else column
+
+
+def _excel_text(column: Any, name: str) -> Any:
+    """Return text without control characters; refuse what is longer than a cell."""
+    compute = import_extra("pyarrow.compute", extra="cli")
+    longest = compute.max(compute.utf8_length(column)).as_py() or 0
+    if longest > MOST_LETTERS:
+        raise TableError(
+            f"column {name!r} has a text of {longest:,} characters, a cell of Excel holds "
+            f"{MOST_LETTERS:,}. Leave the column out, or write Parquet or CSV."
+        )
+    changed = compute.sum(compute.match_substring_regex(column, NOT_IN_XML)).as_py() or 0
+    if not changed:
+        return column
+    warnings.warn(
+        f"{changed:,} cell{'s' * (changed > 1)} of the column {name!r} hold{'s' * (changed == 1)} "
+        "control characters, which a workbook cannot hold, so \ufffd stands in their place. Write "
+        "Parquet or CSV to keep them.",
+        UnjoinedWarning,
+        stacklevel=2,
+    )
+    return compute.replace_substring_regex(column, NOT_IN_XML, "\ufffd")
