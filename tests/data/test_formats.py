@@ -1,7 +1,9 @@
 """Files as people have them: encodings, separators, titles, packing, sheets and databases."""
 
+import contextlib
 import gzip
 import json
+import sqlite3
 
 import duckdb
 import openpyxl
@@ -211,3 +213,62 @@ def test_western_files_of_two_encodings_have_the_same_letters(tmp_path, words):
         (path := tmp_path / f"{encoding}.csv").write_text("\n".join(["x", *words]), encoding)
         tables.append(read_table(path)["x"].to_pylist())
     assert tables == [words] * 3
+
+
+def book(path, **sheets):
+    """Write a workbook with some sheets of rows."""
+    written = openpyxl.Workbook()
+    written.remove(written.active)
+    for name, rows in sheets.items():
+        sheet = written.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    written.save(path)
+    return path
+
+
+def test_no_sheet_of_a_workbook_is_dropped_in_silence(tmp_path):
+    north, south = [["age", "visit"], [30, 1]], [["age", "visit"], [40, 0], [50, 1]]
+    path = book(tmp_path / "b.xlsx", **{"north.1": north, "south": south, "Notes": [["by me"]]})
+    with pytest.raises(TableError, match=r"2 sheets with rows: 'north.1', 'south'. Say which one"):
+        read_table(path)
+    assert read_table(f"{path}:north.1").to_pydict() == {"age": [30], "visit": [1]}
+    assert read_table(f"{path}:south").to_pydict() == {"age": [40, 50], "visit": [0, 1]}
+    with pytest.raises(TableError, match=r"has no table 'nord'. Its tables are 'Notes', 'north.1'"):
+        read_table(f"{path}:nord")
+    book(path, south=[["age", "visit"], [60, 0]])  # what was read before is not shown again
+    assert read_table(f"{path}:south").to_pydict() == {"age": [60], "visit": [0]}
+    one = book(tmp_path / "one.xlsx", Legend=[["age in years"]], south=south)
+    assert read_table(one).num_rows == 2
+
+
+def test_a_row_of_formulas_that_nobody_computed_does_not_vanish(tmp_path):
+    path = book(tmp_path / "b.xlsx", s=[["age", "visit"], [30, 1], ["=A2", "=B2"], [40, 0]])
+    with pytest.raises(TableError, match=r"row 3 of .*b.xlsx' has the formula '=A2'"):
+        read_table(path)
+
+
+def test_tables_of_a_sqlite_database_are_read(tmp_path):
+    path = tmp_path / "shop.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as opened:
+        opened.execute("CREATE TABLE people (id INTEGER, name TEXT, spent REAL)")
+        opened.executemany("INSERT INTO people VALUES (?, ?, ?)", [(1, "a", 1.5), (2, None, 2)])
+        opened.execute("CREATE VIEW ids AS SELECT id FROM people")
+        opened.commit()
+    assert read_table(f"{path}:people").to_pydict() == {
+        "id": [1, 2],
+        "name": ["a", None],
+        "spent": [1.5, 2.0],
+    }
+    assert read_table(f"{path}:ids").to_pydict() == {"id": [1, 2]}
+    with pytest.raises(TableError, match=r"holds 2 tables: 'ids', 'people'. Say which one"):
+        read_table(path)
+    with pytest.raises(TableError, match=r"has no table 'peple'.*Did you mean 'people'"):
+        read_table(f"{path}:peple")
+    before = path.read_bytes()
+    with pytest.raises(TableError, match="must be one SELECT that only reads"):
+        read_table(f"{path}:WITH a AS (SELECT 1) DELETE FROM people")  # noqa: S608
+    assert path.read_bytes() == before
+    path.write_bytes(before[:16] + b"?" * 2000)
+    with pytest.raises(TableError, match="SQLite database that cannot be read"):
+        read_table(f"{path}:people")

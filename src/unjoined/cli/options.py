@@ -18,7 +18,8 @@ Paths = Annotated[
     typer.Option(
         metavar="NAME=TABLE",
         help="Once for each population, or one TABLE with --population. A table is a file (CSV, "
-        'Parquet, Excel, JSON lines), shop.duckdb:TABLE, or a query: "SELECT ...".',
+        "Parquet, Excel, JSON lines), shop.duckdb:TABLE, shop.sqlite:TABLE, book.xlsx:SHEET, or a "
+        'query: "SELECT ...".',
     ),
 ]
 Outcome = Annotated[str, typer.Option(metavar="COLUMN", help="Column with the outcome.")]
@@ -73,7 +74,7 @@ People = Annotated[
     typer.Option(
         "--table",
         metavar="TABLE",
-        help='People to score: a file, shop.duckdb:TABLE or a query, "SELECT ...".',
+        help="People to score: a file, shop.duckdb:TABLE, book.xlsx:SHEET or a query.",
     ),
 ]
 Keep = Annotated[

@@ -6,12 +6,14 @@ import csv
 import os
 import re
 import shutil
+import sqlite3
 import tempfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from io import BufferedReader, StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -20,6 +22,7 @@ from weakref import finalize
 
 from unjoined._support import import_extra
 from unjoined._typing import Frame
+from unjoined._validation import shown
 from unjoined.data.columns import plain_text
 from unjoined.data.write import claim_file
 from unjoined.errors import TableError
@@ -240,7 +243,22 @@ class Utf8Copy:
 
 
 def read_excel(file: Path, text: Collection[str] = ()) -> Frame:
-    """Return the first sheet with rows as a pyarrow table; columns ``text`` become text."""
+    """Return the only sheet with rows as a pyarrow table; columns ``text`` become text."""
+    sheets = _sheets(file, text)
+    if not sheets:
+        raise TableError(f"{str(file)!r} is empty: no sheet has a header.")
+    # A legend or a note beside the data is no second table.
+    tables = {n: t for n, t in sheets.items() if t.num_columns > 1 and t.num_rows} or sheets
+    if len(tables) > 1:
+        raise TableError(
+            f"{str(file)!r} holds {len(tables)} sheets with rows: {shown(list(tables))}. Say which "
+            f"one, as {file.name}:SHEET."
+        )
+    return next(iter(tables.values()))
+
+
+def _sheets(file: Path, text: Collection[str] = ()) -> dict[str, Frame]:
+    """Return the sheets that have a header, by name."""
     openpyxl = import_extra("openpyxl", extra="cli")
     arrow = import_extra("pyarrow", extra="cli")
     try:
@@ -250,20 +268,61 @@ def read_excel(file: Path, text: Collection[str] = ()) -> Frame:
             f"{str(file)!r} cannot be read as an Excel workbook (.xlsx). If it is an older one, "
             "save it anew; if it is text, give it the ending .csv."
         ) from error
+    found = {}
     try:
         for sheet in book.worksheets:
             rows = [list(row) for row in sheet.iter_rows(values_only=True)]
-            rows = [row for row in rows if any(cell is not None for cell in row)]
-            if rows:
+            if not all(cell is not None for row in rows for cell in row):
+                _refuse_formulas(file, sheet)
+            if rows := [row for row in rows if any(cell is not None for cell in row)]:
                 names, cells = _header(rows, file)
-                if any(cell is None for column in cells for cell in column):
-                    _refuse_formulas(file, sheet)
                 pairs = zip(names, cells, strict=True)
                 columns = [_column(column, name in text) for name, column in pairs]
-                return arrow.table(columns, names=names)
+                found[sheet.title] = arrow.table(columns, names=names)
     finally:
         book.close()
-    raise TableError(f"{str(file)!r} is empty: no sheet has a header.")
+    return found
+
+
+@lru_cache(maxsize=1)
+def _known_sheets(file: Path, changed: int) -> dict[str, Frame]:
+    """Return the sheets of a workbook, which takes long to read, as of a time."""
+    return _sheets(file)
+
+
+def stored_tables(file: Path, query: str) -> dict[str, Frame] | None:
+    """Return the tables of a workbook or a SQLite database, None for a database of DuckDB's.
+
+    Of a SQLite database only those that a query names have rows.
+    """
+    if table_ending(file) in EXCEL:
+        return _known_sheets(file, file.stat().st_mtime_ns)
+    with file.open("rb") as stream:
+        if stream.read(16) != b"SQLite format 3\0":
+            return None
+    found = {}
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            named = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+            for (name,) in opened.execute(f"{named} AND name NOT LIKE 'sqlite_%'").fetchall():
+                found[str(name)] = _sqlite_table(opened, name, name.casefold() in query.casefold())
+    except sqlite3.Error as error:
+        raise TableError(
+            f"{str(file)!r} is a SQLite database that cannot be read: {error}. Close it where it "
+            "is in use, or export its tables."
+        ) from error
+    return found
+
+
+def _sqlite_table(opened: sqlite3.Connection, name: str, with_rows: bool) -> Frame:
+    """Return a table of a SQLite database, with the types that its values have."""
+    arrow = import_extra("pyarrow", extra="cli")
+    quoted = '"' + name.replace('"', '""') + '"'
+    found = opened.execute(f"SELECT * FROM {quoted} LIMIT {-1 if with_rows else 0}")  # noqa: S608
+    names = [str(column[0]) for column in found.description]
+    rows = found.fetchall()
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return arrow.table([_column(column, False) for column in columns], names=names)
 
 
 def _refuse_formulas(file: Path, read: Any) -> None:
@@ -344,7 +403,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
     if table_ending(file) not in ENDINGS:
         raise TableError(
             f"{str(file)!r} is not a table this program reads: expected .csv, .tsv, .txt, .jsonl "
-            "or .ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, or .duckdb."
+            "or .ndjson (also packed, .gz or .zst), .parquet, .pq, .xlsx, .duckdb or .sqlite."
         )
     if not file.is_file():
         raise TableError(

@@ -1,4 +1,4 @@
-"""Tables of DuckDB databases and queries that only read, and what DuckDB says went wrong."""
+"""Tables of databases and workbooks, queries that only read, and what DuckDB says went wrong."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from uuid import uuid4
 from unjoined._support import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import did_you_mean, shown
+from unjoined.data.files import EXCEL, stored_tables
 from unjoined.errors import TableError
 
 # Up to the first colon behind such an ending: what follows may have colons of its own.
-DATABASE = re.compile(r"(.+?\.(?:duckdb|ddb|db))(?::(.*))?", re.IGNORECASE | re.DOTALL)
+DATABASE = re.compile(
+    r"(.+?\.(?:duckdb|ddb|db|db3|sqlite|sqlite3|xlsx))(?::(.*))?", re.IGNORECASE | re.DOTALL
+)
 STATEMENT = re.compile(r"\s*(select|with|from)\s", re.IGNORECASE)
 # A query may neither undo what is said here nor read variables of the running program.
 LOCKED = {
@@ -38,13 +41,15 @@ RAGGED = re.compile(r"Line: (\d+).*?Expected Number of Columns: (\d+) Found: (\d
 class SqlQuery:
     """A table or query of a DuckDB database, streamed, never held as a whole.
 
+    Tables of SQLite databases and sheets of workbooks are held, as DuckDB does not read them.
+
     Parameters
     ----------
     query : str
         A SELECT statement, or the name of a table or view.
     database : path, optional
-        The database file, opened read-only. By default there is none, and the query reads files,
-        such as ``SELECT * FROM 'sales/*.parquet'``. Nothing is downloaded: addresses such as
+        The database or workbook, opened read-only. By default there is none, and the query reads
+        files, such as ``SELECT * FROM 'sales/*.parquet'``. Nothing is downloaded: addresses such as
         ``'s3://bucket/*.parquet'`` need DuckDB's extension httpfs, installed beforehand.
 
     Notes
@@ -77,15 +82,20 @@ def as_query(path: Any) -> SqlQuery | None:
     """Return the query that a text stands for, None if it is the path of a file.
 
     ``SELECT ...`` is a query, ``FILE.duckdb:TABLE`` a table of a database, ``FILE.duckdb`` the only
-    one, and ``FILE.duckdb:SELECT ...`` a query of a database. A file that is called so is a file.
+    one, and ``FILE.duckdb:SELECT ...`` a query of a database. ``FILE.sqlite`` is a database too,
+    and ``FILE.xlsx:SHEET`` a sheet of a workbook. A file that is called so is a file.
     """
     text = os.fspath(path)
     if stored := DATABASE.fullmatch(text):
         file, asked = Path(stored[1]), stored[2]
+        is_book = file.suffix.lower() in EXCEL
         if asked is None:
-            return SqlQuery(_quoted(_only_table(file)), file) if file.is_file() else None
+            is_stored = file.is_file() and not is_book
+            return SqlQuery(_quoted(_only_table(file)), file) if is_stored else None
         if not asked.strip():
             raise TableError(f"{text!r} names no table. Write {file.name}:TABLE.")
+        if is_book and not STATEMENT.match(asked):  # a sheet may have dots in its name
+            return SqlQuery('"' + asked.replace('"', '""') + '"', file)
         return SqlQuery(asked if STATEMENT.match(asked) else _quoted(asked), file)
     return SqlQuery(text) if STATEMENT.match(text) and not os.path.exists(text) else None
 
@@ -123,10 +133,12 @@ def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
     file = query.database
     if file is not None and not Path(file).is_file():
         raise TableError(f"there is no database {str(file)!r}. Check the path.")
+    held = None if file is None else stored_tables(Path(file), query.query)
+    is_database = file is not None and held is None
     try:
         opened = duckdb.connect(
-            ":memory:" if file is None else str(file),
-            read_only=file is not None,
+            str(file) if is_database else ":memory:",
+            read_only=is_database,
             config=LOCKED | _spill() | _within_limit() | dict(config),
         )
     except duckdb.Error as error:
@@ -139,9 +151,12 @@ def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
             raise TableError(f"DuckDB refuses its settings: {first_lines(said)}") from error
         raise TableError(
             f"{str(file)!r} is not a database that DuckDB {duckdb.__version__} can open. If a "
-            "newer version wrote it, update DuckDB. Tables of other databases: export them first."
+            "newer version wrote it, update DuckDB. Tables of databases other than SQLite: export "
+            "them first."
         ) from error
     with opened as connection:
+        for name, table in (held or {}).items():
+            connection.register(name, table)
         if file is not None:
             connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")

@@ -253,8 +253,9 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
     separated by commas, semicolons, tabs or bars; every other line is a row. Above it there may be
     title lines, of one cell each. Text is UTF-8, UTF-16 or else cp1252; other encodings are
     refused. Where columns are not separated by commas, numbers may have a decimal comma. A column
-    in which a mark may separate thousands, as in 1.234 beside 950, is text. Of a workbook the first
-    sheet is read.
+    in which a mark may separate thousands, as in 1.234 beside 950, is text. A workbook has one
+    sheet with rows, or ``book.xlsx:SHEET`` says which is meant; ``shop.sqlite:people`` is a table
+    of SQLite.
     """
     if isinstance(path, SqlQuery):
         return read_query(path, "the table")
