@@ -520,10 +520,16 @@ def is_missing(value: Any) -> bool:
 
 
 FIRST_ROWS = 1000  # these usually hold every value a column has
-# Labels in words, in any case, and what they count as.
-WORDS = dict.fromkeys(("yes", "y", "true", "t", "treated"), 1.0) | dict.fromkeys(
-    ("no", "n", "false", "f", "control", "untreated"), 0.0
+# Labels in words, in any case, and what they count as: yes and no in two dozen languages.
+YES = (
+    "yes y true t treated treatment ja j oui si sí sì sim tak ano áno da да так igen kyllä evet "
+    "jah jā taip ναι はい 是 예 네 نعم כן हाँ có ya"  # noqa: RUF001
 )
+NO = (
+    "no n false f control untreated nein nej nei nee non não nao nie ne нет ні не nu nem ei hayır "  # noqa: RUF001
+    "hayir nē όχι いいえ 否 아니오 아니요 لا לא नहीं không tidak"
+)
+WORDS = dict.fromkeys(YES.split(), 1.0) | dict.fromkeys(NO.split(), 0.0)
 SAY_TREATED = (
     "Say which value means treated, with treated=VALUE in from_tables or from_frames, or --treated "
     "VALUE on the command line"
@@ -599,7 +605,7 @@ def label_codes(values: Iterable[Any], kind: str, treated: Any = None) -> dict[A
         return {value: float(plain_name(value) in wanted) for value in found}
     codes = {value: _label_number(value) for value in found}
     if unknown := [value for value in found if codes[value] is None]:
-        ways = "true/false, yes/no, y/n, t/f or treated/control, in any case"
+        ways = "true/false, yes/no (or ja/nein, oui/non), y/n, t/f or treated/control, in any case"
         if kind == TREATMENT:
             raise LabelError(
                 f"treatments must be 0/1, {ways}, got {shown(unknown)}. {SAY_TREATED}, and all "

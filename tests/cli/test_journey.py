@@ -292,7 +292,9 @@ def test_raw_files_of_other_names_and_kinds_are_guessed(capsys, tmp_path):
     for name in ("one", "two"):
         base = pd.DataFrame({"age": rng.normal(50, 9, 60), "city": rng.choice(["A", "B"], 60)})
         base.assign(visit=rng.integers(0, 2, 60)).to_csv(tmp_path / f"v_{name}.csv", index=False)
-        base.assign(segment=rng.choice(["Ja", "Nein"], 60)).to_csv(tmp_path / f"s_{name}.csv.gz")
+        base.assign(segment=rng.choice(["Plan X", "Plan Y"], 60)).to_csv(
+            tmp_path / f"s_{name}.csv.gz"
+        )
     people = [f"C{i}" for i in range(60)]
     base.assign(client=people).to_csv(tmp_path / "all.csv", index=False)
     with pytest.raises(SystemExit):

@@ -302,6 +302,32 @@ def test_a_feature_that_is_another_constant_in_one_table_is_found(strong):
     assert "outcome and treatment table of B describe different people (x2" in str(result)
 
 
+@pytest.mark.parametrize("population", ["A", "B"])
+def test_a_mailing_list_is_not_taken_for_everyone(population):
+    """Rows of those treated alone, as in a list of whom a letter went to."""
+    rng = np.random.default_rng(0)
+    tables = {}
+    for name, sign in (("A", -1.0), ("B", 1.0)):
+        for kind in ("outcome", "treatment"):
+            x = rng.normal(size=2000)
+            treated = rng.random(2000) < 1.0 / (1.0 + np.exp(-sign * x))
+            y = rng.random(2000) < 0.2 + 0.2 * treated
+            label = y if kind == "outcome" else treated
+            frame = pd.DataFrame({"x": x, kind: label.astype(int)})
+            is_list = kind == "treatment" and name <= population
+            tables[kind, name] = frame[treated] if is_list else frame
+    parts = ({n: tables[kind, n] for n in "AB"} for kind in ("outcome", "treatment"))
+    result = diagnose(SeparateLabels.from_tables(*parts, outcome="outcome", treatment="treatment"))
+    assert result.verdict == "not identified"
+    assert "describe different people" not in str(result)
+    if population == "A":  # only that one is a list
+        assert "Every row of the treatment table of A is treated, and the outcome" in str(result)
+        assert "Give everyone of A, or a random sample, with 1 for those" in str(result)
+    else:
+        assert "Every row of every treatment table is treated" in result.headline
+        assert "Give everyone of each population" in result.headline
+
+
 def test_quantiles_of_the_gap_rise_and_regions_cover_everyone(found):
     assert all(a <= b for a, b in pairwise(found.gap.quantiles))
     assert sum(region.share for region in found.regions) == pytest.approx(1.0)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations, permutations
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from unjoined._support import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import TREATMENT, did_you_mean, label_codes, shown
 from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
-from unjoined.cli.options import AsJson, Force, command
+from unjoined.cli.options import AsJson, Force, Population, Treated, command
 from unjoined.cli.show import console, print_json
 from unjoined.data import (
     ENDINGS,
     Reading,
+    SqlQuery,
     database_tables,
     is_query,
     replace_file,
@@ -30,9 +33,19 @@ from unjoined.errors import LabelError, TableError
 
 FIRST_ROWS = 2000  # of each table that are looked at
 FEW = 10  # treatments, as a rule, at most
-TREATMENTS = "treat mail sent send contact expos offer target campaign call letter arm group"
-OUTCOMES = "outcome bought buy purchas visit conver spend sale sold respon revenue churn click"
-POPULATIONS = "population region area city country state wave period store branch site market"
+# Parts of the names of columns, files and folders.
+TREATMENTS = (
+    "treat mail sent send contact expos offer target campaign call letter arm group coupon therap "
+    "interven behand brief anruf kontakt aktion kampagne angebot gutschein werbung trait campagne"
+)
+OUTCOMES = (
+    "outcome bought buy purchas visit conver spend sale sold respon revenue churn click result "
+    "recover readmi ergebnis kauf umsatz erloes besuch kuendig bestell antwort achat vente"
+)
+POPULATIONS = (
+    "population region area city country state wave period store branch site market hospital "
+    "gebiet bezirk standort filiale welle klinik"
+)
 LIST = {"uplift", "rank", "treat"}  # columns of a list that score wrote
 
 
@@ -48,6 +61,7 @@ class Guess:
     people: Named | None  # a table without labels
     keep: str | None  # a column that seems to identify people
     words: tuple[str, ...] = ()  # treatments of which nobody but their owner knows what they mean
+    treated: tuple[str, ...] = ()  # those that mean treated, as was said
 
     def sentences(self) -> list[str]:
         """Say what was guessed."""
@@ -75,6 +89,8 @@ class Guess:
         """Return the settings, with paths as seen from a folder."""
 
         def of(table: Named) -> str:
+            if isinstance(table, SqlQuery) and table.database is None:
+                return _quoted(table.query)
             return _quoted(os.path.relpath(str(table), folder).replace(os.sep, "/"))
 
         lines = ["# Written by `unjoined init`: its guesses. Correct what is wrong.", ""]
@@ -87,6 +103,8 @@ class Guess:
         lines += [f"outcome = {_quoted(self.outcome)}", f"treatment = {_quoted(self.treatment)}"]
         if self.population is not None:
             lines.append(f"population = {_quoted(self.population)}")
+        if self.treated:
+            lines.append(f"treated = [{', '.join(map(_quoted, self.treated))}]")
         if self.words:
             lines.append(f"treated = {_quoted('')}  # one of {', '.join(self.words)}")
         lines += [
@@ -105,16 +123,15 @@ def init(
     tables: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Tables, folders of tables or a DuckDB database; default: this folder."
+            help="Tables, folders of tables, workbooks or databases; default: this folder."
         ),
     ] = None,
     outcome: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the outcome.")] = "",
     treatment: Annotated[
         str, typer.Option(metavar="COLUMN", help="Column with the treatment.")
     ] = "",
-    population: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that names each row's population.")
-    ] = None,
+    population: Population = None,
+    treated: Treated = None,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the settings.")] = Path(
         "unjoined.toml"
     ),
@@ -125,10 +142,15 @@ def init(
     check_paths([], [("--out", out, SETTINGS)], force=force)
     if out.suffix.lower() != ".toml":
         raise TableError(f"--out {str(out)!r} must end in .toml.")
-    files = _find(tables or [Path()])
-    heads = {file: _head(file) for file in files}
-    heads = {file: head for file, head in heads.items() if not {*head.column_names} >= LIST}
-    guess = make_guess(heads, outcome, treatment, population)
+    places, named = tables or [Path()], (outcome, treatment, population, treated or ())
+    heads = _heads(places)
+    try:
+        guess = make_guess(heads, *named)
+    except TableError:
+        parts = [part for table, head in heads.items() for part in _apart(table, head).items()]
+        if len(parts) == len(heads):
+            raise
+        guess = make_guess(dict(parts), *named)
     text = guess.toml(out.parent)
     replace_file(out, lambda file: file.write_text(text, "utf-8"))
     screen = console(quiet=as_json)
@@ -144,52 +166,107 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _find(places: Iterable[Path]) -> list[Named]:
-    """Return the tables that are named, and those in folders and databases that are named."""
-    found: list[Named] = []
-    for place in places:
-        if not place.exists():
-            raise TableError(f"there is no file or folder {str(place)!r}. Check the path.")
-        if is_query(f"{place}:"):
-            found += [as_table(f"{place}:{name}") for name in database_tables(place)]
-            continue
-        inside = [place]
-        if place.is_dir():  # where text files are notes, as in folders that are read as tables
-            inside = [file for file in sorted(place.iterdir()) if ".txt" not in file.suffixes]
-        found += [file for file in inside if table_ending(file) in ENDINGS and file.is_file()]
-    if len(found) < 2:
+def _heads(places: Iterable[Path]) -> dict[Named, Frame]:
+    """Return the first rows of all tables: those that are named, and those in what is named."""
+    heads: dict[Named, Frame] = {}
+    for table in [table for place in places for table in _tables_at(place)]:
+        if (head := _head(table)) is not None and not {*head.column_names} >= LIST:
+            heads[table] = head
+    if len(heads) < 2 and not any(len(_apart(*item)) > 1 for item in heads.items()):
         raise TableError(
-            f"found {len(found)} table{'s' * (len(found) != 1)} in "
+            f"found {len(heads)} table{'s' * (len(heads) != 1)} in "
             f"{', '.join(repr(str(place)) for place in places)}, and at least two are needed: one "
             f"with outcomes, one with treatments. Tables end in .csv, .parquet, .xlsx and the like."
         )
-    return found
+    return heads
 
 
-def _head(table: Named) -> Frame:
-    """Return the first rows of a table."""
+def _tables_at(place: Path) -> list[Named]:
+    """Return the tables of a folder and its folders, a workbook or a database, or one table."""
+    if not place.exists():
+        raise TableError(f"there is no file or folder {str(place)!r}. Check the path.")
+    if not place.is_dir():
+        if not is_query(f"{place}:"):
+            return [place] if table_ending(place) in ENDINGS and place.is_file() else []
+        names = database_tables(place)
+        one = len(names) == 1 and table_ending(place) in ENDINGS
+        return [place] if one else [as_table(f"{place}:{name}") for name in names]
+    files = [file for file in sorted(place.rglob("*")) if file.is_file()]
+    hidden = [any(part[0] in "._" for part in file.relative_to(place).parts) for file in files]
+    # Text files are notes here, as in folders that are read as tables.
+    tables = [
+        file
+        for file, is_hidden in zip(files, hidden, strict=True)
+        if not is_hidden and ".txt" not in file.suffixes and table_ending(file) in ENDINGS
+    ]
+    parted = {f.parent for f in tables if PART.match(f.name) and f.parent != place}
+    tables = [file for file in tables if file.parent not in parted]
+    return [*sorted(parted), *(table for file in tables for table in _tables_at(file))]
+
+
+PART = re.compile(r"(part|chunk)?[-_.]?[0-9]{2,}[-_.a-z0-9]*$", re.IGNORECASE)  # of a folder
+
+
+def _head(table: Named) -> Frame | None:
+    """Return the first rows of a table; None for a sheet that is none."""
     for frame, _ in scan_table(table, str(table), Reading(FIRST_ROWS)):
-        return frame
+        return frame if isinstance(table, Path) or frame.num_columns > 1 else None
+    if isinstance(table, SqlQuery):
+        return None
     raise TableError(f"{str(table)!r} has no rows.")
 
 
-def _stem(table: Named) -> str:
-    """Return the name of a table without its folder, database and ending."""
+def _apart(table: Named, head: Frame) -> dict[Named, Frame]:
+    """Return a table as it is, or as two if some rows have one label and the others another."""
+    compute = import_extra("pyarrow.compute", extra="cli")
+    there = {name: compute.is_valid(head.column(name)) for name in head.column_names}
+    some = [n for n, rows in there.items() if compute.any(rows).as_py()]
+    some = [n for n in some if not compute.all(there[n]).as_py()]
+    for one, other in combinations(some, 2):
+        if not compute.all(compute.xor(there[one], there[other])).as_py():
+            continue
+        source = str(table).rpartition(":")[2] if isinstance(table, SqlQuery) else None
+        if isinstance(table, Path):
+            if table_ending(table) not in (".csv", ".parquet", ".pq"):
+                raise TableError(
+                    f"{str(table)!r} has {one!r} in some rows and {other!r} in the others. Write "
+                    "them to two tables, each with one of the two columns."
+                )
+            source = "'" + str(table.absolute()).replace("'", "''") + "'"
+        else:
+            source = '"' + str(source).replace('"', '""') + '"'
+        found: dict[Named, Frame] = {}
+        for kept, left in ((one, other), (other, one)):
+            x, y = ('"' + name.replace('"', '""') + '"' for name in (left, kept))
+            text = f"SELECT * EXCLUDE ({x}) FROM {source} WHERE {y} IS NOT NULL"  # noqa: S608
+            part = head.filter(there[kept]).drop_columns([left])
+            found[SqlQuery(text, getattr(table, "database", None))] = part
+        return found
+    return {table: head}
+
+
+def _words(table: Named, heads: Iterable[Named]) -> list[str]:
+    """Return the words of a table's name, with those of folders that not all tables are in."""
+    paths = [str(one) if isinstance(one, Path) else str(one.database or "") for one in heads]
+    text = str(table)
     if isinstance(table, Path):
-        return table.name[: -len(table_ending(table))]
-    return str(table).rpartition(":")[2]
+        text = text[: -len(table_ending(table))] if table_ending(table) in ENDINGS else text
+    root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    if isinstance(table, Path) or table.database is not None:
+        text = os.path.relpath(os.path.abspath(text), root)
+    return [word for word in re.split(r"[ _./:\\-]+", text) if word]
 
 
 def make_guess(
-    heads: dict[Named, Frame], outcome: str, treatment: str, population: str | None
+    heads: dict[Named, Frame],
+    outcome: str,
+    treatment: str,
+    population: str | None,
+    treated: Sequence[str] = (),
 ) -> Guess:
     """Tell from the first rows of tables what each of them is."""
     columns = {file: set(head.column_names) for file, head in heads.items()}
-    places = {
-        name: {file for file in heads if name in columns[file]}
-        for name in sorted(set().union(*columns.values()))
-    }
-    outcome, treatment = _guess_labels(places, heads, outcome, treatment)
+    outcome, treatment = _guess_labels(heads, outcome, treatment)
     with_outcome = [file for file in heads if outcome in columns[file]]
     with_treatment = [file for file in heads if treatment in columns[file]]
     if both := [file for file in with_outcome if file in with_treatment]:
@@ -197,52 +274,113 @@ def make_guess(
             f"{str(both[0])!r} has both {outcome!r} and {treatment!r}: with joined labels ordinary "
             "uplift modelling is better. Name other columns, or leave this table out."
         )
+    _refuse_lists(with_treatment, treatment, heads)
     named, shared = _populations(with_outcome, with_treatment, population, heads)
     others = [file for file in heads if file not in {*with_outcome, *with_treatment}]
     person = max(others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None)
-    words = _unclear([heads[file].column(treatment) for file in with_treatment])
+    held = [heads[file].column(treatment) for file in with_treatment]
+    values = list(dict.fromkeys(str(v) for column in held for v in column.unique().to_pylist()))
+    if unknown := [word for word in treated if word not in values]:
+        raise TableError(
+            f"--treated {unknown[0]!r} is not among the first values of {treatment!r}, which are "
+            f"{shown(values)}{did_you_mean(unknown[0], values)}"
+        )
+    words = () if treated else _unclear(held)
     keep = _identifier(heads, person)
-    return Guess(*named, outcome, treatment, shared, person, keep, words)
+    return Guess(*named, outcome, treatment, shared, person, keep, words, tuple(treated))
 
 
-def _guess_labels(
-    places: dict[str, set[Named]], heads: dict[Named, Frame], outcome: str, treatment: str
-) -> tuple[str, str]:
-    """Return the columns that are labels: in the tables of one kind alone, told by their names."""
-    known = list(places)
+def _guess_labels(heads: dict[Named, Frame], outcome: str, treatment: str) -> tuple[str, str]:
+    """Return the columns that are labels: in the tables of one kind alone, told by names."""
+    places: dict[str, set[Named]] = {}
+    for file, head in heads.items():
+        for name in head.column_names:
+            places.setdefault(name, set()).add(file)
     for option, name in (("--outcome", outcome), ("--treatment", treatment)):
         if name and (name not in places or len(places[name]) == len(heads)):
             raise TableError(
                 f"{option} {name!r} must be a column of some tables and not of others"
-                + (", and all have it." if name in places else did_you_mean(name, known))
+                + (", and all have it." if name in places else did_you_mean(name, list(places)))
             )
     if outcome and outcome == treatment:
         raise TableError(f"--outcome and --treatment both name {outcome!r}. Name two columns.")
-    partners = {name: _partners(name, places) for name in known}
-    some = [name for name in known if len(places[name]) < len(heads)]
-    labels = [name for name in known if partners[name]] or some
-    treatment = treatment or _by_name(partners.get(outcome) or labels, TREATMENTS)
-    outcome = outcome or _by_name(partners.get(treatment) or labels, OUTCOMES)
-    if treatment and not outcome and len(partners[treatment]) == 1:
-        outcome = partners[treatment][0]
-    few = [name for name in partners.get(outcome, ()) if _has_few_values(name, heads)]
-    if outcome and not treatment and len(few) == 1:
-        treatment = few[0]
-    for option, name in (("--outcome", outcome), ("--treatment", treatment)):
-        if not name:
-            may_be = "columns that it may be are " + ", ".join(map(repr, labels))
-            raise TableError(
-                f"cannot tell which column is the {option[2:]}: "
-                f"{may_be if labels else 'no two columns are in different tables, as labels are'}. "
-                f"Name it with {option}."
-            )
-    return outcome, treatment
+    kinds = {file: _leans(" ".join(_words(file, heads))) for file in heads}
+    counts = {name: _distinct(name, heads) for name in places}
+    found: dict[tuple[str, str], float] = {}
+    for y, t in permutations(sorted(places), 2):
+        if (outcome and y != outcome) or (treatment and t != treatment) or places[y] & places[t]:
+            continue
+        if (not treatment and counts[t] > FEW) or (not outcome and _identifies(y, heads)):
+            continue
+        likely = 2.0 * (_leans(y) - _leans(t))
+        likely += sum(3.0 * kinds[file] / len(places[y]) for file in places[y])
+        likely -= sum(3.0 * kinds[file] / len(places[t]) for file in places[t])
+        # Amounts are outcomes, and what has two values beside them is the treatment.
+        likely += (counts[t] <= 2 < counts[y]) - (counts[y] <= 2 < counts[t])
+        likely += (len(places[y]) == len(places[t])) + 0.4 * len(places[y] | places[t]) / len(heads)
+        found[y, t] = likely
+    best = max(found.values(), default=0.0)
+    near = [pair for pair, likely in found.items() if likely > best - 0.5]
+    if len(near) != 1:
+        labels = sorted({name for pair in near or found for name in pair} - {outcome, treatment})
+        unsure = len({y for y, _ in near}) != 1 and not outcome
+        option = "--outcome" if unsure else "--treatment"
+        may_be = "columns that it may be are " + ", ".join(map(repr, labels))
+        lists = [str(file) for file, kind in kinds.items() if kind < 0]
+        note = (
+            f" If {shown(lists)} only list those who were treated, give everyone instead, with a "
+            "column of 1 for them and 0 for the others."
+        )
+        raise TableError(
+            f"cannot tell which column is the {option[2:]}: "
+            f"{may_be if labels else 'no two columns are in different tables, as labels are'}. "
+            f"Name it with {option}." + note * (not near and bool(lists))
+        )
+    return near[0]
 
 
-def _has_few_values(name: str, heads: dict[Named, Frame]) -> bool:
-    """Tell whether a column may hold treatments, of which there are a few."""
+def _leans(text: str) -> float:
+    """Return 1 if words speak for an outcome, -1 for a treatment, and 0 for neither or both."""
+    plain = text.lower().replace("ü", "ue").replace("ö", "oe")
+    speaks = [any(hint in plain for hint in hints.split()) for hints in (OUTCOMES, TREATMENTS)]
+    return float(speaks[0]) - float(speaks[1])
+
+
+def _distinct(name: str, heads: dict[Named, Frame]) -> int:
+    """Return how many values a column has in the first rows of tables, the most of any."""
     columns = (head.column(name) for head in heads.values() if name in head.column_names)
-    return all(len(column.unique()) <= FEW for column in columns)
+    return max(len(column.drop_null().unique()) for column in columns)
+
+
+def _identifies(name: str, heads: dict[Named, Frame]) -> bool:
+    """Tell whether a column cannot be an outcome: an id, or words that are no numbers."""
+    for head in heads.values():
+        if name in head.column_names:
+            values = head.column(name).drop_null().to_pylist()
+            if len(values) >= 50 and len({*values}) == len(values) and isinstance(values[0], int):
+                return True
+            if len({*values}) > 2 and any(isinstance(value, str) for value in values):
+                return True
+    return False
+
+
+def _refuse_lists(tables: list[Named], treatment: str, heads: dict[Named, Frame]) -> None:
+    """Refuse tables all of whose rows were treated alike: lists of those who were treated."""
+    found: set[Any] = set()
+    for table in tables:
+        for frame, _ in chain([(heads[table], None)], scan_table(table, str(table), WHOLE)):
+            found |= {*frame.column(treatment).drop_null().unique().to_pylist()}
+            if len(found) > 1:
+                return
+    raise TableError(
+        f"{treatment!r} is {next(iter(found), None)!r} in every row of "
+        f"{', '.join(map(str, tables))}. A list of those who were treated does not say who was "
+        "not: give everyone of each population, or a random sample, with 1 for those who were "
+        "treated and 0 for the others."
+    )
+
+
+WHOLE = Reading(100_000)
 
 
 def _unclear(columns: Iterable[Any]) -> tuple[str, ...]:
@@ -253,12 +391,6 @@ def _unclear(columns: Iterable[Any]) -> tuple[str, ...]:
     except LabelError:
         return tuple(map(str, values))[:5]
     return ()
-
-
-def _partners(name: str, places: dict[str, set[Named]]) -> list[str]:
-    """Return columns of tables without this one: if it is a label, the other is among them."""
-    apart = [other for other, where in places.items() if not where & places[name]]
-    return [o for o in apart if len(places[o]) == len(places[name])] or apart
 
 
 def _by_name(names: Iterable[str], hints: str) -> str:
@@ -288,9 +420,10 @@ def _populations(
             )
         return ({"": outcomes[0]}, {"": treatments[0]}), column
     first, second = (
-        _differing([_stem(table) for table in files]) for files in (outcomes, treatments)
+        _differing([_words(table, heads) for table in files]) for files in (outcomes, treatments)
     )
-    if sorted(first) != sorted(second) or len(first) < 2:
+    plain = (sorted(map(str.casefold, names)) for names in (first, second))
+    if next(plain) != next(plain) or len(first) < 2:
         raise TableError(
             "cannot tell populations by the names of tables: outcomes are in "
             f"{', '.join(map(str, outcomes))} and treatments in "
@@ -301,12 +434,11 @@ def _populations(
     return named, None
 
 
-def _differing(names: list[str]) -> list[str]:
+def _differing(words: list[list[str]]) -> list[str]:
     """Return what is left of names without the words that all of them have in common."""
-    words = [re.split(r"[ _.-]+", name) for name in names]
     common = set.intersection(*map(set, words)) if words else set()
     left = ["_".join(word for word in name if word not in common) for name in words]
-    return left if len({*left}) == len(names) and all(left) else []
+    return left if len({*left}) == len(words) and all(left) else []
 
 
 def _identifier(heads: dict[Named, Frame], person: Named | None) -> str | None:

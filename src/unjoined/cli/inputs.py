@@ -344,9 +344,11 @@ def check_distinct(paths: Sequence[tuple[str, Path]]) -> None:
             )
         if same:
             what = "folder" if first.is_dir() else "file"
+            hint = " If some of its rows have an outcome and others a treatment, unjoined init "
+            hint += "makes two tables of it."
             raise TableError(
                 f"{one} {str(first)!r} and {two} {str(second)!r} are the same {what}. Name a "
-                "different one for each."
+                "different one for each." + hint * ({one, two} == {"--outcomes", "--treatments"})
             )
 
 

@@ -22,6 +22,11 @@ HARDLY_APART = 0.55  # as the next one; below, a difference is small
 APART = 0.99  # chance that trees put a pair of rows from two tables in the right order
 THIN, UNCOVERED = 0.05, 0.5  # share of rows that count, share of the target that is covered
 ORDER = (UNKNOWN, WEAK, IDENTIFIED)
+GIVE_EVERYONE = (
+    "Give everyone of {}, or a random sample, with 1 for those who were treated and 0 for the "
+    "others."
+)
+TWO_TABLES = "outcome and treatment table of {}"  # as a Balance says where it was measured
 
 
 class Asides(NamedTuple):
@@ -66,6 +71,14 @@ def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             f"the {few.kind} table of {few.population} is too short ({few.n_rows}): nothing can be "
             f"measured with fewer than {FEWEST_ROWS} rows in each table.",
             "Collect more rows; plan_study says how many a wanted precision needs.",
+        )
+    treatments = [table for table in d.tables if table.kind == "treatment"]
+    if all(table.label_mean == 1.0 for table in treatments):
+        yield Finding(
+            UNKNOWN,
+            "every row of every treatment table is treated, as in lists of those who were treated; "
+            "they do not say who was not.",
+            GIVE_EVERYONE.format("each population"),
         )
     for doubt in a.doubts:
         if doubt.what != COPIED:  # which the shared rows tell
@@ -145,6 +158,7 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
 
 def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the two tables of a population describe the same people."""
+    treated = {t.population for t in d.tables if t.kind == "treatment" and t.label_mean == 1.0}
     for balance in d.balance:
         tests = [check for check in d.checks if check.where == balance.where]
         rejected = [check for check in tests if check.is_rejected]
@@ -156,11 +170,22 @@ def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             verdict = IDENTIFIED  # what many rows show of a difference that hardly matters
         else:
             verdict = UNKNOWN if sure and size >= SMALL_DIFFERENCE else WEAK
+        differs = (
+            f"({balance.feature} differs by {balance.difference:+.2f} standard deviations; "
+            f"corrected p {min(check.corrected for check in rejected):.2g})"
+        )
+        lists = [name for name in treated if balance.where == TWO_TABLES.format(name)]
+        if lists:
+            yield Finding(
+                verdict,
+                f"every row of the treatment table of {lists[0]} is treated, and the outcome table "
+                f"describes other people {differs}: it seems to list only those who were treated.",
+                GIVE_EVERYONE.format(lists[0]),
+            )
+            continue
         yield Finding(
             verdict,
-            f"the {balance.where} describe different people ({balance.feature} differs by "
-            f"{balance.difference:+.2f} standard deviations; corrected p "
-            f"{min(check.corrected for check in rejected):.2g}).",
+            f"the {balance.where} describe different people {differs}.",
             "Find out how their rows were selected, and give tables of the same people; or weight "
             "them to one target with shift='classifier'.",
         )
