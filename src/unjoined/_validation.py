@@ -22,7 +22,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, column_or_1d
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
-from unjoined.errors import InputError, LabelError, TableError
+from unjoined.errors import InputError, LabelError, TableError, mask_secrets
 
 # Fits take features and outcomes up to this size: squares of squares still add up, and single
 # precision can hold it. What is beyond, as a rule, stands for a missing value.
@@ -45,6 +45,7 @@ def printable(text: str) -> str:
     >>> printable("age\x1b[2J")
     'age\\x1b[2J'
     """
+    text = mask_secrets(text)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -6,6 +6,8 @@ and those about a missing extra from `ImportError`, as other libraries would rai
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "ClusterError",
     "ColumnWarning",
@@ -22,8 +24,36 @@ __all__ = [
 ]
 
 
+# Who asks, in an address (Path makes one slash of two), and values whose name says that they are
+# secret.
+SECRETS = re.compile(
+    r"""(?P<before>\b[a-z][a-z0-9+.-]+:/{1,2})[^\s'"]+(?P<at>@)
+    |(?P<name>[\w-]*(?:passw|pwd|secret|token|signature|credential|api_?key)[\w-]*\s*=\s*['"]?)
+    [^\s'"&;]+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def mask_secrets(text: str) -> str:
+    """Return a text with the passwords in its addresses and queries left out.
+
+    >>> mask_secrets("'https://me:1234@shop.example/a.csv?token=5' is an address")
+    "'https://***@shop.example/a.csv?token=***' is an address"
+    """
+    return SECRETS.sub(
+        lambda found: f"{found['before'] or found['name']}***{found['at'] or ''}", text
+    )
+
+
+def _masked(arguments: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(mask_secrets(a) if isinstance(a, str) else a for a in arguments)
+
+
 class UnjoinedError(Exception):
     """Root of all errors raised by the package on purpose."""
+
+    def __init__(self, *arguments: object, **details: object) -> None:
+        super().__init__(*_masked(arguments), **details)
 
 
 class InputError(UnjoinedError, ValueError):
@@ -48,6 +78,9 @@ class MissingExtraError(UnjoinedError, ImportError):
 
 class UnjoinedWarning(UserWarning):
     """Root of all warnings of the package."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*_masked(arguments))
 
 
 class WeakIdentificationWarning(UnjoinedWarning):

@@ -31,7 +31,7 @@ from unjoined.cli.program import command
 from unjoined.cli.score import WRITTEN, targeting_list
 from unjoined.cli.show import console, noted, print_json
 from unjoined.data import SeparateLabels, read_table, table_ending, write_table
-from unjoined.errors import InputError
+from unjoined.errors import InputError, mask_secrets
 from unjoined.estimators import UpliftEstimator, load_model
 from unjoined.export import export_onnx, export_sql
 from unjoined.report import Origin, Terms, report_with_numbers
@@ -134,7 +134,8 @@ class Files:
         """Return the command that writes the list for another share."""
         if self.people is None:
             return None
-        words = ["unjoined", "score", "--model", str(model), "--table", str(self.people)]
+        people = mask_secrets(self.people)
+        words = ["unjoined", "score", "--model", str(model), "--table", people]
         words += ["--keep", self.keep] if self.keep else []
         return shlex.join([*words, "--out", "LIST.csv"])
 
@@ -215,7 +216,7 @@ def command_line(ctx: typer.Context) -> str:
         if parameter.name == "force" or value in (None, False, (), [], parameter.default):
             continue
         for each in value if isinstance(value, list | tuple) else [value]:
-            words += [parameter.opts[0], *([] if each is True else [str(each)])]
+            words += [parameter.opts[0], *([] if each is True else [mask_secrets(str(each))])]
     return shlex.join(words)
 
 

@@ -30,7 +30,7 @@ from unjoined._support import PROGRESS
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import CellSummary
-from unjoined.errors import ColumnWarning, UnjoinedWarning, WeakIdentificationWarning
+from unjoined.errors import ColumnWarning, UnjoinedWarning, WeakIdentificationWarning, mask_secrets
 from unjoined.estimators import UpliftEstimator
 from unjoined.metrics import Diagnosis, Estimate
 from unjoined.sums import PlannedSums
@@ -151,7 +151,9 @@ def print_json(result: dict[str, Any]) -> None:
 
 
 def _numbers_or_null(value: Any) -> Any:
-    """Replace infinite and missing numbers, which JSON does not have, by null."""
+    """Replace infinite and missing numbers, which JSON does not have, by null; mask passwords."""
+    if isinstance(value, str):
+        return mask_secrets(value)
     if isinstance(value, dict):
         return {key: _numbers_or_null(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
