@@ -254,15 +254,20 @@ def _users(rng: np.random.Generator, n: int) -> Frame:
     )
 
 
-def _ads_mean(rows: Frame) -> Array:
+def _ads_logit(rows: Frame) -> Array:
     logit = -3.0 + 0.1 * (rows["sessions"] - 4.0) + 0.3 * rows["premium"]
-    return np.asarray(expit(logit - 0.3 * (rows["device"] == "phone")))
+    return np.asarray(logit - 0.3 * (rows["device"] == "phone"))
+
+
+def _ads_mean(rows: Frame) -> Array:
+    return np.asarray(expit(_ads_logit(rows)))
 
 
 def _ads_uplift(rows: Frame) -> Array:
     recent = np.tanh((20.0 - rows["recency"]) / 15.0)
     young = (45.0 - rows["age"]) / 30.0
-    return np.asarray(0.015 * recent + 0.012 * young - 0.01 * (rows["device"] == "desktop"))
+    effect = 0.4 * recent + 0.3 * young - 0.3 * (rows["device"] == "desktop")
+    return np.asarray(expit(_ads_logit(rows) + effect) - _ads_mean(rows))
 
 
 def _exposed(sign: float) -> Callable[[Frame], Array]:

@@ -102,7 +102,7 @@ def test_a_key_that_nobody_reads_is_an_error(capsys, shop):
     assert "there is no setting 'config' in the section [score]" in err
 
 
-@pytest.mark.parametrize("way", ["same", "dotted", "symbolic link", "hard link", "folder"])
+@pytest.mark.parametrize("way", ["same", "dotted", "symbolic link", "hard link", "folder", "new"])
 def test_no_table_of_the_settings_is_overwritten(capsys, shop, tmp_path, way):
     table = shop / "outcomes_north.parquet"
     before = table.read_bytes()
@@ -115,7 +115,8 @@ def test_no_table_of_the_settings_is_overwritten(capsys, shop, tmp_path, way):
     if way == "hard link":
         out = tmp_path / "hard.parquet"
         os.link(table, out)
-    if way == "folder":
+    if way in ("folder", "new"):  # a list in a folder of outcomes would be read as outcomes
+        out = table if way == "folder" else shop / "list.csv"
         (tmp_path / "all.toml").write_text(
             f'outcomes = "{shop}"\nmodel = "{shop}/m.skops"\ntable = "{shop}/customers.parquet"\n'
         )
@@ -124,13 +125,14 @@ def test_no_table_of_the_settings_is_overwritten(capsys, shop, tmp_path, way):
     assert code == 2
     assert f"--out {str(out)!r} is a table that the settings name" in err
     assert table.read_bytes() == before
+    assert not (shop / "list.csv").exists()
 
 
 def test_a_table_of_another_section_is_not_overwritten(capsys, shop):
     line = ("score", "--config", shop / "unjoined.toml", "--force", "--out", shop / "target.csv")
     code, _, err = run(capsys, *line)
     assert code == 2
-    assert "It is not replaced, even with --force: name another file." in err
+    assert "Nothing is written there, even with --force: name another file." in err
     assert (shop / "target.csv").read_text() == "age,orders\n1,2\n"
 
 

@@ -94,12 +94,15 @@ def _mistake(said: str, words: list[str]) -> str:
             f"{extra[1]!r} belongs to no option. Repeat the option for each file, such as "
             "--outcomes north=a.csv --outcomes south=b.csv; name columns in one word, with commas"
         )
-    if said.startswith("No such option: --out ") and words[:1] == ["fit"]:
+    # Versions of typer say the same in other words.
+    if re.match(r"No such option:? '?--out\b(?!-)", said) and words[:1] == ["fit"]:
         return "No such option: --out. A fit writes its model to --model"
-    option = re.search(r"'(--[a-z-]+)': Input should be a valid (integer|number)", said)
+    option = re.search(
+        r"'(--[a-z-]+)': (?:Input should be|'.*' is not) a valid (int|number|float)", said
+    )
     if option is None:
         return said
-    wanted = "a whole number" if option[2] == "integer" else "a number such as 1000 or 0.5"
+    wanted = "a whole number" if option[2] == "int" else "a number such as 1000 or 0.5"
     given = words[words.index(option[1]) + 1 :] if option[1] in words else []
     found = f", got {given[0]!r}" if given else ""
     if option[1] == "--top" and given and given[0].endswith("%"):

@@ -324,12 +324,12 @@ def _check_settings(written: Sequence[tuple[str, Path]]) -> None:
         query = as_query(text) if is_query(text) else None
         for file in [Path(text)] if query is None else _files_of(query):
             for option, path in written:
-                if not path.exists() or not file.exists():
-                    continue
-                if file.samefile(path) or (file.is_dir() and _is_table_in(file, path)):
+                same = file.exists() and path.exists() and file.samefile(path)
+                if same or (file.is_dir() and _is_table_in(file, path)):
                     raise TableError(
-                        f"{option} {str(path)!r} is a table that the settings name. It is not "
-                        "replaced, even with --force: name another file."
+                        f"{option} {str(path)!r} is a table that the settings name, or would be "
+                        "among them. Nothing is written there, even with --force: name another "
+                        "file."
                     )
 
 
