@@ -138,7 +138,8 @@ def test_a_warning_of_weak_policies_does_not_contradict_the_verdict(
             file = tmp_path / f"{kind}_{name}.csv"
             file.write_text("\n".join([f"age,{label}", *lines]))
             words += [f"--{kind}", f"{name}={file}"]
-    found = SimpleNamespace(verdict="weakly identified", colour="amber", headline=headline)
+    verdict = {"verdict": "weakly identified", "colour": "amber", "words": headline}
+    found = SimpleNamespace(as_verdict=lambda: verdict)
     monkeypatch.setattr("unjoined.cli.fit.diagnose", lambda *_, **__: found)
     code, out, err = run(capsys, "fit", *words, "--model", tmp_path / "m.skops")
     assert code == 0

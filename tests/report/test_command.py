@@ -96,15 +96,18 @@ def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here, camp
     assert "unjoined score --model m.skops --table customers.parquet --out LIST.csv" in page
 
 
-def test_a_red_report_warns_of_its_list(capsys, here, campaign):
+def test_a_red_report_has_a_list_without_decisions(capsys, here, campaign):
     shutil.copytree(campaign, here, dirs_exist_ok=True)
     same = ["treatments_north.parquet", "treatments_south.parquet"]
     shutil.copy(here / same[0], here / same[1])  # both populations treated the same people
     code, out, _ = run(capsys, "report", "--model", "m.skops", *table_options(here),
                        "--table", "customers.parquet", "--out", "r.html")  # fmt: skip
-    assert code == 0
-    said = "Wrote r-list.csv, the list of people. Do not act on it: the report is red"
+    assert code == 3
+    said = "Wrote r-list.csv, the list of people. It has no column treat: the report is red"
     assert said in " ".join(out.split())
+    page = (here / "r.html").read_text()
+    assert "with the people advised marked" not in page
+    assert "unjoined score" not in page
 
 
 @pytest.mark.parametrize(

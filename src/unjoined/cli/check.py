@@ -13,7 +13,15 @@ from unjoined import metrics
 from unjoined.cli.inputs import Tables, as_table, check_paths
 from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
 from unjoined.cli.program import command
-from unjoined.cli.show import STYLES, console, noted, print_json, show_labels, show_table
+from unjoined.cli.show import (
+    STYLES,
+    console,
+    noted,
+    print_json,
+    show_labels,
+    show_table,
+    stop_if_red,
+)
 from unjoined.data import SeparateLabels, TableSource, read_table
 from unjoined.errors import InputError
 from unjoined.metrics import Diagnosis, StudyGuess, diagnose
@@ -50,6 +58,7 @@ def check(
         print_json(facts | result.to_dict())
     else:
         show_diagnosis(console(), data, result)
+    stop_if_red(result.colour)
 
 
 def show_diagnosis(out: Console, data: SeparateLabels | TableSource, result: Diagnosis) -> None:

@@ -28,7 +28,6 @@ from unjoined.cli.score import Scored, Target, show_list
 from unjoined.cli.show import (
     STYLES,
     console,
-    keep_verdict,
     noted,
     print_json,
     show_labels,
@@ -94,7 +93,7 @@ def demo(
     out.print(diagnosis.headline, style=STYLES[diagnosis.colour])
     _title(out, "3. Estimate, and compare with the truth")
     results, truth = _compare(out, data, seed)
-    keep_verdict(results[0].model, diagnosis)
+    results[0].model.verdict_ = diagnosis.as_verdict()
     _explain(out, truth)
     _title(out, f"4. Whom to mail, with {BUDGET:,.0f} to spend")
     gain = _choose(out, results[0].model, folder, seed)

@@ -21,13 +21,13 @@ from unjoined.cli.show import (
     for_whom,
     interval_words,
     is_settled,
-    keep_verdict,
     noted,
     print_json,
     show_cell_sizes,
     show_labels,
     show_uplift,
     show_verdict,
+    stop_if_red,
     uplift_summary,
 )
 from unjoined.data import available_bytes
@@ -127,9 +127,11 @@ def fit(
     if config is not None:
         same = (ctx.default_map or {}).get("model") == str(model)
         spelled = f"--config {config}" + ("" if same else f" --model {written}")
-    out.print(f"Next: unjoined score {spelled}", soft_wrap=True)
+    if fitted.verdict_["colour"] != "red":
+        out.print(f"Next: unjoined score {spelled}", soft_wrap=True)
     if as_json:
         print_json({"model": str(written), "estimator": estimator} | facts)
+    stop_if_red(fitted.verdict_["colour"])
 
 
 def _check_beside_sums(
@@ -178,7 +180,7 @@ def _fit_rows(
     fitted = make(random_state=seed).fit(**data)
     if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:
         unjoined.record_gain(fitted, data, n_folds=FOLDS, random_state=seed)
-    keep_verdict(fitted, diagnose(data, random_state=seed))
+    fitted.verdict_ = diagnose(data, random_state=seed).as_verdict()
     uplift = fitted.predict(data.X)
     left_out = {c.name: c.reason for c in data.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
@@ -207,7 +209,7 @@ def _fit_pieces(
         fitted, facts = _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
     else:
         fitted, facts = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint), {}
-    keep_verdict(fitted, diagnose(source, random_state=seed))
+    fitted.verdict_ = diagnose(source, random_state=seed).as_verdict()
     left_out = {c.name: c.reason for c in source.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)
     _show_features(out, fitted, left_out)

@@ -68,6 +68,12 @@ Seed = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+DespiteRed = Annotated[
+    bool,
+    typer.Option(
+        "--despite-red", help="Write whom to treat although the verdict on the tables is red."
+    ),
+]
 Model = Annotated[Path, typer.Option(metavar="FILE", help="A model written by `unjoined fit`.")]
 People = Annotated[
     str,

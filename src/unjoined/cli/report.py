@@ -16,6 +16,7 @@ from unjoined.cli.options import (
     AsJson,
     Budget,
     Cost,
+    DespiteRed,
     Force,
     Keep,
     Model,
@@ -29,7 +30,7 @@ from unjoined.cli.options import (
 )
 from unjoined.cli.program import command
 from unjoined.cli.score import WRITTEN, targeting_list
-from unjoined.cli.show import console, noted, print_json
+from unjoined.cli.show import console, noted, print_json, stop_if_red
 from unjoined.data import SeparateLabels, read_table, table_ending, write_table
 from unjoined.errors import InputError, mask_secrets
 from unjoined.estimators import UpliftEstimator, load_model
@@ -77,6 +78,7 @@ class Files:
         ),
     ] = None
     keep: Keep = None
+    despite_red: DespiteRed = False
     force: Force = False
 
     def check(self, inputs: list[Input]) -> None:
@@ -103,14 +105,16 @@ class Files:
         select_columns(people, list(map(str, known)), title=repr(self.people))
         return people
 
-    def write_list(self, model: UpliftEstimator, people: Frame, terms: Terms) -> None:
+    def write_list(
+        self, model: UpliftEstimator, people: Frame, terms: Terms, *, decide: bool
+    ) -> None:
         """Write the list of people, the best first, with the columns that say who they are."""
         if self.list_path is None:
             return
         names = [str(name) for name in getattr(model, "feature_names_in_", ())]
         title = repr(self.people)
         uplift = model.predict(select_columns(people, names, title=title))
-        share = float(terms.rule(uplift).mean())
+        share = float(terms.rule(uplift).mean()) if decide else None
         kept = self._kept or [name for name in people.column_names if name not in names]
         write_table(
             targeting_list(model, people, title=title, keep=kept, share=share), self.list_path
@@ -191,16 +195,20 @@ def report(
             overwrite=files.force,
             random_state=seed,
         )
+    stops = numbers["colour"] == "red" and not files.despite_red
     if people is not None:
-        files.write_list(fitted, people, terms)
+        files.write_list(fitted, people, terms, decide=not stops)
     out, listed = console(quiet=as_json), files.list_path
     if listed is not None:
-        warned = " Do not act on it: the report is red and says why." * (numbers["colour"] == "red")
+        warned = ""
+        if stops:
+            warned = " It has no column treat: the report is red and says why."
         out.print(f"Wrote {listed}, the list of people.{warned}")
     out.print(f"Wrote {written}. Open it in a browser; it needs no network.")
     if as_json:
         files_written = {"report": str(written), "list": None if listed is None else str(listed)}
         print_json(files_written | numbers | {"warnings": notes})
+    stop_if_red("red" if stops else "")
 
 
 def _is_yes_or_no(data: SeparateLabels) -> bool:

@@ -21,6 +21,7 @@ from unjoined.cli.options import (
     AsJson,
     Budget,
     Cost,
+    DespiteRed,
     Force,
     Keep,
     Model,
@@ -41,6 +42,7 @@ from unjoined.cli.show import (
     print_json,
     show_uplift,
     show_verdict,
+    stop_if_red,
     tell_progress,
     uplift_summary,
 )
@@ -125,6 +127,7 @@ def score(
     ],
     target: Target,
     keep: Keep = None,
+    despite_red: DespiteRed = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -146,11 +149,13 @@ def score(
         scored = Scored.of_table(fitted, people, kept)
     for note in getattr(fitted, "notes_", ()):
         screen.print(f"When the model was fitted: {note}")
-    facts = show_list(screen, fitted, scored, target)
-    written = write_table(scored.listed(target), out)
+    stops = fitted.verdict_["colour"] == "red" and not despite_red
+    facts = show_list(screen, fitted, scored, None if stops else target)
+    written = write_table(scored.listed(None if stops else target), out)
     screen.print(f"Wrote {written}.")
     if as_json:
         print_json({"out": str(written)} | facts | {"warnings": notes})
+    stop_if_red("red" if stops else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +193,15 @@ class Scored:
         extra = list(dict.fromkeys(chain.from_iterable(ignored)))
         return cls(rows, all_uplift[order], interval, lacks, far, extra)
 
-    def listed(self, target: Target) -> Frame:
-        """Return the list as a table."""
+    def listed(self, target: Target | None) -> Frame:
+        """Return the list as a table, with decisions if there is a target."""
         n = len(self.uplift)
         table = self.kept.append_column("uplift", [self.uplift])
         for name, end in zip(INTERVAL, self.interval or (), strict=False):
             table = table.append_column(name, [end])
         table = table.append_column("rank", [np.arange(1, n + 1)])
-        table = table.append_column("treat", [np.arange(n) < target.count(self.uplift)])
+        if target is not None:
+            table = table.append_column("treat", [np.arange(n) < target.count(self.uplift)])
         words = np.where(self.missing, "missing_values", "").astype(object)
         both = np.where(self.missing & self.outside, "; ", "").astype(object)
         flags = words + both + np.where(self.outside, "outside_training", "").astype(object)
@@ -254,19 +260,22 @@ def _without_infinite(people: Frame) -> Frame:
 
 
 def show_list(
-    out: Console, model: UpliftEstimator, people: Scored, target: Target
+    out: Console, model: UpliftEstimator, people: Scored, target: Target | None
 ) -> dict[str, Any]:
-    """Print what the list is expected to bring and what is odd about it; return all numbers."""
-    uplift, n = people.uplift, target.count(people.uplift)
+    """Print what the list is expected to bring and what is odd about it; return all numbers.
+
+    Without a target nobody is chosen, because the verdict is red.
+    """
+    uplift, n = people.uplift, 0 if target is None else target.count(people.uplift)
     show_uplift(out, uplift, "the people in the table")
-    if target.top is not None and target.top > n:
+    if target is not None and target.top is not None and target.top > n:
         out.print(f"--top asks for {target.top:,} people, and the table has {n:,}: all are listed.")
     tied, harmed = people.tied(n), int(np.count_nonzero(uplift[:n] < 0.0))
-    facts: dict[str, Any] = {"rows": len(uplift), "treated": n}
+    facts: dict[str, Any] = {"rows": len(uplift), "treated": None if target is None else n}
     facts |= {"uplift": uplift_summary(uplift), "tied": tied, "harmed": harmed}
     facts |= {"missing_values": int(people.missing.sum())}
     facts |= {"outside_training": int(people.outside.sum()), "ignored": people.ignored}
-    facts |= _show_gain(out, model, people, target, n)
+    facts |= {"gain": None} if target is None else _show_gain(out, model, people, target, n)
     for count, words in (
         (tied, "people are tied where the list ends; those first in the table are on it."),
         (harmed, "people on the list are predicted to be harmed; treat fewer."),
@@ -280,7 +289,13 @@ def show_list(
             out.print(f"{count:,} {words}")
     if people.ignored:
         out.print(f"Ignored, because the model does not use them: {shown(people.ignored)}.")
-    return facts | {"verdict": show_verdict(out, model)}
+    verdict = show_verdict(out, model)
+    if target is None:
+        out.print(
+            "The list has no column treat, because the verdict is red: nobody should be chosen by "
+            "these scores. If you know better, --despite-red writes the column."
+        )
+    return facts | {"verdict": verdict}
 
 
 def _show_gain(
@@ -334,13 +349,17 @@ def _say_measured(gain: Estimate, told: float) -> str:
 def targeting_list(
     model: UpliftEstimator, table: Frame, *, title: str, keep: list[str], share: float | None
 ) -> Frame:
-    """Return a pyarrow table, best first: kept columns or the row number, uplift, rank, treat."""
+    """Return a pyarrow table, best first: kept columns or the row number, uplift, rank, treat.
+
+    Without a share it has no column treat.
+    """
     names = [str(name) for name in model.feature_names_in_]
     uplift = model.predict(select_columns(table, names, title=title))
     rank = treatment_rank(uplift)
     order: IntArray = np.argsort(rank)
-    n = Target(share=None if share is None else repr(share)).count(uplift[order])
     kept = select_columns(table, keep, title=title)
     columns = {name: kept.column(name) for name in keep} or {"row": np.arange(len(rank))}
-    columns |= {"uplift": uplift, "rank": rank, "treat": rank <= n}
+    columns |= {"uplift": uplift, "rank": rank}
+    if share is not None:
+        columns["treat"] = rank <= Target(share=repr(share)).count(uplift[order])
     return import_extra("pyarrow", extra="cli").table(columns).take(order)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -32,13 +33,13 @@ from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import CellSummary
 from unjoined.errors import ColumnWarning, UnjoinedWarning, WeakIdentificationWarning, mask_secrets
 from unjoined.estimators import UpliftEstimator
-from unjoined.metrics import Diagnosis, Estimate
+from unjoined.metrics import Estimate
 from unjoined.sums import PlannedSums
 
 LEFT_OUT = re.compile(r"(a column is|\d+ columns are) left out")
 PATIENCE = 2.0  # seconds before a bar is drawn
 STYLES = {"green": "bold green", "amber": "bold yellow", "red": "bold red"}
-PLENTY = 17.0  # F from which an average is known well enough (see `diagnose`)
+RED = 3  # exit code of a red verdict, unless somebody said that he knows
 
 
 class _PlainConsole(Console):
@@ -256,51 +257,23 @@ def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:
     }
 
 
-def keep_verdict(model: Any, found: Diagnosis) -> None:
-    """Keep with a model what ``unjoined check`` says of its tables."""
-    model.verdict_ = {
-        "verdict": found.verdict,
-        "colour": found.colour,
-        "words": found.headline,
-    }
-
-
-def verdict_facts(model: UpliftEstimator) -> dict[str, str]:
-    """Return the verdict on the tables of a model: its word, its colour, and a sentence.
-
-    It is the verdict of ``unjoined check`` if the model was fitted to tables by this program. Else
-    there is nothing but the strength of the policies, which sums of rows have too.
-    """
-    if known := getattr(model, "verdict_", None):
-        return dict(known)
-    f = model.identification_.f_statistic
-    if model.identification_.is_weak:
-        colour, verdict = "red", "not identified"
-        words = "The policies are too alike to tell uplift, so do not act on this ranking"
-    elif f < PLENTY:
-        colour, verdict = "amber", "weakly identified"
-        words = "The policies differ just enough; look at the intervals before you act"
-    else:
-        colour, verdict = "green", "identified"
-        words = "The policies differ enough to tell uplift"
-    return {
-        "verdict": verdict,
-        "colour": colour,
-        "words": f"{words} (first-stage F = {f:,.0f}). Nothing else was checked.",
-    }
-
-
 def is_settled(model: UpliftEstimator, kind: type[Warning] = WeakIdentificationWarning) -> bool:
     """Tell whether the verdict of check answers a warning of weak policies: enough people differ.
 
     The warning rests on one number for all people, the verdict on what each kind of people shows.
     """
-    words = getattr(model, "verdict_", {}).get("words", "")
-    return issubclass(kind, WeakIdentificationWarning) and words.startswith("Identified")
+    settled = model.verdict_["words"].startswith("Identified")
+    return issubclass(kind, WeakIdentificationWarning) and settled
 
 
 def show_verdict(out: Console, model: UpliftEstimator) -> dict[str, str]:
     """Print the verdict on the tables of a model, and return it."""
-    verdict = verdict_facts(model)
+    verdict = model.verdict_
     out.print(f"Verdict ({verdict['colour']}): {verdict['words']}", style=STYLES[verdict["colour"]])
     return verdict
+
+
+def stop_if_red(colour: str) -> None:
+    """End a command that did its work on tables that cannot tell, with an exit code of its own."""
+    if colour == "red":
+        raise typer.Exit(RED)

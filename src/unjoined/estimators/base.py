@@ -35,6 +35,7 @@ from unjoined.metrics import (
     average_effect,
     critical_value,
     strength_of,
+    verdict_of_fit,
     warn_if_weak,
     warn_of_tables,
     weighted_risk,
@@ -129,6 +130,7 @@ class UpliftEstimator(FeatureEstimator, ABC):
     populations_: list[Any]
     average_effect_: Estimate
     run_: dict[str, Any]  # versions, settings with the seed, and a fingerprint of the rows
+    verdict_: dict[str, str]  # of the tables: verdict, colour and words, as check gives them
     contrast_: Array  # (number of populations,) if there are more than two, in two groups
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
@@ -163,7 +165,7 @@ class UpliftEstimator(FeatureEstimator, ABC):
 
     def _forget(self) -> None:
         """Become unfitted, so that a fit that fails from here on leaves no parts of two fits."""
-        for name in ("identification_", "average_effect_", "gain_", "contrast_"):
+        for name in ("identification_", "verdict_", "average_effect_", "gain_", "contrast_"):
             self.__dict__.pop(name, None)
 
     def _conclude(
@@ -177,8 +179,10 @@ class UpliftEstimator(FeatureEstimator, ABC):
         strength = strength.measured_by(getattr(self, "average_effect_", None))
         warn_if_weak(strength, stacklevel=stacklevel + 1)
         names = rows.names if isinstance(rows, LabelledRows) else rows.plan.populations
+        doubts = []
         if isinstance(rows, LabelledRows):
-            warn_of_tables(rows, stacklevel=stacklevel + 1)
+            doubts = warn_of_tables(rows, stacklevel=stacklevel + 1)
+        self.verdict_ = verdict_of_fit(strength, doubts)
         self.run_ = {
             "versions": package_versions(),
             "settings": {name: repr(value)[:200] for name, value in self.get_params().items()},

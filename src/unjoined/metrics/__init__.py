@@ -70,6 +70,7 @@ from unjoined.metrics.scores import (
 )
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan
 from unjoined.metrics.tables import row_fingerprint, was_fitted_to
+from unjoined.metrics.verdict import verdict_of_fit
 
 __all__ = [
     "Balance",

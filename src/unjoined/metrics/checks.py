@@ -294,6 +294,10 @@ class Doubt(NamedTuple):
     text: str
     remedy: str
 
+    def __str__(self) -> str:
+        """Return both sentences."""
+        return f"{self.text} {self.remedy}"
+
 
 def table_doubts(rows: LabelledRows) -> list[Doubt]:
     """Return which tables are there twice, hold all rows several times, or have wild weights."""
@@ -319,11 +323,12 @@ def table_doubts(rows: LabelledRows) -> list[Doubt]:
     return found
 
 
-def warn_of_tables(rows: LabelledRows, *, stacklevel: int) -> None:
-    """Warn of tables that make every answer wrong."""
-    for doubt in table_doubts(rows):
-        message = f"{doubt.text} {doubt.remedy}"
-        warnings.warn(message, UnjoinedWarning, stacklevel=stacklevel + 1)
+def warn_of_tables(rows: LabelledRows, *, stacklevel: int) -> list[Doubt]:
+    """Warn of tables that make every answer wrong, and return what is wrong with them."""
+    doubts = table_doubts(rows)
+    for doubt in doubts:
+        warnings.warn(str(doubt), UnjoinedWarning, stacklevel=stacklevel + 1)
+    return doubts
 
 
 def _log_choose(n: IntArray, k: IntArray) -> Array:

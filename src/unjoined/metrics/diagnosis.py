@@ -193,6 +193,10 @@ class Diagnosis:
         """What to do with a verdict like this one, a sentence or two."""
         return NEXT_STEPS[self.verdict]
 
+    def as_verdict(self) -> dict[str, str]:
+        """Return what a fitted model keeps of it as ``verdict_``: a word, its colour, words."""
+        return {"verdict": self.verdict, "colour": self.colour, "words": self.headline}
+
     @property
     def reach_words(self) -> str:
         """The share of people evaluations speak for, with its interval at 95 percent."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from unjoined.metrics.checks import COPIED, Doubt
-from unjoined.metrics.diagnosis import Diagnosis, Finding
+from unjoined.metrics.diagnosis import COLOURS, Diagnosis, Finding
 from unjoined.metrics.estimate import STRONG
+from unjoined.metrics.identification import IdentificationStrength
 from unjoined.metrics.people import IDENTIFIED, UNKNOWN, WEAK, Regions
 
 FEWEST_ROWS = 50  # in a table; below, nothing is measured
@@ -60,6 +61,27 @@ def judge(measured: Diagnosis, asides: Asides) -> Diagnosis:
     findings.sort(key=lambda finding: ORDER.index(finding.verdict))
     verdict = findings[0].verdict if findings else IDENTIFIED
     return replace(measured, verdict=verdict, findings=tuple(findings))
+
+
+def verdict_of_fit(strength: IdentificationStrength, doubts: Sequence[Doubt]) -> dict[str, str]:
+    """Return the verdict that a fit can give by itself, as `Diagnosis.as_verdict` does.
+
+    It knows how far the policies are apart and what is wrong with tables by themselves.
+    """
+    f = strength.f_statistic
+    if doubts:
+        verdict, words = UNKNOWN, f"{str(doubts[0])[:1].upper()}{str(doubts[0])[1:]}"
+    else:
+        if strength.is_weak:
+            verdict = UNKNOWN
+            words = "The policies are too alike to tell uplift, so do not act on this ranking"
+        elif f < STRONG:
+            verdict = WEAK
+            words = "The policies differ just enough; look at the intervals before you act"
+        else:
+            verdict, words = IDENTIFIED, "The policies differ enough to tell uplift"
+        words += f" (first-stage F = {f:,.0f}). Nothing else was checked."
+    return {"verdict": verdict, "colour": COLOURS[verdict], "words": words}
 
 
 def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
