@@ -150,6 +150,32 @@ def test_the_verdict_is_no_better_than_that_of_the_tables(written, page):
     assert f"({found})" in page.text()
 
 
+def test_the_first_screen_says_what_two_populations_cannot_show(page):
+    text = " ".join(page.text().split())
+    first = text[: text.index("Can these tables tell?", text.index("How far to trust it"))]
+    assert "if people respond alike in 'south' and <b>north</b>, which these tables" in first
+    assert "Not tested: that people with the same features respond alike" in first
+    assert "you can act on it" not in text
+
+
+def test_a_ranking_is_no_reason_for_care_if_everyone_is_treated(tmp_path):
+    """The effect is the same for all, so that no order is better than another."""
+    problem = SimulatedProblem(
+        features=lambda n, rng: rng.standard_normal((n, 1)),
+        policies={k: (lambda X, e=e: np.full(len(X), e)) for k, e in (("A", 0.9), ("B", 0.1))},
+        outcome=lambda X, treated, rng: treated + rng.standard_normal(len(X)),
+        outcome_mean=lambda X, treated: treated + 0.0,
+    )
+    data = problem.draw(400, random_state=0)
+    model = TwoStageUplift().fit(**data)
+    for share, colour in ((1.0, "note"), (0.3, "amber")):
+        path = tmp_path / f"{share}.html"
+        _, numbers = report_with_numbers(model, data, path, terms=Terms(share=share))
+        ranking = next(r for r in numbers["reasons"] if "random order" in r["words"])
+        assert "do not show that the ranking beats" in ranking["words"]
+        assert ranking["colour"] == colour
+
+
 def test_no_value_of_a_person_and_no_rare_category_is_in_the_page(written, page):
     assert written.RARE not in written.html
     told = set(re.findall(r"\d+\.\d+", page.text()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,19 @@ NEXT_STEPS = {
     UNKNOWN: "do not act on a model of these tables before what is named above is mended. unjoined "
     "plan-study says how many rows, and how large a gap, a wanted precision needs.",
 }
+
+
+def untested(populations: Sequence[Any]) -> str:
+    """Say what the tables of two populations cannot show; three or more can be tested for it."""
+    if len(populations) != 2:
+        return ""
+    one, two = populations
+    return (
+        f"Not tested: that people with the same features respond alike in {one} and {two}. Two "
+        "populations cannot show it, and any other difference between them passes for uplift."
+    )
+
+
 PAINT = {"green": "#2e7d32", "amber": "#b26a00", "red": "#c62828"}
 
 
@@ -174,14 +188,21 @@ class Diagnosis:
 
     @property
     def headline(self) -> str:
-        """The verdict in one line, with the reason and the remedy."""
+        """The verdict in one line: the reason, the remedy, and what was not tested."""
         if self.verdict == IDENTIFIED:
             whom = "all" if self._strong > 0.995 else f"{self._strong:.0%} of"
-            return f"Identified. The policies differ enough for {whom} people."
-        worst = self.findings[0]
-        if worst.topic == "regions" and self._strong > 0.0:
-            return f"Identified for {self._strong:.0%} of people, weakly for the others. {worst}"
-        return f"{self.verdict.capitalize()}. {worst}"
+            said = f"Identified. The policies differ enough for {whom} people."
+        elif self.findings[0].topic == "regions" and self._strong > 0.0:
+            said = f"Identified for {self._strong:.0%} of people, weakly for the others. "
+            said += str(self.findings[0])
+        else:
+            said = f"{self.verdict.capitalize()}. {self.findings[0]}"
+        return f"{said} {self.untested}".rstrip()
+
+    @property
+    def untested(self) -> str:
+        """What an answer assumes that these tables cannot show; empty if there is no answer."""
+        return "" if self.verdict == UNKNOWN else untested(self.identification.populations)
 
     @property
     def _strong(self) -> float:

@@ -29,6 +29,7 @@ Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at
 
 NUMBER, TRUTH, DATE, LEVEL, MISSING = "number", "truth", "date", "level", "missing"
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
+MANY = 0.8  # share of people told of, below which a decision rests on people of whom nobody knows
 DEPTH, SMALLEST_SHARE = 3, 0.05  # of the tree of regions, and of the people in each
 LEAST_SPREAD = 0.01  # of the gap, that a split must explain
 TREE_ROWS = 100_000

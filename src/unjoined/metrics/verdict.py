@@ -8,19 +8,21 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from unjoined.metrics.checks import COPIED, Doubt
-from unjoined.metrics.diagnosis import COLOURS, Diagnosis, Finding
+from unjoined.metrics.diagnosis import COLOURS, Diagnosis, Finding, untested
 from unjoined.metrics.estimate import STRONG
 from unjoined.metrics.identification import IdentificationStrength
-from unjoined.metrics.people import IDENTIFIED, UNKNOWN, WEAK, Regions
+from unjoined.metrics.people import IDENTIFIED, MANY, UNKNOWN, WEAK, Regions
 
 FEWEST_ROWS = 50  # in a table; below, nothing is measured
 FEWEST_EVENTS = 20  # outcome rows with the rarer of two outcomes
 NO_GAP = 2.5  # standard errors; with equal policies the statistic is above it in 3 % of draws
 SURE = 0.001  # corrected p-value of what is taken as refuted
 SMALL_SHARE = 0.05  # of people or rows that is passed over
-LARGE_DIFFERENCE, SMALL_DIFFERENCE, TINY_DIFFERENCE = 0.5, 0.1, 0.05  # standard deviations
+SMALL_DIFFERENCE, TINY_DIFFERENCE = 0.1, 0.05  # standard deviations
 HARDLY_APART = 0.55  # as the next one; below, a difference is small
-APART = 0.99  # chance that trees put a pair of rows from two tables in the right order
+# Chance that trees put a pair of rows from two tables in the right order: from the first on few
+# people of one have a like in the other, from the second on hardly anyone.
+MOSTLY_APART, APART = 0.9, 0.99
 THIN, UNCOVERED = 0.05, 0.5  # share of rows that count, share of the target that is covered
 ORDER = (UNKNOWN, WEAK, IDENTIFIED)
 GIVE_EVERYONE = (
@@ -81,6 +83,8 @@ def verdict_of_fit(strength: IdentificationStrength, doubts: Sequence[Doubt]) ->
         else:
             verdict, words = IDENTIFIED, "The policies differ enough to tell uplift"
         words += f" (first-stage F = {f:,.0f}). Nothing else was checked."
+        if verdict != UNKNOWN:
+            words = f"{words} {untested(strength.populations)}".rstrip()
     return {"verdict": verdict, "colour": COLOURS[verdict], "words": words}
 
 
@@ -171,7 +175,7 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     if share >= SMALL_SHARE:
         whom = "everyone" if where == "everyone" else f"those where {where}"
         yield Finding(
-            WEAK,
+            WEAK if share > 1.0 - MANY else IDENTIFIED,
             f"policies differ too little for {whom} ({share:.0%} of people).",
             "Draw no conclusion about them alone: averages already leave them out. To learn "
             "about them, vary their treatment or collect more rows.",
@@ -267,7 +271,7 @@ def _between(d: Diagnosis, a: Asides) -> Iterator[Finding]:
             )
         else:
             yield Finding(
-                WEAK if size >= LARGE_DIFFERENCE else IDENTIFIED,
+                WEAK if balance.told_apart > MOSTLY_APART else IDENTIFIED,
                 f"{what}.",
                 "Uplift allows for it where both have rows; other estimators need "
                 "shift='classifier'.",

@@ -22,7 +22,7 @@ from unjoined._typing import MatrixLike, RandomState
 from unjoined._validation import KINDS
 from unjoined.data import SeparateLabels, TableEncoder, feature_matrix, replace_file
 from unjoined.errors import InputError, TableError
-from unjoined.metrics import NEARLY_ALL, was_fitted_to
+from unjoined.metrics import NEARLY_ALL, PLENTY, STRONG, was_fitted_to
 from unjoined.report.facts import Facts, Origin, Terms, collect
 from unjoined.report.figures import (
     FULL_GAP,
@@ -198,6 +198,8 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         evaluation=facts.evaluation,
         diagnosis=diagnosis,
         strength=next(word for least, word in STRENGTH if diagnosis.strength >= least),
+        strong=STRONG,
+        plenty=PLENTY,
         gap=gap_figure(diagnosis, facts.data.n_rows),
         alike=0.0 if diagnosis.gap is None else share_alike(diagnosis.gap),
         full_gap=FULL_GAP,

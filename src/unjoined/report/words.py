@@ -8,21 +8,18 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from unjoined._validation import OUTCOME
-from unjoined.metrics import NEARLY_ALL, Estimate
+from unjoined.metrics import MANY, NEARLY_ALL, PLENTY, STRONG, Estimate
 from unjoined.report.facts import Facts, Stage
 
 GREEN, AMBER, RED = "green", "amber", "red"
-ORDER = (RED, AMBER, GREEN)
+NOTE = "note"  # of what does not bear on the decision
+ORDER = (RED, AMBER, GREEN, NOTE)
 TRUST = {
-    GREEN: "Good: you can act on it",
+    GREEN: "Good",
     AMBER: "With care",
     RED: "Do not rely on it",
 }
-STRENGTH = (
-    (100.0, "ample"),
-    (17.0, "enough for the average"),
-    (-1.0, "too weak"),
-)  # from which F statistic on
+STRENGTH = ((PLENTY, "ample"), (STRONG, "enough for the average"), (-1.0, "too weak"))
 TELL = {
     GREEN: "The tables can tell.",
     AMBER: "The tables can tell, with limits.",
@@ -32,7 +29,6 @@ NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
 Known = tuple[str, str]  # a number, and its interval
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
-MANY = 0.8  # share of people told of, below which what is advised is a guess
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 
 
@@ -52,12 +48,8 @@ class Verdict:
     headline: str
     sentences: tuple[str, ...]
     reasons: tuple[Reason, ...]
+    trust: str  # how far to trust it, in words
     options: tuple[tuple[str, Stage], ...] = ()  # what could be done, and what it brings
-
-    @property
-    def trust(self) -> str:
-        """How far to trust it, in words."""
-        return TRUST[self.colour]
 
 
 def number(value: float) -> str:
@@ -174,8 +166,9 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
                 " The numbers further down are kept for those who look into it. Do not base a "
                 "decision on them."
             )
-        against = tuple(reason for reason in reasons if reason.colour != GREEN)
-        return Verdict(colour, "Do not choose people by these scores yet.", (sentence,), against)
+        against = tuple(reason for reason in reasons if reason.colour in (RED, AMBER))
+        headline = "Do not choose people by these scores yet."
+        return Verdict(colour, headline, (sentence,), against, TRUST[RED])
     whom = _whom(facts.chosen.share)
     headline = f"Treat {whom}."
     if gain.colour != GREEN:
@@ -184,7 +177,13 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
         if _ends(facts)[0] > 0.0:
             limit = f"The tables tell about {facts.told:.0%} of them only."
         headline = f"The best guess is to treat {whom}. {limit}"
-    return Verdict(colour, headline, _expected(facts, speech), reasons, _options(facts))
+    trust = TRUST[colour]
+    if facts.diagnosis.untested:
+        both = " and ".join(map(str, facts.diagnosis.identification.populations))
+        trust += f", if people respond alike in {both}, which these tables cannot show"
+    elif colour == GREEN:
+        trust += ": you can act on it"
+    return Verdict(colour, headline, _expected(facts, speech), reasons, trust, _options(facts))
 
 
 def _whom(share: float) -> str:
@@ -277,7 +276,8 @@ def _tables(facts: Facts) -> Reason:
     start = TELL[diagnosis.colour]
     if diagnosis.colour == GREEN:
         return Reason(GREEN, f"{start} {diagnosis.headline.removeprefix('Identified. ')}")
-    return Reason(diagnosis.colour, f"{start} {diagnosis.findings[0]}")
+    said = f"{start} {diagnosis.findings[0]} {diagnosis.untested}".rstrip()
+    return Reason(diagnosis.colour, said)
 
 
 def _ranking(facts: Facts, speech: Speech) -> Reason:
@@ -294,11 +294,12 @@ def _ranking(facts: Facts, speech: Speech) -> Reason:
         return Reason(GREEN, f"The ranking beats a random order on rows it had not seen: {found}.")
     if high < 0.0:
         return Reason(RED, f"The ranking does worse than a random order: {found}.")
-    so = "Treating everyone or nobody may do as well."
+    so, colour = "Treating everyone or nobody may do as well.", AMBER
     if facts.chosen.share >= 1.0:
         so = "That is no reason against treating everyone. It is one against choosing a few."
+        colour = NOTE
     return Reason(
-        AMBER, f"The tables do not show that the ranking beats a random order: {found}. {so}"
+        colour, f"The tables do not show that the ranking beats a random order: {found}. {so}"
     )
 
 
@@ -335,9 +336,10 @@ def _calibration(facts: Facts) -> list[Reason]:
     if p is None or math.isnan(p):
         return []
     if p < MISFIT:
+        by_size = facts.terms.share is None  # whom to treat, not by the order alone
         return [
             Reason(
-                AMBER,
+                AMBER if by_size else NOTE,
                 "Predicted uplift is off in size. Use it for the order of people. The expected "
                 "gains here are measured, not predicted.",
             )
