@@ -1,5 +1,6 @@
 """The command report: files it writes, files it leaves alone, and how to make it again."""
 
+import contextlib
 import html
 import json
 import math
@@ -7,6 +8,8 @@ import re
 import shlex
 import shutil
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from unjoined.cli import main
@@ -93,7 +96,8 @@ def test_a_list_with_the_ids_of_people_lies_beside_the_report(capsys, here, camp
     page = (here / "r.html").read_text("utf-8")
     assert '<a href="r-list.csv" download>' in page
     assert "responses per 100 people" in page  # the outcome is 0 or 1, and has no other name
-    assert "unjoined score --model m.skops --table customers.parquet --out LIST.csv" in page
+    score = "unjoined score --model m.skops --table customers.parquet"
+    assert f"{score} --keep customer_id --out LIST.csv" in page
 
 
 def test_a_red_report_has_a_list_without_decisions(capsys, here, campaign):
@@ -125,3 +129,75 @@ def test_mistakes_are_named_before_anything_is_read(capsys, here, options, messa
     assert code == 2
     assert message in err
     assert list(here.iterdir()) == []
+
+
+EXPONENT = re.compile(r"\de[-+]\d|-0(?![.\d])")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """Large amounts, and an effect that depends on the store alone, of which there are 60."""
+    folder = tmp_path_factory.mktemp("stores")
+    rng = np.random.default_rng(0)
+    effect = 40_000.0 * rng.standard_normal(60)
+    for kind, label in (("outcomes", "paid"), ("treatments", "mailed")):
+        for name, often in (("north", 0.8), ("south", 0.2)):
+            store, visits = rng.integers(0, 60, 1500), rng.poisson(3, 1500)
+            treated = rng.random(1500) < often
+            paid = 9e5 + 2e4 * visits + effect[store] * treated + 1e4 * rng.standard_normal(1500)
+            frame = pd.DataFrame({"store": [f"no {s}" for s in store], "visits": visits})
+            frame["age"] = [str(age) if age < 89 else "old" for age in rng.integers(20, 90, 1500)]
+            frame[label] = paid.round() if label == "paid" else treated.astype(int)
+            frame.to_csv(folder / f"{kind}_{name}.csv", index=False)
+    names = [f"no {s}" for s in range(60) for _ in range(50 if s < 20 else 10)]
+    people = pd.DataFrame({"store": names, "visits": 3, "age": 50})
+    people.to_csv(folder / "people.csv", index=False)
+    return folder
+
+
+STORES = [
+    *("--outcome", "paid", "--treatment", "mailed", "--model", "m.skops"),
+    *("--outcomes", "north=outcomes_north.csv", "--outcomes", "south=outcomes_south.csv"),
+    *("--treatments", "north=treatments_north.csv", "--treatments", "south=treatments_south.csv"),
+]
+
+
+def words_of(page):
+    text = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def test_numbers_are_written_as_people_do_and_warnings_come_once(capsys, stores):
+    with contextlib.chdir(stores):
+        code, out, err = run(capsys, "fit", *STORES)
+        assert code == 0
+        warned = [line for line in err.splitlines() if "warning" in line]
+        code, scored, _ = run(capsys, "score", "--model", "m.skops", "--table", "people.csv",
+                              "--share", "30%", "--out", "list.csv")  # fmt: skip
+        assert code == 0
+        command = ["report", *STORES, "--table", "people.csv", "--share", "30%", "--force"]
+        code, _, err = run(capsys, *command)
+        assert code == 0
+        assert err == ""  # the fit has said it, and so does the page
+        page = words_of((stores / "report.html").read_text("utf-8"))
+        code, checked, _ = run(
+            capsys, "check", *[w for w in STORES if w not in ("--model", "m.skops")]
+        )
+    assert warned
+    for warning in warned:
+        said = " ".join(warning.removeprefix("unjoined: warning: ").split())
+        assert page.count(said) == 1
+    for text in (out, scored, checked, page):
+        assert not EXPONENT.search(text)
+    strength = re.search(r"Strength: ([\d,]+)", checked)[1]
+    assert f"strength {strength};" in page
+
+
+def test_the_biggest_driver_is_shown_also_if_it_has_many_levels(stores):
+    page = (stores / "report.html").read_text("utf-8")
+    found = page.partition("How much uplift varies with each feature")[2].partition("</svg>")[0]
+    names = re.findall(r'text-anchor="end"[^>]*>([^<]+)</text>', found)
+    assert names[0] == "store"
+    size = float(re.findall(r'class="label"[^>]*>([\d,]+)</text>', found)[0].replace(",", ""))
+    assert size == pytest.approx(40_000, rel=0.35)
+    assert "store, 12 of 60 values" in page  # the six highest and lowest of those with 20 people

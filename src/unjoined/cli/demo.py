@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 import unjoined
-from unjoined._support import import_extra
+from unjoined._support import import_extra, in_digits
 from unjoined._typing import Array
 from unjoined._validation import check_option
 from unjoined.cli.inputs import Tables, check_distinct
@@ -133,7 +133,9 @@ def _choose(out: Console, model: UpliftEstimator, folder: Path, seed: int) -> di
     first = min(int(c) for c in people.kept.column("customer_id").to_pylist())
     at = [int(c) - first for c in people.kept.column("customer_id").to_pylist()]
     gained = float(truth[at[: facts["treated"]]].sum())
-    out.print(f"In truth, which only a simulation knows, it adds {gained:+,.4g} visits.")
+    out.print(
+        f"In truth, which only a simulation knows, it adds {in_digits(gained, sign=True)} visits."
+    )
     return facts | {"true_gain": gained}
 
 

@@ -15,6 +15,7 @@ from unjoined._validation import check_option
 from unjoined.cli.inputs import MODEL, SUMS, Tables, check_paths
 from unjoined.cli.options import AsJson, Checkpoint, Force, Seed, TableOptions, command
 from unjoined.cli.show import (
+    LEFT_OUT,
     cell_sizes,
     console,
     estimate_facts,
@@ -116,7 +117,8 @@ def fit(
                 fitted, facts = _fit_pieces(out, named, estimator, checkpoint, seed)
             else:
                 fitted, facts = _fit_rows(out, named, estimator, seed)
-    fitted.notes_, fitted.left_out_ = notes, facts.get("left_out", {})
+    fitted.notes_ = [note for note in notes if not LEFT_OUT.match(note)]
+    fitted.left_out_ = facts.get("left_out", {})
     written = save_model(fitted, model)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)

@@ -115,10 +115,15 @@ class Files:
         title = repr(self.people)
         uplift = model.predict(select_columns(people, names, title=title))
         share = float(terms.rule(uplift).mean()) if decide else None
-        kept = self._kept or [name for name in people.column_names if name not in names]
+        kept = self.kept_of(model, people)
         write_table(
             targeting_list(model, people, title=title, keep=kept, share=share), self.list_path
         )
+
+    def kept_of(self, model: UpliftEstimator, people: Frame) -> list[str]:
+        """Return the columns that the list copies: by default all that are not features."""
+        names = {str(name) for name in getattr(model, "feature_names_in_", ())}
+        return self._kept or [name for name in people.column_names if name not in names]
 
     @property
     def list_path(self) -> Path | None:
@@ -134,13 +139,14 @@ class Files:
         is_beside = path is not None and path.parent.resolve() == self.out.parent.resolve()
         return path.name if path is not None and is_beside else None
 
-    def list_command(self, model: Path) -> str | None:
+    def list_command(self, path: Path, model: UpliftEstimator, people: Frame | None) -> str | None:
         """Return the command that writes the list for another share."""
-        if self.people is None:
+        if people is None:
             return None
-        people = mask_secrets(self.people)
-        words = ["unjoined", "score", "--model", str(model), "--table", people]
-        words += ["--keep", self.keep] if self.keep else []
+        table = mask_secrets(str(self.people))
+        words = ["unjoined", "score", "--model", str(path), "--table", table]
+        kept = self.kept_of(model, people)
+        words += ["--keep", ",".join(kept)] if kept else []
         return shlex.join([*words, "--out", "LIST.csv"])
 
     @property
@@ -171,7 +177,7 @@ def report(
     tables.require("report needs {}.")
     files.check([*tables.paths, ("--model", model)])
     terms, fitted = decision.terms(options.outcome), load_model(model)
-    with noted() as notes:
+    with noted(known=getattr(fitted, "notes_", ())) as notes:
         data = tables.of_model(fitted).read()
         if decision.unit is None and _is_yes_or_no(data):
             terms = replace(terms, unit="responses")
@@ -189,7 +195,7 @@ def report(
                 command_line(ctx),
                 files.link,
                 tuple(left_out),
-                files.list_command(model),
+                files.list_command(model, fitted, people),
             ),
             held_out=held_out,
             overwrite=files.force,

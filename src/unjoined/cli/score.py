@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from unjoined._support import import_extra
+from unjoined._support import import_extra, in_digits
 from unjoined._typing import Array, BoolArray, Frame, IntArray
 from unjoined._validation import check_finite, check_not_negative, shown
 from unjoined.cli.inputs import TABLE, Named, as_table, check_paths
@@ -307,8 +307,9 @@ def _show_gain(
     if record is None:
         total = float(people.uplift[:n].sum())
         out.print(
-            f"{whom} is predicted to add {total:+,.4g} in units of the outcome, if the model is "
-            "right about each of them; it has no record of its own errors, so there is no interval."
+            f"{whom} is predicted to add {in_digits(total, sign=True)} in units of the outcome, if "
+            "the model is right about each of them; it has no record of its own errors, so there "
+            "is no interval."
         )
         return {"predicted_gain": total, "gain": None}
     gain: Estimate = record.gain(people.uplift, chosen)
@@ -338,11 +339,13 @@ def _show_gain(
 def _say_measured(gain: Estimate, told: float) -> str:
     """Say which part of a gain comes from people whom the tables tell of."""
     low, high = (told * end for end in gain.interval(0.95))
-    ends = f" ({low:+,.4g} to {high:+,.4g})" if np.isfinite([low, high]).all() else ""
+    ends = ""
+    if np.isfinite([low, high]).all():
+        ends = f" ({in_digits(low, sign=True)} to {in_digits(high, sign=True)})"
     return (
-        f"Of this, {told * gain.value:+,.4g}{ends} was measured: it comes from the {told:.0%} of "
-        "them whom the populations treated differently. The rest takes the others to gain as "
-        "much, which the tables cannot tell."
+        f"Of this, {in_digits(told * gain.value, sign=True)}{ends} was measured: it comes from the "
+        f"{told:.0%} of them whom the populations treated differently. The rest takes the others "
+        "to gain as much, which the tables cannot tell."
     )
 
 

@@ -27,11 +27,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from unjoined._support import PROGRESS
+from unjoined._support import PROGRESS, in_digits
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data import CellSummary
-from unjoined.errors import ColumnWarning, UnjoinedWarning, WeakIdentificationWarning, mask_secrets
+from unjoined.errors import UnjoinedWarning, WeakIdentificationWarning, mask_secrets
 from unjoined.estimators import UpliftEstimator
 from unjoined.metrics import Estimate
 from unjoined.sums import PlannedSums
@@ -127,16 +127,21 @@ def tell_progress(job: str, done: int, total: int) -> None:
 
 
 @contextmanager
-def noted(hide: Callable[[type[Warning]], bool] | None = None) -> Iterator[list[str]]:
-    """Collect what the library warns of, in words, and pass it on at the end, unless hidden."""
+def noted(
+    hide: Callable[[type[Warning]], bool] | None = None, known: Iterable[str] = ()
+) -> Iterator[list[str]]:
+    """Collect what the library warns of, in words, and pass it on at the end, unless hidden.
+
+    What is ``known`` already is left out, and so is what was said before with other numbers, as
+    fits without a fold do.
+    """
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnjoinedWarning)
         yield notes
-    told: set[Any] = set()
+    told = {re.sub(r"\d[\d,.]*", "", note) for note in known}
     for warning in caught:
-        # Fits without a fold say the same with other numbers.
-        same = str(warning.message) if warning.category is ColumnWarning else warning.category
+        same = re.sub(r"\d[\d,.]*", "", str(warning.message))
         if hide is not None and hide(warning.category):
             continue
         if issubclass(warning.category, UnjoinedWarning) and same not in told:
@@ -185,7 +190,7 @@ def show_labels(out: Console, cells: Iterable[CellSummary]) -> None:
     rows = []
     for cell in cells:
         mean = cell.label_mean
-        label = f"mean {mean:.4g}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
+        label = f"mean {in_digits(mean)}" if cell.kind == OUTCOME else f"{mean:.1%} treated"
         rows.append((cell.kind + "s", cell.population, f"{cell.n_rows:,}", label))
     show_table(out, ("table", "population", "rows", "label"), rows)
 
@@ -222,18 +227,19 @@ def show_uplift(out: Console, uplift: Array, whose: str) -> None:
     s = uplift_summary(uplift)
     out.print(
         f"Predictions for {whose}, in units of the outcome: nine in ten lie between "
-        f"{s['quantile_05']:+.4g} and {s['quantile_95']:+.4g}, {s['share_not_harmed']:.0%} at 0 or "
-        "above."
+        f"{in_digits(s['quantile_05'], sign=True)} and {in_digits(s['quantile_95'], sign=True)}, "
+        f"{s['share_not_harmed']:.0%} at 0 or above."
     )
 
 
 def interval_words(estimate: Estimate, level: float = 0.95, unit: str = "") -> str:
     """Return a number with its interval, in words where the tables cannot bound it."""
     low, high = estimate.interval(level)
-    value = f"{estimate.value:+,.4g}{unit}"
+    value = in_digits(estimate.value, sign=True) + unit
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value} (the tables cannot bound it)"
-    return f"{value} ({level:.0%} interval {low:+,.4g} to {high:+,.4g})"
+    ends = " to ".join(in_digits(end, sign=True) for end in (low, high))
+    return f"{value} ({level:.0%} interval {ends})"
 
 
 def for_whom(model: UpliftEstimator) -> str:

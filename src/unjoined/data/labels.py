@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from unjoined._support import in_digits
 from unjoined._typing import Array, ArrayLike, Frame, MatrixLike
 from unjoined._validation import (
     OUTCOME,
@@ -422,7 +423,7 @@ class SeparateLabels(Mapping[str, Any]):
         lines = []
         for cell in self.summary():
             label = {
-                OUTCOME: f"mean {cell.label_mean:.4g}",
+                OUTCOME: f"mean {in_digits(cell.label_mean)}",
                 TREATMENT: f"{cell.label_mean:.1%} treated",
                 TARGET: "no label",
             }[cell.kind]

@@ -17,7 +17,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unjoined._support import LOGGER
+from unjoined._support import LOGGER, in_digits
 from unjoined._threads import all_finite, all_within
 from unjoined._typing import Array, BoolArray, MatrixLike
 from unjoined._validation import (
@@ -333,7 +333,7 @@ def interval_in_words(estimate: Estimate, most: float = np.inf, level: float = 0
     if not np.isfinite([low, high]).all():
         return "the tables cannot bound it"
     low, high = np.clip([low, high], -most, most)
-    return f"{level:.0%} interval {low:+.4g} to {high:+.4g}"
+    return f"{level:.0%} interval {in_digits(low, sign=True)} to {in_digits(high, sign=True)}"
 
 
 def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
@@ -344,13 +344,14 @@ def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
         return "Average effect: the rows are too few, or the policies too alike, to tell."
     low, high = estimate.interval(0.95)
     if low > most or high < -most:
+        value = in_digits(estimate.value, sign=True)
         return (
-            f"Average effect: {estimate.value:+.4g} ({interval_in_words(estimate)}), which is more "
-            "than the outcome allows: the tables contradict each other. Run diagnose."
+            f"Average effect: {value} ({interval_in_words(estimate)}), which is more than"
+            " the outcome allows: the tables contradict each other. Run diagnose."
         )
-    value = float(np.clip(estimate.value, -most, most))
+    value = in_digits(float(np.clip(estimate.value, -most, most)), sign=True)
     interval = interval_in_words(estimate, most)
-    return f"Average effect: {value:+.4g} ({interval}), in units of the outcome."
+    return f"Average effect: {value} ({interval}), in units of the outcome."
 
 
 def policies_in_words(strength: IdentificationStrength, contrast: Array | None = None) -> str:

@@ -14,7 +14,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from unjoined._support import narrated
+from unjoined._support import in_digits, narrated
 from unjoined._typing import Array, IntArray, RandomState
 from unjoined._validation import OUTCOME, check_count, check_positive
 from unjoined.basis import weighted_quantile
@@ -522,7 +522,7 @@ class Uplift(MixtureUplift):
             [
                 effect_in_words(self.average_effect_, most) + known,
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
-                f"{low:+.4g} and {high:+.4g}.",
+                f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}.",
                 self._features(),
                 policies_in_words(self.identification_),
                 self._features_in_words(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unjoined._support import in_digits
 from unjoined._typing import Array, Frame
 from unjoined.data import CellSummary
 from unjoined.metrics.checks import Balance, Check, Sharing
@@ -94,7 +95,7 @@ class PolicyGap:
     ----------
     mean, root_mean_square : Estimate
         Over people, of cross-fitted policies, corrected by treatment rows that these did not see.
-        Errors are those of the draw of treatments, and of people unless a target names them.
+        Errors are those of the draw of treatments and of people.
     quantiles : array of shape (101,)
         At 0, 1, ..., 100 percent of people.
     is_signed : bool
@@ -405,7 +406,7 @@ def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100.0 else in_digits(value, 3)
 
 
 def _p(value: float) -> str:

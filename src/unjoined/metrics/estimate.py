@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from unjoined._support import import_extra
+from unjoined._support import import_extra, in_digits
 from unjoined._typing import Array, Frame
 from unjoined._validation import check_option
 from unjoined.errors import InputError
@@ -325,7 +325,7 @@ def draw_intervals(
 
 def number(value: float) -> str:
     """Return a number with three digits and its sign."""
-    return f"{value:+.3g}" if np.isfinite(value) else "unbounded"
+    return in_digits(value, 3, sign=True) if np.isfinite(value) else "unbounded"
 
 
 def cells(estimate: Estimate, level: float) -> tuple[str, str]:

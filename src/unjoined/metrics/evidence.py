@@ -78,7 +78,8 @@ def diagnose(
         tests are then those of the sample, which errs on the careful side.
     target : array or data frame of shape (n, d), optional
         The people uplift is wanted for, with the same features. Default: rows of kind
-        "target" if there are any, else the people in the tables.
+        "target" if there are any. They add findings: whether the tables cover such people, and
+        whether the policies differ for them. All numbers stay those of the people in the tables.
     random_state : int, RandomState or None, default=0
         Seed for folds and splits.
 
@@ -200,34 +201,34 @@ def _measured(
     models = cross_fit_effects(rows, fold, n_jobs=None, rng=rng)
     nuisances = models(rows.X, fold)
     own = labelled_part(rows, fold, nuisances, np.ones(len(rows)), None)
-    aimed = own = replace(own, aim=rows.weight / (rows.weight.sum() * own.share))
+    own = replace(own, aim=rows.weight / (rows.weight.sum() * own.share))
     terms = own.terms(own.omega(GAP))
     checks, outside = _refutable(rows, own, terms, nuisances, rng)
-    if target is not None:
+    K = own.n_populations
+    treated = (own.cell >= K) & own.is_labelled
+    reach = np.where(treated, own.omega(GAP) * own.contrast() * own.ratio, 0.0)
+    D, V = total_given_target(terms, terms.denominator, reach, K)
+    overlap, apart = _overlap(rows, target, rng)
+    regions = asked = find_regions(own, terms, features)
+    if target is not None:  # what is said of the tables stays the same, whoever asks
         dealt = rng.permutation(np.resize(np.arange(N_FOLDS), len(target[0])))
         aimed = with_target(own, *target, dealt, models(target[0], dealt), rows)
         aimed = replace(aimed, aim=np.where(aimed.is_labelled, 0.0, 1.0))
-        terms = aimed.terms(aimed.omega(GAP))
-    K = aimed.n_populations
-    treated = (aimed.cell >= K) & aimed.is_labelled
-    reach = np.where(treated, aimed.omega(GAP) * aimed.contrast() * aimed.ratio, 0.0)
-    D, V = total_given_target(terms, terms.denominator, reach, K)
-    overlap, apart = _overlap(rows, target, rng)
-    regions = find_regions(aimed, terms, features)
+        asked = find_regions(aimed, aimed.terms(aimed.omega(GAP)), features)
     z = D / np.sqrt(V) if V > 0.0 else 0.0
     measured = replace(
         so_far,
-        gap=_gap(aimed, terms),
+        gap=_gap(own, terms),
         strength=max(z, 0.0) ** 2,
         regions=regions.each,
-        speaks_for=_speaks_for(aimed, terms),
-        effective_size=_trial_size(aimed, rows),
-        condition=_condition(aimed),
+        speaks_for=_speaks_for(own, terms),
+        effective_size=_trial_size(own, rows),
+        condition=_condition(own),
         overlap=overlap,
         implied_outside=outside,
         checks=checks,
     )
-    return measured, asides._replace(z=z, regions=regions, apart=apart)
+    return measured, asides._replace(z=z, regions=asked, apart=apart)
 
 
 def _refutable(

@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
+from unjoined._support import in_digits
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
 from unjoined._validation import (
     check_feature_sizes,
@@ -204,7 +205,7 @@ def _shown(feature: Feature, value: float) -> str:
         return str(np.datetime64(int(np.floor(value)), "D"))
     if feature.is_whole:
         return f"{np.floor(value):.0f}"
-    return f"{value:.4g}"
+    return in_digits(value)
 
 
 def verdict_of(strength: float) -> str:

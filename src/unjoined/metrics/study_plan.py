@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unjoined._support import in_digits
 from unjoined._typing import Frame
 from unjoined.metrics.estimate import STRONG, ResultTable, Shown, as_frame, new_axes
 
@@ -160,7 +161,7 @@ class StudyPlan(Shown):
         ax.minorticks_off()
         widths = [point.half_width for point in self.table]
         ticks = np.geomspace(min(widths), max(widths), 5)
-        ax.set_yticks(ticks, [f"{width:.2g}" for width in ticks])
+        ax.set_yticks(ticks, [in_digits(width, 2) for width in ticks])
         ax.set_xlabel("rows of each outcome table")
         ax.set_ylabel(f"half width of the {self.level:.0%} interval")
         ax.set_title(self.quantity.capitalize(), loc="left")
@@ -174,8 +175,9 @@ def _sentences(plan: StudyPlan) -> Iterator[str]:
     where = "the guess" if plan.is_rough else "the pilot"
     need = plan.needed
     if need is not None:
+        wanted = in_digits(plan.wanted or 0.0, 3)
         yield (
-            f"To know {plan.quantity} within +-{plan.wanted:.3g} ({plan.level:.0%} interval), "
+            f"To know {plan.quantity} within +-{wanted} ({plan.level:.0%} interval), "
             f"collect {need.rows:,} rows in each outcome table and {need.treatment_rows:,} in each "
             f"treatment table, with policies as far apart as in {where} ({plan.gap:.2f})."
         )
@@ -183,7 +185,7 @@ def _sentences(plan: StudyPlan) -> Iterator[str]:
         some = next(p for p in plan.table if p.gap == plan.gap and p.rows >= (plan.pilot_rows or 0))
         yield (
             f"With {some.rows:,} rows in each table, and policies as far apart as in {where} "
-            f"({plan.gap:.2f}), {plan.quantity} is known within +-{some.half_width:.3g} "
+            f"({plan.gap:.2f}), {plan.quantity} is known within +-{in_digits(some.half_width, 3)} "
             f"({plan.level:.0%} interval)."
         )
     noise, luck, people = (f"{share:.0%}" for share in plan.shares.values())
@@ -235,7 +237,7 @@ def _tables(plan: StudyPlan) -> list[ResultTable]:
         names: tuple[str, ...] = ("gap", "outcome rows", "treatment rows", "speaks for")
         tables.append(("Rows of each table that it needs", names, rows))
     gaps = sorted({p.gap for p in plan.table})
-    reached = {(p.rows, p.gap): f"{p.half_width:.3g}" for p in plan.table}
+    reached = {(p.rows, p.gap): in_digits(p.half_width, 3) for p in plan.table}
     sizes = sorted({p.rows for p in plan.table})
     lines = [(f"{n:,}", *(reached[n, gap] for gap in gaps)) for n in sizes]
     title = f"Half width of the {plan.level:.0%} interval, by rows of each table and gap"

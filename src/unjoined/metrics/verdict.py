@@ -174,9 +174,10 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     where, share = a.regions.name((WEAK, UNKNOWN))
     if share >= SMALL_SHARE:
         whom = "everyone" if where == "everyone" else f"those where {where}"
+        whose = "the target" if d.overlap else "people"
         yield Finding(
             WEAK if share > 1.0 - MANY else IDENTIFIED,
-            f"policies differ too little for {whom} ({share:.0%} of people).",
+            f"policies differ too little for {whom} ({share:.0%} of {whose}).",
             "Draw no conclusion about them alone: averages already leave them out. To learn "
             "about them, vary their treatment or collect more rows.",
         )

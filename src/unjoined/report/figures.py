@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from unjoined._support import in_digits
 from unjoined._typing import Array
 from unjoined.report.people import FEWEST, TIMES, Driver
-from unjoined.report.words import Speech, number
+from unjoined.report.words import Speech
 
 if TYPE_CHECKING:
     from unjoined.metrics import Diagnosis, PolicyGap
@@ -183,7 +184,7 @@ def short(text: str, longest: int = LONGEST) -> str:
 
 def _tick(value: float) -> str:
     """Return a round number in as few digits as it has."""
-    return f"{value:,.6g}" if abs(value) >= 1e-4 or not value else number(value)
+    return in_digits(value, 6)
 
 
 class Table(NamedTuple):
@@ -336,6 +337,8 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
     )
     sides = spread(np.concatenate([low, high]))
     across, change_axis = short(column.name, 48), f"change, {speech.per}"
+    if not driver.is_curve and len(driver.levels[0]) > len(said):
+        across = f"{short(column.name, 24)}, {len(said)} of {len(driver.levels[0])} values"
     if driver.is_curve:
         ends = (float(driver.values[0]), float(driver.values[-1]))
         chart = Chart(*words, ends, sides, across, change_axis, height=210.0, width=360.0)

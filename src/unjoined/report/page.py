@@ -210,7 +210,11 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         gains=gains,
         shares=_share_table(facts),
         slider=_slider(facts, speech, gains),
-        drivers=[driver_figure(driver, speech) for driver in facts.drivers[:MOST_DRIVERS]],
+        drivers=[
+            driver_figure(driver, speech)
+            for driver in facts.drivers[:MOST_DRIVERS]
+            if len(driver.values) > 1
+        ],
         importance=importance_chart(facts.drivers, speech),
         tell=TELL[diagnosis.colour],
         has_band=any(driver.has_band for driver in facts.drivers),

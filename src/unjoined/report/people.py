@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
+from unjoined._support import in_digits
 from unjoined._typing import Array, MatrixLike
 from unjoined.data import TableEncoder, column_names, feature_matrix, own_columns
 from unjoined.errors import UnjoinedWarning
@@ -18,6 +19,7 @@ FEWEST = 20  # people behind any number in a report
 FEW_VALUES = 8  # a column of numbers with at most so many is shown as bars
 GRID = 21  # values at which a curve is computed
 CURVE_ROWS = 500  # people over whom partial dependences are averaged, at most
+LEVEL_ROWS = 50  # the same, for categories that have no bar
 MOST_LEVELS = 12  # bars of one category
 NUMBERS, TIMES, CATEGORIES = "numbers", "times", "categories"
 
@@ -39,18 +41,17 @@ class Column:
             return str((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=value)).date())
         if float(value).is_integer() or abs(value) >= 1e4:
             return f"{value:,.0f}"
-        return f"{value:,.3g}" if abs(value) < 100.0 else f"{value:,.4g}"
+        return in_digits(value, 3 if abs(value) < 100.0 else 4)
 
     @property
     def steps(self) -> Array | None:
-        """Values that are drawn as bars, each of 20 people at least; None for a curve."""
+        """Values that may be drawn as bars, each of 20 people at least; None for a curve."""
         kinds, count = np.unique(self.values[~np.isnan(self.values)], return_counts=True)
         if self.holds != CATEGORIES and len(kinds) > FEW_VALUES:
             return None
         if self.holds == CATEGORIES:  # nobody is given a rare one
             kinds, count = kinds[kinds < len(self.levels)], count[kinds < len(self.levels)]
-        order = np.argsort(-count, kind="stable")[:MOST_LEVELS]
-        return np.sort(kinds[order[count[order] >= FEWEST]])
+        return kinds[count >= FEWEST]
 
     @property
     def grid(self) -> Array:
@@ -130,6 +131,7 @@ class Driver:
     change: Array  # (m,) mean uplift if all had the value, less mean uplift, outcome units
     error: Array  # (m,) model uncertainty; nan if the estimator offers none
     is_curve: bool
+    levels: tuple[Array, Array]  # all values, also those of few people, and their changes
     spread: float  # standard deviation over people of the change at their own value
 
     @property
@@ -139,9 +141,9 @@ class Driver:
 
     def at(self, values: Array) -> Array:
         """Return the change at people's own values; 0 where it is not known."""
-        known = np.interp(values, self.values, self.change)
+        known = np.interp(values, *self.levels)
         if not self.is_curve:
-            there = np.isin(values, self.values)
+            there = np.isin(values, self.levels[0])
             return np.where(there, known, 0.0)
         return np.where(np.isnan(values), 0.0, known)
 
@@ -160,8 +162,12 @@ def find_drivers(model: Any, people: People, rng: np.random.RandomState) -> list
         before = 0.0 if changes else float(model.predict(some.X).mean())
         for j, column in enumerate(people.columns):
             steps = column.steps
+            levels = None
+            if column.holds == CATEGORIES:
+                levels = _level_changes(model, some, j, column)
+                steps = _telling(column.steps, *levels)
             values = column.grid if steps is None else steps
-            if len(values) < 2:
+            if len(values) < 2 and (levels is None or len(levels[0]) < 2):
                 continue
             change, error = np.zeros(len(values)), np.full(len(values), np.nan)
             for i, value in enumerate(values):
@@ -171,7 +177,37 @@ def find_drivers(model: Any, people: People, rng: np.random.RandomState) -> list
                     change[i], error[i] = estimate.value, estimate.standard_error
                 else:
                     change[i] = float(model.predict(changed).mean()) - before
-            driver = Driver(column, values, change, error, steps is None, 0.0)
-            spread = float(np.std(driver.at(column.values)))
-            drivers.append(Driver(column, values, change, error, steps is None, spread))
+            driver = Driver(
+                column, values, change, error, steps is None, levels or (values, change), 0.0
+            )
+            drivers.append(replace(driver, spread=float(np.std(driver.at(column.values)))))
     return sorted(drivers, key=lambda driver: -driver.spread)
+
+
+def _level_changes(model: Any, people: People, j: int, column: Column) -> tuple[Array, Array]:
+    """Return all categories that the people have, and how mean uplift changes if all had each.
+
+    Categories of a few people are among them. They count in averages and have no bar.
+    """
+    kinds = np.unique(column.values[~np.isnan(column.values)])
+    kinds = kinds[kinds < len(column.levels)]
+    few = people.some(LEVEL_ROWS, np.random.RandomState(0))
+    if not len(kinds):
+        return kinds, kinds
+    given = [few.with_value(j, float(value)) for value in kinds]
+    if isinstance(few.X, np.ndarray):
+        stacked: MatrixLike = np.concatenate([np.asarray(X) for X in given])
+    else:
+        frames = [nw.from_native(X, eager_only=True) for X in given]
+        stacked = nw.concat(frames, how="vertical").to_native()
+    means = model.predict(stacked).reshape(len(kinds), -1).mean(axis=1)
+    return kinds, means - float(model.predict(few.X).mean())
+
+
+def _telling(steps: Array | None, kinds: Array, changes: Array) -> Array | None:
+    """Return the categories that get a bar: if they are many, the lowest and the highest."""
+    if steps is None or len(steps) <= MOST_LEVELS:
+        return steps
+    order = steps[np.argsort(changes[np.searchsorted(kinds, steps)], kind="stable")]
+    half = MOST_LEVELS // 2
+    return np.sort(np.concatenate([order[:half], order[-half:]]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from unjoined._support import in_digits
 from unjoined._validation import OUTCOME
 from unjoined.metrics import MANY, NEARLY_ALL, PLENTY, STRONG, Estimate
 from unjoined.report.facts import Facts, Stage
@@ -58,9 +59,9 @@ def number(value: float) -> str:
         return "not known" if math.isnan(value) else "unbounded"
     size = abs(value)
     said = rounded(value, digits(size))
-    if size and not any(digit in "123456789" for digit in said):
-        return f"{value:.1e}"
-    return "0" if not size else said
+    if not any(digit in "123456789" for digit in said):
+        return in_digits(value, 2)
+    return said
 
 
 def rounded(value: float, places: int, *, sign: bool = False) -> str:
@@ -157,6 +158,7 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
         gain,
         *_calibration(facts),
         *_people(facts),
+        *(Reason(NOTE, note) for note in getattr(facts.model, "notes_", ())),
     )
     colour = min((reason.colour for reason in reasons), key=ORDER.index)
     if colour == RED:
@@ -166,7 +168,7 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
                 " The numbers further down are kept for those who look into it. Do not base a "
                 "decision on them."
             )
-        against = tuple(reason for reason in reasons if reason.colour in (RED, AMBER))
+        against = tuple(reason for reason in reasons if reason.colour != GREEN)
         headline = "Do not choose people by these scores yet."
         return Verdict(colour, headline, (sentence,), against, TRUST[RED])
     whom = _whom(facts.chosen.share)
