@@ -129,6 +129,8 @@ def test_the_page_fits_a_phone_and_text_stands_out(opened, scheme):
     resize(opened, 360)
     wide = "return document.documentElement.scrollWidth"
     assert opened.execute_script(wide) <= 360
+    hidden = "const e = document.querySelector('.verdict .scroll');"
+    assert opened.execute_script(f"{hidden} return e.scrollWidth - e.clientWidth") <= 0
     pairs = opened.execute_script(
         "const back = getComputedStyle(document.body).backgroundColor;"
         "return ['p', 'a', 'td', '.small', '.label', '.verdict b'].map((s) => {"
