@@ -175,6 +175,16 @@ def test_labels_of_the_other_kind_are_left_out():
         assert load(tables).feature_names == ["age", "spend", "region"]
 
 
+def test_tables_with_both_labels_are_told_which_one_is_thrown_away():
+    tables = four()
+    tables["outcome", "N"]["mailed"] = 1
+    with pytest.warns(ColumnWarning) as told:
+        load(tables)
+    said = "the outcome table of population 'N' has the treatment 'mailed' as well"
+    (note,) = (str(one.message) for one in told if str(one.message).startswith(said))
+    assert "only the outcome is used" in note
+
+
 def test_ignored_columns_are_left_out_without_a_word_and_must_exist():
     tables = four(lambda k, n, y: np.arange(n))
     assert load(tables, ignore=["extra", "age"]).feature_names == ["spend", "region"]

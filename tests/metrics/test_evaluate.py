@@ -301,6 +301,20 @@ def test_cross_evaluation_scores_rows_by_fits_that_have_not_seen_them(data):
     assert found.average.covers(0.07, 0.999)
 
 
+def test_evaluations_tell_of_one_table_given_twice_as_fits_do(data, score):
+    first, second = np.unique(data.population)
+    one, two = data.rows("outcome", first), data.rows("outcome", second)
+    X, y = np.array(data.X), np.array(data.y)
+    X[two], y[two] = X[one[: len(two)]], y[one[: len(two)]]
+    copied = SeparateLabels(X, y, data.kind, data.population)
+    for evaluate in (
+        lambda: evaluate_uplift(score, copied, random_state=0),
+        lambda: compare_uplift({"a": score, "b": lambda X: X[:, 0]}, copied, random_state=0),
+    ):
+        with pytest.warns(UnjoinedWarning, match="as if one file was given twice"):
+            evaluate()
+
+
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_a_model_that_is_judged_by_its_own_rows_is_told_of(data, score):
     """In any order of the rows; other rows are taken without a word."""

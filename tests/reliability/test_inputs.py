@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 
 from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
 from unjoined.data import TableSource
-from unjoined.errors import ColumnWarning, UnjoinedError, UnjoinedWarning
+from unjoined.errors import ColumnWarning, InputError, UnjoinedError, UnjoinedWarning
 from unjoined.metrics import diagnose
 
 PEOPLE = pd.DataFrame({"x": [1.0, 5.0, 30.0], "z": [1, 2, 3]})
@@ -239,6 +239,26 @@ def test_an_average_effect_that_cannot_be_is_not_cut_down_to_one_that_can():
     low, high = model.average_effect_.interval(0.95)
     assert high < -1.0
     assert f"{low:+.4g} to {high:+.4g}), which is more than the outcome allows" in model.summary()
+
+
+def test_a_new_category_is_told_by_its_name_and_not_by_its_code():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.normal(40.0, 9.0, 400), "shop": rng.choice(["a", "b"], 400)})
+    kind, population = np.repeat(["outcome", "treatment"], 200), np.tile(["N", "S"], 200)
+    y = (rng.random(400) < np.where(population == "N", 0.8, 0.2)) * 1.0
+    model = Uplift(random_state=0).fit(X, y, kind=kind, population=population)
+    with pytest.warns(ColumnWarning) as told:
+        model.predict(X.assign(shop="c"))
+    assert any("'c' in 400 of 400 rows of 'shop'" in str(one.message) for one in told)
+    assert not any("-1" in str(one.message) for one in told)
+
+
+def test_a_third_argument_of_fit_is_told_what_is_expected():
+    rng = np.random.default_rng(0)
+    X, y, t = rng.normal(size=(50, 2)), rng.normal(size=50), rng.integers(0, 2, 50)
+    for estimator in (Uplift(), MinMaxUplift()):
+        with pytest.raises(InputError, match=r"fit\(X, y, kind=..., population=...\)"):
+            estimator.fit(X, y, t)
 
 
 def test_a_model_that_is_fitted_anew_in_pieces_forgets_earlier_ranges():

@@ -316,7 +316,7 @@ class Survey(NamedTuple):
                 out.append(_absent(name, looks, absent[0], cells[absent[0]]))
                 del looks[name]
         found, notes = self._judged(looks, labels)
-        notes += other_units(labels)
+        notes += other_units(labels) + _both_labels(self.tables, labels)
         features = tuple(name for name in looks if name not in {part.name for part in found})
         out += found
         if not features:
@@ -372,6 +372,22 @@ def _other_labels(tables: Sequence[Table], labels: Looks) -> list[LeftOut]:
             reason = f"is the {table.kind}, so it is not a feature of {title}"
             out.append(LeftOut(str(table.label), reason))
     return out
+
+
+def _both_labels(tables: Sequence[Table], labels: Looks) -> list[str]:
+    """Say what is thrown away of tables that hold both labels, a sentence for each table."""
+    own = {table.kind: str(table.label) for table in tables}
+    notes = []
+    for kind, label in own.items():
+        for (at, _), look in labels.get(label, {}).items():
+            if at in own and own[at] != label and look.profile.missing < look.profile.n:
+                notes.append(
+                    f"{look.title} has the {kind} {label!r} as well as the {at} {own[at]!r}: only "
+                    f"the {at} is used, and that both are known together is thrown away. If they "
+                    "belong to the same people, an ordinary uplift model of these rows needs no "
+                    "second population."
+                )
+    return notes
 
 
 def _absent(name: str, looks: Looks, cell: Cell, title: str) -> LeftOut:

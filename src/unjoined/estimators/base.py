@@ -363,7 +363,7 @@ class RowEstimator(UpliftEstimator):
         self,
         X: MatrixLike | Mapping[str, Any],
         y: ArrayLike | None = None,
-        *,
+        *unnamed: Any,
         kind: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
@@ -399,6 +399,13 @@ class RowEstimator(UpliftEstimator):
         WeakIdentificationWarning
             The policies can hardly be told apart.
         """
+        if unnamed:
+            raise InputError(
+                "fit takes X and y, and everything else by name: fit(data) with a SeparateLabels, "
+                "or fit(X, y, kind=..., population=...). Treatments are no column beside y. They "
+                "are labels of rows of their own, of kind 'treatment'. If you know the treatment "
+                "and the outcome of each row, use an ordinary uplift model."
+            )
         given = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
         matrix, n_jobs = self._begin(given.X), getattr(self, "n_jobs", None)
         labels = given._asdict()

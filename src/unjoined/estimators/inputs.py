@@ -243,7 +243,14 @@ class FeatureEstimator(BaseEstimator):
         if names is None or column_names(X) is None or len(matrix) < FEW_ROWS:
             return
         found = column_ranges(matrix)
-        odd = np.flatnonzero((found[2] < known[1]) | (found[2] > known[3])).tolist()
+        beyond = (found[2] < known[1]) | (found[2] > known[3])
+        if (encoder := getattr(self, "encoder_", None)) is not None:
+            beyond &= [  # of new categories the encoder has told
+                column.holds != "categories"
+                for column in encoder.columns_
+                for _ in column.names(encoder.categories)
+            ]
+        odd = np.flatnonzero(beyond).tolist()
         if odd:
             said = [
                 f"{names[j]!r} from {found[0, j]:g} to {found[4, j]:g}, in the fit from "

@@ -16,6 +16,7 @@ from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_option, check_vector
 from unjoined.data import take_rows
 from unjoined.errors import InputError
+from unjoined.metrics.checks import warn_of_tables
 from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evaluation import Comparison, Difference, Evaluation
 from unjoined.metrics.passes import EvaluatedTables
@@ -312,6 +313,7 @@ def prepare(
     asked = Asked(models, rules, in_pieces=in_pieces)
     if not in_pieces:
         held = HeldOutTables.of(data, target)
+        warn_of_tables(held.rows, stacklevel=3)
         columns, aim = held.computed(asked.columns), held.target_rows
         rows = evaluation_rows(
             held.rows, target=aim, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=4
