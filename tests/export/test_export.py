@@ -1,5 +1,6 @@
 """Exported models give what predict gives, without the package."""
 
+import datetime
 import json
 import sqlite3
 import subprocess
@@ -79,8 +80,9 @@ def by_onnx(model, people, folder):
     return session.run(None, feed(session, people))[0][:, 0]
 
 
-def by_sql(model, people):
+def by_sql(model, people, collation="binary"):
     connection = duckdb.connect()
+    connection.execute(f"SET default_collation = '{collation}'").fetchall()
     connection.register('a "table"', people.assign(id=np.arange(len(people))))
     scores = connection.execute(export_sql(model, table='a "table"', keep=["id"])).fetchall()
     return np.array([uplift for _, uplift in sorted(scores)])
@@ -111,6 +113,69 @@ def test_exports_equal_predict_with_text_dates_gaps_and_hostile_names(name, tmp_
     assert np.ptp(expected) > 0.01
     assert_allclose(by_onnx(model, new, tmp_path), expected, atol=1e-9, rtol=0)
     assert_allclose(by_sql(model, new), expected, atol=1e-9, rtol=0)
+
+
+RNG = np.random.default_rng(3)
+HOURS = [datetime.time(int(h), 30) for h in RNG.integers(0, 24, 1200)]
+BORN = pd.Timestamp("1968-01-01") + pd.to_timedelta(RNG.integers(0, 3000, 1200), unit="D")
+CODES = RNG.choice(["1", "2", "17", "A"], 1200)
+ODD = {  # a column of the fit, and the same in the table to score, if it is written otherwise
+    "missing": (RNG.choice(np.array(["a", "b", None], dtype=object), 1200), None),
+    "missing and rare": ([None if v < 0.2 else f"k{int(v * 900)}" for v in RNG.random(1200)], None),
+    "words for missing": (RNG.choice(np.array(["a", "b", " ", "nan", None], object), 1200), None),
+    "capitals": (RNG.choice(["x", "X", "y "], 1200), None),
+    "doubles": (CODES, np.where(CODES == "A", "2", CODES).astype(float)),
+    "integers": (CODES, np.where(CODES == "A", "2", CODES).astype(int)),
+    "numbers and gaps": (pd.Categorical(RNG.choice([1.0, 2.5, 17.0, np.nan], 1200)), None),
+    "text of numbers": (RNG.integers(1, 4, 1200), RNG.choice(["1", "2", "", "N/A"], 1200)),
+    "times of day": (HOURS, None),
+    "durations": (pd.to_timedelta(RNG.integers(0, 50, 1200), unit="D"), None),
+    "births": (BORN, None),
+    "births as text": (BORN, BORN.strftime("%Y-%m-%d")),
+}
+
+
+def fitted_to(column, estimator, n=1200):
+    """Fit rows whose uplift depends on a number and on how often a value occurs."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.standard_normal(n), "c": column})
+    kind, population = np.repeat(["outcome", "treatment"], n // 2), np.tile(["e", "w"], n // 2)
+    treated = rng.random(n) < np.where(population == "e", 0.8, 0.2)
+    codes, _ = pd.factorize(X["c"])
+    uplift = 1.0 + X["x"] + np.where(codes % 2 == 0, 2.0, 0.0)
+    y = np.where(kind == "outcome", X["x"] + treated * uplift + rng.normal(0.0, 0.3, n), treated)
+    return estimator.fit(X, y, kind=kind, population=population), X
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize(
+    "estimator", [Uplift(random_state=0), MinMaxUplift(basis="linear", random_state=0)]
+)
+def test_sql_equals_predict_however_a_column_is_stored(estimator, name):
+    column, stored = ODD[name]
+    model, X = fitted_to(column, estimator)
+    people = X if stored is None else X.assign(c=stored)
+    expected = model.predict(people)
+    assert_allclose(by_sql(model, people), expected, atol=1e-9, rtol=0)
+    assert_allclose(by_sql(model, people, "nocase"), expected, atol=1e-9)
+
+
+def test_sql_equals_predict_for_categories_beyond_those_remembered():
+    rng = np.random.default_rng(0)
+    column = [f"k{int(v**3 * 6000)}" for v in rng.random(6000)]
+    model, X = fitted_to(column, MinMaxUplift(basis="linear", random_state=0), 6000)
+    (code,) = (code for code in model.encoder_.columns_ if code.name == "c")
+    assert code.is_open
+    people = X.assign(c=[*column[:-50], *[f"new {j}" for j in range(50)]])
+    assert_allclose(by_sql(model, people), model.predict(people), atol=1e-9, rtol=0)
+
+
+def test_columns_that_differ_in_capitals_only_are_no_columns_of_sql():
+    data = campaign()
+    data["X"] = data["X"].rename(columns={"days": "AGE"})
+    model = MinMaxUplift(basis="linear", random_state=0).fit(**data)
+    with pytest.raises(InputError, match="'age' and 'AGE' have one name in most databases"):
+        export_sql(model)
 
 
 def test_products_of_a_category_and_a_number_are_exported(tmp_path):

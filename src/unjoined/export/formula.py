@@ -303,7 +303,7 @@ def _category(graph: _Graph, column: ColumnCode, *, one_hot: bool) -> list[str]:
     words: dict[str, Any] = {
         "keys_strings": list(places),
         "values_int64s": list(places.values()),
-        "default_int64": -1,
+        "default_int64": len(column.levels) if column.is_open else -1,
     }
     code = graph.double(graph.add("LabelEncoder", given, domain="ai.onnx.ml", **words))
     if not one_hot:

@@ -17,7 +17,7 @@ from unjoined.basis import (
     PrincipalBasis,
     StackedBasis,
 )
-from unjoined.data import ColumnCode, replace_file
+from unjoined.data import NO_VALUE, ColumnCode, replace_file
 from unjoined.errors import InputError
 from unjoined.export.formula import Formula, RankTable, formula_of
 
@@ -25,6 +25,8 @@ MOST_CHARACTERS = 2_000_000  # of a query; warehouses take less rather than more
 MOST_TERMS = 40  # of a sum in a row: databases limit how deep expressions are
 FARTHEST, FARTHEST_LINE = 1e30, 5.0  # standard deviations, of all functions and of lines
 LARGEST_EXPONENT = 700.0
+FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
+DIGITS = 16  # of whole numbers that doubles tell apart
 OUTPUT = "uplift"
 FENCE = "OFFSET 0 ROWS"  # skips nothing
 HEADING = "-- Uplift by {} of unjoined, in units of the outcome.\n"
@@ -68,7 +70,8 @@ def export_sql(
     -----
     Standard SQL: subqueries, CASE, CAST, COALESCE, GREATEST, LEAST, COS and EXP. It is tested in
     DuckDB, where it equals ``predict`` to 1e-9. Missing values are NULL or NaN, or blank text.
-    Numbers must be of a number type, and dates and times dates or timestamps in UTC.
+    Codes may be text, whole numbers or doubles; dates and times are those of the database, in UTC,
+    or text such as 2024-03-31. Categories are compared byte for byte.
 
     Examples
     --------
@@ -93,6 +96,12 @@ def export_sql(
             "Fit it to a data frame or to tables to export it as SQL."
         )
     columns = [column.name for column in formula.columns]
+    for j, name in enumerate(columns):
+        if name.lower() in (alike := [other.lower() for other in columns[:j]]):
+            raise InputError(
+                f"the columns {columns[alike.index(name.lower())]!r} and {name!r} have one name in "
+                "most databases, where capitals do not count. Rename one and fit again."
+            )
     parts = [table] if isinstance(table, str) else list(table)
     name = ".".join(map(identifier, parts))
     query = _Query(name, columns, list(keep) or columns)
@@ -229,11 +238,7 @@ def _numbers(formula: Formula) -> list[str]:
         if column.holds == "categories":
             found += _category(name, column, one_hot=formula.one_hot)
             continue
-        if column.holds == "times":
-            value = f"EXTRACT(EPOCH FROM CAST({name} AS TIMESTAMP)) / 86400e0"
-        else:
-            given = f"CAST({name} AS DOUBLE PRECISION)"
-            value = f"NULLIF({given}, CAST('NaN' AS DOUBLE PRECISION))"
+        value = _days(name, column) if column.holds == "times" else _as_double(name)
         for stand_in in column.stand_ins:
             value = f"NULLIF({value}, {_number(stand_in)})"
         found.append(f"COALESCE({value}, {_number(column.fill)})" if formula.fills else value)
@@ -242,20 +247,57 @@ def _numbers(formula: Formula) -> list[str]:
     return found
 
 
+def _as_double(name: str) -> str:
+    """Return a number, NULL for what is blank, says that there is no value, or is not a number."""
+    words = ", ".join(map(literal, ["", *sorted(NO_VALUE)]))
+    given = f"CAST({name} AS DOUBLE PRECISION)"
+    there = (
+        f"CASE WHEN LOWER(TRIM(CAST({name} AS VARCHAR))) IN ({words}) THEN NULL ELSE {given} END"
+    )
+    return f"NULLIF({there}, CAST('NaN' AS DOUBLE PRECISION))"
+
+
+def _days(name: str, column: ColumnCode) -> str:
+    """Return a date or time in days since 1970, a time of day or a duration in days.
+
+    Which of them it is the model does not know if the mean is within ten years of 1970. There the
+    cell itself tells, as it is written.
+    """
+    stamp = f"EXTRACT(EPOCH FROM CAST({name} AS TIMESTAMP)) / 86400e0"
+    if not 0.0 <= column.fill < FIRST_DATE:
+        return stamp
+    text = f"CAST({name} AS VARCHAR)"
+    return (
+        f"CASE WHEN {text} LIKE '%-__-__%' THEN EXTRACT(EPOCH FROM CAST({text} AS TIMESTAMP)) "
+        f"WHEN {text} LIKE '__:__%' THEN EXTRACT(EPOCH FROM CAST({text} AS TIME)) "
+        f"ELSE EXTRACT(EPOCH FROM CAST({text} AS INTERVAL)) END / 86400e0"
+    )
+
+
+def _spellings(level: str) -> list[str]:
+    """Return how databases write a category: a whole number may be a double there, 5 or 5.0."""
+    if level.lstrip("-").isdecimal() and str(int(level)) == level and len(level) < DIGITS:
+        return [level, repr(float(level))]
+    return [level]
+
+
 def _category(name: str, column: ColumnCode, *, one_hot: bool) -> list[str]:
     """Return the code of a category, or its indicators, as expressions."""
-    words = list(column.levels), list(column.rare)
-    places = [*([w] for w in words[0]), *([words[1]] if words[1] else [])]
-    text = f"CAST({name} AS VARCHAR)"
-    blank = f"{text} IS NULL OR TRIM({text}) = ''"
+    places = [_spellings(level) for level in column.levels]
+    if column.rare and not column.is_open:  # else all that are not levels are rare
+        places.append([word for level in column.rare for word in _spellings(level)])
+    # Byte for byte, whatever the database takes for equal.
+    text = f'CAST({name} AS VARCHAR) COLLATE "C"'
+    blank = f"{name} IS NULL OR TRIM({text}) = '' OR LOWER({text}) = 'nan'"
 
     def case(values: list[float], unseen: float) -> str:
+        other = values[len(column.levels)] if column.is_open else unseen
         missing = values[-1] if column.has_missing else unseen
         parts = [f"WHEN {blank} THEN {_number(missing)}"]
         for levels, value in zip(places, values, strict=False):
             listed = ", ".join(map(literal, levels))
             parts.append(f"WHEN {text} IN ({listed}) THEN {_number(value)}")
-        return f"CASE {' '.join(parts)} ELSE {_number(unseen)} END"
+        return f"CASE {' '.join(parts)} ELSE {_number(other)} END"
 
     n = len(column.places)
     if not one_hot:
