@@ -70,7 +70,7 @@ def test_two_parties_fit_what_one_would(capsys, folder, plan, tmp_path):
         )
         assert code == 0
         assert f"{kind} rows of north: 6,000" in out
-        assert "not anonymous" in out
+        assert "data about people" in out
     parts = [tmp_path / f"{kind}.sums" for kind in ("outcome", "treatment")]
     code, out, _ = run(capsys, "merge", *parts, "--out", tmp_path / "all.sums", "--json")
     assert code == 0

@@ -26,7 +26,6 @@ from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
 from unjoined.sums import (
     MIN_COUNT,
-    GaussianNoise,
     PlannedSums,
     aggregate_rows,
     fourier_plan,
@@ -56,9 +55,7 @@ def plan(
     ] = None,
     width: Annotated[float | None, typer.Option(help="In spreads.")] = None,
     groups: Annotated[int, typer.Option(min=2, help="Groups ridges are chosen by.")] = 5,
-    clip: Annotated[
-        float | None, typer.Option(help="Spreads to keep features within; needed for noise.")
-    ] = None,
+    clip: Annotated[float | None, typer.Option(help="Spreads to keep features within.")] = None,
     outcome_range: Annotated[
         str | None, typer.Option(help="LOW,HIGH to keep an outcome within; with --clip.")
     ] = None,
@@ -104,10 +101,6 @@ def aggregate(
     min_count: Annotated[
         int, typer.Option(min=2, help="Fewest effective rows to a sum.")
     ] = MIN_COUNT,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Add noise: differential privacy for each row.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="With --epsilon, such as 1e-6.")] = None,
     checkpoint: Checkpoint = None,
     threads: Annotated[int, typer.Option(help="-1 is all cores.")] = -1,
     force: Force = False,
@@ -116,9 +109,6 @@ def aggregate(
     """Turn one party's tables into a file of sums for the agreed plan."""
     if threads == 0:
         raise InputError("--threads must not be 0: give a number of threads, or -1 for all cores.")
-    if (epsilon is None) != (delta is None):
-        raise InputError("noise takes both: --epsilon, such as 1, and --delta, such as 1e-6.")
-    noise = None if epsilon is None or delta is None else GaussianNoise(epsilon, delta)
     tables = Tables.of(
         TableOptions(
             outcomes, treatments, outcome, treatment, population, weight=weight, treated=treated
@@ -133,7 +123,7 @@ def aggregate(
         raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
     source = tables.source(agreed.feature_names)
     sums = aggregate_rows(
-        source, agreed, min_count=min_count, noise=noise, checkpoint=checkpoint, n_jobs=threads
+        source, agreed, min_count=min_count, checkpoint=checkpoint, n_jobs=threads
     )
     _write(sums, out, as_json=as_json)
     if checkpoint is not None:
@@ -160,23 +150,15 @@ def _write(sums: PlannedSums, file: Path, *, as_json: bool) -> None:
     smallest = min(groups, default=0)
     if as_json:
         cells = cell_sizes(sums)
-        noise = [table._asdict() for table in sums.noise]
-        print_json(
-            {"out": str(written), "cells": cells, "smallest_group": smallest, "noise": noise}
-        )
+        print_json({"out": str(written), "cells": cells, "smallest_group": smallest})
         return
     out = console()
     show_cell_sizes(out, sums)
     out.print(
         f"Wrote {written}: {len(groups)} sets of sums of {sums.plan.size} functions, each over "
-        f"{smallest:,} rows or more. It holds no rows, but sums are not anonymous in general; see "
-        "the guide before you pass it on."
+        f"{smallest:,} rows or more. Sums are data about people: whoever knows the features can "
+        "work out labels. Pass the file on under a contract, as you would the rows."
     )
-    for table in sums.noise:
-        out.print(
-            f"Noise on the {table.kind} rows of {sums.plan.populations[table.population]}: "
-            f"epsilon {table.epsilon:g}, delta {table.delta:g} for each row."
-        )
 
 
 def _features(entries: list[str]) -> dict[str, tuple[float, float]]:

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._support import narrated
 from unjoined._typing import Array, Basis, MatrixLike, RandomState
-from unjoined._validation import TREATMENT, check_count, check_positive
+from unjoined._validation import check_count, check_positive
 from unjoined.basis import BASES, ScaledBasis, has_constant
 from unjoined.data import DaskSource, LabelledRows, as_dask_source
 from unjoined.errors import InputError
@@ -37,7 +37,6 @@ from unjoined.estimators.minmax_plan import (
 )
 from unjoined.estimators.minmax_problem import (
     SummedRows,
-    alike_if_impossible,
     check_bounds,
     check_loss,
     solve_in_bounds,
@@ -61,7 +60,7 @@ from unjoined.nuisance import (
     weigh_shift,
 )
 from unjoined.solve import solve_minmax
-from unjoined.sums import PlannedSums, combine, dask_sums, multipliers, sum_source, take_sample
+from unjoined.sums import PlannedSums, combine, dask_sums, refuse_twins, sum_source, take_sample
 
 SAMPLE_ROWS = 10_000  # of each cell, which settle the plan where there are many
 
@@ -351,8 +350,8 @@ class MinMaxUplift(RowEstimator):
         Raises
         ------
         InputError
-            A cell is missing, or a parameter needs rows: ``loss``, ``bounds``, ``shift``, or a
-            regressor as ``center``.
+            A cell is missing, one table stands for two populations, or a parameter needs rows:
+            ``loss``, ``bounds``, ``shift``, or a regressor as ``center``.
 
         Notes
         -----
@@ -365,6 +364,7 @@ class MinMaxUplift(RowEstimator):
                 "a regressor as center needs rows, and sums are not enough. Pass center=True, "
                 "which uses the functions of the sums, or center=False."
             )
+        refuse_twins(sums)
         self._conclude_sums(sums, None)
         return self
 
@@ -440,8 +440,7 @@ class MinMaxUplift(RowEstimator):
         planner, search, coef = self._planner, found.search, found.group_coef
         planned.check_complete(groups=planner.chooses_ridges)
         contrasts, sums = planned.contrasts, planned.sums
-        noise = multipliers(planned.plan, planned.noise, TREATMENT) if planned.noise else None
-        plan = replace(planned.plan, contrasts=contrasts, noise=noise)
+        plan = replace(planned.plan, contrasts=contrasts)
         if planner.is_centred and not plan.centring and has_constant(plan.basis):
             sums = center_sums(sums, plan.basis, contrasts)
         if coef is None:
@@ -472,8 +471,6 @@ class MinMaxUplift(RowEstimator):
         encoder = getattr(self, "encoder_", None) if known else None
         self._set_features(sums.plan.n_features, sums.plan.feature_names, encoder)
         self.average_effect_ = average_effect_of_sums(sums)
-        if sums.noise and has_constant(sums.plan.basis):
-            self.coef_ = alike_if_impossible(sums, self.coef_, self.average_effect_.value)
         self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
     def _row_errors(self, matrix: Array) -> Array:

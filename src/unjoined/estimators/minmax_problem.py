@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Array, Basis, IntArray
+from unjoined._typing import Basis, IntArray
 from unjoined._validation import OUTCOME, check_option
 from unjoined.basis import ScaledBasis, Scaling, weighted_quantile
 from unjoined.data import LabelledRows
-from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.errors import InputError
 from unjoined.losses import (
     LOSSES,
     LogCoshLoss,
@@ -22,9 +21,7 @@ from unjoined.losses import (
     check_conjugates,
 )
 from unjoined.solve import MinMaxSolution, solve_bounded, solve_loss
-from unjoined.sums import MinMaxSystem, PlannedSums, RowScan, SumsPlan
-
-LOOKED_AT = 500  # made-up rows at which the uplift must be possible
+from unjoined.sums import MinMaxSystem, RowScan, SumsPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,27 +144,3 @@ def solve_with_loss(
     solution = solve_loss(system, scan, share, loss, **ridges)
     report = LossReport(solution.gap, solution.relative_gap, solution.rounds, unit)
     return MinMaxSolution(spread * solution.alpha, spread * solution.beta, np.empty(0)), report
-
-
-def alike_if_impossible(sums: PlannedSums, coef: Array, average: float) -> Array:
-    """Return the coefficients, or those of one uplift for all where noise made them impossible.
-
-    Outcomes of sums with noise are limited, and so is what they can differ by. The one uplift is
-    the average effect, or 0 if that too is impossible. The first function is a constant.
-    """
-    plan, widest = sums.plan, 2.0 * sums.plan.coding.scale
-    limit = np.inf if plan.clip is None else plan.clip
-    X = np.random.default_rng(0).standard_normal((LOOKED_AT, plan.n_features))
-    uplift = plan.basis(np.clip(X, -limit, limit)) @ coef
-    if np.abs(uplift).max() <= widest:
-        return coef
-    warnings.warn(
-        "the noise on the sums is so large that the uplift of some people would exceed what "
-        "outcomes can differ by. So the same is predicted for everybody: the average effect, or 0 "
-        "if that exceeds it too. Nobody can be ranked by this fit. Ask for a larger epsilon, more "
-        "rows or fewer functions.",
-        UnjoinedWarning,
-        stacklevel=5,
-    )
-    constant = average if abs(average) <= widest else 0.0
-    return np.append(constant, np.zeros(len(coef) - 1))

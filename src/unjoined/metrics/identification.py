@@ -579,7 +579,7 @@ def average_effect_of_sums(planned: PlannedSums) -> Estimate:
     p, groups = plan.basis.size, sums.groups
     value = np.zeros((2, len(groups), 2, 2))  # numerator or denominator; group; population; sum
     for i, group in enumerate(groups):
-        g = _weights_without(sums, group, p, constant=constant, noisy=bool(planned.noise))
+        g = _weights_without(sums, group, p, constant=constant)
         for a, kind in enumerate((OUTCOME, TREATMENT)):
             for k in (0, 1):
                 if cell := sums.cells.get(CellKey(kind, k, group)):
@@ -603,9 +603,7 @@ def _contrast(value: Array) -> Array:
     return np.asarray(mean[:, 0] - mean[:, 1])
 
 
-def _weights_without(
-    sums: GroupedSums, group: int, p: int, *, constant: bool, noisy: bool
-) -> Array:
+def _weights_without(sums: GroupedSums, group: int, p: int, *, constant: bool) -> Array:
     """Return the coefficients of g, from all groups but one if every table has others."""
     rest = {key: cell for key, cell in sums.cells.items() if key.group != group}
     tables = [(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)]
@@ -615,9 +613,6 @@ def _weights_without(
     treated = [others.total(TREATMENT, k) for k in (0, 1)]
     cells = [others.total(*table) for table in tables]
     C = sum((c.gram[:p, :p] / c.weight for c in cells), np.zeros((p, p))) / len(cells)
-    if noisy:  # some squares may be below 0
-        values, vectors = np.linalg.eigh(C)
-        C = (vectors * np.maximum(values, 0.0)) @ vectors.T
     C[np.diag_indices(p)] += STEADY * max(float(np.trace(C)) / p, 1e-300)
     if not constant:
         first, second = (c.label_basis[:p] / c.weight for c in treated)

@@ -1,16 +1,8 @@
 """Additive sums of rows: one pass, any chunking, any order."""
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
-from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
+from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums, refuse_twins
 from unjoined.sums.census import Census, rows_digest, sample_cells, take_census, take_sample
-from unjoined.sums.disclosure import (
-    GaussianNoise,
-    multipliers,
-    noise_in_scores,
-    noise_multiplier,
-    product_variance,
-    sensitivity,
-)
 from unjoined.sums.files import read_finished_sums, read_sums, write_sums
 from unjoined.sums.moments import (
     CellKey,
@@ -46,7 +38,6 @@ from unjoined.sums.plan import (
 )
 
 __all__ = [
-    "GaussianNoise",
     "PlannedSums",
     "SumsPlan",
     "aggregate_rows",

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, IntArray, RandomState
+from unjoined._typing import RandomState
 from unjoined._validation import (
     LARGEST,
     OUTCOME,
@@ -26,28 +26,15 @@ from unjoined._validation import (
     population_name,
 )
 from unjoined.basis import FourierBasis, LinearBasis, Scaling, StackedBasis
-from unjoined.data import ChunkSource, LabelledRows, as_source
+from unjoined.data import as_source
 from unjoined.errors import DisclosureWarning, InputError
-from unjoined.sums.census import Census, take_census
-from unjoined.sums.disclosure import (
-    MAX_FREQUENCY,
-    GaussianNoise,
-    check_counts,
-    check_limits,
-    check_plan,
-    feature_name,
-    function_sizes,
-    place_of,
-    with_noise,
-    with_policies_of_sums,
-)
-from unjoined.sums.moments import GroupedSums, MomentSums, PolicySums, policy_design
-from unjoined.sums.passes import labelled_batches, repeated_rows, sum_source
+from unjoined.sums.census import take_census
+from unjoined.sums.disclosure import MAX_FREQUENCY, check_counts, check_limits, check_plan
+from unjoined.sums.moments import GroupedSums, MomentSums, PolicySums
+from unjoined.sums.passes import sum_source
 from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan, TableId, tables_of
 from unjoined.sums.plan_file import plan_digest
 
-MAX_SHARE = 0.5  # of one row, as in the dominance rule of statistical offices
-COLLINEAR = 1e-12  # of the largest eigenvalue: below, a direction that no row has
 MIN_COUNT = 10
 MAX_FUNCTIONS = 5000  # whose sums of one group and table take 200 MB
 REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
@@ -92,7 +79,7 @@ def fourier_plan(
         Groups that ridges are chosen by, 2 to 1000.
     clip : float, optional
         Spreads from the typical value that features are kept within, when rows are added up and
-        when the model predicts. Needed for noise, as is a limit for outcomes.
+        when the model predicts.
     outcome_range : pair of float, optional
         Lowest and highest outcome, for one of many values: others are moved to the nearer of the
         two. With ``clip`` only.
@@ -213,11 +200,12 @@ def aggregate_rows(
     plan: SumsPlan,
     *,
     min_count: int = MIN_COUNT,
-    noise: GaussianNoise | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
 ) -> PlannedSums:
     """Add up one party's rows by an agreed plan.
+
+    Sums are data about people, not anonymous: send them under a contract, as you would rows.
 
     Parameters
     ----------
@@ -227,9 +215,6 @@ def aggregate_rows(
         As agreed.
     min_count : int, default=10
         Fewest effective rows that a group may have, whatever the number of functions.
-    noise : GaussianNoise, optional
-        Noise on every sum, under which the file is differentially private for each row. The plan
-        must have limits (``clip``), and rows no weights.
     checkpoint : path, optional
         A file that is written about every million rows of the second pass and left where it is.
         If it exists, the pass goes on from there, to the same bits. Keep it to yourself: it is
@@ -244,14 +229,14 @@ def aggregate_rows(
     Raises
     ------
     InputError
-        The features are others, or sums would tell the label of a single row: the plan has
-        functions other than linear and Fourier ones or too high frequencies, a group has too
-        few effective rows for its number of sums, or a row outweighs the others.
+        The features are others, the plan has functions other than linear and Fourier ones or
+        too high frequencies, a group has too few effective rows for its number of sums, or one
+        table is given for two populations.
 
     Notes
     -----
-    Three passes over the rows: the first counts rows that repeat and looks at treatment codes,
-    the second adds up, the third looks for rows that outweigh the others.
+    Two passes over the rows: the first counts rows that repeat and looks at treatment codes, the
+    second adds up.
     """
     check_plan(plan)
     least = check_count("min_count", min_count)
@@ -265,77 +250,10 @@ def aggregate_rows(
             f"{census.feature_names or census.n_features}. Pass the plan's features, in its order."
         )
     check_limits(census, plan)
-    if noise is not None:
-        function_sizes(plan)  # refuse a plan without limits before the rows are gone through
-        _check_unit_weights(census)
-        # Where a row goes must not depend on other rows: copies are not dealt evenly.
-        census = replace(census.without_samples(), outcomes=np.empty(0))
     found = sum_source(rows, plan, census, checkpoint, n_jobs)
     check_counts(found, least)
-    check_leverage(rows, census, found)
-    return found if noise is None else with_noise(found, noise)
-
-
-def _check_unit_weights(census: Census) -> None:
-    """Refuse weights where noise is scaled to rows that count once each."""
-    for (kind, name), sketch in census.cells.items():
-        if not np.all(sketch.weight == sketch.count) or sketch.total_weight != sketch.n_rows:
-            raise InputError(
-                f"noise is scaled to rows of weight 1, and the {kind} rows of population {name!r} "
-                "have others. Leave the weights out."
-            )
-
-
-def check_leverage(source: ChunkSource, census: Census, found: PlannedSums) -> None:
-    """Refuse sums in which one row outweighs the others, in one more pass over the rows."""
-    plan = found.plan
-    roots = {key: _inverse_root(cell.gram) for key, cell in found.sums.cells.items()}
-    policy = found.policy
-    policies = {k: _inverse_root(policy.gram[k]) for k, n in enumerate(policy.n_rows) if n}
-    known = ((c.rows, np.full(len(c.times), c.group)) for c in repeated_rows(plan, census))
-    read = ((batch.rows, batch.group) for batch in labelled_batches(source, plan, census))
-    for rows, group in chain(known, read):
-        phi = plan.values(rows.X)
-        for key, root in roots.items():
-            at = rows.at(key.kind, key.population)
-            at = at[group[at] == key.group]
-            _check_shares(phi[at], root, rows, at, plan, place_of(key, plan))
-        for k, root in policies.items():
-            at = rows.at(TREATMENT, k)
-            place = f"the treatment table of population {plan.populations[k]!r}"
-            _check_shares(policy_design(rows.X[at], plan.scaling), root, rows, at, plan, place)
-
-
-def _check_shares(
-    values: Array, root: Array, rows: LabelledRows, at: IntArray, plan: SumsPlan, place: str
-) -> None:
-    """Refuse a row that is louder than all others in some combination of functions."""
-    share = rows.weight[at] * np.sum((values @ root) ** 2, axis=1)
-    if share.max(initial=0.0) > MAX_SHARE:
-        raise _one_row(place, plan, rows, int(at[np.argmax(share)]), float(share.max()))
-
-
-def _inverse_root(gram: Array) -> Array:
-    """Return R with R R^T the inverse of the sum of products, without directions no row has."""
-    size = np.sqrt(np.diag(gram))
-    size[size == 0.0] = 1.0
-    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
-    used = values > COLLINEAR * values[-1]
-    root: Array = vectors[:, used] / np.sqrt(values[used]) / size[:, None]
-    return root
-
-
-def _one_row(place: str, plan: SumsPlan, rows: LabelledRows, at: int, share: float) -> InputError:
-    """Return the error for a row whose label could be told from the sums."""
-    scaled = plan.scaling(rows.X[at : at + 1])[0]
-    j = int(np.argmax(np.abs(scaled)))
-    return InputError(
-        f"{place} has a row that makes up {share:.0%} of some combination of the sums, "
-        f"more than half, so that its label could be told. Its feature {feature_name(plan, j)} "
-        f"lies {abs(scaled[j]):.3g} spreads from the typical value, its weight is "
-        f"{rows.weight[at]:.3g}. Nothing was written. Cap extreme values and weights, leave out "
-        "features that few rows have, give more rows, or agree on fewer functions or groups."
-    )
+    refuse_twins(found)
+    return found
 
 
 def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
@@ -364,16 +282,28 @@ def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
             )
     refuse_overlap(parts)
     warn_of_differences(parts, stacklevel=2)
-    noise = tuple(sorted(table for part in parts for table in part.noise))
     merged = replace(
         parts[0],
         sums=reduce(GroupedSums.merge, [part.sums for part in parts]),
         tables=tuple(sorted(table for part in parts for table in tables_of(part))),
-        noise=noise,
+        policy=reduce(PolicySums.merge, [part.policy for part in parts]),
     )
-    if noise:
-        return with_policies_of_sums(merged)
-    return replace(merged, policy=reduce(PolicySums.merge, [part.policy for part in parts]))
+    refuse_twins(merged)
+    return merged
+
+
+def refuse_twins(found: PlannedSums) -> None:
+    """Refuse sums in which one table stands for two populations."""
+    first: dict[tuple[str, str], int] = {}
+    for table in tables_of(found):
+        other = first.setdefault((table.kind, table.digest), table.population)
+        if other != table.population:
+            names = [found.plan.populations[k] for k in (other, table.population)]
+            raise InputError(
+                f"the {table.kind} rows of populations {names[0]!r} and {names[1]!r} have the same "
+                "sums, as if one table had been given under two names. Give each population its "
+                "own rows."
+            )
 
 
 def refuse_overlap(parts: Sequence[PlannedSums]) -> None:

@@ -8,7 +8,6 @@ import math
 import os
 import re
 import zipfile
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,8 @@ from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import has_constant
 from unjoined.data import replace_file
 from unjoined.errors import InputError, TableError
-from unjoined.sums.disclosure import with_policies_of_sums
 from unjoined.sums.moments import CellKey, GroupedSums, MomentSums, PolicySums
-from unjoined.sums.plan import PlannedSums, Position, SumsPlan, TableId, TableNoise, tables_of
+from unjoined.sums.plan import PlannedSums, Position, SumsPlan, TableId, tables_of
 from unjoined.sums.plan_file import (
     FileArrays,
     UnsoundError,
@@ -46,7 +44,7 @@ MANIFEST, CHECKSUM = f"unjoined-sums-{VERSION}", "sha256"  # JSON as bytes, and 
 FIRST = re.compile(rb"unjoined-sums[ -]([0-9]{1,9})\b")  # near the beginning, in any version
 CONTENTS = "sums over rows of products of basis functions and labels; no rows"
 HEADER = (
-    *("contents", "plan", "plan_digest", "cells", "tables", "noise"),
+    *("contents", "plan", "plan_digest", "cells", "tables"),
     *("policy_rows", "position"),
 )
 CELL = ("kind", "population", "group", "rows", "weight", "weight_square")
@@ -84,7 +82,7 @@ def write_sums(
         arrays[f"cell{i}.label_basis"] = sums.label_basis
         arrays[f"cell{i}.gram"] = sums.gram
     policy = found.policy
-    for name in POLICY if not found.noise else ():  # with noise they are made of the cells
+    for name in POLICY:
         arrays[f"policy.{name}"] = getattr(policy, name)
     header = {
         "contents": CONTENTS,
@@ -92,7 +90,6 @@ def write_sums(
         "plan_digest": plan_digest(found.plan),
         "cells": cells,
         "tables": [list(table) for table in tables_of(found)],
-        "noise": [list(table) for table in found.noise],
         "policy_rows": policy.n_rows.tolist(),
         "position": None if position is None else [position.n_rows, str(position.digest)],
     }
@@ -210,27 +207,21 @@ def _checked(members: dict[str, NDArray[Any]]) -> tuple[PlannedSums, Position | 
     arrays = FileArrays(members)
     plan = plan_from_parts(header["plan"], arrays)
     need(header["plan_digest"] == plan_digest(plan), "its plan is not the one it names")
-    cells, noise = {}, _read_noise(header["noise"], plan)
-    noisy = {table[:2] for table in noise}
+    cells = {}
     for i, cell in enumerate(items(header["cells"], "the list of cells")):
         key, sums = _read_cell(cell, f"cell{i}", plan, arrays)
-        check_cell(key, sums, plan, noisy=key[:2] in noisy)
+        check_cell(key, sums, plan)
         need(key not in cells, "the same cell comes twice")
         cells[key] = sums
     K = len(plan.populations)
     rows = items(header["policy_rows"], "the rows of the policies", K)
     counts = np.array([whole(n, "a number of rows", 0, MAX_ROWS) for n in rows], dtype=np.int64)
     q = 2 * plan.n_features + 1
-    shapes = () if noise else ((K,), (K, q), (K, q, q), (K, q, q))
-    parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=False)]
+    shapes = ((K,), (K, q), (K, q, q), (K, q, q))
+    parts = [arrays.take(f"policy.{name}", *s) for name, s in zip(POLICY, shapes, strict=True)]
     arrays.check_empty()
     tables = _read_tables(header["tables"], {key[:2] for key in cells})
-    found = replace(
-        PlannedSums.of_no_rows(plan), sums=GroupedSums(plan.size, cells), tables=tables, noise=noise
-    )
-    if noise:
-        return with_policies_of_sums(found), _read_position(header["position"])
-    found = replace(found, policy=PolicySums(counts, *parts))
+    found = PlannedSums(plan, GroupedSums(plan.size, cells), PolicySums(counts, *parts), tables)
     check_policy(found)
     return found, _read_position(header["position"])
 
@@ -256,20 +247,6 @@ def _read_cell(
         number(given["weight_square"], "the squared weight of a cell", positive=True),
     )
     return key, sums
-
-
-def _read_noise(listed: Any, plan: SumsPlan) -> tuple[TableNoise, ...]:
-    """Return what the rows of tables are protected by."""
-    found = []
-    for entry in items(listed, "the list of noise"):
-        kind, population, epsilon, delta = items(entry, "the noise of a table", 4)
-        k = whole(population, "a population", 0, len(plan.populations) - 1)
-        good = number(delta, "delta", positive=True) < 1.0 and plan.clip is not None
-        need(good, "its noise is not within its limits")
-        found.append(
-            TableNoise(_kind(kind), k, number(epsilon, "epsilon", positive=True), float(delta))
-        )
-    return tuple(found)
 
 
 def _kind(value: Any) -> str:
@@ -301,15 +278,10 @@ def _read_position(at: Any) -> Position | None:
     return Position(whole(n_rows, "the position of a checkpoint", 1, MAX_ROWS), int(digest))
 
 
-def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan, *, noisy: bool) -> None:
-    """Refuse sums that are those of no rows whatever; noise may hide more than that they fit."""
+def check_cell(key: CellKey, sums: MomentSums, plan: SumsPlan) -> None:
+    """Refuse sums that are those of no rows whatever."""
     what = f"the sums of group {key.group} of the {key.kind} rows of population {key.population}"
     _check_weights(sums.n_rows, sums.weight, sums.weight_square, what)
-    if noisy:
-        both = (sums.gram, sums.label_cross)
-        need(all(np.array_equal(part, part.T) for part in both), f"{what} are not symmetric")
-        need(_near(sums.gram[0, 0], sums.weight), f"{what} contradict their weight")
-        return
     _check_gram(sums.gram, what)
     constant = has_constant(plan.basis)
     if constant:

@@ -204,9 +204,9 @@ class SumsPlan:
         Groups rows are dealt into, by which ridges are chosen.
     clip : float, optional
         Spreads that features are kept within; outcomes are then kept within -1 and 1 inside.
-    contrasts, noise : arrays, optional
-        How more than two populations are held against each other, shape (J, K), and the variance
-        of noise on treatment sums, shape (K,); settled by the sums, and not agreed on.
+    contrasts : array of shape (J, K), optional
+        How more than two populations are held against each other; settled by the sums, and not
+        agreed on.
     """
 
     feature_names: tuple[str, ...] | None
@@ -219,7 +219,6 @@ class SumsPlan:
     n_groups: int
     clip: float | None = None
     contrasts: Array | None = None
-    noise: Array | None = None
 
     @property
     def n_features(self) -> int:
@@ -293,15 +292,6 @@ class TableId(NamedTuple):
     digest: str  # 32 hexadecimal digits
 
 
-class TableNoise(NamedTuple):
-    """What the rows of one table are protected by."""
-
-    kind: str
-    population: int
-    epsilon: float
-    delta: float
-
-
 @dataclass(frozen=True, slots=True)
 class Position:
     """How far a pass has come: rows read, and the sum of their hashes to know them by."""
@@ -325,7 +315,6 @@ class PlannedSums:
     sums: GroupedSums
     policy: PolicySums
     tables: tuple[TableId, ...] = ()  # those merged; empty for sums of one pass
-    noise: tuple[TableNoise, ...] = ()  # of the tables that have some
 
     @classmethod
     def of_no_rows(cls, plan: SumsPlan) -> PlannedSums:
