@@ -27,7 +27,7 @@ from unjoined.metrics.curves import (
 )
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.effects import Coefficient, EffectSummary, GroupEffect, effect_summary
-from unjoined.metrics.estimate import Estimate, Ratio, critical_value
+from unjoined.metrics.estimate import PLENTY, STRONG, Estimate, Ratio, critical_value
 from unjoined.metrics.evaluate import (
     compare_out_of_fold,
     compare_uplift,
@@ -55,7 +55,7 @@ from unjoined.metrics.identification import (
     warn_if_weak,
     widening,
 )
-from unjoined.metrics.people import MANY, PLENTY, STRONG, NamedFeatures, Region, tree_conditions
+from unjoined.metrics.people import MANY, NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.rows import average_effect, evaluation_of, evaluation_rows, labelled_rows
 from unjoined.metrics.scores import (
