@@ -21,6 +21,7 @@ from unjoined import (
     save_model,
 )
 from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.estimators.likelihood import shrunk_towards
 from unjoined.metrics import Estimate
 from unjoined.nuisance import FormTable
 
@@ -144,15 +145,27 @@ def test_predictions_average_to_the_average_effect(data, model):
     """Of the rows of the fit, people counting as in every average: fully from a gap of 0.2 on."""
     real = real_problem(lambda X: 1.0 + 2.0 * X[:, 1]).draw(300, random_state=0)
     straight = Uplift(n_jobs=1, random_state=0).fit(real)
-    for fitted, X in ((straight, real.X), (model, data.X)):
+    for fitted, X, within in ((straight, real.X, 0.05), (model, data.X, 0.05)):
         gap = np.abs(np.diff(fitted.predict_policies(X), axis=1)[:, 0])
         counted = np.minimum(1.0, (gap / 0.2) ** 2)
         mean = np.average(fitted.predict(X), weights=counted)
         # Policies of the average are those without a row's fold, which moves who counts a little.
-        assert mean == pytest.approx(
-            fitted.average_effect_.value, abs=0.2 * fitted.average_effect_.standard_error
-        )
-        assert fitted.average_effect_ == fitted.gain_.everyone()
+        average = fitted.average_effect_
+        assert mean == pytest.approx(average.value, abs=within * average.standard_error)
+        assert average == fitted.gain_.everyone()
+
+
+@pytest.mark.parametrize(
+    ("measured", "model", "expected"),
+    [
+        (Estimate(1.0, 0.5), Estimate(0.3, 0.3), 0.3),  # closer than 2 sqrt(0.25 - 0.09) = 0.8
+        (Estimate(3.0, 0.5), Estimate(1.0, 0.3), 3.0 - 0.64 / 2.0),
+        (Estimate(1.0, 0.2), Estimate(0.0, 0.3), 1.0),  # the model is no surer
+        (Estimate(1.0, 0.2), Estimate(1.0, 0.1), 1.0),
+    ],
+)
+def test_an_average_goes_to_the_surer_model_as_far_as_chance_explains(measured, model, expected):
+    assert shrunk_towards(measured, model) == pytest.approx(expected)
 
 
 BASES = {

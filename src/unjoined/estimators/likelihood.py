@@ -112,7 +112,9 @@ class LikelihoodEstimator(RowEstimator):
     def _measure(self, rows: LabelledRows, folded: FoldedFits, rng: Rng) -> None:
         """Set the average effect and the gain by score, from fits that have not seen the rows.
 
-        Predictions are shifted to that average, so that both say the same.
+        The mean prediction is surer than what was measured, if base and effect are right. As far
+        as both agree, the average is brought to it, and then predictions of real outcomes to that
+        average. Intervals are as wide as those of what was measured alone.
         """
         nuisances, fold = folded.nuisances(rows, n_jobs=self.n_jobs, rng=rng)
         evaluation = evaluation_of(rows, fold, nuisances)
@@ -125,12 +127,17 @@ class LikelihoodEstimator(RowEstimator):
                 evaluation, evaluation.effect, self._predict_rows(X), weight, noise
             )
 
-        average = measured().everyone()
+        record = measured()
+        average = record.everyone()
         if isinstance(self.fit_, AdditiveAverage) and np.isfinite(average.interval(0.95)).all():
             counted = (evaluation.share * evaluation.aim * evaluation.omega())[few]
             scale = float(self.outcome_scaling_.scale[0])
-            self.fit_ = self.fit_.calibrated(X, counted, average.value / scale)
-        self.gain_ = measured()
+            mean, error = (scale * each for each in self.fit_.mean_uplift(X, counted))
+            shrunk = shrunk_towards(average, Estimate(mean, error))
+            if self.family_ != BERNOULLI:  # of which the same shift of log-odds would rank anew
+                self.fit_ = self.fit_.raised((shrunk - mean) / scale)
+            record = measured().shifted(shrunk - average.value)
+        self.gain_ = record
         self.average_effect_ = self.gain_.everyone()
         self.heterogeneity_ = self.gain_.slope()
 
@@ -284,6 +291,18 @@ class LikelihoodEstimator(RowEstimator):
         else:
             likelihood = self.fit_.log_likelihood(ModelRows(X, outcome, exposure, weight[used]))
         return float(np.average(likelihood, weights=weight[used]))
+
+
+def shrunk_towards(measured: Estimate, model: Estimate) -> float:
+    """Return an estimate that holds whatever a model is, brought towards the model's own.
+
+    If the model is right, its estimate is the surer one, and the difference of both has the
+    difference of their variances. What is beyond two such standard errors tells against it.
+    """
+    apart = measured.value - model.value
+    spread = max(measured.standard_error**2 - model.standard_error**2, 0.0)
+    kept = max(1.0 - 4.0 * spread / apart**2, 0.0) if apart else 0.0
+    return model.value + kept * apart
 
 
 def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Array) -> IntArray:

@@ -158,7 +158,7 @@ class MixtureUplift(LikelihoodEstimator):
 
     Notes
     -----
-    Time is that of ten forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
+    Time is that of nine forms times ``n_folds`` fits, each of at most about 25 passes of O(n p^2)
     over at most 20,000 outcome rows, where p is ten functions a feature and one for each pair,
     twice. If there are more rows, the likeliest form and the likeliest that contains it are fitted
     to all of them in ten passes or so, and weighed there. Of more than 100 features each fit uses
@@ -167,8 +167,8 @@ class MixtureUplift(LikelihoodEstimator):
     The treatment tables say which part is which, so the two cannot change places. If policies
     hardly differ, the answer rests on the functions' form alone: a `WeakIdentificationWarning`
     says so. ``average_effect_`` and ``gain_`` come from all rows, by fits that have not seen them;
-    from chunks, from the rows of the sample, and the summary says so. Predictions are shifted so
-    that they average to ``average_effect_``.
+    from chunks, from the rows of the sample, and the summary says so. Where the mean prediction
+    and what was measured differ by no more than chance, the mean prediction is the average.
 
     Examples
     --------

@@ -382,6 +382,17 @@ class GainByScore:
         J = len(self.share)
         return self._totals(np.repeat([[1.0, 0.0], [0.0, 1.0]], J, axis=1))
 
+    def shifted(self, change: float) -> GainByScore:
+        """Return the record of people who gain more by ``change`` each, outcome units."""
+        J = len(self.share)
+        turn = np.eye(2 * J)
+        turn[:J, J:] = change * np.eye(J)
+        return replace(
+            self,
+            numerator=self.numerator + change * self.denominator,
+            covariance=turn @ self.covariance @ turn.T,
+        )
+
     def slope(self) -> Estimate:
         """Return by how much uplift rises from the person ranked lowest to the one ranked highest.
 

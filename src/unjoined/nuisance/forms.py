@@ -7,7 +7,6 @@ from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, PAIR, SQUARE, AdditiveBasis
@@ -28,7 +27,6 @@ PAIRS = CURVES | {PAIR}
 NATS = 4.0  # held-out nats that change the weight of a form by a factor of e
 LEAST_WEIGHT = 0.01
 FEATURE_ROWS = 2_000  # about, that tell how far the uplift varies with each feature
-FARTHEST_SHIFT = 10.0  # of effects, log-odds or standard deviations of the outcome
 FAINT = 0.25  # of the likeliest form's weight: not worth passes over very many rows
 
 
@@ -54,7 +52,6 @@ EFFECT_FORMS = (
     Form("few linear effects", CURVES, LINES, LINES),
     Form("curved effect", CURVES, CURVES, LINES),
     Form(ALONE[2], PAIRS, frozenset({CONSTANT}), LINES),
-    Form("few linear effects beside pairs", PAIRS, LINES, LINES),
     Form("pairs", PAIRS, PAIRS, LINES),
 )
 # For rows that are few. Of many, the forms above follow such an effect as well. At no price they
@@ -72,10 +69,6 @@ IN_WORDS = {
         "the base bends with the features and the effect is a straight line in few of them"
     ),
     "curved effect": "the base and the effect bend with single features",
-    "few linear effects beside pairs": (
-        "the base bends with the features and with pairs of them, and the effect is a straight "
-        "line in few of them"
-    ),
     "pairs": "the base and the effect bend with the features and with pairs of them",
     "growing with lines": (
         "the base is a straight line in the features, and the effect goes up or down with it"
@@ -273,25 +266,12 @@ class AdditiveAverage:
         """Return the average of the members' differences of the means with and without."""
         return np.asarray(self.best.law.uplift(*self(X)) @ self.weight)
 
-    def calibrated(self, X: Array, weight: Array, average: float) -> AdditiveAverage:
-        """Shift the effects alike, so that the mean uplift of rows that count by weights is given.
-
-        The fits stay as they are if no shift makes it so.
-        """
-        base, effect = self(X)
-
-        def apart(shift: float) -> float:
-            uplift = self.best.law.uplift(base, effect + shift) @ self.weight
-            return float(weight @ uplift / weight.sum()) - average
-
-        far = FARTHEST_SHIFT
-        if not apart(-far) < 0.0 < apart(far):
-            return self
-        shift = float(brentq(apart, -far, far))
+    def raised(self, change: float) -> AdditiveAverage:
+        """Return the same with effects that are larger by ``change`` for everybody."""
         first = np.eye(1, self.basis.size)[0]  # the constant
-        members = (replace(each, effect=each.effect + shift * first) for each in self.members)
+        members = (replace(each, effect=each.effect + change * first) for each in self.members)
         coef = self.best.coef.copy()
-        coef[len(self.best.parts.base)] += shift
+        coef[len(self.best.parts.base)] += change
         return replace(self, members=tuple(members), best=replace(self.best, coef=coef))
 
     def uplift_errors(self, X: Array) -> Array:
@@ -315,19 +295,26 @@ class AdditiveAverage:
 
         The error is that of the likeliest form's coefficients and of the members' disagreement.
         """
-        weight = self.weight
-        change, gradient = (b - a for a, b in zip(*map(self._mean, (before, after)), strict=True))
-        value = float(weight @ change)
-        variance = gradient @ self.best.covariance @ gradient + weight @ (change - value) ** 2
-        return value, float(np.sqrt(variance))
+        means = (self._mean(X, np.ones(len(X))) for X in (before, after))
+        return self._known(*(b - a for a, b in zip(*means, strict=True)))
 
-    def _mean(self, X: Array) -> tuple[Array, Array]:
+    def mean_uplift(self, X: Array, weight: Array) -> tuple[float, float]:
+        """Return the mean uplift of rows that count by weights, and its error, as above."""
+        return self._known(*self._mean(X, weight))
+
+    def _known(self, members: Array, gradient: Array) -> tuple[float, float]:
+        """Return the average of a number of each member, and its error."""
+        value = float(self.weight @ members)
+        between = self.weight @ (members - value) ** 2
+        return value, float(np.sqrt(gradient @ self.best.covariance @ gradient + between))
+
+    def _mean(self, X: Array, weight: Array) -> tuple[Array, Array]:
         """Return each member's mean uplift of rows, and how the likeliest form's one slopes."""
-        values, parts = self.basis(X), self.best.parts
+        values, parts, share = self.basis(X), self.best.parts, weight / weight.sum()
         uplift = self.best.law.uplift(*(values @ coef for coef in self.coefficients()))
-        by_base, by_effect = self.best.law.slopes(*self.best(values))
+        by_base, by_effect = (share * slope for slope in self.best.law.slopes(*self.best(values)))
         of_base, of_effect = by_base @ values[:, parts.base], by_effect @ values[:, parts.effect]
-        return uplift.mean(axis=0), np.concatenate([of_base, of_effect]) / len(X)
+        return share @ uplift, np.concatenate([of_base, of_effect])
 
     def features(self, rows: ModelRows) -> Array:
         """Return how far the uplift varies with each feature, pairs counting for both, (d,).
