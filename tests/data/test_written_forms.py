@@ -499,3 +499,18 @@ def test_whole_numbers_with_an_order_are_not_named():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             SeparateLabels.from_tables(*parts, outcome="y", treatment="t")
+
+
+def test_an_outcome_that_may_stand_for_missing_is_named():
+    outcomes, treatments = tables(lambda rng, kind, name: rng.normal(size=N))
+    outcomes["N"].loc[:9, "y"] = -999
+    with pytest.warns(
+        ColumnWarning, match="outcome 'y' is -999 in 10 of 800 rows.*from 0 to 1. If"
+    ):
+        SeparateLabels.from_tables(outcomes, treatments, outcome="y", treatment="t")
+
+
+def test_codes_as_text_are_categories_too():
+    frame = pd.DataFrame({"store": [str(100 + i % 12) for i in range(240)]})
+    with pytest.warns(ColumnWarning, match="'store' holds 12 different whole numbers"):
+        assert TableEncoder().fit(frame).columns_[0].holds == "categories"

@@ -321,3 +321,21 @@ def test_the_command_writes_both_and_replaces_only_its_own(here, capsys):
             main([*command[:3], *arguments])
         assert stop.value.code == 2
         assert message in capsys.readouterr().err
+
+
+def test_values_that_stand_for_missing_are_missing_in_exports(tmp_path):
+    data = campaign()
+    X = data["X"].copy()
+    gone = np.random.default_rng(0).random(len(X)) < 0.1
+    X.loc[gone, "age"] = -999.0
+    X["joined"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(len(X)) % 400, unit="D")
+    X.loc[gone, "joined"] = pd.Timestamp("1900-01-01")
+    model = MinMaxUplift(basis="linear", random_state=0).fit(**(data | {"X": X}))
+    assert [code.stand_ins for code in model.encoder_.columns_] == [
+        *((-999.0,), (), (), (), (), (-25567.0,)),
+    ]
+    expected = model.predict(X[:200])
+    empty = X[:200].assign(age=X["age"].where(~gone), joined=X["joined"].where(~gone))
+    assert_allclose(model.predict(empty), expected, atol=0, rtol=0)
+    assert_allclose(by_onnx(model, X[:200], tmp_path), expected, atol=1e-9, rtol=0)
+    assert_allclose(by_sql(model, X[:200]), expected, atol=1e-9, rtol=0)

@@ -54,6 +54,7 @@ class Tables:
     ignored: list[str]
     treated: list[str] | None = None  # treatments that mean treated, if they are not plain
     categories: tuple[str, ...] = ()  # features that are codes
+    text: tuple[str, ...] = ()  # columns of text files that are left as they are written
 
     @classmethod
     def of(cls, options: TableOptions) -> Tables:
@@ -114,7 +115,7 @@ class Tables:
         """Read all rows into memory."""
         self._check_layout()
         # north, 1 or 01: text
-        text = {*self.categories, *([] if self.population is None else [self.population])}
+        text = {*self.text, *self.categories, *filter(None, [self.population])}
         tables = {table: read_table(table, text=text) for _, table in self.paths}
         if mixed := _mixed_columns(tables.values()) - {*self._special}:
             tables = {table: read_table(table, text=text | mixed) for _, table in self.paths}
@@ -134,9 +135,10 @@ class Tables:
     def of_model(self, model: Any) -> Tables:
         """Return the same with the features of a model, unless others are named."""
         names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+        tables = replace(self, text=written_columns(model))
         if self.features or not names:
-            return self
-        return replace(self, features=[name for name in names if name not in self.ignored])
+            return tables
+        return replace(tables, features=[name for name in names if name not in self.ignored])
 
     def stream(self) -> TableSource:
         """Return the rows as a source that reads them in pieces, however many there are."""
@@ -148,7 +150,7 @@ class Tables:
         source: TableSource = self._combine(
             TableSource, lambda table: table, features=features, ignore=self.ignored
         )
-        return source
+        return replace(source, text=self.text)
 
     def check_party(self) -> None:
         """Check the tables of one party, who may have some of the four only."""
@@ -388,6 +390,12 @@ def _check_replaceable(option: str, path: Path, beginning: bytes) -> None:
             f"{option} {str(path)!r} exists and is not a {NAMES[beginning]}, so it is not "
             "replaced. Name another file, or delete this one first."
         )
+
+
+def written_columns(model: Any) -> tuple[str, ...]:
+    """Return the features of a model that text files are to be read in as they are written."""
+    encoder = getattr(model, "encoder_", None)
+    return () if encoder is None else tuple(encoder.text_columns)
 
 
 def _mixed_columns(tables: Iterable[Any]) -> set[str]:

@@ -11,7 +11,16 @@ import numpy as np
 import typer
 
 from unjoined._typing import Frame
-from unjoined.cli.inputs import GRAPH, QUERY, TABLE, Input, Tables, as_table, check_paths
+from unjoined.cli.inputs import (
+    GRAPH,
+    QUERY,
+    TABLE,
+    Input,
+    Tables,
+    as_table,
+    check_paths,
+    written_columns,
+)
 from unjoined.cli.options import (
     AsJson,
     Budget,
@@ -101,7 +110,8 @@ class Files:
         if self.people is None:
             return None
         known = getattr(model, "feature_names_in_", ())
-        people = read_table(as_table(self.people), text=[c for c in self._kept if c not in known])
+        text = [*written_columns(model), *(c for c in self._kept if c not in known)]
+        people = read_table(as_table(self.people), text=text)
         select_columns(people, list(map(str, known)), title=repr(self.people))
         return people
 

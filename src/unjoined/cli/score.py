@@ -16,7 +16,7 @@ from rich.console import Console
 from unjoined._support import import_extra, in_digits
 from unjoined._typing import Array, BoolArray, Frame, IntArray
 from unjoined._validation import check_finite, check_not_negative, shown
-from unjoined.cli.inputs import TABLE, Named, as_table, check_paths
+from unjoined.cli.inputs import TABLE, Named, as_table, check_paths, written_columns
 from unjoined.cli.options import (
     AsJson,
     Budget,
@@ -223,9 +223,7 @@ Piece = tuple[Frame, Array, Array | None, Array | None, BoolArray, BoolArray, li
 def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iterator[Piece]:
     """Yield what the list needs of each piece of a table."""
     names = [str(name) for name in model.feature_names_in_]
-    codes = getattr(getattr(model, "encoder_", None), "columns_", ())
-    text = {code.name for code in codes if code.holds == "categories" or code.form}
-    text |= {*keep} - {*names}
+    text = {*written_columns(model)} | ({*keep} - {*names})
     total = estimate_rows(table)
     for frame, place in scan_table(table, "--table", Reading(PIECE_ROWS), text):
         kept = select_columns(frame, keep, title=repr(str(table)))

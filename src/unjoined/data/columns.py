@@ -590,7 +590,7 @@ class ColumnProfile:
             if TIMES in self.holds:
                 return Settled(TIMES)
             return Settled(CATEGORIES if self.has_codes else NUMBERS)
-        if self._is_code():
+        if self._is_code() or self.has_codes:
             return Settled(CATEGORIES)
         return self._as_numbers() or self._as_times() or Settled(CATEGORIES)
 

@@ -252,8 +252,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     all but the hundred most frequent ones. A category that no row of the fit has counts as average
     and is reported by a `ColumnWarning`; beside more than a thousand rare ones it counts as rare.
     Text is taken for numbers or for dates (as 2024-03-31) if all of its cells read as such, or
-    nine in ten of many different ones. Capitals and spaces count: "North" and "north " are two
-    categories.
+    nine in ten of many different ones. So are 31.12.2024, 12/31/2024, $1,234.00 and 1.234,56 EUR,
+    if the column tells the order of its dates and what its marks separate. Whole numbers are
+    categories if the column is called as codes are (``store_id``), or has zeros in front. Numbers
+    and dates such as -999 and 1900-01-01, in five rows or more and far from all others, count as
+    missing. Each of these is told by a `ColumnWarning` and kept for ``transform``. Capitals and
+    spaces count: "North" and "north " are two categories.
 
     ``transform`` finds columns by name, whatever their order, and leaves out others. Costs one
     pass over the rows, and a few microseconds for each different text.
@@ -292,7 +296,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Warns
         -----
         ColumnWarning
-            Words stand among numbers, or categories differ in capitals and spaces only.
+            Words stand among numbers, categories differ in capitals and spaces only, or text,
+            codes and values such as -999 are taken for something else than they may be.
         """
         self.fit_profiles(profile_frame(X))
         return self
@@ -378,6 +383,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         names = [name for code in self.columns_ for name in code.names(self.categories)]
         return np.array(names, dtype=object)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns that text files must be read in as they are written: 1.10 and 1.234, not 1.1."""
+        return tuple(c.name for c in self.columns_ if c.form or c.holds == CATEGORIES)
 
     @property
     def codes_at(self) -> tuple[int, ...]:

@@ -288,6 +288,24 @@ def other_units(labels: Looks) -> list[str]:
     return notes
 
 
+def odd_outcomes(labels: Looks) -> list[str]:
+    """Say that outcomes such as -999, far from all others, may stand for missing ones."""
+    notes = []
+    for name, cells in labels.items():
+        looks = [look for (kind, _), look in cells.items() if kind == OUTCOME]
+        profile = whole_profile(looks) if looks else None
+        if profile is None or profile.settle() != NUMBERS:
+            continue
+        for value in profile.stand_ins:
+            n, (low, high) = dict(profile.read.odd)[value], profile.read.within
+            notes.append(
+                f"the outcome {name!r} is {value:g} in {n:,} of {profile.n:,} rows, where all "
+                f"others lie from {low:g} to {high:g}. If it stands for a missing outcome, leave "
+                "such rows out."
+            )
+    return notes
+
+
 def _unknown_share(one: Look, two: Look) -> float:
     """Return the share of rows of the one whose category the other never has."""
     known, counts = two.profile.levels, one.profile.levels

@@ -36,6 +36,7 @@ from unjoined.data.looks import (
     as_numbers,
     look_at,
     mixed,
+    odd_outcomes,
     other_units,
     ranked,
     shifts,
@@ -316,7 +317,8 @@ class Survey(NamedTuple):
                 out.append(_absent(name, looks, absent[0], cells[absent[0]]))
                 del looks[name]
         found, notes = self._judged(looks, labels)
-        notes += other_units(labels) + _both_labels(self.tables, labels)
+        notes += [*other_units(labels), *odd_outcomes(labels)]
+        notes += _both_labels(self.tables, labels)
         features = tuple(name for name in looks if name not in {part.name for part in found})
         out += found
         if not features:
