@@ -149,7 +149,8 @@ def test_amounts_in_two_currencies_are_no_numbers():
 
 
 def test_three_decimals_in_every_row_are_decimals():
-    assert encoded("71.500", "68.250", "80.000")[1] == [71.5, 68.25, 80.0]
+    _, numbers = encoded("71.500", "68.250", "80.000", match="read as a decimal point")
+    assert numbers == [71.5, 68.25, 80.0]
 
 
 def test_zips_with_a_zero_in_front_are_categories():
@@ -514,3 +515,27 @@ def test_codes_as_text_are_categories_too():
     frame = pd.DataFrame({"store": [str(100 + i % 12) for i in range(240)]})
     with pytest.warns(ColumnWarning, match="'store' holds 12 different whole numbers"):
         assert TableEncoder().fit(frame).columns_[0].holds == "categories"
+
+
+def german(folder, *cells, other="12,5"):
+    """Write a file with a column of cells, beside one that may have decimal commas."""
+    path = folder / "t.csv"
+    path.write_text("x;w\n" + "".join(f"{cell};{other}\n" for cell in cells))
+    return path
+
+
+def test_points_in_a_file_with_decimal_commas_separate_thousands(tmp_path):
+    assert read_table(german(tmp_path, "1.234", "9.876"))["x"].to_pylist() == [1234, 9876]
+    assert read_table(german(tmp_path, "1.234", "950"))["x"].to_pylist() == [1234, 950]
+    mixed = read_table(german(tmp_path, "1.234", "9.876,5"))["x"].to_pylist()
+    assert mixed == [1234.0, 9876.5]
+    assert read_table(german(tmp_path, "1.234", "0.5"))["x"].to_pylist() == [1.234, 0.5]
+
+
+def test_three_decimals_beside_semicolons_are_named(tmp_path):
+    table = read_table(german(tmp_path, "71.500", "68.250", other="1"))
+    with pytest.warns(ColumnWarning, match=r"'68.250', '71.500', with three digits behind"):
+        encoder = TableEncoder().fit(table)
+    assert encoder.transform(table)[:, 0].tolist() == [71.5, 68.25]
+    (path := tmp_path / "plain.csv").write_text("x,w\n71.500,1\n68.250,1\n")
+    assert read_table(path)["x"].to_pylist() == [71.5, 68.25]

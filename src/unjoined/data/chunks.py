@@ -322,14 +322,14 @@ def _labels(frame: nw.DataFrame[Any], table: Table, place: Place) -> Array:
 
 
 def _amounts(column: nw.Series[Any], place: Place) -> Array | None:
-    """Return outcomes in text as numbers, whose marks separate thousands; None if none do."""
+    """Return outcomes in text as numbers, whatever their marks separate; None if some are words."""
     values = column_values(column, place.origin)
     holds, form, doubt = ColumnProfile.of_values(values).settled()
     if doubt and holds == CATEGORIES:
         raise LabelError(f"column {column.name!r} of {place.origin} {doubt}.")
-    if holds != NUMBERS or not form:
+    numbers = values.read(holds, form) if holds == NUMBERS else np.empty(0)
+    if holds != NUMBERS or np.isnan(numbers[values.values >= 0]).any():
         return None
-    numbers = values.read(holds, form)
     place.refuse(numbers, f"column {column.name!r} is", LabelError)
     return numbers
 

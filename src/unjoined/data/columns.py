@@ -602,6 +602,12 @@ class ColumnProfile:
         return self.named_code and self.may_be_codes and n > 2 and enough
 
     @property
+    def has_three_decimals(self) -> bool:
+        """Whether text has three digits behind the point in every cell, read as decimals."""
+        n = self.shapes[GROUPED + "."]
+        return 0 < n == self.n - self.missing and self.settled() == Settled(NUMBERS)
+
+    @property
     def may_be_codes(self) -> bool:
         """Whether there are few values, all of them whole numbers."""
         levels: Mapping[str, int] = self.levels or {}

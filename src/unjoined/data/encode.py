@@ -470,19 +470,7 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
                 f"column {name!r} holds {holds} and, in {n:,} of {profile.n:,} rows, {such}, which "
                 "are taken for missing values."
             )
-        if form:
-            kinds = {level: readings(level) for level in sorted(levels)}
-            some = [v for v, found in kinds.items() if form in found and holds not in found]
-            sentences.append(
-                f"column {name!r} holds text such as {shown(some or levels)}, which is read as "
-                f"{_READ_AS[form]}. If that is wrong, write plain numbers, and dates as 2024-03-31."
-            )
-        if holds == CATEGORIES and CATEGORIES not in profile.holds and profile.has_codes:
-            sentences.append(
-                f"column {name!r} holds {len(levels)} different whole numbers, such as "
-                f"{shown(sorted(levels, key=int))}, and is taken for categories because of its "
-                "name. If they are amounts, call it otherwise."
-            )
+        sentences += _forms(name, profile)
         sentences += _odd_values(name, profile)
         if doubt:
             sentences.append(f"column {name!r} {doubt}: each is taken for a category.")
@@ -505,6 +493,32 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
                     "and spaces only and are taken for different ones. Write them alike if they "
                     "are the same."
                 )
+    return sentences
+
+
+def _forms(name: str, profile: ColumnProfile) -> list[str]:
+    """Say how text is read, and which whole numbers are taken for categories."""
+    (holds, form, _), sentences = profile.settled(), []
+    levels: Mapping[str, int] = profile.levels or {}
+    if form:
+        kinds = {level: readings(level) for level in sorted(levels)}
+        some = [v for v, found in kinds.items() if form in found and holds not in found]
+        sentences.append(
+            f"column {name!r} holds text such as {shown(some or levels)}, which is read as "
+            f"{_READ_AS[form]}. If that is wrong, write plain numbers, and dates as 2024-03-31."
+        )
+    elif profile.has_three_decimals:
+        sentences.append(
+            f"column {name!r} holds text such as {shown(sorted(levels))}, with three digits "
+            "behind every point, which is read as a decimal point. If it separates thousands, "
+            "write 1234."
+        )
+    if holds == CATEGORIES and CATEGORIES not in profile.holds and profile.has_codes:
+        sentences.append(
+            f"column {name!r} holds {len(levels)} different whole numbers, such as "
+            f"{shown(sorted(levels, key=int))}, and is taken for categories because of its "
+            "name. If they are amounts, call it otherwise."
+        )
     return sentences
 
 

@@ -289,13 +289,20 @@ def other_units(labels: Looks) -> list[str]:
 
 
 def odd_outcomes(labels: Looks) -> list[str]:
-    """Say that outcomes such as -999, far from all others, may stand for missing ones."""
+    """Say how outcomes in text are read, and that -999 may stand for a missing one."""
     notes = []
     for name, cells in labels.items():
         looks = [look for (kind, _), look in cells.items() if kind == OUTCOME]
         profile = whole_profile(looks) if looks else None
         if profile is None or profile.settle() != NUMBERS:
             continue
+        if profile.settled().form or profile.has_three_decimals:
+            some = shown(sorted(profile.levels or (), key=lambda v: (-len(v), v)))
+            notes.append(
+                f"the outcome {name!r} holds text such as {some}, which is read as numbers from "
+                f"{profile.read.low:.10g} to {profile.read.high:.10g}. If that is wrong, write "
+                "plain numbers."
+            )
         for value in profile.stand_ins:
             n, (low, high) = dict(profile.read.odd)[value], profile.read.within
             notes.append(

@@ -54,6 +54,7 @@ from unjoined.data.queries import (
 from unjoined.errors import TableError
 
 FIRST_CELLS = 100  # that show what a column of text may hold
+THOUSANDS = r"^[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+$"
 LONGEST = 1e18  # whole numbers from there on, of nineteen digits or more, are ids
 SIGNS, ZERO, AFTER_ZERO = list(b"+-"), ord("0"), list(b".eE")
 BATCH_ROWS = 1 << 16  # of a text file, whose cells become numbers at once, before more are read
@@ -106,9 +107,9 @@ class FileReader:
                 column = column.cast(part.type) if is_span else column
                 table = table.set_column(at, part.name, column)
             return table
-        names, comma = self.form.names, self.form.has_decimal_comma
+        names = self.form.names
         columns = [
-            column if name in text else _typed(column, comma)
+            column if name in text else _typed(column, self.form)
             for name, column in zip(names, table.columns, strict=True)
         ]
         return arrow.table(columns, names=names)
@@ -135,8 +136,9 @@ def _schema(file: Path) -> Any:
     return schema
 
 
-def _typed(column: Any, comma: bool) -> Any:
+def _typed(column: Any, form: TextForm) -> Any:
     """Return text cells as whole numbers, numbers or booleans if all of them are such."""
+    comma = form.has_decimal_comma
     arrow = import_extra("pyarrow", extra="cli")
     compute = import_extra("pyarrow.compute", extra="cli")
     some = column.drop_null() if column[:FIRST_CELLS].null_count else column
@@ -144,11 +146,11 @@ def _typed(column: Any, comma: bool) -> Any:
     if compute.all(compute.match_substring_regex(some, NUMBER), min_count=0).as_py():
         is_whole = compute.all(compute.match_substring_regex(some, "^-?[0-9]+$"), min_count=0)
         kind = arrow.int64() if is_whole.as_py() else arrow.float64()
-        if not comma and (is_whole.as_py() or not _may_group(some)):
+        if not comma and (is_whole.as_py() or not _may_group(some, form)):
             numbers = _plain_numbers(column, kind)
             if numbers is not None:
                 return numbers
-        if _may_group(column):
+        if _may_group(column, form):
             return column  # all tables together tell
         cells = _trimmed(column, comma)
         if compute.all(compute.match_substring_regex(cells, NUMBER), min_count=0).as_py():
@@ -164,14 +166,21 @@ def _typed(column: Any, comma: bool) -> Any:
     return column
 
 
-def _may_group(column: Any) -> bool:
+def _may_group(column: Any, form: TextForm) -> bool:
     """Tell whether every mark in a column may separate thousands: 1.234 beside 950."""
     compute = import_extra("pyarrow.compute", extra="cli")
-    marked = column.filter(compute.match_substring_regex(column, "[.,]"))
-    if not len(marked) or len(marked) == len(column) - column.null_count:
+    marks = "," if form.has_decimal_comma else "[.,]"  # points beside decimal commas are plain
+    marked = column.filter(compute.match_substring_regex(column, marks))
+    everywhere = len(marked) == len(column) - column.null_count
+    # Where commas separate columns, three decimals in every cell are decimals.
+    if not len(marked) or (everywhere and (form.delimiter == "," or form.has_decimal_comma)):
         return False
-    groups = r"^\s*[+-]?[1-9][0-9]{0,2}([.,][0-9]{3})+\s*$"
-    return bool(compute.all(compute.match_substring_regex(marked, groups)).as_py())
+    return _all_match(marked, r"^\s*[+-]?[1-9][0-9]{0,2}([.,][0-9]{3})+\s*$")
+
+
+def _all_match(column: Any, pattern: str) -> bool:
+    compute = import_extra("pyarrow.compute", extra="cli")
+    return bool(compute.all(compute.match_substring_regex(column, pattern), min_count=0).as_py())
 
 
 def _trimmed(column: Any, comma: bool) -> Any:
@@ -180,6 +189,9 @@ def _trimmed(column: Any, comma: bool) -> Any:
     cells = compute.ascii_trim_whitespace(column)
     if comma:
         is_one = compute.match_substring_regex(cells, f"^{DECIMAL_COMMA.pattern}")
+        dotted = cells.filter(compute.match_substring_regex(cells, r"^[^,]*\.[^,]*$"))
+        if _all_match(dotted, THOUSANDS):  # no cell has a decimal point
+            is_one = compute.or_(is_one, compute.match_substring_regex(cells, THOUSANDS))
         plain = compute.replace_substring(compute.replace_substring(cells, ".", ""), ",", ".")
         cells = compute.if_else(is_one, plain, cells)
     return cells
@@ -311,8 +323,8 @@ def _joined(reader: FileReader, file: Path, pieces: list[Frame], text: Collectio
     if mixed:
         table = _read_file(reader, file, [*text, *mixed])
         for name in mixed:
-            at, comma = names.index(name), reader.form.has_decimal_comma
-            table = table.set_column(at, name, _typed(table.column(at), comma))
+            at = names.index(name)
+            table = table.set_column(at, name, _typed(table.column(at), reader.form))
         return table
     schema = arrow.schema(fields)
     return arrow.concat_tables(
