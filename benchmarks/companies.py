@@ -240,6 +240,7 @@ def _as_kept(rows: Frame, prefix: str) -> Frame:
 
 
 def _users(rng: np.random.Generator, n: int) -> Frame:
+    idle = {f"signal_{j}": rng.standard_normal(n).round(3) for j in range(6)}
     return Frame(
         {
             "age": rng.integers(16, 80, n),
@@ -251,6 +252,7 @@ def _users(rng: np.random.Generator, n: int) -> Frame:
             "hour": rng.integers(0, 24, n),
             "premium": rng.integers(0, 2, n),
         }
+        | idle
     )
 
 
