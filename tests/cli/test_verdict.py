@@ -133,3 +133,15 @@ def test_a_model_of_one_table_given_twice_is_red():
     model = Uplift(random_state=0).fit(X, y, kind=data.kind, population=data.population)
     assert model.verdict_["colour"] == "red"
     assert "given twice" in model.verdict_["words"]
+
+
+def test_fit_says_how_many_peoples_rows_a_model_holds(capsys, apart):
+    with contextlib.chdir(apart):
+        words = ["fit", *TABLES, "--model", "held.skops", "--force"]
+        code, out, _ = run(capsys, *words, "--estimator", "weighted")
+        assert code == 0
+        assert "The model holds the features of" in out
+        code, out, _ = run(capsys, *words, "--estimator", "weighted", "--json")
+        assert json.loads(out)["rows_held"] > 50
+        code, out, _ = run(capsys, *words)
+        assert "The model holds" not in out

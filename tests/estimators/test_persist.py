@@ -32,8 +32,8 @@ from unjoined import (
     load_model,
     save_model,
 )
-from unjoined.data import paper_problem
-from unjoined.errors import TableError
+from unjoined.data import campaign_problem, paper_problem
+from unjoined.errors import InputError, TableError
 from unjoined.estimators.persist import LIVES_AT
 from unjoined.losses import HuberLoss, SmoothLoss
 
@@ -209,3 +209,48 @@ def test_failing_to_write_leaves_the_old_file(data, tmp_path, monkeypatch):
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["model.skops"]
     assert np.isfinite(load_model(path).predict(data.X)).all()
+
+
+def centers_of(model):
+    basis = model.basis_
+    return model.scaling_.mean + model.scaling_.scale * getattr(basis, "second", basis).centers
+
+
+@pytest.mark.parametrize("estimator", [MinMaxUplift, WeightedUplift])
+def test_a_file_says_how_many_peoples_rows_it_holds(tmp_path, estimator):
+    data = campaign_problem().draw(500, random_state=0)
+    X = np.asarray(data.X)
+    model = estimator(random_state=0).fit(**data)
+    centers = centers_of(model)
+    near = np.abs(centers[:, None] - X).max(axis=2).min(axis=1)
+    np.testing.assert_allclose(near, 0.0, atol=1e-9)  # each of them is somebody
+    for fitted, n in (
+        (model, len(centers)),
+        (estimator(basis="means", random_state=0).fit(**data), 0),
+        (estimator(basis="linear", random_state=0).fit(**data), 0),
+        (Uplift(random_state=0).fit(**data), 0),
+    ):
+        with zipfile.ZipFile(save_model(fitted, tmp_path / "m.skops")) as archive:
+            assert json.loads(archive.read("unjoined.json"))["rows_of_the_fit"] == n
+
+
+@pytest.mark.parametrize("estimator", [MinMaxUplift, WeightedUplift])
+def test_centres_that_are_means_are_nobody_and_fit_as_well(estimator):
+    problem = paper_problem(b=5.0)
+    data = problem.draw(2000, random_state=0)
+    new = problem.draw_joint(5000, random_state=1)
+    found = {}
+    for basis in ("smooth", "means"):
+        model = estimator(basis=basis, random_state=0).fit(**data)
+        found[basis] = np.corrcoef(model.predict(new.X), new.uplift)[0, 1]
+    assert found["means"] > found["smooth"] - 0.02
+    X, centers = np.asarray(data.X), centers_of(model)
+    assert len(centers) > 50
+    assert np.abs(centers[:, None] - X).max(axis=2).min() > 1e-9
+    # Each is the mean of 20 rows or more, so that no two are nearer than such means can be.
+    assert len(centers) <= len(X) // 20
+
+
+def test_means_need_twenty_rows():
+    with pytest.raises(InputError, match="means of 20 rows or more, got 16"):
+        MinMaxUplift(basis="means").fit(**paper_problem(b=5.0).draw(4, random_state=0))

@@ -30,6 +30,7 @@ SAMPLE_ROWS = 5_000  # from which components are taken
 # The median of a few thousand pairs is known to about one percent, far finer than a width
 # needs to be; more rows would only cost time.
 WIDTH_SAMPLE = 300
+NOBODY_ROWS = 20  # of which a centre that is nobody's row is the mean
 
 
 def median_width(X: Array, rng: Rng, weight: Array | None = None) -> float:
@@ -143,6 +144,37 @@ def _smooth(
     return StackedBasis(linear, _gaussian(X, size, width, rng, weight))
 
 
+def _means(
+    X: Array, n_centers: int | str, width: float | str, rng: Rng, weight: Array | None
+) -> Basis:
+    size = auto_centers(len(X)) if isinstance(n_centers, str) else n_centers
+    linear = draw_linear(X, len(X), rng, weight)
+    scale = median_width(X, rng, weight) if isinstance(width, str) else float(width)
+    there = X if weight is None else X[weight > 0.0]
+    return StackedBasis(linear, GaussianBasis(mean_centers(there, size), scale))
+
+
+def mean_centers(X: Array, size: int) -> Array:
+    """Return means of at most ``size`` groups of 20 rows or more, none of which is a row.
+
+    The largest group is halved at the median of the feature that varies most within it, again
+    and again. Costs O(n d log size) time.
+    """
+    if len(X) < NOBODY_ROWS:
+        raise InputError(
+            f"basis='means' takes centres that are means of {NOBODY_ROWS} rows or more, got "
+            f"{len(X)} rows. Give more rows, or use basis='linear'."
+        )
+    groups = [X]
+    while len(groups) < size and len(groups[0]) >= 2 * NOBODY_ROWS:
+        largest = groups.pop(0)
+        order = np.argsort(largest[:, np.argmax(largest.var(axis=0))], kind="stable")
+        half = len(order) // 2
+        groups += [largest[order[:half]], largest[order[half:]]]
+        groups.sort(key=len, reverse=True)
+    return np.array([group.mean(axis=0) for group in groups])
+
+
 def draw_linear(X: Array, n_rows: int, rng: Rng, weight: Array | None = None) -> Basis:
     """Return a constant and the features, or their leading components if they are very many.
 
@@ -154,6 +186,7 @@ def draw_linear(X: Array, n_rows: int, rng: Rng, weight: Array | None = None) ->
 
 BASES: dict[str, Callable[[Array, int | str, float | str, Rng, Array | None], Basis]] = {
     "smooth": _smooth,
+    "means": _means,
     "gaussian": _gaussian,
     "fourier": _fourier,
     "linear": _linear,
@@ -173,10 +206,11 @@ def draw_basis(
 
     Parameters
     ----------
-    basis : {"smooth", "gaussian", "fourier", "linear"} or Basis
+    basis : {"smooth", "means", "gaussian", "fourier", "linear"} or Basis
         A name, or a basis that is fixed already. "smooth" is a constant, the features
         themselves (of more than 100, and more than a twentieth of the rows, their leading
-        principal components) and Gaussians.
+        principal components) and Gaussians. Centres of Gaussians are rows, those of "means" are
+        means of 20 rows or more.
     X : array of shape (n, d)
         Rows from which centres and the width are taken.
     n_centers : int or "auto"

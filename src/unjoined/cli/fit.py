@@ -33,7 +33,7 @@ from unjoined.cli.show import (
 )
 from unjoined.data import available_bytes
 from unjoined.errors import InputError
-from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, save_model
+from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, rows_held, save_model
 from unjoined.metrics import diagnose
 from unjoined.sums import PlannedSums, read_finished_sums
 
@@ -124,6 +124,13 @@ def fit(
         checkpoint.unlink(missing_ok=True)
     facts |= show_fit(out, fitted) | {"warnings": notes}
     out.print(f"Wrote {written}.")
+    facts["rows_held"] = rows_held(fitted)
+    if facts["rows_held"]:
+        out.print(
+            f"The model holds the features of {facts['rows_held']:,} people of the tables, as "
+            "centres of its functions, so the file is data about people. --estimator auto holds "
+            "none; in Python, basis='means' takes means of 20 people or more."
+        )
     config = ctx.params.get("config")
     spelled = f"--model {written} --table PEOPLE.csv --out LIST.csv"
     if config is not None:

@@ -82,14 +82,17 @@ class MinMaxUplift(RowEstimator):
 
     Parameters
     ----------
-    basis : {"smooth", "gaussian", "fourier", "linear"} or Basis, default="smooth"
+    basis : {"smooth", "means", "gaussian", "fourier", "linear"} or Basis, default="smooth"
         Functions that both :math:`f` and :math:`g` are combinations of; "smooth" is a constant,
-        the features (many of them by their components, see Notes) and Gaussians. A given `Basis`
-        is used as it is, on the standardised features if ``standardize`` is on.
+        the features (many of them by their components, see Notes) and Gaussians, whose centres
+        are rows of the fit: the model, saved or exported, then holds these people's features.
+        "means" is the same with centres that are means of 20 rows or more. A given `Basis` is
+        used as it is, on the standardised features if ``standardize`` is on.
     n_centers : int or "auto", default="auto"
-        Number of Gaussian centres, drawn without replacement from the rows given to ``fit``,
-        or of Fourier features; "auto" is 100, or as many as there are rows, and for the smooth
-        basis :math:`10 n^{1/4}`, at most 200. Not used by the linear basis.
+        Number of Gaussian centres, drawn without replacement from the rows given to ``fit``
+        unless ``basis="means"``, or of Fourier features; "auto" is 100, or as many as there are
+        rows, and for "smooth" and "means" :math:`10 n^{1/4}`, at most 200. Not used by the linear
+        basis.
     width : float, "median" or "auto", default="auto"
         Length scale of the Gaussian, :math:`\exp(-\|x - c\|^2 / \text{width}^2)`, in units of
         the (standardised) features; "median" is the median distance between rows, "auto"

@@ -145,7 +145,9 @@ class MinMaxPlanner:
         sample, weight = scaling(rows.X[at]), rows.relative[at]
 
         def draw(basis: str | Basis, width: float | str) -> Basis:
-            smooth = isinstance(basis, str) and basis == "smooth" and self.n_centers == "auto"
+            smooth = (
+                isinstance(basis, str) and basis in ("smooth", "means") and self.n_centers == "auto"
+            )
             n = min(auto_centers(n_rows), len(sample)) if smooth else self.n_centers
             return draw_basis(basis, sample, n_centers=n, width=width, rng=rng, weight=weight)
 

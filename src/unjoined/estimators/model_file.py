@@ -21,10 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from unjoined._support import import_extra
 from unjoined._validation import check_count
-from unjoined.basis import Scaling
+from unjoined.basis import GaussianBasis, Scaling, StackedBasis
 from unjoined.data import CATEGORIES, TIMES, TableEncoder
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.density import ConditionalDensity
 from unjoined.estimators.inputs import QUANTILES
 from unjoined.metrics import GainByScore, Ratio
 from unjoined.nuisance import last_step
@@ -183,7 +184,29 @@ def record_of(model: Any, written_by: str) -> bytes:
     """Return what is said of a model beside it: who wrote it, and what it predicts at some rows."""
     found = _predictions(model, VERSION)
     parts = {"layout": VERSION, "unjoined": written_by, "predictions": found}
+    parts["rows_of_the_fit"] = rows_held(model)  # data about people
     return json.dumps(parts, sort_keys=True).encode()
+
+
+def rows_held(model: Any) -> int:
+    """Return how many rows of the fit a model holds, as centres of its functions."""
+    found = 0
+    for part in _parts(model):
+        if isinstance(part, UpliftEstimator):
+            for name in ("basis", "critic_basis"):
+                drawn = getattr(part, name, None)
+                if isinstance(drawn, str) and drawn in ("smooth", "gaussian"):
+                    found += _n_centers(getattr(part, f"{name}_", None))
+        elif isinstance(part, ConditionalDensity):
+            found += len(part.centers)
+    return found
+
+
+def _n_centers(basis: Any) -> int:
+    """Return how many centres of Gaussians a basis has."""
+    if isinstance(basis, StackedBasis):
+        return _n_centers(basis.first) + _n_centers(basis.second)
+    return len(basis.centers) if isinstance(basis, GaussianBasis) else 0
 
 
 def check_layout(record: bytes) -> dict[str, Any]:

@@ -57,7 +57,8 @@ class WeightedUplift(RowEstimator):
     Parameters
     ----------
     basis, n_centers, width : as in `MinMaxUplift`, default="smooth", "auto" and "median"
-        Functions that f is a combination of, their number and length scale.
+        Functions that f is a combination of, their number and length scale. Centres are rows of
+        the fit, which a saved model holds, unless ``basis="means"``.
     ridge : float or "auto", default="auto"
         Penalty on the coefficients, without units. "auto" takes the one of 33 values from 1e-7
         to 10 that has the smallest risk on held-out folds.

@@ -19,6 +19,7 @@ from unjoined.basis import (
 )
 from unjoined.data import NO_VALUE, ColumnCode, replace_file
 from unjoined.errors import InputError
+from unjoined.estimators import rows_held
 from unjoined.export.formula import Formula, RankTable, formula_of
 
 MOST_CHARACTERS = 2_000_000  # of a query; warehouses take less rather than more
@@ -30,6 +31,7 @@ DIGITS = 16  # of whole numbers that doubles tell apart
 OUTPUT = "uplift"
 FENCE = "OFFSET 0 ROWS"  # skips nothing
 HEADING = "-- Uplift by {} of unjoined, in units of the outcome.\n"
+ROWS_HELD = "-- It holds the features of {} people of the fit, as centres of its functions.\n"
 
 
 def export_sql(
@@ -114,7 +116,10 @@ def export_sql(
         numbers = query.layer(scaled)
     functions = query.layer(_functions(query, formula.basis, numbers))
     text = query.finished(_uplift(formula, functions))
-    _check_length(text := HEADING.format(type(model).__name__) + text)
+    heading = HEADING.format(type(model).__name__)
+    if n := rows_held(model):
+        heading += ROWS_HELD.format(n)
+    _check_length(text := heading + text)
     if path is not None:
         replace_file(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
     return text
