@@ -51,10 +51,11 @@ def test_studies_are_run_in_the_papers_order_and_none_is_run_twice(capsys, data,
     assert len((tmp_path / "paper-trials.jsonl").read_text().splitlines()) == 2
 
 
-def test_all_is_every_study(capsys, data, tmp_path):
-    code, _, err = run(capsys, "all", "--small", "--data", data, "--out", tmp_path / "out")
+def test_all_looks_for_the_data_of_studies_before_it_begins(capsys, data, tmp_path):
+    code, _, err = run(capsys, "all", "--data", data, "--out", tmp_path / "out")
     assert code == 2
-    assert "CriteoBannerFillingChallenge" in err
+    assert "the email data have 1500 rows" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_interrupted_run_says_that_finished_trials_are_kept(capsys, tmp_path, interrupt_when):
@@ -106,3 +107,9 @@ def test_an_output_that_is_a_file_or_lies_below_one_is_refused(capsys, tmp_path)
     code, _, err = run(capsys, "synthetic", "--out", tmp_path / "file" / "below")
     assert code == 2
     assert "cannot be made: Not a directory" in err
+
+
+def test_small_tables_are_not_for_rare_clicks(capsys, tmp_path):
+    code, _, err = run(capsys, "criteo", "--small", "--out", tmp_path / "out")
+    assert code == 2
+    assert "too few for the tables of --small" in err
