@@ -56,7 +56,7 @@ def capped(X):
 # %% [markdown]
 # ## 2. Each company adds up at home
 #
-# `aggregate_rows` refuses sums from which a single person could be singled out.
+# `aggregate_rows` refuses functions that are too fine and groups of too few rows. That does not make sums anonymous.
 
 # %%
 for company, kind in (("shop", "outcome"), ("agency", "treatment")):
@@ -96,5 +96,5 @@ for name, uplift in (
     print(f"{name}: {qini(uplift, new.uplift, normalize=True).value:.2f} of the oracle")
 
 # %% [markdown]
-# [Sums across organisations](../guide/across-organisations.md) says what sums protect and what they do not. Read it before you
+# Sums are data about people and go under a contract: [sums across organisations](../guide/across-organisations.md). Read it before you
 # send any.

@@ -212,7 +212,7 @@ def test_failed_refit_leaves_no_coefficients_of_other_data(data):
         ({"n_centers": 0}, "n_centers must be a whole number, 1 or above, got 0"),
         ({"n_centers": "many"}, "n_centers must be one of 'auto', got 'many'"),
         ({"n_centers": 5000}, r"n_centers=5000 centres .* there are only 1200"),
-        ({"basis": "spline"}, "basis must be one of 'smooth', 'gaussian', 'fourier', 'linear'"),
+        ({"basis": "spline"}, "basis must be one of 'smooth', 'means', 'gaussian'"),
         ({"basis": 3}, "basis must be a name, or a callable with size and n_features, got 3"),
         ({"basis": LinearBasis(7)}, "the given basis takes 7 features, but X has 2"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),

@@ -418,7 +418,7 @@ def test_grid_search_reaches_into_the_stages(data):
             {"second_stage": LogisticRegression()},
             "second_stage must be a regressor, got LogisticRegression. Pass a linear regression",
         ),
-        ({"basis": "spline"}, "basis must be one of 'smooth', 'gaussian', 'fourier', 'linear'"),
+        ({"basis": "spline"}, "basis must be one of 'smooth', 'means', 'gaussian'"),
         ({"basis": 3}, "basis must be a name, or a callable with size and n_features, got 3"),
         ({"basis": LinearBasis(7)}, "the given basis takes 7 features, but X has 2"),
         ({"n_centers": 0}, "n_centers must be a whole number, 1 or above, got 0"),
