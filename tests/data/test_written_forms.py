@@ -287,7 +287,7 @@ def by_store(name, n_stores):
     return truth
 
 
-@pytest.mark.parametrize("name", ["store", "store_id", "regionCode", "PLZ", "filial_nr"])
+@pytest.mark.parametrize("name", ["store", "store_id", "regionCode", "PLZ", "filial_nr", "ward", "sex"])
 def test_whole_numbers_called_as_codes_are_categories(name):
     rng = np.random.default_rng(0)
     truth = by_store(name, 20)

@@ -291,10 +291,10 @@ def test_categories_are_taken():
     law = real_problem(lambda X: 3.0 * (np.abs(X[:, 1]) < 0.5))
     data = dict(law.draw(300, random_state=0))
     code = np.digitize(data["X"][:, 1], [-0.5, 0.5]).astype(float)
-    frame = pd.DataFrame({"age": data["X"][:, 0], "region": code})
-    model = Uplift(categorical_features=["region"], random_state=0).fit(**{**data, "X": frame})
-    assert "region" in model.summary().splitlines()[2]
-    rows = pd.DataFrame({"age": [0.0, 0.0, 0.0], "region": [0.0, 1.0, 2.0]})
+    frame = pd.DataFrame({"age": data["X"][:, 0], "shape": code})
+    model = Uplift(categorical_features=["shape"], random_state=0).fit(**{**data, "X": frame})
+    assert "shape" in model.summary().splitlines()[2]
+    rows = pd.DataFrame({"age": [0.0, 0.0, 0.0], "shape": [0.0, 1.0, 2.0]})
     assert np.argmax(model.predict(rows)) == 1
 
 

@@ -486,7 +486,9 @@ CODES = frozenset(
         """id code nr key kind type store shop branch outlet warehouse depot site region district
         county province state country city territory route zip zipcode postcode postal plz category
         segment cluster department dept channel brand sku product industry sector occupation
-        campaign vendor supplier filiale filial laden markt standort bezirk kreis land stadt gebiet
+        campaign vendor supplier ward clinic hospital practice diagnosis sex gender race ethnicity
+        religion nationality language currency device browser platform station klinik geschlecht
+        nationalität sprache filiale filial laden markt standort bezirk kreis land stadt gebiet
         kategorie abteilung kanal marke artikel branche beruf lieferant tienda magasin negozio""",
     )
 )
