@@ -683,8 +683,8 @@ def coded():
 
 def test_categories_are_named_or_numbered(coded):
     model = fit(coded, categorical_features=[1])
-    frame = pd.DataFrame(coded["X"], columns=["age", "region"])
-    named = fit({**coded, "X": frame}, categorical_features=["region"])
+    frame = pd.DataFrame(coded["X"], columns=["age", "place"])
+    named = fit({**coded, "X": frame}, categorical_features=["place"])
     assert_array_equal(named.predict(frame), model.predict(coded["X"]))
     negative = np.array([[0.0, 7.0], [0.0, 2.0], [0.0, 4.0], [0.0, 5.0]])
     high, low, lower, unseen = model.predict(negative)
@@ -699,7 +699,7 @@ def test_categories_are_named_or_numbered(coded):
     assert np.sqrt(np.mean(off**2)) < 0.1
 
 
-@pytest.mark.parametrize("wrong", ["region", 2, -1, True, 1.5])
+@pytest.mark.parametrize("wrong", ["place", 2, -1, True, 1.5])
 def test_categories_that_are_not_there_are_refused(wrong):
     data = draw(n=40)
     with pytest.raises(InputError, match=r"categorical_features must be below 2, got"):

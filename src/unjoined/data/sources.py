@@ -152,11 +152,6 @@ class IterableSource:
     factory: Callable[[], Iterable[Mapping[str, Any]]]
     encoder: TableEncoder | None = None  # of features that are not all numbers
 
-    def needs_encoding(self) -> bool:
-        """Tell whether the first chunk is a data frame that may hold anything but amounts."""
-        first = next(iter(self._mappings()), None)
-        return first is not None and bool(column_names(first["X"])) and needs_encoding(first["X"])
-
     def encoded(self, encoder: TableEncoder) -> IterableSource:
         """Return the chunks with features as numbers, by an encoder that is fitted in one pass."""
         profiles: dict[str, ColumnProfile] = {}
