@@ -339,6 +339,7 @@ class Survey(NamedTuple):
         ]
         if self.columns.population is not None and len(populations) < 2:
             doubted = list(looks)  # sorted by population, as it seems
+        first = labels  # in the rows that columns without a doubt are known in
         if doubted and self.whole is not None:
             known = self.whole([*doubted, *(label for label in labels if label)])
             labels = {label: known.pop(label, {}) for label in labels}
@@ -348,7 +349,9 @@ class Survey(NamedTuple):
             if name in doubted and (reason := judge(name, cells, labels)):
                 out.append(LeftOut(name, reason))
             elif note := (
-                mixed(name, cells) or shifts(name, cells) or _without_order(name, cells, labels)
+                mixed(name, cells)
+                or shifts(name, cells)
+                or _without_order(name, cells, labels if name in doubted else first)
             ):
                 notes.append(note)
         return out, notes
