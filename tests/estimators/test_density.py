@@ -280,6 +280,7 @@ def test_without_any_gap_uplift_is_zero_and_said_so(real):
 
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.RatioGuardWarning")
+@pytest.mark.filterwarnings("ignore::unjoined.errors.ColumnWarning")
 @pytest.mark.parametrize("density", ["lscde", "kernel"])
 def test_rows_far_from_the_data_get_finite_uplift(real, density):
     model = DensityUplift(density=density, **FAST, random_state=0).fit(**real)

@@ -21,7 +21,6 @@ from unjoined import (
     save_model,
 )
 from unjoined.data import SimulatedProblem, paper_problem
-from unjoined.estimators.likelihood import shrunk_towards
 from unjoined.metrics import Estimate
 from unjoined.nuisance import FormTable
 
@@ -165,7 +164,7 @@ def test_predictions_average_to_the_average_effect(data, model):
     ],
 )
 def test_an_average_goes_to_the_surer_model_as_far_as_chance_explains(measured, model, expected):
-    assert shrunk_towards(measured, model) == pytest.approx(expected)
+    assert measured.shrunk_towards(model) == pytest.approx(expected)
 
 
 BASES = {

@@ -133,7 +133,7 @@ class LikelihoodEstimator(RowEstimator):
             counted = (evaluation.share * evaluation.aim * evaluation.omega())[few]
             scale = float(self.outcome_scaling_.scale[0])
             mean, error = (scale * each for each in self.fit_.mean_uplift(X, counted))
-            shrunk = shrunk_towards(average, Estimate(mean, error))
+            shrunk = average.shrunk_towards(Estimate(mean, error))
             if self.family_ != BERNOULLI:  # of which the same shift of log-odds would rank anew
                 self.fit_ = self.fit_.raised((shrunk - mean) / scale)
             record = measured().shifted(shrunk - average.value)
@@ -291,18 +291,6 @@ class LikelihoodEstimator(RowEstimator):
         else:
             likelihood = self.fit_.log_likelihood(ModelRows(X, outcome, exposure, weight[used]))
         return float(np.average(likelihood, weights=weight[used]))
-
-
-def shrunk_towards(measured: Estimate, model: Estimate) -> float:
-    """Return an estimate that holds whatever a model is, brought towards the model's own.
-
-    If the model is right, its estimate is the surer one, and the difference of both has the
-    difference of their variances. What is beyond two such standard errors tells against it.
-    """
-    apart = measured.value - model.value
-    spread = max(measured.standard_error**2 - model.standard_error**2, 0.0)
-    kept = max(1.0 - 4.0 * spread / apart**2, 0.0) if apart else 0.0
-    return model.value + kept * apart
 
 
 def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Array) -> IntArray:

@@ -127,6 +127,27 @@ class Estimate:
         """Return the ratio of two totals as an estimate."""
         return cls(ratio.value, ratio.standard_error, ratio)
 
+    def shrunk_towards(self, model: Estimate) -> float:
+        """Return a number that holds whatever a model is, brought towards the model's own.
+
+        If the model is right, its estimate is the surer one, and the difference of both has the
+        difference of their variances. What is beyond two such standard errors tells against it.
+
+        Parameters
+        ----------
+        model : Estimate
+            In the same units.
+
+        Returns
+        -------
+        float
+            The model's value up to two standard errors apart; beyond, ever closer to this one.
+        """
+        apart = self.value - model.value
+        spread = max(self.standard_error**2 - model.standard_error**2, 0.0)
+        kept = max(1.0 - 4.0 * spread / apart**2, 0.0) if apart else 0.0
+        return model.value + kept * apart
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval, in the units of ``value``.
 
