@@ -78,6 +78,8 @@ def test_fit_then_score_gives_a_targeting_list(capsys, folder, tmp_path):
     expected = load_model(model).predict(customers.drop(["customer_id"]))
     order = [by_id[i] for i in table["customer_id"].to_pylist()]
     np.testing.assert_array_equal(uplift, expected[order])
+    said = re.search(r"uplift adds up to ([+-][\d.,]+): predictions", " ".join(out.split()))
+    assert float(said[1].replace(",", "")) == pytest.approx(uplift[:15].sum(), rel=1e-3)
 
 
 def test_two_csv_tables_and_four_parquet_tables_give_the_same_model(

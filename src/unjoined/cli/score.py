@@ -316,9 +316,15 @@ def _show_gain(
     out.print(
         f"{whom} is expected to add {interval_words(gain)} in units of the outcome. {measured}"
     )
+    predicted = float(people.uplift[:n].sum())
+    out.print(
+        f"Their column uplift adds up to {in_digits(predicted, sign=True)}: predictions are for "
+        "the order of people. What to promise is the number above, which people show whom the "
+        "fits had not seen."
+    )
     facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
     facts |= {"speaks_for": record.speaks_for, "measured_share": told}
-    facts |= {"predicted_gain": float(people.uplift[:n].sum())}
+    facts |= {"predicted_gain": predicted}
     if target.value is not None:
         low, high = (target.value * end - target.cost * n for end in gain.interval(0.95))
         net = target.value * gain.value - target.cost * n
