@@ -150,7 +150,7 @@ def line(name: str, fits: list[dict[str, Any]]) -> str:
     held = [np.mean([fit["held"][k] for fit in fits]) for k in range(len(SHARES))]
     nothing = [fit["above"] for fit in fits if fit["task"][2] == 0.0]
     above = f"{np.mean(nothing):10.1%}" if nothing else f"{'-':>10}"
-    cells = "".join(f"{value:10.1%}" for value in words) + "".join(f"{v:8.1%}" for v in held)
+    cells = "".join(f"{value:10.1%}" for value in words) + "".join(f"{v:10.1%}" for v in held)
     return f"{name:24}{len(fits):6}{cells}{above}"
 
 
@@ -177,7 +177,7 @@ def main() -> None:
     problems = range(args.first, args.first + args.different)
     tasks += [(s, "different", spread, 0, n) for n in sizes for spread in SPREADS for s in problems]
     fits = run(tasks, args.jobs, args.keep)
-    shares = "".join(f"{f'best {share:.0%}':>8}" for share in SHARES[:3]) + f"{'all':>8}"
+    shares = "".join(f"{f'best {share:.0%}':>10}" for share in SHARES[:3]) + f"{'all':>10}"
     print(f"{'':24}{'fits':>6}{'clearly':>10}{'probably':>10}{shares}{'above 0':>10}")
     for n in sizes:
         null = [fit for fit in fits if fit["task"][4] == n and fit["task"][1] in BASES]
