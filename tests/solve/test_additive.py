@@ -23,6 +23,7 @@ from unjoined.solve import (
     Scales,
     choose_threshold,
     fit_additive,
+    fits_without,
     pass_by_pieces,
     pass_in_memory,
 )
@@ -73,6 +74,22 @@ def fit_free(rows, law, parts=PARTS, **others):
     start = np.zeros(len(parts.block))
     start[0] = law.intercept(float(np.average(rows.y, weights=rows.weight)))
     return fit_additive(pass_in_memory(rows, parts), parts, law, start, tol=1e-9, **others)
+
+
+@EVERY_LAW
+def test_a_step_from_the_fit_to_all_rows_is_the_fit_without_some(name):
+    """Exact where the loss is a square; elsewhere steps use a curvature that is about right."""
+    rows, part = draw(4000, name=name), np.arange(4000) % 10
+    pieces = [AdditiveRows(*(array[..., part == j] for array in rows)) for j in range(10)]
+    fit = fit_fixed(rows, LAWS[name], 2.0)
+    sums = [pass_in_memory(piece, PARTS)(fit.law, fit.coef) for piece in pieces]
+    for j, without in enumerate(fits_without(fit, sums)[:3]):
+        rest = AdditiveRows(*(array[..., part != j] for array in rows))
+        alone = fit_fixed(rest, LAWS[name], 2.0)
+        change = np.abs(alone.coef - fit.coef).max()
+        assert change > 1e-3
+        most = {"mean": 1e-8, "bernoulli": 0.1 * change}.get(name, 0.6 * change)
+        assert_allclose(without.coef, alone.coef, atol=most)
 
 
 def slow_losses(name, rows, coef):

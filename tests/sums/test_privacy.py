@@ -208,6 +208,9 @@ def test_rows_in_other_units_than_the_plan_are_not_moved_to_its_limits_in_silenc
     rows = table()
     with pytest.raises(InputError, match=r"their feature 'x' beyond .* Use the units of the plan"):
         aggregate_rows(rows | {"X": rows["X"] * [100.0, 1.0]}, LIMITED)
+    treated = table("treatment")
+    with pytest.raises(InputError, match=r"of the treatment rows .* their feature 'x' beyond"):
+        aggregate_rows(treated | {"X": treated["X"] * [100.0, 1.0]}, LIMITED)
     with pytest.raises(InputError, match="have their outcome beyond the limits"):
         aggregate_rows(rows | {"y": 100.0 * rows["y"]}, LIMITED)
     with pytest.warns(ColumnWarning, match=r"\d\d% of the outcome rows .* and are moved there"):

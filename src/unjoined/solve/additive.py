@@ -331,7 +331,8 @@ def fit_additive(
 def fits_without(fit: AdditiveFit, sums: list[Sums]) -> list[AdditiveFit]:
     """Return the fits without each part of the rows, one step from the fit to all of them.
 
-    ``sums`` are those of the parts, at the coefficients of the fit.
+    ``sums`` are those of the parts, at the coefficients of the fit. What is left of a part is the
+    square of what it changed, and a share of that change where steps use a rough curvature.
     """
     penalty = fit.scales.precision[fit.parts.block]
     whole, found = reduce(operator.add, sums), []

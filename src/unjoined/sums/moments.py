@@ -290,13 +290,6 @@ def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
         np.multiply(Z, Z, out=D[1 + d :])
 
 
-def policy_design(X: Array, scaling: Scaling) -> Array:
-    """Return the functions that policies are told apart by, shape (n, 2 d + 1)."""
-    D = np.empty((1 + 2 * X.shape[1], len(X)))
-    _write_design(X, scaling, D)
-    return D.T
-
-
 @dataclass(frozen=True, slots=True)
 class PolicySums:
     """Sums over the treatment rows of each of m populations, with D the design."""
