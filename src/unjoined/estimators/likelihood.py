@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,12 +27,12 @@ from unjoined.estimators.em import EMFit
 from unjoined.estimators.inputs import GivenRows
 from unjoined.estimators.mixture_rows import BERNOULLI, GAUSSIAN, MEAN, Likelihood, outcome_scaling
 from unjoined.metrics import Estimate, GainByScore, evaluation_of, ranking_noise
-from unjoined.nuisance import AdditiveAverage, ConditionalMean, FoldedFits, FoldedPolicy, ModelRows
+from unjoined.nuisance import AdditiveAverage, ConditionalMean, CrossFit, FoldedPolicy, ModelRows
 
 LIKELIHOOD, EM = "likelihood", "em"
 DESCRIBED = (  # of a fit, but for one by EM
     *("candidates_", "heterogeneity_", "average_effect_"),
-    *("gain_", "effect_range_", "effect_features_"),
+    *("gain_", "effect_range_", "effect_features_", "crossfit_"),
 )
 DESCRIBED_ROWS = 20_000  # at most, over which predictions are averaged
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class LikelihoodEstimator(RowEstimator):
     scaling_: Scaling
     outcome_scaling_: Scaling
     gain_: GainByScore
+    crossfit_: CrossFit
     sampled_rows_: int | None
     _coding: OutcomeCoding
 
@@ -63,6 +65,11 @@ class LikelihoodEstimator(RowEstimator):
         return Likelihood(
             self.family_, self._coding, self.outcome_scaling_, self.policies_, scaling
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and files hold: all but the cross-fit, which is people's rows."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "crossfit_"}
 
     def _settle(self, rows: LabelledRows) -> None:
         """Set what follows from the labels: the law, the scalings."""
@@ -98,29 +105,34 @@ class LikelihoodEstimator(RowEstimator):
             columns.add(int(column))
         return tuple(sorted(columns))
 
-    def _folded(
+    def _cross_fit(
         self,
+        rows: LabelledRows,
         policies: tuple[FoldedPolicy, ...],
         without: tuple[AdditiveAverage, ...],
         fold: IntArray,
-    ) -> FoldedFits:
-        """Return the fits without each fold, in the inner coding."""
+        rng: Rng,
+    ) -> CrossFit:
+        """Return what the fits without each fold say of the rows, in the inner coding."""
         offset = (float(self.outcome_scaling_.mean[0]) - self._coding.offset) / self._coding.scale
         scale = float(self.outcome_scaling_.scale[0]) / self._coding.scale
-        return FoldedFits(policies, without, fold, offset, scale)
+        crossfit = CrossFit.of_fits(
+            rows, policies, without, fold, offset, scale, n_jobs=self.n_jobs, rng=rng
+        )
+        return replace(crossfit, encode=lambda X: self._look(X).matrix)
 
-    def _measure(self, rows: LabelledRows, folded: FoldedFits, rng: Rng) -> None:
+    def _measure(self, crossfit: CrossFit, rng: Rng) -> None:
         """Set the average effect and the gain by score, from fits that have not seen the rows.
 
         The mean prediction is surer than what was measured, if base and effect are right. As far
         as both agree, the average is brought to it, and then predictions of real outcomes to that
         average. Intervals are as wide as those of what was measured alone.
         """
-        nuisances, fold = folded.nuisances(rows, n_jobs=self.n_jobs, rng=rng)
-        evaluation = evaluation_of(rows, fold, nuisances)
+        rows = crossfit.rows
+        evaluation = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
         few = np.sort(rng.permutation(len(rows))[:DESCRIBED_ROWS])
         X, weight = rows.X[few], rows.weight[few]
-        noise = ranking_noise(folded.scores(X))
+        noise = ranking_noise(crossfit.models.scores(X))
 
         def measured() -> GainByScore:
             return GainByScore.of_rows(

@@ -132,6 +132,10 @@ class MixtureUplift(LikelihoodEstimator):
         outcome. A ratio whose interval is Fieller's: it holds whatever the fitted functions are.
     gain_ : GainByScore
         What treating any list of people gains, with an interval, from their predictions alone.
+    crossfit_ : CrossFit
+        Policies, mean outcome and effect of the rows by fits that have not seen them, for
+        ``diagnose`` and other functions that take it. It holds the rows, so it is not saved with
+        the model. Not for ``policy_model`` and chunks.
     sampled_rows_ : int or None
         Rows of the sample that both were measured on, of a fit from chunks; None if on all.
     effect_range_ : array of shape (2,)
@@ -298,8 +302,8 @@ class MixtureUplift(LikelihoodEstimator):
                     self._likelihood, categorical=columns, average=self.average
                 )
                 without = tuple(held.without(j) for j in range(held.n_folds))
-                folded = self._folded(policies, without, fold[sample.of_kind(OUTCOME)])
-                self._measure(sample, folded, rng)
+                fold = fold[sample.of_kind(OUTCOME)]
+                self._measure(self._cross_fit(sample, policies, without, fold, rng), rng)
                 self.sampled_rows_ = len(sample)
                 self._describe(self.fit_, few, chance)
         self._conclude(sample, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
@@ -334,7 +338,8 @@ class MixtureUplift(LikelihoodEstimator):
             fold = deal(population, self.n_folds, rng)
             self.fit_, without, fold = self._fit_forms(outcomes, chance, fold, rng)
             if self.policy_model is None:
-                self._measure(rows, self._folded(policies, without, fold), rng)
+                self.crossfit_ = self._cross_fit(rows, policies, without, fold, rng)
+                self._measure(self.crossfit_, rng)
             few = np.sort(rng.permutation(len(outcomes.y))[:DESCRIBED_ROWS])
             self._describe(self.fit_, outcomes.take(few), chance[few])
         if not self.fit_.converged:

@@ -14,7 +14,6 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_option, check_vector
-from unjoined.data import take_rows
 from unjoined.errors import InputError
 from unjoined.metrics.checks import warn_of_tables
 from unjoined.metrics.estimate import Estimate, critical_value
@@ -29,6 +28,7 @@ from unjoined.metrics.tables import (
     RowsInMemory,
     Rules,
     is_source,
+    rows_of,
     warn_of_own_rows,
 )
 from unjoined.nuisance import check_folds, deal_evaluation_folds
@@ -215,17 +215,12 @@ def out_of_fold_scores(estimator: Any, tables: HeldOutTables, rows: EvaluationRo
         model = clone(estimator).fit(**data.take(train))
         own = np.flatnonzero(rows.fold == j)
         asked = own[own >= n] - n
-        score[own[own < n]] = model.predict(_take(data.X, at[own[own < n]]))
+        score[own[own < n]] = model.predict(rows_of(data.X, at[own[own < n]]))
         if len(asked):
-            X = _take(data.X, inside[asked]) if tables.target is None else tables.target
+            X = rows_of(data.X, inside[asked]) if tables.target is None else tables.target
             found = model.predict(X)
             score[asked + n] = found if tables.target is None else found[asked]
     return check_vector("the model's predictions", score)
-
-
-def _take(X: MatrixLike, at: IntArray) -> MatrixLike:
-    """Return some rows of an array or a data frame."""
-    return X[at] if isinstance(X, np.ndarray) else take_rows(X, at)
 
 
 def compare_uplift(

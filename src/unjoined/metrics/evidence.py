@@ -44,24 +44,29 @@ from unjoined.metrics.rows import (
     OVERLAP,
     EvaluationRows,
     RatioTerms,
-    labelled_part,
+    evaluation_rows,
     with_target,
 )
 from unjoined.metrics.tables import HeldOutTables, is_source
 from unjoined.metrics.verdict import FEWEST_ROWS, Asides, judge
 from unjoined.nuisance import (
     CellShift,
-    EffectNuisances,
-    cross_fit_effects,
+    CrossFit,
     cross_fitted_mean,
     deal_evaluation_folds,
     effective_size,
     weigh_shift,
 )
 
+BOUND_ROWS = 20_000  # of a table, by which implied means are judged
+
 
 def diagnose(
-    data: Any, target: MatrixLike | None = None, *, random_state: RandomState = 0
+    data: Any,
+    target: MatrixLike | None = None,
+    *,
+    crossfit: CrossFit | None = None,
+    random_state: RandomState = 0,
 ) -> Diagnosis:
     """Say whether tables can tell uplift: how strongly, for whom, and what contradicts it.
 
@@ -80,6 +85,8 @@ def diagnose(
         The people uplift is wanted for, with the same features. Default: rows of kind
         "target" if there are any. They add findings: whether the tables cover such people, and
         whether the policies differ for them. All numbers stay those of the people in the tables.
+    crossfit : CrossFit, optional
+        ``crossfit_`` of a model that was fitted to the same data; nothing is cross-fitted then.
     random_state : int, RandomState or None, default=0
         Seed for folds and splits.
 
@@ -110,14 +117,14 @@ def diagnose(
         source = Source.look_through(data, Scorer(), SAMPLE_ROWS)
         rows, _ = source.census.sample(N_FOLDS)
         features = NamedFeatures.of_numbers(rows.X, source.encoder)
-        tables, aim, strange = source.summary(), None, list[str]()
+        tables, aim, strange, people = source.summary(), None, list[str](), target
         if target is not None:
             matrix, strange = features.numbers(target)
             aim = matrix, np.ones(len(matrix))
     else:
         held = HeldOutTables.of(data, target)
         rows, features, tables = held.rows, held.features, held.data.summary()
-        aim, strange = held.target_rows, list(held.strange)
+        aim, strange, people = held.target_rows, list(held.strange), held.people
     names = features.names
     rng = check_random_state(random_state)
     measured = Diagnosis(
@@ -130,7 +137,20 @@ def diagnose(
     )
     asides = Asides(_rarest_outcome(rows), tuple(table_doubts(rows)), tuple(strange))
     if min(len(at) for at in rows.all_cells()) >= FEWEST_ROWS:
-        measured, asides = _measured(measured, asides, rows, aim, features, rng)
+        if crossfit is None:
+            fold = deal_evaluation_folds(rows, N_FOLDS, rng)
+            crossfit = CrossFit.of_rows(rows, fold, n_jobs=None, rng=rng)
+        own = evaluation_rows(rows, crossfit=crossfit, rng=rng)
+        asked = None
+        if aim is not None:
+            nuisances, dealt = crossfit.elsewhere(aim[0], people, n_jobs=None, rng=rng)
+            asked = with_target(own, *aim, dealt, nuisances, rows)
+            asked = replace(asked, aim=np.where(asked.is_labelled, 0.0, 1.0))
+        tests, outside = _refutable(rows, own, crossfit.nuisances.outcome_mean, rng)
+        measured = replace(measured, checks=tests, implied_outside=outside)
+        measured, asides = _measured(measured, asides, rows, own, asked, features)
+        overlap, apart = _overlap(rows, aim, rng)
+        measured, asides = replace(measured, overlap=overlap), asides._replace(apart=apart)
     checks = [check for balance in measured.balance for check in balance.checks]
     return judge(replace(measured, checks=correct([*checks, *measured.checks])), asides)
 
@@ -192,29 +212,22 @@ def _measured(
     so_far: Diagnosis,
     asides: Asides,
     rows: LabelledRows,
-    target: tuple[Array, Array] | None,
+    own: EvaluationRows,
+    asked: EvaluationRows | None,
     features: NamedFeatures,
-    rng: Rng,
 ) -> tuple[Diagnosis, Asides]:
-    """Add what needs cross-fitted policies and outcomes."""
-    fold = deal_evaluation_folds(rows, N_FOLDS, rng)
-    models = cross_fit_effects(rows, fold, n_jobs=None, rng=rng)
-    nuisances = models(rows.X, fold)
-    own = labelled_part(rows, fold, nuisances, np.ones(len(rows)), None)
-    own = replace(own, aim=rows.weight / (rows.weight.sum() * own.share))
+    """Add what cross-fitted policies say; ``asked`` has a target behind the rows, if there is one.
+
+    What is said of the tables stays the same, whoever asks.
+    """
     terms = own.terms(own.omega(GAP))
-    checks, outside = _refutable(rows, own, terms, nuisances, rng)
     K = own.n_populations
     treated = (own.cell >= K) & own.is_labelled
     reach = np.where(treated, own.omega(GAP) * own.contrast() * own.ratio, 0.0)
     D, V = total_given_target(terms, terms.denominator, reach, K)
-    overlap, apart = _overlap(rows, target, rng)
-    regions = asked = find_regions(own, terms, features)
-    if target is not None:  # what is said of the tables stays the same, whoever asks
-        dealt = rng.permutation(np.resize(np.arange(N_FOLDS), len(target[0])))
-        aimed = with_target(own, *target, dealt, models(target[0], dealt), rows)
-        aimed = replace(aimed, aim=np.where(aimed.is_labelled, 0.0, 1.0))
-        asked = find_regions(aimed, aimed.terms(aimed.omega(GAP)), features)
+    regions = aimed = find_regions(own, terms, features)
+    if asked is not None:
+        aimed = find_regions(asked, asked.terms(asked.omega(GAP)), features)
     z = D / np.sqrt(V) if V > 0.0 else 0.0
     measured = replace(
         so_far,
@@ -224,39 +237,44 @@ def _measured(
         speaks_for=_speaks_for(own, terms),
         effective_size=_trial_size(own, rows),
         condition=_condition(own),
-        overlap=overlap,
-        implied_outside=outside,
-        checks=checks,
     )
-    return measured, asides._replace(z=z, regions=asked, apart=apart)
+    return measured, asides._replace(z=z, regions=aimed)
 
 
 def _refutable(
-    rows: LabelledRows,
-    own: EvaluationRows,
-    terms: RatioTerms,
-    nuisances: EffectNuisances,
-    rng: Rng,
+    rows: LabelledRows, own: EvaluationRows, mean: Array, rng: Rng
 ) -> tuple[tuple[Check, ...], float]:
-    """Test the law of outcomes; return the share of implied means that are impossible as well."""
-    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-    checks = check_shared_law(own, terms, Z)
+    """Test the law of outcomes; return the share of implied means that are impossible as well.
+
+    ``mean`` is the cross-fitted mean outcome at the rows, inner coding. The second test models each
+    population's outcomes by itself, and looks at no more rows of a table than that takes.
+    """
+    checks = check_shared_law(
+        own, own.terms(own.omega(GAP)), Scaling.of_rows(rows.X, rows.share)(rows.X)
+    )
     coding = rows.coding
     if not coding.is_binary:
         return tuple(checks), float("nan")
+    if max(len(at) for at in rows.all_cells()) > BOUND_ROWS:
+        few = np.sort(
+            np.concatenate([at[rng.permutation(len(at))[:BOUND_ROWS]] for at in rows.all_cells()])
+        )
+        rows, own, mean = rows.take(few), own.thinned(few), mean[few]
+        own = replace(own, fold=deal_evaluation_folds(rows, N_FOLDS, rng))
+    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
     means = [
         cross_fitted_mean(rows, rows.at(OUTCOME, k), None, Z, own.fold, rng)
         for k in range(len(rows.names))
     ]
     implied = Implied(
         plug_in=implied_means(own, coding.offset + coding.scale * np.column_stack(means)),
-        mean=coding.offset + coding.scale * nuisances.outcome_mean,
+        mean=coding.offset + coding.scale * mean,
         low=coding.offset - coding.scale,
         high=coding.offset + coding.scale,
     )
     counted = np.where(rows.is_outcome, rows.weight, 0.0)
     outside = float(np.average(implied.outside, weights=counted))
-    return (check_bounds(own, terms, implied), *checks), outside
+    return (check_bounds(own, own.terms(own.omega(GAP)), implied), *checks), outside
 
 
 def _people(rows: EvaluationRows) -> tuple[IntArray, Array]:

@@ -34,7 +34,7 @@ from unjoined.metrics.people import NamedFeatures
 from unjoined.metrics.ranks import Scored
 from unjoined.metrics.rows import N_FOLDS, labelled_part, refuse_few, with_target
 from unjoined.metrics.tables import Computed
-from unjoined.nuisance import EffectModels, cross_fit_effects
+from unjoined.nuisance import CrossFit, EffectModels
 from unjoined.sums import (
     Census,
     dask_census,
@@ -233,18 +233,18 @@ class RowsInPieces(EvaluatedTables):
         refuse_few(sample)
         X, columns = split_columns(sample.X, source.scorer, has_scores=source.encoder is not None)
         sample = replace(sample, X=X)
-        models = cross_fit_effects(sample, fold, n_jobs=n_jobs, rng=rng)
+        crossfit = CrossFit.of_rows(sample, fold, n_jobs=n_jobs, rng=rng)
         names = [(kind, name) for kind in KINDS[:2] for name in census.names]
         total = np.array([census.cells[cell].total_weight for cell in names])
         size = np.array([float(census.cells[cell].n_rows) for cell in names[: len(census.names)]])
         aims = total / total.sum() if target is None else np.zeros(len(total))
-        rows = labelled_part(sample, fold, models(X, fold, n_jobs=n_jobs), np.ones(len(X)), None)
+        rows = labelled_part(sample, fold, crossfit.nuisances, np.ones(len(X)), None)
         rows = replace(rows, size=size, aim=aims[sample.cell])
         self.features = NamedFeatures.of_numbers(X, source.encoder)
         if target is not None:
             people = self.features.numbers(target)[0]
             dealt = np.resize(np.arange(N_FOLDS), len(people))
-            found = models(people, dealt, n_jobs=n_jobs)
+            found = crossfit.models(people, dealt, n_jobs=n_jobs)
             rows = with_target(rows, people, np.ones(len(people)), dealt, found, sample)
             columns = np.concatenate([columns, source.scorer(target)])
         self.source, self.sample, self.columns, self.weight = source, rows, columns, weight
@@ -254,7 +254,7 @@ class RowsInPieces(EvaluatedTables):
             has_scores=source.encoder is not None,
             census=census.without_samples(),
             repeated=census.repeated,
-            models=models,
+            models=crossfit.models,
             coding=sample.coding,
             total=total,
             size=size,

@@ -23,10 +23,10 @@ from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, Totals
 from unjoined.nuisance import (
+    CrossFit,
     EffectNuisances,
     ShiftReport,
     check_folds,
-    cross_fit_effects,
     cross_fit_linear,
     deal_evaluation_folds,
     weigh_shift,
@@ -201,6 +201,13 @@ class EvaluationRows:
         names = ("X", "cell", "fold", "share", "residual", "ratio", "aim", "policies", "effect")
         return replace(self, **{name: getattr(self, name)[at] for name in names})
 
+    def thinned(self, at: IntArray) -> EvaluationRows:
+        """Return some rows that stand for all: in each cell, and of the people in question."""
+        part = self.take(at)
+        share = part.share / np.bincount(part.cell, part.share)[part.cell]
+        people = part.share * part.aim
+        return replace(part, share=share, aim=people / people.sum() / share)
+
     @property
     def is_labelled(self) -> BoolArray:
         """Which rows carry a label, shape (n,)."""
@@ -301,39 +308,47 @@ def evaluation_rows(
     rows: LabelledRows,
     *,
     target: tuple[Array, Array] | None = None,
+    given: MatrixLike | None = None,
     shift: Any = None,
     shift_clip: float | None = None,
     fold: IntArray | None = None,
     n_folds: int = N_FOLDS,
     n_jobs: int | None = None,
+    crossfit: CrossFit | None = None,
     rng: Rng,
     stacklevel: int = 2,
 ) -> EvaluationRows:
     """Cross-fit policies, mean outcome and effect, and return what evaluations are made of.
 
+    ``crossfit`` is what is known of these rows, if it is, and ``given`` the target as it came.
     ``target`` are features and weights of the people the answer is for, by default all labelled
     rows; ``shift`` and ``shift_clip`` say how density ratios of the target to each table are
     estimated, as in `weigh_shift`. None takes them as 1: right if the tables describe the same
     people, and a small error if they do not and the outcome models are good. Costs three forms of
     the outcome and of each policy, times the folds: about a second for 20,000 rows on two cores.
     """
-    if fold is None:
-        if n_folds == N_FOLDS:  # no number of folds was asked for
-            refuse_few(rows)
-        check_folds(rows, n_folds, (OUTCOME, TREATMENT))
-        fold = deal_evaluation_folds(rows, n_folds, rng)
-    models = cross_fit_effects(rows, fold, n_jobs=n_jobs, rng=rng)
+    if crossfit is None:
+        if fold is None:
+            if n_folds == N_FOLDS:  # no number of folds was asked for
+                refuse_few(rows)
+            check_folds(rows, n_folds, (OUTCOME, TREATMENT))
+            fold = deal_evaluation_folds(rows, n_folds, rng)
+        crossfit = CrossFit.of_rows(rows, fold, n_jobs=n_jobs, rng=rng)
+    elif not crossfit.fits(rows):
+        raise InputError(
+            "the cross-fit belongs to other rows than these. Give the data that the model was "
+            "fitted to, or leave out crossfit."
+        )
     ratio, report = np.ones(len(rows.label)), None
     if shift is not None:
         X, weight = (None, None) if target is None else target
         ratio, report = _density_ratios(rows, X, weight, shift, shift_clip, rng, stacklevel + 1)
-    nuisances = models(rows.X, fold, n_jobs=n_jobs)
     if target is None:
-        return evaluation_of(rows, fold, nuisances, ratio, report)
-    labelled = labelled_part(rows, fold, nuisances, ratio, report)
+        return evaluation_of(rows, crossfit.fold, crossfit.nuisances, ratio, report)
+    labelled = labelled_part(rows, crossfit.fold, crossfit.nuisances, ratio, report)
     X, weight = target
-    dealt = rng.permutation(np.resize(np.arange(models.n_folds), len(X)))
-    return with_target(labelled, X, weight, dealt, models(X, dealt, n_jobs=n_jobs), rows)
+    nuisances, dealt = crossfit.elsewhere(X, given, n_jobs=n_jobs, rng=rng)
+    return with_target(labelled, X, weight, dealt, nuisances, rows)
 
 
 def refuse_few(rows: LabelledRows) -> None:

@@ -23,7 +23,7 @@ from unjoined._validation import (
     check_share,
     check_vector,
 )
-from unjoined.data import LabelledRows, SeparateLabels, is_dask, label_rows
+from unjoined.data import LabelledRows, SeparateLabels, is_dask, label_rows, take_rows
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.metrics.passes import EvaluatedTables, Order, Piece, T
 from unjoined.metrics.people import NamedFeatures
@@ -232,6 +232,13 @@ class HeldOutTables:
             aim = own, np.ones(len(own))
         return cls(tables, features, rows, used, asked, target, aim, tuple(notes))
 
+    @property
+    def people(self) -> MatrixLike | None:
+        """The people in question as they came; None if they are those of the tables."""
+        if self.target is not None or self.target_rows is None:
+            return self.target
+        return rows_of(self.data.X, np.flatnonzero(self.asked))
+
     def computed(self, columns: Sequence[Computed]) -> Array:
         """Return columns as the rows of an evaluation have them, shape (n, k)."""
         found = []
@@ -265,6 +272,11 @@ class HeldOutTables:
         if self.target is None:
             return self._aligned(name, values)
         return np.concatenate([values[self.used], check_vector(name, given(self.target))])
+
+
+def rows_of(X: MatrixLike, at: IntArray) -> MatrixLike:
+    """Return some rows of an array or a data frame."""
+    return X[at] if isinstance(X, np.ndarray) else take_rows(X, at)
 
 
 class RowsInMemory(EvaluatedTables):

@@ -19,13 +19,7 @@ from unjoined.nuisance.centring import (
     smooth_coef,
     subtract_means,
 )
-from unjoined.nuisance.effects import (
-    EffectModels,
-    EffectNuisances,
-    FoldedFits,
-    cross_fit_effects,
-    cross_fit_linear,
-)
+from unjoined.nuisance.effects import CrossFit, EffectModels, EffectNuisances, cross_fit_linear
 from unjoined.nuisance.forms import (
     ALONE,
     EFFECT_FORMS,

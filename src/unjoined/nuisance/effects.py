@@ -11,13 +11,13 @@ from numpy.random import RandomState as Rng
 from scipy.linalg import solve
 
 from unjoined._threads import CHUNK_ROWS, over_pieces
-from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.nuisance.additive import CHOICE_ROWS, hold_out_forms
 from unjoined.nuisance.forms import EFFECT_FORMS, AdditiveAverage, ModelRows
-from unjoined.nuisance.models import FoldedPolicy, Nuisances, means_without_folds
+from unjoined.nuisance.models import FoldedPolicy, Nuisances, deal_rows, means_without_folds
 from unjoined.solve import BernoulliLaw, Law, MeanLaw
 
 CLIP = 0.005  # policies are kept this far from 0 and 1
@@ -39,50 +39,6 @@ class EffectNuisances(Nuisances):
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedFits:
-    """The fits of an additive model without each of its folds, and the folds of its rows.
-
-    The policies have folds of the treatment rows, base and effect folds of the outcome rows.
-    """
-
-    policies: tuple[FoldedPolicy, ...]  # of each population
-    outcomes: tuple[AdditiveAverage, ...]  # without each fold
-    fold: IntArray  # of each outcome row
-    offset: float  # of the inner outcome that base and effect are fitted to
-    scale: float
-
-    def scores(self, X: Array) -> Array:
-        """Return the effect at rows by the fits without each fold, shape (n, folds)."""
-        return np.column_stack([fit.uplift(X) for fit in self.outcomes])
-
-    def nuisances(
-        self, rows: LabelledRows, *, n_jobs: int | None, rng: Rng
-    ) -> tuple[EffectNuisances, IntArray]:
-        """Return the nuisances at the rows, and the folds of the outcome's fits.
-
-        A treatment row has a fold of the policies, an outcome row one of the outcome. The other
-        fold is dealt, as often as rows of the other kind have it: no fit of that kind has seen the
-        row. So both terms of the ratio average over the same estimates, and no model is fitted for
-        it.
-        """
-        n, n_policies = len(rows.label), min(len(policy.without) for policy in self.policies)
-        fold, of_policy = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-        for k, policy in enumerate(self.policies):
-            treated, outcome = rows.at(TREATMENT, k), rows.at(OUTCOME, k)
-            of_policy[treated] = policy.fold % n_policies
-            of_policy[outcome] = rng.permutation(np.resize(of_policy[treated], len(outcome)))
-            fold[treated] = rng.permutation(np.resize(self.fold, len(treated)))
-        fold[rows.of_kind(OUTCOME)] = self.fold
-        models = EffectModels(
-            tuple(zip(*(policy.without[:n_policies] for policy in self.policies), strict=True)),
-            self.outcomes,
-            self.offset,
-            self.scale,
-        )
-        return models(rows.X, fold, of_policy, n_jobs=n_jobs), fold
-
-
-@dataclass(frozen=True, slots=True)
 class EffectModels:
     """Policies, base and effect, each fitted without each fold; they give values at any rows."""
 
@@ -96,6 +52,10 @@ class EffectModels:
     def n_folds(self) -> int:
         """Number of folds of the outcome rows."""
         return len(self.outcomes)
+
+    def scores(self, X: Array) -> Array:
+        """Return the effect at rows by the fits without each fold, shape (n, folds)."""
+        return np.column_stack([fit.uplift(X) for fit in self.outcomes])
 
     def chances(self, X: Array, j: int) -> Array:
         """Return every population's policy by the fits without fold ``j``, shape (n, K)."""
@@ -136,14 +96,92 @@ class EffectModels:
         return EffectNuisances(policies, mean, effect)
 
 
-def cross_fit_effects(
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossFit:
+    """Policies, mean outcome and effect of labelled rows, each by fits that have not seen the row.
+
+    Made once for a data set and shared by all that is said of it: fit, diagnose, evaluate, plan and
+    report. The models give values at other people too, whom no fit has seen.
+    """
+
+    models: EffectModels
+    fold: IntArray  # (n,) of each labelled row: the outcome's fits without it
+    nuisances: EffectNuisances  # at the labelled rows
+    rows: LabelledRows
+    encode: Callable[[MatrixLike], Array] | None = None  # features as the models know them
+
+    @classmethod
+    def of_rows(
+        cls, rows: LabelledRows, fold: IntArray, *, n_jobs: int | None, rng: Rng
+    ) -> CrossFit:
+        """Fit additive models, all of them without each fold in turn.
+
+        The fits without a fold see none of its rows, of either kind. At most 20,000 outcome rows
+        and as many treatment rows of each population are used. Costs three forms times the number
+        of folds.
+        """
+        models = _effect_models(rows, fold, n_jobs=n_jobs, rng=rng)
+        return cls(models, fold, models(rows.X, fold, n_jobs=n_jobs), rows)
+
+    @classmethod
+    def of_fits(
+        cls,
+        rows: LabelledRows,
+        policies: tuple[FoldedPolicy, ...],
+        outcomes: tuple[AdditiveAverage, ...],
+        fold: IntArray,
+        offset: float,
+        scale: float,
+        *,
+        n_jobs: int | None,
+        rng: Rng,
+    ) -> CrossFit:
+        """Return what the fits of an additive model without its folds say of its rows.
+
+        ``fold`` is that of each outcome row. A treatment row has a fold of the policies, an outcome
+        row one of the outcome. The other fold is dealt, as often as rows of the other kind have it:
+        no fit of that kind has seen the row. So both terms of the ratio average over the same
+        estimates, and no model is fitted for it.
+        """
+        n_policies = min(len(policy.without) for policy in policies)
+        of_outcome, of_policy = (np.empty(len(rows), dtype=np.int64) for _ in range(2))
+        for k, policy in enumerate(policies):
+            treated, outcome = rows.at(TREATMENT, k), rows.at(OUTCOME, k)
+            of_policy[treated] = policy.fold % n_policies
+            of_policy[outcome] = rng.permutation(np.resize(of_policy[treated], len(outcome)))
+            of_outcome[treated] = rng.permutation(np.resize(fold, len(treated)))
+        of_outcome[rows.of_kind(OUTCOME)] = fold
+        models = EffectModels(
+            tuple(zip(*(policy.without[:n_policies] for policy in policies), strict=True)),
+            outcomes,
+            offset,
+            scale,
+        )
+        nuisances = models(rows.X, of_outcome, of_policy, n_jobs=n_jobs)
+        return cls(models, of_outcome, nuisances, rows)
+
+    def fits(self, rows: LabelledRows) -> bool:
+        """Tell whether these are the rows that were fitted, whatever numbers stand for words."""
+        mine = self.rows
+        return np.array_equal(mine.label, rows.label) and np.array_equal(mine.cell, rows.cell)
+
+    def elsewhere(
+        self, X: Array, given: MatrixLike | None, *, n_jobs: int | None, rng: Rng
+    ) -> tuple[EffectNuisances, IntArray]:
+        """Return the nuisances of other people, each by the fits without a fold that is dealt.
+
+        ``X`` are their features as numbers, ``given`` as they came.
+        """
+        fold = deal_rows(len(X), self.models.n_folds, rng)
+        numbers = X if self.encode is None or given is None else self.encode(given)
+        of_policy = fold % len(self.models.policies)
+        return self.models(numbers, fold, of_policy, n_jobs=n_jobs), fold
+
+
+def _effect_models(
     rows: LabelledRows, fold: IntArray, *, n_jobs: int | None, rng: Rng
 ) -> EffectModels:
-    """Fit policies, base and effect by additive models, all of them without each fold in turn.
-
-    The fits without a fold see none of its rows, of either kind. At most 20,000 outcome rows and
-    as many treatment rows of each population are used. Costs three forms times the number of folds.
-    """
+    """Fit policies, base and effect by additive models, all of them without each fold in turn."""
     n_folds, K = int(fold.max()) + 1, len(rows.names)
     of_population = [
         means_without_folds(rows, rows.at(TREATMENT, k), None, rows.X, fold, n_jobs=n_jobs, rng=rng)
