@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, IntArray
-from unjoined._validation import check_option
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
+from unjoined._validation import OUTCOME, OutcomeCoding, check_count, check_option, check_positive
+from unjoined.basis import Scaling
+from unjoined.data import LabelledRows
 from unjoined.errors import InputError, LabelError
-from unjoined.nuisance import last_step, seeded_clone, takes_weights
+from unjoined.estimators.base import (
+    Check,
+    RowEstimator,
+    check_model,
+    check_verbose,
+    one_of,
+    optional,
+)
+from unjoined.estimators.uplift import OutcomesToScore
+from unjoined.nuisance import (
+    AUTO,
+    BERNOULLI,
+    GAUSSIAN,
+    ConditionalMean,
+    Likelihood,
+    ShiftReport,
+    fit_policies,
+    last_step,
+    seeded_clone,
+    takes_weights,
+    weigh_shift,
+)
 
-BERNOULLI, GAUSSIAN = "bernoulli", "gaussian"
 PROBABILITY_FLOOR = 1e-9  # how far likelihoods (not predictions) keep probabilities from 0 and 1
 VARIANCE_FLOOR = 1e-6  # least residual variance, as a share of the outcome's variance
 PATIENCE = 10  # iterations without a new best likelihood that end the run of a falling model
@@ -332,3 +358,216 @@ def _check_rows(y: Array, chance: Array, family: str) -> None:
                 f"the outcome is {seen[0]:g} in all {seen.size} rows that may have been {part}, "
                 "so that there is nothing to fit. Add rows, or choose another outcome."
             )
+
+
+class EMUplift(RowEstimator):
+    r"""Uplift by the likelihood of the tables, with outcome models of your own.
+
+    The outcomes of a population are a mixture of the treated and the untreated, as in `Uplift`.
+    Expectation-maximisation fits ``outcome_model`` to each of the two, by the chance that a row
+    was treated.
+
+    Parameters
+    ----------
+    outcome_model : scikit-learn classifier or regressor
+        Must take ``sample_weight``; a classifier if the outcome has two values.
+    policy_model : scikit-learn classifier or None, default=None
+        Model of each population's policy; None for the additive model of `Uplift`.
+    family : {"auto", "bernoulli", "gaussian"}, default="auto"
+        Family of the outcome's distribution; "auto" is "bernoulli" for two values.
+    n_starts : int, default=2
+        Starts, since the likelihood has more than one peak; the highest is kept.
+    shift : None, "classifier" or scikit-learn classifier, default=None
+        Weight the tables to the target's features, as in `MinMaxUplift`.
+    shift_clip : float or None, default=None
+        Cap on those weights.
+    random_state : int, RandomState or None, default=None
+        Seed for folds and starts; models without a seed of their own get one from it.
+    verbose : bool or int, default=False
+        Whether to show on stderr what the logger ``unjoined`` is told.
+
+    Attributes
+    ----------
+    fit_ : EMFit
+        Both models, the path of the likelihood, convergence.
+    family_ : str
+        The family in use.
+    policies_ : tuple of ConditionalMean
+        One for each population.
+    scaling_, outcome_scaling_ : Scaling
+        Of the features, and of the outcome.
+    average_effect_, identification_, populations_, shift_, n_features_in_, feature_names_in_
+        As in `Uplift`.
+
+    See Also
+    --------
+    Uplift : the same likelihood with an additive model, which leads on most problems.
+
+    Notes
+    -----
+    Costs two fits of ``outcome_model`` for each iteration and start, of which there are some
+    dozens.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from unjoined import EMUplift
+    >>> from unjoined.data import campaign_problem
+    >>> data = campaign_problem().draw(1000, random_state=0)
+    >>> model = EMUplift(LogisticRegression(), random_state=0).fit(**data)
+    >>> bool(np.ptp(model.predict(data.X)) > 0.05)
+    True
+    """
+
+    _parameters: ClassVar[dict[str, Check]] = {
+        "outcome_model": check_model,
+        "policy_model": check_model,
+        "family": one_of(AUTO, BERNOULLI, GAUSSIAN),
+        "n_starts": check_count,
+        "shift_clip": optional(check_positive),
+        "verbose": check_verbose,
+    }
+    _as_two_groups = False
+
+    fit_: EMFit
+    family_: str
+    policies_: tuple[ConditionalMean, ...]
+    scaling_: Scaling
+    outcome_scaling_: Scaling
+    shift_: ShiftReport | None
+    _coding: OutcomeCoding
+
+    def __init__(
+        self,
+        outcome_model: Any = None,
+        *,
+        policy_model: Any = None,
+        family: str = AUTO,
+        n_starts: int = 2,
+        shift: Any = None,
+        shift_clip: float | None = None,
+        random_state: RandomState = None,
+        verbose: bool | int = False,
+    ) -> None:
+        self.outcome_model = outcome_model
+        self.policy_model = policy_model
+        self.family = family
+        self.n_starts = n_starts
+        self.shift = shift
+        self.shift_clip = shift_clip
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.outcome_model is None:
+            raise InputError(
+                "EMUplift needs outcome_model, a scikit-learn estimator that takes sample_weight, "
+                "such as LogisticRegression()."
+            )
+        if self.policy_model is not None and not is_classifier(self.policy_model):
+            raise InputError(
+                f"policy_model must be None or a classifier, got {self.policy_model!r}."
+            )
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        scaling = None if self.policy_model is None else self.scaling_
+        return Likelihood(
+            self.family_, self._coding, self.outcome_scaling_, self.policies_, scaling
+        )
+
+    def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
+        rng = check_random_state(self.random_state)
+        self.shift_ = None
+        if self.shift is not None:
+            X, weight = (None, None) if target is None else target
+            options = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
+            rows, self.shift_ = weigh_shift(rows, X, self.shift, **options, stacklevel=4)
+        family = self.family
+        if family == AUTO:
+            family = BERNOULLI if rows.coding.is_binary else GAUSSIAN
+        if family == BERNOULLI and not rows.coding.is_binary:
+            raise InputError("family='bernoulli' needs an outcome of two values; use 'gaussian'.")
+        self.scaling_, self._coding = Scaling.of_rows(rows.X, rows.share), rows.coding
+        Z = self.scaling_(rows.X)
+        features = rows.X if self.policy_model is None else Z
+        folded = fit_policies(features, rows, self.policy_model, rng=rng)
+        self.policies_ = tuple(each.policy for each in folded)
+        self.outcome_scaling_ = Likelihood.of_rows(rows, family, self.policies_).outcome_scaling
+        self.family_ = family
+        at = rows.of_kind(OUTCOME)
+        outcomes, _ = self._likelihood.outcomes(rows, at)
+        self.fit_ = fit_em(
+            Z[at],
+            outcomes.y,
+            outcomes.exposure,
+            outcomes.weight,
+            self.outcome_model,
+            family=family,
+            n_starts=self.n_starts,
+            rng=rng,
+        )
+        if not self.fit_.converged:
+            warnings.warn(
+                "the likelihood did not settle; see fit_.path. Look for features that determine "
+                "the outcome.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def predict_outcomes(self, X: MatrixLike) -> tuple[Array, Array]:
+        """Return the estimated mean outcome with and without treatment at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        treated, untreated : array of shape (n,)
+            In the units of the outcome; their difference is ``predict(X)``.
+        """
+        matrix = self._check_features(X, reset=False)
+        treated, untreated = (self._in_units(mean) for mean in self._means(matrix))
+        return treated, untreated
+
+    def _in_units(self, mean: Array) -> Array:
+        scaling = self.outcome_scaling_
+        return np.asarray(float(scaling.mean[0]) + float(scaling.scale[0]) * mean)
+
+    def _means(self, matrix: Array) -> tuple[Array, Array]:
+        return self.fit_.means(self.scaling_(matrix))
+
+    def _predict_rows(self, matrix: Array) -> Array:
+        treated, untreated = self._means(matrix)
+        return np.asarray(float(self.outcome_scaling_.scale[0]) * (treated - untreated))
+
+    def score(
+        self,
+        X: MatrixLike | Mapping[str, Any],
+        y: ArrayLike | None = None,
+        *,
+        kind: ArrayLike | None = None,
+        population: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return the mean log-likelihood of held-out outcome rows; higher is better.
+
+        Parameters
+        ----------
+        X, y, kind, population, sample_weight
+            Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
+            are used, of populations that ``fit`` has seen.
+
+        Returns
+        -------
+        float
+            In nats per row of the outcome as scaled in ``fit``.
+        """
+        rows = OutcomesToScore.of_call(self, X, y, kind, population, sample_weight)
+        outcome, exposure, _ = self._likelihood.rows(rows.X, rows.label, rows.population)
+        likelihood = self.fit_.log_likelihood(self.scaling_(rows.X), outcome, exposure)
+        return float(np.average(likelihood, weights=rows.weight))

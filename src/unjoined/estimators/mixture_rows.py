@@ -15,92 +15,26 @@ from numpy.random import RandomState as Rng
 
 from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
-from unjoined.basis import AdditiveBasis, Scaling
+from unjoined._validation import OUTCOME, TREATMENT
+from unjoined.basis import AdditiveBasis
 from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, replace_file
 from unjoined.errors import TableError
 from unjoined.nuisance import (
     EFFECT_FORMS,
     AdditiveAverage,
-    ConditionalMean,
     FoldedPolicy,
     HeldOutForms,
+    Likelihood,
     ModelRows,
     hold_out_forms,
     hold_out_mean,
     more_steps,
 )
-from unjoined.solve import (
-    AdditiveFit,
-    AdditiveRows,
-    BernoulliLaw,
-    GaussianLaw,
-    Law,
-    MeanLaw,
-    Parts,
-    Request,
-    Steps,
-    Sums,
-    sums_of_rows,
-)
+from unjoined.solve import AdditiveFit, AdditiveRows, Parts, Request, Steps, Sums, sums_of_rows
 from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions, rows_digest
 
-BERNOULLI, GAUSSIAN, MEAN = "bernoulli", "gaussian", "mean"
 FIRST = "unjoined-sums-of-passes"  # the part that a checkpoint begins with
 Select = Callable[[Chunk], ModelRows]  # the rows of a chunk that a model is fitted to
-
-
-@dataclass(frozen=True, slots=True)
-class Likelihood:
-    """What the likelihood of outcome rows is made of, beside base and effect."""
-
-    family: str
-    coding: OutcomeCoding
-    outcome_scaling: Scaling
-    policies: tuple[ConditionalMean, ...]
-    scaling: Scaling | None  # of the features that policies take, None if these are as they are
-
-    def law(self, chance: Array, weight: Array) -> Law:
-        """Return the law of the outcome, given the mean policy at rows that count by weights."""
-        split = float(np.average(chance, weights=weight))
-        laws: dict[str, Law] = {
-            BERNOULLI: BernoulliLaw(split),
-            GAUSSIAN: GaussianLaw(split),
-            MEAN: MeanLaw(),
-        }
-        return laws[self.family]
-
-    def encode(self, label: Array) -> Array:
-        """Return inner labels in the law's coding: 0/1, or scaled."""
-        if self.family == BERNOULLI:
-            return 0.5 + 0.5 * label
-        outcome = self.coding.offset + self.coding.scale * label
-        return self.outcome_scaling(outcome[:, None])[:, 0]
-
-    def chances(self, X: Array) -> Array:
-        """Return every population's probability of treatment, shape (n, number of them)."""
-        features = X if self.scaling is None else self.scaling(X)
-        return np.column_stack([policy(features) for policy in self.policies])
-
-    def exposure(self, chances: Array, population: IntArray) -> Array:
-        """Return what the law needs of the policies at each row."""
-        own: Array = chances[np.arange(len(chances)), population]
-        return own - chances.mean(axis=1) if self.family == MEAN else own
-
-    def rows(self, X: Array, label: Array, population: IntArray) -> tuple[Array, Array, Array]:
-        """Return outcomes and exposures as the law takes them, and the mean policy at each row."""
-        chances = self.chances(X)
-        return self.encode(label), self.exposure(chances, population), chances.mean(axis=1)
-
-
-def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
-    """Return what lies between the outcome and the law's coding of it."""
-    if family == BERNOULLI:  # from 0/1
-        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
-        return Scaling(np.array([low]), np.array([reach]))
-    outcome = rows.of_kind(OUTCOME)
-    in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
-    return Scaling.of_rows(in_units, rows.share[outcome])
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,30 +301,25 @@ class Sampled:
         return tuple(
             FoldedPolicy.of_forms(fits[k], models[k].without, folds[k])
             if k in fits
-            else FoldedPolicy.constant(float(known[k][0]), len(known[k]))
+            else FoldedPolicy.constant(float(known[k][0]), np.arange(len(known[k])) % 3)
             for k in range(m)
         )
 
     def outcomes(
-        self, likelihood: Likelihood, *, categorical: tuple[int, ...], average: bool
-    ) -> tuple[AdditiveAverage, ModelRows, Array, HeldOutForms]:
-        """Fit base and effect to all outcome rows.
-
-        Also return the sample, its mean policy, and the sample's fits without each fold.
-        """
+        self, likelihood: Likelihood, *, categorical: tuple[int, ...]
+    ) -> tuple[AdditiveAverage, tuple[AdditiveAverage, ...]]:
+        """Fit base and effect to all outcome rows; also return the sample's fits without folds."""
         rows, at = self.rows, self.rows.of_kind(OUTCOME)
-        weight, populations = rows.weight[at], range(len(rows.names))
-        y, exposure, chance = likelihood.rows(rows.X[at], rows.label[at], rows.population[at])
-        few = ModelRows.of_weights(rows.X[at], y, exposure, weight)
+        few, chance = likelihood.outcomes(rows, at)
         held = hold_out_forms(
             few,
             likelihood.law(chance, few.weight),
             EFFECT_FORMS,
             self.fold[at],
             categorical=categorical,
-            average=average,
             n_jobs=self.passes.n_jobs,
         ).for_passes()
-        factors = np.array([self._factor(OUTCOME, k, weight) for k in populations])
-        (fit,) = fit_over(self.passes, [Model(held, OutcomeRows(likelihood, factors))])
-        return fit, few, chance, held
+        factors = [self._factor(OUTCOME, k, rows.weight[at]) for k in range(len(rows.names))]
+        model = Model(held, OutcomeRows(likelihood, np.array(factors)))
+        (fit,) = fit_over(self.passes, [model])
+        return fit, model.without

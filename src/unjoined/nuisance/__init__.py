@@ -19,7 +19,18 @@ from unjoined.nuisance.centring import (
     smooth_coef,
     subtract_means,
 )
-from unjoined.nuisance.effects import CrossFit, EffectModels, EffectNuisances, cross_fit_linear
+from unjoined.nuisance.crossfit import (
+    AUTO,
+    BERNOULLI,
+    GAUSSIAN,
+    MEAN,
+    CrossFit,
+    EffectModels,
+    EffectNuisances,
+    Likelihood,
+    folds_of_fits,
+    outcome_scaling,
+)
 from unjoined.nuisance.forms import (
     ALONE,
     EFFECT_FORMS,
@@ -30,6 +41,7 @@ from unjoined.nuisance.forms import (
     ModelRows,
     in_words,
 )
+from unjoined.nuisance.linear import cross_fit_linear
 from unjoined.nuisance.models import (
     AdditiveMean,
     ConditionalMean,

@@ -194,11 +194,11 @@ class FoldedPolicy:
     fold: IntArray  # of each treatment row of the population
 
     @classmethod
-    def constant(cls, chance: float, n: int) -> FoldedPolicy:
-        """Return the policy of a population in which all or none of ``n`` rows were treated."""
+    def constant(cls, chance: float, fold: IntArray) -> FoldedPolicy:
+        """Return the policy of a population in which all rows, or none, were treated."""
         known, label = ConditionalMean(None, chance, chance), 2.0 * chance - 1.0
-        fold = np.arange(n) % MEAN_FOLDS
-        return cls(known, (ConditionalMean(None, label, label),) * MEAN_FOLDS, fold)
+        n_folds = int(fold.max()) + 1
+        return cls(known, (ConditionalMean(None, label, label),) * n_folds, fold)
 
     @classmethod
     def of_forms(
@@ -215,6 +215,7 @@ def fit_policies(
     rows: LabelledRows,
     model: Any,
     *,
+    fold: IntArray | None = None,
     rng: Rng,
     n_jobs: int | None = None,
     categorical: tuple[int, ...] = (),
@@ -222,19 +223,20 @@ def fit_policies(
     """Fit each population's probability of treatment to its treatment rows, ``X`` at ``rows``.
 
     By additive models, in which some columns are codes of categories, or by clones of ``model``,
-    which come without fits to folds.
+    which come without fits to folds. ``fold`` is that of each row, dealt if it is not given.
     """
     policies = []
     for k in range(len(rows.names)):
         at = rows.at(TREATMENT, k)
         chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
         if chance.min() == chance.max():
-            policies.append(FoldedPolicy.constant(float(chance[0]), len(at)))
+            known = np.arange(len(at)) % MEAN_FOLDS if fold is None else fold[at]
+            policies.append(FoldedPolicy.constant(float(chance[0]), known))
         elif model is None:
             one, law, _, _ = _coded(X[at], chance, weight)
-            fold = deal(np.zeros(len(at), dtype=np.int64), MEAN_FOLDS, rng)
+            own = deal_rows(len(at), min(MEAN_FOLDS, len(at)), rng) if fold is None else fold[at]
             found = average_forms(
-                one, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs, rng=rng
+                one, law, MEAN_FORMS, own, categorical=categorical, n_jobs=n_jobs, rng=rng
             )
             policies.append(FoldedPolicy.of_forms(*found))
         else:
