@@ -9,7 +9,7 @@ exponential and the symmetric rank-k updates of the formulas, one for each row a
 labels, a second one for each treatment row, all by numpy and BLAS. Its rows lie in memory as the
 product wants them, nothing is sorted, scaled or checked, and its chunk is the best of three sizes.
 It runs on all cores, threads over chunks, BLAS on one thread inside, buffers allocated once and
-aligned. Compiled code can be quicker than that: it keeps the sums of an update in registers.
+aligned.
 
 Aims: the sums and a whole fit at most 1.3 times the limit; ridges chosen among 15 x 15 by five
 folds at most 1.3 times a fit with given ridges, at half of the rows. The parts of a fit are

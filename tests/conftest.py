@@ -1,4 +1,4 @@
-"""Arithmetic that is compiled, and the same in numpy."""
+"""What tests of several folders share."""
 
 import contextlib
 import signal
@@ -11,22 +11,10 @@ import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
 
-import unjoined._compiled as compiled
 from unjoined.data import campaign_problem, write_table
 
 # Some tests run a benchmark. Last, so that no script there hides an installed package.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-
-
-@pytest.fixture(scope="module", params=["compiled", "numpy"])
-def arithmetic(request):
-    """Run every test of a module twice, with compiled arithmetic and without."""
-    if request.param == "compiled" and compiled.extension() is None:
-        pytest.skip("there is no compiled arithmetic for this machine")
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "numpy":
-            patch.setattr(compiled, "extension", lambda: None)
-        yield request.param
 
 
 @pytest.fixture

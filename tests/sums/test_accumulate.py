@@ -21,13 +21,7 @@ CELLS = [(kind, k) for kind in ("outcome", "treatment") for k in (0, 1)]
 P = 21
 CENTERS, WIDTH = np.random.default_rng(0).normal(0.0, 3.0, (P, 2)), 3.0
 SCALING = Scaling(np.array([1.0, -2.0]), np.array([2.0, 0.5]))
-
-pytestmark = pytest.mark.usefixtures("arithmetic")
-
-
-def basis():
-    """Return the basis anew: whether it is compiled is settled there."""
-    return ScaledBasis(GaussianBasis(CENTERS, WIDTH), SCALING)
+BASIS = ScaledBasis(GaussianBasis(CENTERS, WIDTH), SCALING)
 
 
 def draw(n=200, seed=0, *, weighted=True):
@@ -69,7 +63,7 @@ def textbook(rows, at, kind):
 @pytest.mark.parametrize("weighted", [True, False])
 def test_every_cell_holds_the_sums_of_its_rows(weighted):
     rows = draw(weighted=weighted)
-    sums = accumulate(basis(), P, rows)
+    sums = accumulate(BASIS, P, rows)
     assert sums.groups == [0]
     for kind, k in CELLS:
         assert_close(sums.total(kind, k), textbook(rows, rows.at(kind, k), kind))
@@ -78,7 +72,7 @@ def test_every_cell_holds_the_sums_of_its_rows(weighted):
 def test_every_group_holds_the_sums_of_its_rows():
     rows = draw()
     groups = dealt(rows, 4)
-    sums = accumulate(basis(), P, rows, groups=groups)
+    sums = accumulate(BASIS, P, rows, groups=groups)
     assert sums.groups == [0, 1, 2, 3]
     for key, cell in sums.cells.items():
         at = rows.at(key.kind, key.population)
@@ -89,8 +83,7 @@ def test_every_group_holds_the_sums_of_its_rows():
 def test_the_result_does_not_depend_on_the_number_of_threads_to_the_bit(n_groups):
     rows = draw(2 * CACHE_ROWS + 17)
     one, two, again = (
-        accumulate(basis(), P, rows, groups=dealt(rows, n_groups), n_jobs=jobs)
-        for jobs in (1, 2, 2)
+        accumulate(BASIS, P, rows, groups=dealt(rows, n_groups), n_jobs=jobs) for jobs in (1, 2, 2)
     )
     assert set(one.cells) == set(two.cells)
     for key in one.cells:
@@ -103,8 +96,8 @@ def test_the_result_does_not_depend_on_the_number_of_threads_to_the_bit(n_groups
 @given(st.integers(2, 500), st.integers(0, 1000))
 def test_any_number_of_groups_adds_up_to_the_same_totals(n_groups, seed):
     rows = draw(seed=seed)
-    whole = accumulate(basis(), P, rows)
-    parts = accumulate(basis(), P, rows, groups=dealt(rows, n_groups))
+    whole = accumulate(BASIS, P, rows)
+    parts = accumulate(BASIS, P, rows, groups=dealt(rows, n_groups))
     for kind, k in CELLS:
         assert_close(parts.total(kind, k), whole.total(kind, k))
 
@@ -115,7 +108,7 @@ def test_the_order_of_rows_does_not_matter(seed, n_groups):
     data = paper_problem().draw(100, random_state=seed)
     order = np.random.default_rng(seed).permutation(data.n_rows)
     one, other = (
-        accumulate(basis(), P, rows, groups=dealt(rows, n_groups))
+        accumulate(BASIS, P, rows, groups=dealt(rows, n_groups))
         for rows in (label_rows(**data), label_rows(**data.take(order)))
     )
     assert set(one.cells) == set(other.cells)
@@ -128,12 +121,12 @@ def test_the_order_of_rows_does_not_matter(seed, n_groups):
 def test_tables_read_in_parts_merge_to_the_sums_of_all_rows(seed, cuts):
     """Parts need not hold all four cells."""
     rows = draw(100, seed)
-    total = accumulate(basis(), P, rows, groups=dealt(rows, 2))
+    total = accumulate(BASIS, P, rows, groups=dealt(rows, 2))
     part = np.searchsorted(np.sort(cuts), np.arange(len(rows.X)), side="right")
     merged = None
     for i in range(len(cuts) + 1):
         piece = rows.take(part == i)
-        sums = accumulate(basis(), P, piece, groups=dealt(piece, 2))
+        sums = accumulate(BASIS, P, piece, groups=dealt(piece, 2))
         merged = sums if merged is None else merged.merge(sums)
     assert set(merged.cells) == set(total.cells)
     for key in total.cells:
@@ -160,7 +153,7 @@ def test_a_cell_longer_than_a_chunk_is_summed_whole():
 def test_the_rows_are_not_changed():
     rows = draw()
     before = {name: getattr(rows, name).copy() for name in ("X", "label", "weight")}
-    accumulate(basis(), P, rows, groups=dealt(rows, 3), n_jobs=2)
+    accumulate(BASIS, P, rows, groups=dealt(rows, 3), n_jobs=2)
     for name, values in before.items():
         assert_array_equal(getattr(rows, name), values)
 
@@ -173,9 +166,9 @@ def test_sums_do_not_depend_on_blocks_pieces_and_chunks(limits, labels, n_jobs):
     if labels == "centred":
         rows = replace(rows, label=rows.label - 0.3 * np.tanh(rows.X[:, 0]))
     groups = np.arange(len(rows.X)) % 3
-    whole = accumulate(basis(), P, rows, groups=groups)
+    whole = accumulate(BASIS, P, rows, groups=groups)
     limits("sums.add_up", BLOCK_ROWS=100, PIECE_ROWS=50, chunk_rows=lambda p: 7)
-    cut = accumulate(basis(), P, rows, groups=groups, n_jobs=n_jobs)
+    cut = accumulate(BASIS, P, rows, groups=groups, n_jobs=n_jobs)
     assert set(cut.cells) == set(whole.cells)
     for key, cell in whole.cells.items():
         assert_close(cut.cells[key], cell)
@@ -189,14 +182,14 @@ def test_rows_of_a_third_population_keep_to_themselves():
     third = np.arange(len(rows.X)) % 5 == 0
     cell = 3 * (rows.kind == "treatment") + np.where(third, 2, rows.population)
     three = replace(rows, cell=cell.astype(np.uint8), names=[*rows.names, "third"])
-    sums, without = accumulate(basis(), P, three), accumulate(basis(), P, rows.take(~third))
+    sums, without = accumulate(BASIS, P, three), accumulate(BASIS, P, rows.take(~third))
     for kind, k in CELLS:
         assert_close(sums.total(kind, k), without.total(kind, k))
         assert_close(sums.total(kind, 2), textbook(three, three.at(kind, 2), kind))
 
 
 def test_no_rows_have_no_sums():
-    assert not accumulate(basis(), P, draw().take(np.arange(0))).cells
+    assert not accumulate(BASIS, P, draw().take(np.arange(0))).cells
 
 
 def test_a_basis_may_keep_the_array_it_returns():
@@ -239,7 +232,7 @@ def test_rows_may_lie_in_memory_as_they_like(memory):
     else:
         rows = replace(rows, label=np.round(label))
         label = rows.label.astype(np.int64)
-    found, expected = (accumulate(basis(), P, r) for r in (replace(rows, X=X, label=label), rows))
+    found, expected = (accumulate(BASIS, P, r) for r in (replace(rows, X=X, label=label), rows))
     for key, cell in expected.cells.items():
         assert_close(found.cells[key], cell)
 
@@ -250,7 +243,7 @@ def test_chunks_keep_to_a_size_in_memory_within_limits():
 
 def test_no_threads_are_refused():
     with pytest.raises(InputError, match="n_jobs must not be 0: None is one thread, -1 all cores"):
-        accumulate(basis(), P, draw(), n_jobs=0)
+        accumulate(BASIS, P, draw(), n_jobs=0)
 
 
 @pytest.mark.parametrize(("m", "p"), [(0, 3), (1, 1), (5, 3), (300, 40)])

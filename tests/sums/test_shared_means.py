@@ -30,7 +30,6 @@ def fit_centring(rows, rng, **options):
 
 
 FIELDS = ("weight", "label_cross", "label_basis", "gram")
-pytestmark = pytest.mark.usefixtures("arithmetic")
 
 
 def rows_of(problem, n, *, weighted=False, real=False):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, gaussian_kernel
 from unjoined._typing import Array, Basis
 from unjoined._validation import check_count, check_numbers, check_positive, check_row_width
 from unjoined.errors import InputError
@@ -141,7 +140,6 @@ class BasisWriter:
     width: int  # w
     prepare: Callable[[Array, Array], None]  # of rows (m, d), columns (w, m) to be overwritten
     write: Callable[[Any, Any], None]  # of columns (w, m), values (m, p) to be overwritten
-    kernel: GaussianKernel | None = None  # adds up and combines at once, where there is one
 
     def __call__(self, X: Array, p: int) -> Array:
         """Return the values at rows (n, d), a new array of shape (n, p)."""
@@ -471,7 +469,4 @@ def _gaussian_writer(
         gaussians = out[:, first:]
         np.exp(gaussians, out=gaussians)
 
-    kernel = gaussian_kernel(
-        shift[:, 0], factor[:, 0], product[:, first:], (basis.width, origin) if linear else None
-    )
-    return BasisWriter(d + 2, prepare, write, kernel)
+    return BasisWriter(d + 2, prepare, write)

@@ -215,9 +215,8 @@ ConfigFile = Annotated[
 def _version(value: bool) -> None:
     if value:
         from unjoined import __version__
-        from unjoined._compiled import arithmetic
 
-        print(f"{__version__} ({arithmetic()})")
+        print(__version__)
         raise typer.Exit
 
 

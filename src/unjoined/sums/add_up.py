@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unjoined._compiled import GaussianKernel, MeanArrays, plain
 from unjoined._threads import CACHE_ROWS, Scratch, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
@@ -99,52 +98,6 @@ def block_pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: 
     return pieces
 
 
-class CompiledSums(NamedTuple):
-    """What all pieces share, as compiled code takes it; called with one after the other."""
-
-    kernel: GaussianKernel
-    X: Array
-    label: Array
-    weight: Array | None  # None for ones
-    means: Mapping[CellKey, MeanArrays] | None
-
-    def __call__(self, piece: Piece) -> tuple[RunningSums, bool]:
-        """Return the sums of a piece, and whether its labels are all of size one."""
-        p = self.kernel.p
-        label_basis, gram = np.zeros(p), np.zeros((p, p))
-        cross = np.zeros((p, p)) if piece.sign else gram  # not used for outcomes
-        weight, unit = self.kernel.add_up(
-            (self.X, piece.at, self.label, self.weight),
-            (label_basis, gram, cross if piece.sign else None),
-            MeanArrays() if self.means is None else self.means[piece.key],
-        )
-        n, square = len(piece.at), float(len(piece.at))
-        if self.weight is not None:
-            some = self.weight[piece.at]
-            square = float(some @ some)
-        # The lower triangle in C order is the upper one in Fortran order.
-        return RunningSums(n, weight, cross.T, label_basis, gram.T, square), unit
-
-
-def compiled_sums(
-    kernel: GaussianKernel | None, rows: LabelledRows, means: Mapping[CellKey, CellMeans] | None
-) -> CompiledSums | None:
-    """Return compiled sums, or None if numpy has to do it."""
-    if kernel is None or plain(rows.X) is not rows.X:
-        return None
-    weight = None if np.all(rows.weight == 1.0) else plain(rows.weight)
-    arrays = None
-    if means is not None:
-        arrays = {key: _mean_arrays(mean) for key, mean in means.items()}
-    return CompiledSums(kernel, rows.X, plain(rows.label), weight, arrays)
-
-
-def _mean_arrays(mean: CellMeans) -> MeanArrays:
-    slope = None if mean.slope is None else plain(mean.slope.T)
-    return MeanArrays(plain(mean.coef.T), slope, plain(mean.offset), mean.bound)
-
-
-FEW = 8  # combinations; a product with more of them is left to BLAS
 CHUNK_VALUES = 102_400  # 0.8 megabytes: with room to spare in the cache a core has to itself
 
 
@@ -189,22 +142,17 @@ def accumulate_policies(
     writer, scratch, treatment = basis_writer(basis, rows.X, p), Scratch(), rows.label
     rows = rows if centred is None else replace(rows, label=centred)
     n_groups = 1 if groups is None else int(groups.max(initial=0)) + 1
-    compiled = compiled_sums(writer.kernel, rows, means)
 
     def sums_of(piece: Piece) -> tuple[Piece, RunningSums, bool, PolicySums | None]:
-        at, policy = piece.at, None
-        told = scaling if piece.sign else None
-        apart = told is not None or compiled is None
-        X = _rows_at(rows.X, at, scratch) if apart else rows.X
-        if compiled is not None:
-            sums, unit = compiled(piece)
-        else:
-            mean = None if means is None else means[piece.key]
-            sums, unit = _sum_piece(_Values(writer, p, X, scratch), rows, piece, X, mean)
-        if told is not None:
+        at = piece.at
+        X = _rows_at(rows.X, at, scratch)
+        mean = None if means is None else means[piece.key]
+        sums, unit = _sum_piece(_Values(writer, p, X, scratch), rows, piece, X, mean)
+        policy = None
+        if scaling is not None and piece.sign:
             k, label = piece.key.population, treatment[at]
             policy = PolicySums.of_rows(
-                X, told, label, rows.weight[at], k, n_populations=len(rows.names)
+                X, scaling, label, rows.weight[at], k, n_populations=len(rows.names)
             )
         return piece, sums, unit, policy
 
@@ -293,16 +241,9 @@ def combine(
     if at is not None and n and not 0 <= at.min() <= at.max() < len(X):
         raise InputError(f"positions must be from 0 to {len(X) - 1}, got {at.min()} to {at.max()}.")
     found, size = np.empty((n, *coef.shape[1:])), chunk_rows(p)
-    transpose = plain(np.atleast_2d(coef.T))
-    as_needed = plain(X) is X and len(transpose) <= FEW
-    kernel = writer.kernel if as_needed else None
 
     def piece(start: int) -> None:
         stop = min(start + PIECE_ROWS, n)
-        if kernel is not None:
-            some, where = (X[start:stop], None) if at is None else (X, at[start:stop])
-            kernel.combine(some, where, transpose, found[start:stop])
-            return
         values = scratch.array("values", min(size, stop - start), p)
         columns = scratch.array("columns", writer.width, stop - start)
         writer.prepare(X[start:stop] if at is None else X[at[start:stop]], columns)
