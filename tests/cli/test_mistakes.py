@@ -413,7 +413,7 @@ MISTAKES = [
         "--outcomes and --outcomes both name 'shop.duckdb:people'",
     ),
     # export
-    ("export --model m.skops", "export needs --onnx FILE, --sql FILE, or both"),
+    ("export --model m.skops", "Missing option '--sql'"),
     ("export --model gone.skops --sql s.sql", "there is no model file"),
     # nothing is overwritten
     (f"fit {FOUR} --model notes.txt --force", "'notes.txt' exists and is not a model"),

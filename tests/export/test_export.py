@@ -3,13 +3,10 @@
 import datetime
 import json
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 
 import duckdb
 import numpy as np
-import onnxruntime
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
@@ -21,14 +18,14 @@ from unjoined.cli import main
 from unjoined.data import campaign_problem
 from unjoined.errors import InputError
 from unjoined.estimators import save_model
-from unjoined.export import export_onnx, export_sql
+from unjoined.export import export_sql
 
 # Few rows, and new people unlike them.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::unjoined.errors.UnjoinedWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )
 REGION = "re'gion\"; DROP TABLE people; --"
-NAMES = ["age", "days", "uplift", "/0", "_1"]  # the last three are names that exports use
+NAMES = ["age", "days", "uplift", "_0", "_1"]  # the last three are names that queries use
 
 
 def tables(*, real=False):
@@ -59,27 +56,6 @@ def campaign(n=300):
     }
 
 
-def feed(session, people):
-    """Return the columns as the graph wants them."""
-    given = {}
-    for wanted in session.get_inputs():
-        column = people[wanted.name]
-        if wanted.type == "tensor(string)":
-            given[wanted.name] = np.array([[v if isinstance(v, str) else ""] for v in column])
-            given[wanted.name] = given[wanted.name].astype(object)
-        elif column.dtype.kind == "M":
-            days = column.to_numpy().astype("datetime64[us]").astype(np.int64) / 86_400e6
-            given[wanted.name] = days[:, None]
-        else:
-            given[wanted.name] = column.to_numpy(float)[:, None]
-    return given
-
-
-def by_onnx(model, people, folder):
-    session = onnxruntime.InferenceSession(export_onnx(model, folder / "model.onnx"))
-    return session.run(None, feed(session, people))[0][:, 0]
-
-
 def by_sql(model, people, collation="binary"):
     connection = duckdb.connect()
     connection.execute(f"SET default_collation = '{collation}'").fetchall()
@@ -106,12 +82,11 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_exports_equal_predict_with_text_dates_gaps_and_hostile_names(name, tmp_path):
+def test_queries_equal_predict_with_text_dates_gaps_and_hostile_names(name):
     model, real = MODELS[name]
     data, new = tables(real=real)
     expected = model.fit(**data).predict(new)
     assert np.ptp(expected) > 0.01
-    assert_allclose(by_onnx(model, new, tmp_path), expected, atol=1e-9, rtol=0)
     assert_allclose(by_sql(model, new), expected, atol=1e-9, rtol=0)
 
 
@@ -178,7 +153,7 @@ def test_columns_that_differ_in_capitals_only_are_no_columns_of_sql():
         export_sql(model)
 
 
-def test_products_of_a_category_and_a_number_are_exported(tmp_path):
+def test_products_of_a_category_and_a_number_are_exported():
     rng = np.random.default_rng(0)
     n, kinds = 1600, np.repeat(["outcome", "treatment"], 800)
     X = pd.DataFrame({"x": rng.standard_normal(n), "place": rng.choice(["a", "b", "c"], n)})
@@ -192,11 +167,10 @@ def test_products_of_a_category_and_a_number_are_exported(tmp_path):
     assert any(max(pair) >= len(basis.features) for pair in basis.pairs)
     expected = model.predict(X)
     assert np.corrcoef(expected, slope * X["x"])[0, 1] > 0.9
-    assert_allclose(by_onnx(model, X, tmp_path), expected, atol=1e-9, rtol=0)
     assert_allclose(by_sql(model, X), expected, atol=1e-9, rtol=0)
 
 
-def test_values_that_many_rows_share_are_exported(tmp_path):
+def test_values_that_many_rows_share_are_exported():
     data = campaign(200)
     data["X"].loc[::3, "spend"] = 0.0
     model = Uplift(random_state=0).fit(**data)
@@ -204,7 +178,6 @@ def test_values_that_many_rows_share_are_exported(tmp_path):
     assert (column, *values) == (3, 0.0)
     people = data["X"][:50]
     expected = model.predict(people)
-    assert_allclose(by_onnx(model, people, tmp_path), expected, atol=1e-9, rtol=0)
     assert_allclose(by_sql(model, people), expected, atol=1e-9, rtol=0)
 
 
@@ -232,32 +205,12 @@ def test_sqlite_refuses_the_query_and_does_not_take_zeros_for_missing():
             connection.execute(export_sql(model))
 
 
-def test_components_of_features_are_exported(tmp_path):
+def test_components_of_features_are_exported():
     directions = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 2)))[0]
     data = campaign()
     model = MinMaxUplift(basis=PrincipalBasis(directions), random_state=0).fit(**data)
     expected = model.predict(data["X"])
-    assert_allclose(by_onnx(model, data["X"], tmp_path), expected, atol=1e-9, rtol=0)
     assert_allclose(by_sql(model, data["X"]), expected, atol=1e-9, rtol=0)
-
-
-def test_onnx_scores_in_a_process_that_cannot_import_the_package(tmp_path):
-    data = campaign()
-    X = data["X"].to_numpy()
-    model = MinMaxUplift(random_state=0).fit(**data | {"X": X})
-    export_onnx(model, tmp_path / "model.onnx")
-    np.save(tmp_path / "X.npy", X)
-    code = """
-import sys
-sys.modules["unjoined"] = sys.modules["onnx"] = None
-import numpy as np, onnxruntime
-session = onnxruntime.InferenceSession("model.onnx")
-np.save("uplift.npy", session.run(["uplift"], {"X": np.load("X.npy")})[0])
-assert not any(name.startswith("unjoined.") for name in sys.modules)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
-    uplift = np.load(tmp_path / "uplift.npy")[:, 0]
-    assert_allclose(uplift, model.predict(X), atol=1e-9)
 
 
 def test_models_that_cannot_be_exported_say_which_can():
@@ -265,9 +218,8 @@ def test_models_that_cannot_be_exported_say_which_can():
     em = MixtureUplift(engine="em", outcome_model=LogisticRegression(), random_state=0)
     for model in (PlugInUplift(random_state=0), em):
         model.fit(**data)
-        for export in (lambda m: export_onnx(m, "x.onnx"), export_sql):
-            with pytest.raises(InputError, match=r"cannot be exported.*Uplift, MixtureUplift with"):
-                export(model)
+        with pytest.raises(InputError, match=r"cannot be exported.*Uplift, MixtureUplift with"):
+            export_sql(model)
 
     class Own:
         size, n_features = 1, 5
@@ -303,27 +255,23 @@ def test_a_query_too_long_for_databases_is_refused():
         export_sql(model.fit(**data | {"X": wide}))
 
 
-def test_the_command_writes_both_and_replaces_only_its_own(here, capsys):
+def test_the_command_writes_a_query_and_replaces_only_its_own(here, capsys):
     save_model(MinMaxUplift(basis="linear", random_state=0).fit(**campaign()), "m.skops")
-    command = ["export", "--model", "m.skops", "--onnx", "m.onnx", "--sql", "m.sql", "--json"]
+    command = ["export", "--model", "m.skops", "--sql"]
     for more in ([], ["--force"]):  # the second time over its own files
         with pytest.raises(SystemExit) as stop:
-            main([*command, *more])
+            main([*command, "m.sql", "--json", *more])
         assert stop.value.code == 0
-        assert json.loads(capsys.readouterr().out) == {"onnx": "m.onnx", "sql": "m.sql"}
+        assert json.loads(capsys.readouterr().out) == {"sql": "m.sql"}
     assert 'FROM "people" AS' in (here / "m.sql").read_text()
     (here / "mine.sql").write_text("SELECT 1")
-    for arguments, message in (
-        (["--sql", "mine.sql"], "is not a query of ours, so it is not replaced"),
-        ([], "export needs --onnx FILE, --sql FILE, or both"),
-    ):
-        with pytest.raises(SystemExit) as stop:
-            main([*command[:3], *arguments])
-        assert stop.value.code == 2
-        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "mine.sql"])
+    assert stop.value.code == 2
+    assert "is not a query of ours, so it is not replaced" in capsys.readouterr().err
 
 
-def test_values_that_stand_for_missing_are_missing_in_exports(tmp_path):
+def test_values_that_stand_for_missing_are_missing_in_exports():
     data = campaign()
     X = data["X"].copy()
     gone = np.random.default_rng(0).random(len(X)) < 0.1
@@ -337,5 +285,4 @@ def test_values_that_stand_for_missing_are_missing_in_exports(tmp_path):
     expected = model.predict(X[:200])
     empty = X[:200].assign(age=X["age"].where(~gone), joined=X["joined"].where(~gone))
     assert_allclose(model.predict(empty), expected, atol=0, rtol=0)
-    assert_allclose(by_onnx(model, X[:200], tmp_path), expected, atol=1e-9, rtol=0)
     assert_allclose(by_sql(model, X[:200]), expected, atol=1e-9, rtol=0)

@@ -31,8 +31,8 @@ from unjoined.estimators import is_model_file
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
 MODEL, SUMS, TABLE, SETTINGS = b"PK", b"unjoined-sums", b"", b"# Written by `unjoined init`"
-GRAPH, QUERY = b"\x08\x08\x12\x08unjoined", b"-- Uplift by "
-NAMES = {MODEL: "model", SUMS: "file of sums", GRAPH: "model in ONNX", QUERY: "query of ours"}
+QUERY = b"-- Uplift by "
+NAMES = {MODEL: "model", SUMS: "file of sums", QUERY: "query of ours"}
 NAMES[SETTINGS] = "file of settings that init wrote"
 QUOTED = re.compile(r"'((?:[^']|'')+)'")  # in SQL
 Named = Path | SqlQuery  # a table: a file or folder, or a query

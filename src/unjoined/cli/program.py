@@ -47,7 +47,7 @@ COMMANDS = {
     "plan-study": Entry(
         "check", "Say how many rows, and how large a policy gap, a wanted precision needs."
     ),
-    "export": Entry("report", "Write a model as ONNX or SQL, which score without this program."),
+    "export": Entry("report", "Write a model as SQL, which scores without this program."),
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),
     "merge": Entry("sums", "Add up files of sums that were made with one plan."),
@@ -238,7 +238,7 @@ LABELS = ("outcome", "treatment", "population", "weight", "treated")
 COLUMNS = (*LABELS, "features", "ignore", "categories")
 LISTS = ("--features", "--ignore", "--categories", "--keep")
 PEOPLE = ("table", "target")
-FILES = {*PEOPLE, "model", "out", "list", "moments", "checkpoint", "plan", "onnx", "sql"}
+FILES = {*PEOPLE, "model", "out", "list", "moments", "checkpoint", "plan", "sql"}
 SHARED = (*TABLES, *COLUMNS, "model", "table", "seed", "share", "budget", "cost", "value")
 
 

@@ -11,16 +11,7 @@ import numpy as np
 import typer
 
 from unjoined._typing import Frame
-from unjoined.cli.inputs import (
-    GRAPH,
-    QUERY,
-    TABLE,
-    Input,
-    Tables,
-    as_table,
-    check_paths,
-    written_columns,
-)
+from unjoined.cli.inputs import QUERY, TABLE, Input, Tables, as_table, check_paths, written_columns
 from unjoined.cli.options import (
     AsJson,
     Budget,
@@ -43,7 +34,7 @@ from unjoined.cli.show import console, noted, print_json, stop_if_red
 from unjoined.data import SeparateLabels, read_table, table_ending, write_table
 from unjoined.errors import InputError, mask_secrets
 from unjoined.estimators import UpliftEstimator, load_model
-from unjoined.export import export_onnx, export_sql
+from unjoined.export import export_sql
 from unjoined.report import Origin, Terms, report_with_numbers
 
 
@@ -247,30 +238,18 @@ def command_line(ctx: typer.Context) -> str:
 @command("unjoined export --model model.skops --sql score.sql --table people --keep id")
 def export(
     model: Model,
-    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX graph to this file.")] = None,
-    sql: Annotated[Path | None, typer.Option(help="Write a SQL query to this file.")] = None,
-    table: Annotated[str, typer.Option(help="For SQL: the table to score.")] = "people",
+    sql: Annotated[Path, typer.Option(help="Write a SQL query to this file.")],
+    table: Annotated[str, typer.Option(help="The table to score.")] = "people",
     keep: Keep = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model as ONNX or SQL, which score without this program."""
-    if onnx is None and sql is None:
-        raise InputError("export needs --onnx FILE, --sql FILE, or both.")
-    named = [("--onnx", onnx, GRAPH), ("--sql", sql, QUERY)]
-    outputs = [(option, path, kind) for option, path, kind in named if path]
-    check_paths([("--model", model)], outputs, force=force)
+    """Write a model as SQL, which scores without this program."""
+    check_paths([("--model", model)], [("--sql", sql, QUERY)], force=force)
     kept = split_names("--keep", keep)
-    fitted = load_model(model)
-    out, written = console(quiet=as_json), {}
-    if onnx is not None:
-        written["onnx"] = str(export_onnx(fitted, onnx))
-        out.print(
-            f"Wrote {onnx}. Score with onnxruntime: one input for each column, output uplift."
-        )
-    if sql is not None:
-        query = export_sql(fitted, sql, table=table, keep=kept)
-        written["sql"] = str(sql)
-        out.print(f"Wrote {sql}: a query of {len(query):,} characters that scores {table}.")
+    query = export_sql(load_model(model), sql, table=table, keep=kept)
+    console(quiet=as_json).print(
+        f"Wrote {sql}: a query of {len(query):,} characters that scores {table}."
+    )
     if as_json:
-        print_json(written)
+        print_json({"sql": str(sql)})
