@@ -325,13 +325,13 @@ def test_another_estimator_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("said", "match"),
     [
-        ({"layout": 3}, "written by unjoined 0.1.0, in layout 3; this program reads layouts up to"),
-        ({"layout": "1"}, "this program reads layouts up to 2"),
+        ({"layout": 2}, "was written by another version, unjoined 0.1.0"),
+        ({"layout": "1"}, "was written by another version"),
         ({"predictions": {}}, "its predictions are not those of its type"),
         ({"predictions": 5}, "is not a model file of this program"),
     ],
 )
-def test_a_layout_of_a_later_version_and_a_strange_record_are_refused(said, match, saved, tmp_path):
+def test_a_file_of_another_version_and_a_strange_record_are_refused(said, match, saved, tmp_path):
     parts, path = members(saved["stages"][0]), tmp_path / "model.skops"
     record = json.loads(parts["unjoined.json"]) | said
     path.write_bytes(sealed(parts | {"unjoined.json": json.dumps(record).encode()}))

@@ -49,7 +49,7 @@ def test_a_model_of_a_released_version_is_read_and_predicts_the_same(version, na
     assert_allclose(model.predict(rows(name)), wanted, rtol=1e-9, atol=1e-12)
     assert model.run_["versions"]["unjoined"] == version
     said = {name: repr(value) for name, value in model.get_params().items()}
-    assert model.run_["settings"].items() <= said.items()  # parameters may have come since
+    assert model.run_["settings"].items() <= said.items()
 
 
 def write():

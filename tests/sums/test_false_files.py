@@ -14,7 +14,7 @@ from unjoined.data import paper_problem
 from unjoined.errors import TableError
 from unjoined.sums import aggregate_rows, fourier_plan, read_sums, write_sums
 
-MANIFEST = "unjoined-sums-4"
+MANIFEST = "unjoined-sums-1"
 NAMES = ["1", "2"]
 DATA = dict(paper_problem(b=5.0).draw(2000, random_state=0))
 PLAN = fourier_plan(

@@ -129,7 +129,7 @@ def test_a_file_says_what_it_holds_and_is_no_pickle(sums, tmp_path):
     path = write_sums(sums, tmp_path / "all.sums")
     assert b'"contents": "sums over rows' in path.read_bytes()
     with np.load(path, allow_pickle=False) as file:
-        manifest = json.loads(file["unjoined-sums-4"].tobytes())
+        manifest = json.loads(file["unjoined-sums-1"].tobytes())
         assert manifest["plan"]["populations"] == list(sums.plan.populations)
         assert_array_equal(file["policy.gram"], sums.policy.gram)
 
@@ -158,12 +158,9 @@ def test_other_files_and_versions_are_refused(sums, tmp_path):
     for name in ("text", "other.npz"):
         with pytest.raises(TableError, match="is not a file of sums"):
             read_sums(tmp_path / name)
-    (tmp_path / "old").write_bytes(b"unjoined-sums 2 " + b"0" * 64 + b" 2\n{}")
-    with pytest.raises(TableError, match="is of version 2; this program reads version 4"):
-        read_sums(tmp_path / "old")
     content = write_sums(sums, tmp_path / "new").read_bytes()
-    (tmp_path / "new").write_bytes(content.replace(b"unjoined-sums-4", b"unjoined-sums-5"))
-    with pytest.raises(TableError, match="is of version 5; this program reads version 4"):
+    (tmp_path / "new").write_bytes(content.replace(b"unjoined-sums-1", b"unjoined-sums-2"))
+    with pytest.raises(TableError, match="was written by another version"):
         read_sums(tmp_path / "new")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -90,11 +89,6 @@ class AdditiveBasis:
     pairs: tuple[tuple[int, int], ...]  # places among ``features``, and among ``levels`` beyond
     n_features: int
     levels: tuple[tuple[int, int], ...] = ()  # places among ``categories`` and among their codes
-
-    def __setstate__(self, state: list[Any]) -> None:
-        """Read a stored basis; files of version 0.1.0 have no levels."""
-        for known, value in zip(fields(self), [*state, ()], strict=False):
-            object.__setattr__(self, known.name, value)
 
     @classmethod
     def of_rows(

@@ -2,9 +2,7 @@
 
 from unjoined.data.chunks import NotNumbersError, feature_matrix
 from unjoined.data.columns import (
-    CATEGORIES,
     NO_VALUE,
-    TIMES,
     column_names,
     has_numbers_only,
     needs_encoding,

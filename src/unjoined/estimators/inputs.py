@@ -90,7 +90,7 @@ class FeatureEstimator(BaseEstimator):
         Raises
         ------
         InputError
-            The model was fitted to sums of rows, or by an older version, and knows no ranges.
+            The model was fitted to sums of rows, and knows no ranges.
         """
         matrix, strange, _ = self._look(X)
         ranges = self._ranges()
@@ -105,7 +105,7 @@ class FeatureEstimator(BaseEstimator):
         if known is None:
             raise InputError(
                 "this model does not know the ranges of its features, because it was fitted to "
-                "sums of rows or by an older version. Fit it to rows to compare others with them."
+                "sums of rows. Fit it to rows to compare others with them."
             )
         ranges: Array = known
         return ranges

@@ -477,7 +477,8 @@ class MinMaxUplift(RowEstimator):
         self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
 
     def _row_errors(self, matrix: Array) -> Array:
-        if (groups := getattr(self, "group_coef_", None)) is None:
+        groups = self.group_coef_
+        if groups is None:
             return super()._row_errors(matrix)
         G, each = len(groups), np.array([self._combine(matrix, self.basis_, c) for c in groups])
         return np.asarray(widening(G) * np.sqrt(G - 1) * each.std(axis=0))
@@ -522,8 +523,7 @@ class MinMaxUplift(RowEstimator):
         return self._combine(matrix, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
-        limit = getattr(self, "feature_limit_", None)  # first files have none
-        matrix = self.scaling_.clipped(matrix, limit)
+        matrix = self.scaling_.clipped(matrix, self.feature_limit_)
         return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:

@@ -10,7 +10,6 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
-from inspect import Parameter, signature
 from itertools import chain
 from typing import Any
 
@@ -19,10 +18,9 @@ from sklearn.base import BaseEstimator
 from sklearn.tree._tree import Tree
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._support import import_extra
 from unjoined._validation import check_count
 from unjoined.basis import GaussianBasis, Scaling, StackedBasis
-from unjoined.data import CATEGORIES, TIMES, TableEncoder
+from unjoined.data import TableEncoder
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.density import ConditionalDensity
@@ -31,8 +29,8 @@ from unjoined.metrics import GainByScore, Ratio
 from unjoined.nuisance import last_step
 
 SCHEMA, CHECKSUM, RECORD = "schema.json", "unjoined.sha256", "unjoined.json"
-VERSION = 2  # of the layout of files; a program reads its own and earlier ones
-TRIALS = {1: 50, 2: 403}  # rows whose predictions are kept, to be compared, by layout
+VERSION = 1  # of the layout of files
+TRIALS = 403  # rows whose predictions are kept, to be compared
 MOST_MEMBERS = 100_000
 # Models are stored as they are, not compressed, so that a file holds no more than its own size.
 # Somebody may have compressed it since; up to here that can do no harm.
@@ -182,7 +180,7 @@ def _check_array(name: str, content: bytes) -> None:
 
 def record_of(model: Any, written_by: str) -> bytes:
     """Return what is said of a model beside it: who wrote it, and what it predicts at some rows."""
-    found = _predictions(model, VERSION)
+    found = _predictions(model)
     parts = {"layout": VERSION, "unjoined": written_by, "predictions": found}
     parts["rows_of_the_fit"] = rows_held(model)  # data about people
     return json.dumps(parts, sort_keys=True).encode()
@@ -212,13 +210,13 @@ def _n_centers(basis: Any) -> int:
 def check_layout(record: bytes) -> dict[str, Any]:
     """Return what is said of a model, if this program knows how to read it."""
     said = json.loads(record)
-    if not isinstance(said["layout"], int) or not 1 <= said["layout"] <= VERSION:
+    written_by = str(said["unjoined"])[:20]
+    if said["layout"] != VERSION:
         raise TableError(
-            f"was written by unjoined {str(said['unjoined'])[:20]}, in layout {said['layout']!r}; "
-            f"this program reads layouts up to {VERSION}. Update unjoined, or fit the model again."
+            f"was written by another version, unjoined {written_by}, whose files this one cannot "
+            "read. Load it with that version, or fit the model again."
         )
-    written_by, predictions = str(said["unjoined"])[:20], dict(said["predictions"])
-    return {"layout": said["layout"], "unjoined": written_by, "predictions": predictions}
+    return {"unjoined": written_by, "predictions": dict(said["predictions"])}
 
 
 def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
@@ -230,9 +228,6 @@ def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
     check_is_fitted(whole := model)
     model = _last_step(model)
     parts = list(_parts(whole))
-    for part in parts:
-        if isinstance(part, UpliftEstimator):
-            _add_new_parameters(part)
     model._check_parameters()
     for part in parts:
         # Files skip the checks that a class makes when it is called.
@@ -244,7 +239,7 @@ def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
     names = getattr(model, "feature_names_in_", np.array(["x"] * min(d, n_bytes)))
     if 8 * d > n_bytes or np.shape(names) != (d,) or not all(isinstance(n, str) for n in names):
         raise InputError(f"its {d} features do not fit its other parts")
-    found, wanted = _predictions(whole, said["layout"]), said["predictions"]
+    found, wanted = _predictions(whole), said["predictions"]
     if found.keys() != wanted.keys() and found:  # none are found without an extra, such as torch
         raise InputError("its predictions are not those of its type")
     for method, rows in found.items():
@@ -261,20 +256,19 @@ def check_model(model: Any, n_bytes: int, said: dict[str, Any]) -> None:
             )
 
 
-def _predictions(whole: Any, layout: int) -> dict[str, Any]:
+def _predictions(whole: Any) -> dict[str, Any]:
     """Return what a model predicts at rows that are the same whenever it is loaded."""
-    model, trial, found = _last_step(whole), _trial(whole, layout), {}
+    model, trial, found = _last_step(whole), _trial(whole), {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for method in PREDICTIONS:
                 if hasattr(type(model), method):
-                    columns = getattr(model, method)(trial)
-                    found[method] = _numbers(columns, TRIALS[layout])
+                    found[method] = _numbers(getattr(model, method)(trial))
     except MissingExtraError:  # such as torch, without which nothing is predicted anyway
         return {}
     gain = getattr(model, "gain_", None)
-    return found | (_gains(gain) if layout > 1 and isinstance(gain, GainByScore) else {})
+    return found | (_gains(gain) if isinstance(gain, GainByScore) else {})
 
 
 def _gains(gain: GainByScore) -> dict[str, Any]:
@@ -285,15 +279,15 @@ def _gains(gain: GainByScore) -> dict[str, Any]:
     return {f"gain_ {name}": found[name] for name in found} | {"gain_ edges": people.tolist()}
 
 
-def _trial(whole: Any, layout: int) -> Any:
+def _trial(whole: Any) -> Any:
     """Return rows to predict at: three of plain numbers, the others where the model has its own."""
-    model, rng, n = _last_step(whole), np.random.default_rng(0), TRIALS[layout]
+    model, rng, n = _last_step(whole), np.random.default_rng(0), TRIALS
     d = int(model._n_columns)
     rows = np.vstack([np.zeros(d), np.ones(d), -np.ones(d), rng.normal(size=(n - 3, d))])
     ranges = np.array(getattr(model, "training_range_", ()))
     scales = (part for part in _parts(whole) if isinstance(part, Scaling))
     scaling = next((part for part in scales if np.shape(part.mean) == (d,)), None)
-    if layout > 1 and ranges.shape == (len(QUANTILES), d):
+    if ranges.shape == (len(QUANTILES), d):
         for column, known in zip(rows[3:].T, ranges.T, strict=True):
             # Evenly over the range, so that no piece of a curve is left out.
             column[:] = np.interp((rng.permutation(n - 3) + 0.5) / (n - 3), QUANTILES, known)
@@ -301,24 +295,7 @@ def _trial(whole: Any, layout: int) -> Any:
         rows[3:] = scaling.mean + scaling.scale * rows[3:]
     if not isinstance(encoder := getattr(model, "encoder_", None), TableEncoder):
         return rows
-    return encoder.examples(rows) if layout > 1 else _first_examples(encoder, n)
-
-
-def _first_examples(encoder: TableEncoder, n: int) -> Any:
-    """Return the rows of a table that files of the first layout were compared at."""
-    arrow, columns = import_extra("pyarrow", extra="cli"), {}
-    for code in encoder.columns_:
-        plain = ["2000-01-01"] * n if code.holds == TIMES else [float(i) for i in range(n)]
-        levels = [*code.levels, *[None] * n][:n]
-        columns[code.name] = arrow.array(levels if code.holds == CATEGORIES else plain)
-    return arrow.table(columns)
-
-
-def _add_new_parameters(model: UpliftEstimator) -> None:
-    """Give a model of an earlier version the parameters that came since, at their defaults."""
-    for name, parameter in signature(type(model).__init__).parameters.items():
-        if name not in vars(model) and parameter.default is not Parameter.empty:
-            setattr(model, name, parameter.default)
+    return encoder.examples(rows)
 
 
 def _last_step(model: Any) -> UpliftEstimator:
@@ -330,10 +307,10 @@ def _last_step(model: Any) -> UpliftEstimator:
     return last
 
 
-def _numbers(predicted: Any, n: int) -> list[Any]:
+def _numbers(predicted: Any) -> list[Any]:
     columns = predicted if isinstance(predicted, tuple) else (predicted,)
     for column in columns:
-        if np.shape(column)[:1] != (n,) or not np.isfinite(column).all():
+        if np.shape(column)[:1] != (TRIALS,) or not np.isfinite(column).all():
             raise InputError("it does not predict finite numbers")
     return [np.asarray(column).tolist() for column in columns]
 

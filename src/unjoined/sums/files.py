@@ -39,9 +39,8 @@ from unjoined.sums.plan_file import (
 )
 
 TOLERANCE = 1e-9  # what sums may be off by, relative to their size
-VERSION = 4
-MANIFEST, CHECKSUM = f"unjoined-sums-{VERSION}", "sha256"  # JSON as bytes, and a digest of all
-FIRST = re.compile(rb"unjoined-sums[ -]([0-9]{1,9})\b")  # near the beginning, in any version
+MANIFEST, CHECKSUM = "unjoined-sums-1", "sha256"  # JSON as bytes, and a digest of all
+FIRST = re.compile(rb"unjoined-sums-[0-9]+\b")  # near the beginning, in any version
 CONTENTS = "sums over rows of products of basis functions and labels; no rows"
 HEADER = (
     *("contents", "plan", "plan_digest", "cells", "tables"),
@@ -156,9 +155,9 @@ def _opened(file: Path) -> dict[str, NDArray[Any]]:
         raise TableError(
             f"{str(file)!r} is not a file of sums. Write one with `unjoined aggregate`."
         )
-    if int(named[1]) != VERSION:
+    if named[0].decode() != MANIFEST:
         raise TableError(
-            f"{str(file)!r} is of version {int(named[1])}; this program reads version {VERSION}. "
+            f"{str(file)!r} was written by another version, whose files this one cannot read. "
             "Write it anew with the same version of unjoined at all parties."
         )
     try:
