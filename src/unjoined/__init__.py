@@ -42,13 +42,11 @@ if TYPE_CHECKING:
         PlugInUplift,
         TwoStageUplift,
         Uplift,
-        UpliftSearchCV,
         WeightedUplift,
         load_model,
-        record_gain,
         save_model,
     )
-    from unjoined.metrics import identification_strength
+    from unjoined.metrics import identification_strength, record_gain
 
 __version__ = "0.1.0"
 
@@ -67,7 +65,6 @@ __all__ = [
     "TableSource",
     "TwoStageUplift",
     "Uplift",
-    "UpliftSearchCV",
     "WeightedUplift",
     "__version__",
     "basis",
@@ -99,6 +96,7 @@ _HOMES = {
     "TableSource": "data",
     "identification_strength": "metrics",
     "read_table": "data",
+    "record_gain": "metrics",
 }
 
 

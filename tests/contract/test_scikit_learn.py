@@ -20,7 +20,6 @@ from unjoined import (
     PlugInUplift,
     TwoStageUplift,
     Uplift,
-    UpliftSearchCV,
     WeightedUplift,
 )
 
@@ -103,17 +102,6 @@ class RowwiseWeighted(_Rowwise, WeightedUplift):
     pass
 
 
-class RowwiseSearch(_Rowwise, UpliftSearchCV):
-    pass
-
-
-class Plain(Ridge):
-    """A candidate for the search that a dozen rows are enough for."""
-
-    def fit(self, X, y, *, kind, population, sample_weight=None):
-        return super().fit(X, y)
-
-
 class RowwiseNeural(_Rowwise, NeuralMinMaxUplift):
     pass
 
@@ -147,7 +135,6 @@ def _as(adapter, preset):
 COPIES = "check_sample_weight_equivalence_on_dense_data"
 PENALTY = "Copies of a row weigh more against a penalty; weights count by their ratios alone."
 CHANCE = "Folds or centres are drawn row by row, so that copies are drawn by themselves."
-SPLITS = "The check wants cv to be a list of splits, but tables are split cell by cell."
 
 
 def _no_copies(estimator):
@@ -155,9 +142,7 @@ def _no_copies(estimator):
     settings = estimator.get_params(deep=False)
     models = {str(value) for name, value in settings.items() if name.endswith(("model", "stage"))}
     reason = CHANCE
-    if isinstance(estimator, UpliftSearchCV):
-        reason = SPLITS
-    elif isinstance(estimator, PlugInUplift | RowwiseProbability):
+    if isinstance(estimator, PlugInUplift | RowwiseProbability):
         reason = PENALTY
     elif isinstance(estimator, TwoStageUplift):
         reason = None if models == {"None"} else PENALTY
@@ -167,7 +152,6 @@ def _no_copies(estimator):
     return {} if reason is None else {COPIES: reason}
 
 
-CANDIDATES = [("stiff", Plain(10.0)), ("loose", Plain(0.1))]
 SMALL = {"n_centers": 5}  # the checks fit tables of a dozen rows
 SIMPLE = {"policy_model": LogisticRegression(), "outcome_model": Ridge()}
 
@@ -180,7 +164,6 @@ QUICK = [
     RowwiseDensity(n_folds=2, width_x=1.0, width_y=1.0, ridge=0.1),
     RowwiseTwoStage(),
     RowwiseWeighted(n_folds=2, basis="linear", **SIMPLE),
-    RowwiseSearch(CANDIDATES, cv=2, **SIMPLE),
 ]
 LONG = [
     RowwiseMinMax(),
@@ -205,8 +188,6 @@ LONG = [
     RowwiseLikelihood(n_folds=2, n_jobs=1),
     RowwiseWeighted(n_folds=2),
     RowwiseWeighted(n_folds=2, basis="linear", quadratic="gap", ridge=0.01),
-    RowwiseSearch(CANDIDATES, cv=2),
-    RowwiseSearch(CANDIDATES, cv=2, rule="average", scoring="fixed_critic"),
 ]
 pytestmark = [
     pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning"),

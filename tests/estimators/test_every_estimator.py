@@ -15,7 +15,6 @@ from unjoined import (
     PlugInUplift,
     TwoStageUplift,
     Uplift,
-    UpliftSearchCV,
     WeightedUplift,
 )
 from unjoined.data import SeparateLabels, SimulatedProblem
@@ -28,13 +27,6 @@ QUICK = [
     TwoStageUplift(),
     WeightedUplift(basis="linear", policy_model=LogisticRegression(), random_state=0),
     MixtureUplift(engine="em", outcome_model=LogisticRegression(), n_starts=1, random_state=0),
-    UpliftSearchCV(
-        [("linear", TwoStageUplift())],
-        cv=2,
-        policy_model=LogisticRegression(),
-        outcome_model=LogisticRegression(),
-        random_state=0,
-    ),
 ]
 NAMES = [type(estimator).__name__ for estimator in QUICK]
 

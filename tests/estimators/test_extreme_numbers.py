@@ -19,7 +19,6 @@ from unjoined import (
     PlugInUplift,
     TwoStageUplift,
     Uplift,
-    UpliftSearchCV,
     WeightedUplift,
 )
 from unjoined.cli import main
@@ -49,7 +48,6 @@ MODELS = {
     "stages": TwoStageUplift(),
     "density": DensityUplift(random_state=0),
     "neural": NeuralMinMaxUplift(max_epochs=2, random_state=0),
-    "search": UpliftSearchCV([("a", TwoStageUplift()), ("b", FourRidge())], random_state=0),
 }
 SOME = ["smooth", "weighted", "mixture", "ratio", "stages"]
 pytestmark = [

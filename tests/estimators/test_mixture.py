@@ -806,7 +806,7 @@ def test_the_score_is_the_mean_log_likelihood_written_out(family, fitted):
     assert model.score(**data) == pytest.approx(np.log(density).mean(), rel=1e-9)
     weight = np.where(at, np.arange(len(at)), 1.0)
     expected = np.average(np.log(density), weights=weight[at])
-    weighted = model.score_likelihood(**{**data, "sample_weight": weight})
+    weighted = model.score(**{**data, "sample_weight": weight})
     assert weighted == pytest.approx(expected, rel=1e-9)
 
 
@@ -830,7 +830,7 @@ def test_scoring_needs_outcome_rows_of_known_populations_and_values(fitted):
     with pytest.raises(LabelError, match=r"has not seen: \['Z'\]; known are \['A', 'B'\]"):
         model.score(**{**data, "population": unknown})
     with pytest.raises(LabelError, match=r"outcomes 0 and 1 only, but y holds 2 in an outcome row"):
-        model.score_likelihood(**with_outcomes(data, lambda y: 2 * y))
+        model.score(**with_outcomes(data, lambda y: 2 * y))
 
 
 # --- EM -----------------------------------------------------------------------------------------

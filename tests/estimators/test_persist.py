@@ -27,7 +27,6 @@ from unjoined import (
     PlugInUplift,
     TwoStageUplift,
     Uplift,
-    UpliftSearchCV,
     WeightedUplift,
     load_model,
     save_model,
@@ -42,12 +41,12 @@ PACKAGES = ["basis", "data", "estimators", "losses", "metrics", "nuisance", "sol
 # What files of earlier versions call our types. Names may be added, none may go.
 STORED = {
     "unjoined": "DensityUplift MinMaxUplift MixtureUplift NeuralMinMaxUplift PlugInUplift "
-    "TwoStageUplift Uplift UpliftSearchCV WeightedUplift",
+    "TwoStageUplift Uplift WeightedUplift",
     "unjoined.basis": "AdditiveBasis Curve FourierBasis GaussianBasis LinearBasis PrincipalBasis "
     "Scaling StackedBasis",
     "unjoined.data": "OutcomeCoding",
-    "unjoined.estimators": "BoundsReport CandidateScore CandidateTable EMFit LossReport "
-    "MinMaxSearch RiskPath TwoStageCoefficients",
+    "unjoined.estimators": "BoundsReport EMFit LossReport MinMaxSearch RiskPath "
+    "TwoStageCoefficients",
     "unjoined.losses": "AbsoluteLoss HuberLoss LogCoshLoss PinballLoss SquaredLoss",
     "unjoined.metrics": "Estimate IdentificationStrength",
     "unjoined.nuisance": "AdditiveAverage AdditiveMean CellShift ConditionalMean FormTable Member "
@@ -87,7 +86,6 @@ def data():
         WeightedUplift(random_state=0),
         MixtureUplift(random_state=0),
         MixtureUplift(engine="em", outcome_model=LogisticRegression(), random_state=0),
-        UpliftSearchCV([("a", PlugInUplift()), ("b", WeightedUplift())], cv=2, random_state=0),
         MinMaxUplift(bounds="auto", clip=True, random_state=0),
         MinMaxUplift(loss=HuberLoss(0.5), shift="classifier", random_state=0),
     ],

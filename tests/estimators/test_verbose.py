@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unjoined import MinMaxUplift, TableSource, Uplift, UpliftSearchCV, WeightedUplift
+from unjoined import MinMaxUplift, TableSource, Uplift
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
 
@@ -14,9 +14,6 @@ DATA = paper_problem(b=5.0).draw(100, random_state=0)
 FAST = {
     "min-max": lambda **words: MinMaxUplift(n_centers=5, ridge_f=1.0, ridge_g=1.0, **words),
     "default": Uplift,
-    "search": lambda **words: UpliftSearchCV(
-        [("linear", WeightedUplift(basis="linear"))], cv=2, **words
-    ),
 }
 
 

@@ -48,13 +48,6 @@ REAL = {
         policy_model=LogisticRegression(),
         **ONE,
     ),
-    "search": uj.UpliftSearchCV(
-        [("ratio", uj.PlugInUplift()), ("two-stage", uj.TwoStageUplift())],
-        cv=2,
-        outcome_model=Ridge(),
-        policy_model=LogisticRegression(),
-        **SEED,
-    ),
 }
 TWO_VALUES = {
     "plugin-classifiers": uj.PlugInUplift(**SEED),

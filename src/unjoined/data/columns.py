@@ -703,7 +703,12 @@ def fewest_rows(n: int) -> float:
 
 
 def take_rows(X: MatrixLike, at: Any) -> MatrixLike:
-    """Return the rows of a data frame at some positions, numbered anew if its library does so."""
+    """Return the rows of an array or a data frame at some positions.
+
+    A frame's rows are numbered anew if its library numbers them.
+    """
+    if isinstance(X, np.ndarray):
+        return X[at]
     frame = nw.from_native(X, eager_only=True)
     return nw.maybe_reset_index(frame[at]).to_native()
 

@@ -389,7 +389,7 @@ class SeparateLabels(Mapping[str, Any]):
         columns = (self.y, self.kind, self.population, self.sample_weight)
         data = object.__new__(SeparateLabels)
         data._freeze(
-            self.X[index] if isinstance(self.X, np.ndarray) else take_rows(self.X, index),
+            take_rows(self.X, index),
             len(index),
             *(None if column is None else np.asarray(column)[index] for column in columns),
         )

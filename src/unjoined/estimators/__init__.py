@@ -1,7 +1,6 @@
 """Estimators of the uplift, with scikit-learn's conventions."""
 
 from unjoined.estimators.base import UpliftEstimator
-from unjoined.estimators.candidates import CandidateScore, CandidateTable, record_gain
 from unjoined.estimators.density import (
     ConditionalDensity,
     DensitySearch,
@@ -31,5 +30,4 @@ from unjoined.estimators.regressions import (
     TwoStageCoefficients,
     TwoStageUplift,
 )
-from unjoined.estimators.search import UpliftSearchCV
 from unjoined.estimators.weighted import RiskPath, WeightedUplift

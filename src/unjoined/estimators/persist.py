@@ -21,7 +21,6 @@ from unjoined._validation import OutcomeCoding, check_count
 from unjoined.data import ColumnCode, TableEncoder, replace_file
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
-from unjoined.estimators.candidates import CandidateScore, CandidateTable
 from unjoined.estimators.density import ConditionalDensity, DensitySearch, DensityUplift
 from unjoined.estimators.em import EMFit
 from unjoined.estimators.minmax import MinMaxUplift
@@ -44,7 +43,6 @@ from unjoined.estimators.model_file import (
 )
 from unjoined.estimators.neural import NeuralMinMaxUplift
 from unjoined.estimators.regressions import PlugInUplift, TwoStageCoefficients, TwoStageUplift
-from unjoined.estimators.search import UpliftSearchCV
 from unjoined.estimators.weighted import RiskPath, WeightedUplift
 
 # What files call our types, wherever these live: a name in this list never changes, so that a
@@ -52,11 +50,10 @@ from unjoined.estimators.weighted import RiskPath, WeightedUplift
 STORED: dict[str, tuple[type, ...]] = {
     "unjoined": (
         *(DensityUplift, MinMaxUplift, MixtureUplift, NeuralMinMaxUplift, PlugInUplift),
-        *(TwoStageUplift, Uplift, UpliftSearchCV, WeightedUplift),
+        *(TwoStageUplift, Uplift, WeightedUplift),
     ),
     "unjoined.estimators": (
-        *(BoundsReport, CandidateScore, CandidateTable, EMFit, LossReport, MinMaxSearch),
-        *(RiskPath, TwoStageCoefficients),
+        *(BoundsReport, EMFit, LossReport, MinMaxSearch, RiskPath, TwoStageCoefficients),
     ),
     "unjoined.basis": (
         *(basis.AdditiveBasis, basis.Curve, basis.FourierBasis, basis.GaussianBasis),
@@ -68,7 +65,6 @@ STORED: dict[str, tuple[type, ...]] = {
     ),
     "unjoined.metrics": (
         *(metrics.Estimate, metrics.GainByScore, metrics.IdentificationStrength, metrics.Ratio),
-        *(metrics.Comparison, metrics.Difference),
     ),
     "unjoined.nuisance": (
         *(nuisance.AdditiveAverage, nuisance.AdditiveMean, nuisance.CellShift),

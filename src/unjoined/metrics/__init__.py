@@ -28,12 +28,7 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.effects import Coefficient, EffectSummary, GroupEffect, effect_summary
 from unjoined.metrics.estimate import PLENTY, STRONG, Estimate, Ratio, critical_value
-from unjoined.metrics.evaluate import (
-    compare_out_of_fold,
-    compare_uplift,
-    cross_evaluate,
-    evaluate_uplift,
-)
+from unjoined.metrics.evaluate import compare_uplift, cross_evaluate, evaluate_uplift
 from unjoined.metrics.evaluation import (
     Calibration,
     Comparison,
@@ -50,6 +45,7 @@ from unjoined.metrics.identification import (
     average_effect_of_sums,
     identification_strength,
     ranking_noise,
+    record_gain,
     strength_of,
     strength_of_sums,
     warn_if_weak,
@@ -120,6 +116,7 @@ __all__ = [
     "qini",
     "random_curve",
     "rank_score",
+    "record_gain",
     "sklift_qini_auc",
     "sklift_uplift_at_k",
     "sklift_uplift_auc",

@@ -12,8 +12,9 @@ from numpy.random import RandomState as Rng
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_option, check_vector
+from unjoined.data import take_rows
 from unjoined.errors import InputError
 from unjoined.metrics.checks import warn_of_tables
 from unjoined.metrics.estimate import Estimate, critical_value
@@ -28,7 +29,6 @@ from unjoined.metrics.tables import (
     RowsInMemory,
     Rules,
     is_source,
-    rows_of,
     warn_of_own_rows,
 )
 from unjoined.nuisance import check_folds, deal_evaluation_folds
@@ -215,9 +215,9 @@ def out_of_fold_scores(estimator: Any, tables: HeldOutTables, rows: EvaluationRo
         model = clone(estimator).fit(**data.take(train))
         own = np.flatnonzero(rows.fold == j)
         asked = own[own >= n] - n
-        score[own[own < n]] = model.predict(rows_of(data.X, at[own[own < n]]))
+        score[own[own < n]] = model.predict(take_rows(data.X, at[own[own < n]]))
         if len(asked):
-            X = rows_of(data.X, inside[asked]) if tables.target is None else tables.target
+            X = take_rows(data.X, inside[asked]) if tables.target is None else tables.target
             found = model.predict(X)
             score[asked + n] = found if tables.target is None else found[asked]
     return check_vector("the model's predictions", score)
@@ -257,7 +257,7 @@ def compare_uplift(
 
     See Also
     --------
-    unjoined.UpliftSearchCV : chooses by scores with less noise than the AUUC.
+    uplift_scorer : scores with less noise than the AUUC, to choose by.
 
     Examples
     --------
@@ -278,17 +278,6 @@ def compare_uplift(
     warn_of_own_rows(models.values(), data, stacklevel=2)
     options = weight, target, shift, sample_rows, n_jobs, check_random_state(random_state)
     return _compare(*prepare(models, data, rules, *options), level)
-
-
-def compare_out_of_fold(
-    scores: Mapping[str, Array], data: Mapping[str, Any], fold: IntArray, *, rng: Rng
-) -> Comparison:
-    """Compare scores of rows by fits without their folds (n,), within which rows are ranked."""
-    held = HeldOutTables.of(data, None)
-    rows = evaluation_rows(held.rows, fold=fold, rng=rng)
-    asked = Asked(scores, None, in_pieces=False)
-    columns = np.column_stack(list(scores.values()))
-    return _compare(asked, RowsInMemory(held, rows, columns, OVERLAP, fold), 0.95)
 
 
 def prepare(

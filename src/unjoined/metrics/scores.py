@@ -544,7 +544,7 @@ def uplift_scorer(name: str, *, weighted: bool = False) -> UpliftScorer:
 
     See Also
     --------
-    unjoined.UpliftSearchCV : scores all folds together, with standard errors.
+    HeldOutRows : differences of two scores, with standard errors.
 
     Examples
     --------

@@ -237,7 +237,7 @@ class HeldOutTables:
         """The people in question as they came; None if they are those of the tables."""
         if self.target is not None or self.target_rows is None:
             return self.target
-        return rows_of(self.data.X, np.flatnonzero(self.asked))
+        return take_rows(self.data.X, np.flatnonzero(self.asked))
 
     def computed(self, columns: Sequence[Computed]) -> Array:
         """Return columns as the rows of an evaluation have them, shape (n, k)."""
@@ -272,11 +272,6 @@ class HeldOutTables:
         if self.target is None:
             return self._aligned(name, values)
         return np.concatenate([values[self.used], check_vector(name, given(self.target))])
-
-
-def rows_of(X: MatrixLike, at: IntArray) -> MatrixLike:
-    """Return some rows of an array or a data frame."""
-    return X[at] if isinstance(X, np.ndarray) else take_rows(X, at)
 
 
 class RowsInMemory(EvaluatedTables):
