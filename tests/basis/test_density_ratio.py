@@ -14,19 +14,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from unjoined.basis import GaussianBasis
 from unjoined.errors import InputError
-from unjoined.nuisance.ratios import (
-    RIDGES,
-    _held_out_scores,
-    _kernel_sums,
-    balance,
-    classifier_ratio,
-    deal_rows,
-    fit_kernel_ratio,
-    pooled_classifier_ratios,
-    rulsif_ratio,
-)
+from unjoined.nuisance.ratios import balance, classifier_ratio, deal_rows, pooled_classifier_ratios
 
 SHIFT = 0.7
 
@@ -171,13 +160,12 @@ def test_log_ratios_err_as_maximum_likelihood_does(shift, n_target, n_cell):
 
 @pytest.mark.slow
 @pytest.mark.statistical
-@pytest.mark.parametrize("estimator", [classifier_ratio, rulsif_ratio])
-def test_the_error_against_the_true_ratio_falls_with_the_number_of_rows(estimator):
+def test_the_error_against_the_true_ratio_falls_with_the_number_of_rows():
     """In logarithms, paired by seed, 16 times the rows gain more than four standard errors."""
 
     def error(n, seed):
         target, cell = gaussians(n, n, seed)
-        ratio = estimator(target, cell, rng=rng_of(seed)).ratio
+        ratio = classifier_ratio(target, cell, rng=rng_of(seed)).ratio
         return np.mean((ratio - true_ratio(cell)) ** 2)
 
     gains = np.log([error(250, seed) / error(4000, seed) for seed in range(40)])
@@ -185,11 +173,10 @@ def test_the_error_against_the_true_ratio_falls_with_the_number_of_rows(estimato
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("estimator", [classifier_ratio, rulsif_ratio])
-def test_weighted_means_of_the_cell_are_means_of_the_target(estimator):
+def test_weighted_means_of_the_cell_are_means_of_the_target():
     """Mean and mean square of x; five standard errors of the two samples' averages."""
     target, cell = gaussians(4000, 4000, seed=5)
-    ratio = estimator(target, cell, rng=rng_of()).ratio
+    ratio = classifier_ratio(target, cell, rng=rng_of()).ratio
     weight = ratio / ratio.sum()
     for power in (1, 2):
         in_target, in_cell = target[:, 0] ** power, cell[:, 0] ** power
@@ -200,75 +187,16 @@ def test_weighted_means_of_the_cell_are_means_of_the_target(estimator):
         assert abs(mean - in_target.mean()) < 5.0 * error
 
 
-# --- least squares --------------------------------------------------------------------------
-
-
-def kernel_ratio(target, cell):
-    weights = np.ones(len(target)), np.ones(len(cell))
-    return fit_kernel_ratio(target, cell, *weights, n_folds=5, rng=rng_of())
-
-
-def test_rulsif_solves_its_normal_equations():
-    """(H + ridge I) theta = h, with H and h written out row by row."""
-    target, cell = gaussians(60, 40, d=2)
-    fit = kernel_ratio(target, cell)
-    b = fit.basis.size
-    H, h = np.zeros((b, b)), np.zeros(b)
-    for x in target:
-        K = fit.basis(fit.scaling(x[None]))[0]
-        h += K / len(target)
-    for x in cell:
-        K = fit.basis(fit.scaling(x[None]))[0]
-        H += np.outer(K, K) / len(cell)
-    assert_allclose(H @ fit.theta + fit.ridge * fit.theta, h, atol=1e-11)
-    assert fit.ridge in RIDGES
-
-
-def test_rulsif_scores_settings_by_the_loss_on_held_out_rows():
-    """The score from sums equals the definition, with theta fitted to the other folds' rows."""
-    n_folds = 3
-    target, cell = gaussians(31, 22, d=2)
-    basis = GaussianBasis(target[:7], 1.5)
-    folds = [deal_rows(len(X), n_folds, rng_of()) for X in (target, cell)]
-    sums = _kernel_sums(
-        basis,
-        np.concatenate([target, cell]),
-        np.repeat([1 / 31, 1 / 22], [31, 22]),
-        np.concatenate([folds[0], n_folds + folds[1]]),
-        n_folds,
-    )
-    expected = np.zeros(len(RIDGES))
-    for j in range(n_folds):
-        T, C = basis(target[folds[0] != j]), basis(cell[folds[1] != j])
-        H = C.T @ C / len(C)
-        for i, ridge in enumerate(RIDGES):
-            theta = np.linalg.solve(H + ridge * np.eye(7), T.mean(axis=0))
-            at_target, at_cell = (
-                basis(X[fold == j]) @ theta for X, fold in zip((target, cell), folds, strict=True)
-            )
-            expected[i] += (0.5 * np.mean(at_cell**2) - at_target.mean()) / n_folds
-    assert_allclose(_held_out_scores(sums), expected, rtol=1e-8)
-
-
-def test_rulsif_is_never_negative():
-    target, cell = gaussians(100, 300, shift=2.5)
-    fit = kernel_ratio(target, cell)
-    assert fit(np.linspace(-6.0, 6.0, 200)[:, None]).min() >= 0.0
-    assert fit(np.empty((0, 1))).shape == (0,)
-
-
 # --- order, seeds, units, weights -----------------------------------------------------------
 
-ESTIMATORS = pytest.mark.parametrize("estimator", [classifier_ratio, rulsif_ratio])
 
-
-@ESTIMATORS
-def test_the_order_of_rows_does_not_matter(estimator):
+def test_the_order_of_rows_does_not_matter():
     target, cell = gaussians(120, 90, d=2)
     rng = rng_of(7)
     i, j = rng.permutation(120), rng.permutation(90)
     one, other = (
-        estimator(t, c, rng=rng_of()).ratio for t, c in ((target, cell), (target[i], cell[j]))
+        classifier_ratio(t, c, rng=rng_of()).ratio
+        for t, c in ((target, cell), (target[i], cell[j]))
     )
     assert_allclose(other, one[j], rtol=1e-12)
 
@@ -309,10 +237,9 @@ def test_a_classifier_gets_its_rows_in_random_order():
     assert abs(trend) < 5.0 / np.sqrt(len(Notes.seen))
 
 
-@ESTIMATORS
-def test_the_same_seed_gives_the_same_bits(estimator):
+def test_the_same_seed_gives_the_same_bits():
     target, cell = gaussians(400, 350)
-    one, other = (estimator(target, cell, rng=rng_of(4)).ratio for _ in range(2))
+    one, other = (classifier_ratio(target, cell, rng=rng_of(4)).ratio for _ in range(2))
     assert_array_equal(one, other)
 
 
@@ -323,35 +250,34 @@ def test_an_unseeded_forest_is_seeded_by_the_generator():
     assert_array_equal(one.ratio, other.ratio)
 
 
-@ESTIMATORS
-def test_the_units_of_features_do_not_matter(estimator):
+def test_the_units_of_features_do_not_matter():
     target, cell = gaussians(100, 100, d=2)
     units, offset = np.array([1000.0, 0.01]), np.array([50.0, -3.0])
-    one = estimator(target, cell, rng=rng_of()).ratio
-    other = estimator(target * units + offset, cell * units + offset, rng=rng_of()).ratio
+    one = classifier_ratio(target, cell, rng=rng_of()).ratio
+    other = classifier_ratio(target * units + offset, cell * units + offset, rng=rng_of()).ratio
     # The optimiser of the classifier stops within 1e-4 of a zero gradient.
     assert_allclose(other, one, rtol=1e-3)
 
 
-@ESTIMATORS
-def test_the_scale_of_weights_does_not_matter(estimator):
+def test_the_scale_of_weights_does_not_matter():
     target, cell = gaussians(100, 80)
     rng = rng_of(2)
     of_target, of_cell = rng.uniform(0.5, 2.0, 100), rng.uniform(0.5, 2.0, 80)
     one, other = (
-        estimator(target, cell, rng=rng_of(), target_weight=a * of_target, weight=b * of_cell).ratio
+        classifier_ratio(
+            target, cell, rng=rng_of(), target_weight=a * of_target, weight=b * of_cell
+        ).ratio
         for a, b in ((1.0, 1.0), (8.0, 8.0))
     )
     assert_allclose(other, one, rtol=1e-6)
 
 
 @pytest.mark.statistical
-@ESTIMATORS
-def test_weights_change_the_density_of_the_cell(estimator):
+def test_weights_change_the_density_of_the_cell():
     """Cell rows weighted by the true ratio are target rows: nothing is left to correct."""
     target, cell = gaussians(4000, 4000, seed=8)
-    plain = estimator(target, cell, rng=rng_of()).ratio
-    weighted = estimator(target, cell, rng=rng_of(), weight=true_ratio(cell)).ratio
+    plain = classifier_ratio(target, cell, rng=rng_of()).ratio
+    weighted = classifier_ratio(target, cell, rng=rng_of(), weight=true_ratio(cell)).ratio
     assert np.var(weighted) < np.var(plain) / 10.0
 
 
@@ -379,20 +305,18 @@ def test_a_classifier_without_weights_is_refused_only_if_weights_differ():
 # --- overlap --------------------------------------------------------------------------------
 
 
-@ESTIMATORS
 @pytest.mark.parametrize("shift", [10.0, 30.0, 1e4])
 @pytest.mark.parametrize("d", [1, 5])
-def test_samples_far_apart_are_reported_as_apart(estimator, shift, d):
+def test_samples_far_apart_are_reported_as_apart(shift, d):
     target, cell = gaussians(100, 100, shift=shift, d=d)
-    assert estimator(target, cell, rng=rng_of()).apart == (0,)
+    assert classifier_ratio(target, cell, rng=rng_of()).apart == (0,)
 
 
-@ESTIMATORS
 @pytest.mark.parametrize("d", [1, 30])
-def test_overlapping_samples_are_not_reported_as_apart(estimator, d):
+def test_overlapping_samples_are_not_reported_as_apart(d):
     """Not even where there are as many functions of the features as rows."""
     target, cell = gaussians(60, 60, shift=1.5 / np.sqrt(d), d=d)
-    assert estimator(target, cell, rng=rng_of()).apart == ()
+    assert classifier_ratio(target, cell, rng=rng_of()).apart == ()
 
 
 def test_pooled_ratios_name_the_cells_that_lie_apart():

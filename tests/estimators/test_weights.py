@@ -26,7 +26,6 @@ REAL = {
     "minmax-bounds": uj.MinMaxUplift(bounds=(-1.0, 2.0), **ONE),
     "minmax-centred-by-a-model": uj.MinMaxUplift(center=Ridge(), **ONE),
     "minmax-classifier": uj.MinMaxUplift(shift="classifier", **ONE),
-    "minmax-rulsif": uj.MinMaxUplift(shift="rulsif", **ONE),
     "minmax-gau": uj.MinMaxGau(**SEED),
     "plugin": uj.PlugInUplift(**SEED),
     "four-ridge": uj.FourRidge(**SEED),

@@ -118,7 +118,7 @@ class MinMaxUplift(RowEstimator):
         Needs the squared loss.
     clip : bool, default=False
         Whether predictions are clipped to the bounds, which hold at training rows only.
-    shift : None, "classifier", "rulsif" or scikit-learn classifier, default=None
+    shift : None, "classifier" or scikit-learn classifier, default=None
         How rows are weighted when the four tables describe different people: each table by the
         ratio of the target's density to its own, the target being the rows of kind "target",
         or all rows. Known ratios go into ``sample_weight`` instead.

@@ -78,7 +78,7 @@ def evaluate_uplift(
         all whose score is not below 0.
     level : float, default=0.95
         Level of the band and of the intervals that are shown.
-    shift : {None, "classifier", "rulsif"}, default=None
+    shift : {None, "classifier"}, default=None
         How tables are weighted to the people in question, as in `MinMaxUplift`. None takes all
         tables for the same people; small differences then do little harm.
     sample_rows : int, default=20000

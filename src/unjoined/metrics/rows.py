@@ -310,7 +310,6 @@ def evaluation_rows(
     target: tuple[Array, Array] | None = None,
     given: MatrixLike | None = None,
     shift: Any = None,
-    shift_clip: float | None = None,
     fold: IntArray | None = None,
     n_folds: int = N_FOLDS,
     n_jobs: int | None = None,
@@ -322,7 +321,7 @@ def evaluation_rows(
 
     ``crossfit`` is what is known of these rows, if it is, and ``given`` the target as it came.
     ``target`` are features and weights of the people the answer is for, by default all labelled
-    rows; ``shift`` and ``shift_clip`` say how density ratios of the target to each table are
+    rows; ``shift`` says how density ratios of the target to each table are
     estimated, as in `weigh_shift`. None takes them as 1: right if the tables describe the same
     people, and a small error if they do not and the outcome models are good. Costs three forms of
     the outcome and of each policy, times the folds: about a second for 20,000 rows on two cores.
@@ -342,7 +341,7 @@ def evaluation_rows(
     ratio, report = np.ones(len(rows.label)), None
     if shift is not None:
         X, weight = (None, None) if target is None else target
-        ratio, report = _density_ratios(rows, X, weight, shift, shift_clip, rng, stacklevel + 1)
+        ratio, report = _density_ratios(rows, X, weight, shift, rng, stacklevel + 1)
     if target is None:
         return evaluation_of(rows, crossfit.fold, crossfit.nuisances, ratio, report)
     labelled = labelled_part(rows, crossfit.fold, crossfit.nuisances, ratio, report)
@@ -450,7 +449,6 @@ def _density_ratios(
     target: Array | None,
     target_weight: Array | None,
     shift: Any,
-    clip: float | None,
     rng: Rng,
     stacklevel: int,
 ) -> tuple[Array, ShiftReport]:
@@ -461,7 +459,6 @@ def _density_ratios(
         numbered,
         target,
         shift,
-        clip=clip,
         rng=rng,
         target_weight=target_weight,
         stacklevel=stacklevel + 1,

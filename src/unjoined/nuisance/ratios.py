@@ -1,33 +1,25 @@
-"""Density ratios p_target(x) / p_cell(x): by a classifier, or by least squares (RuLSIF)."""
+"""Density ratios p_target(x) / p_cell(x), by a classifier that tells the two apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
-from scipy.linalg import eigh, solve
+from scipy.linalg import solve
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from unjoined._typing import Array, BoolArray, IntArray
-from unjoined.basis import GaussianBasis, Scaling, median_width
+from unjoined._typing import Array, IntArray
+from unjoined.basis import Scaling
 from unjoined.nuisance.models import cross_fit_additive_means, deal_rows, fit_weighted, seeded_clone
 
 N_FOLDS = 5
 # Standard deviations at which the default classifier cuts features: a curve goes on rising where
 # there are hardly any rows, and with skewed features a few of them would get all of the weight.
 CUT = 2.5
-N_CENTERS = 100  # of RuLSIF, as in its authors' experiments
-# Multiples of the median distance between rows, and penalties: RuLSIF's cross-validation
-# chooses among them. Kernel values lie between 0 and 1, so the penalties need no units.
-WIDTH_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-# Below this share of the target's mass, the rows of the cell say nothing about the target.
-NO_MASS = 0.01
-CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,154 +227,3 @@ def _additive_chances(Z: Array, part: IntArray, weight: Array, fold: IntArray, r
 def filled(weight: Array | None, n: int) -> Array:
     """Return the weights, or ones if there are none."""
     return np.ones(n) if weight is None else weight
-
-
-@dataclass(frozen=True, slots=True)
-class KernelRatio:
-    r"""A combination of kernels that estimates :math:`p / p_k`."""
-
-    basis: GaussianBasis  # on standardised features
-    scaling: Scaling
-    theta: Array  # (b,) coefficients
-    ridge: float
-    is_apart: bool  # every held-out target row got a higher ratio than every held-out cell row
-
-    def __call__(self, X: Array) -> Array:
-        """Return the ratio at each row, negative values of the fit set to 0."""
-        values = [self.basis(self.scaling(X[s])) @ self.theta for s in _chunks(len(X))]
-        return np.maximum(np.concatenate(values), 0.0) if values else np.empty(0)
-
-
-def rulsif_ratio(
-    target: Array,
-    cell: Array,
-    *,
-    n_folds: int = N_FOLDS,
-    rng: Rng,
-    target_weight: Array | None = None,
-    weight: Array | None = None,
-) -> RatioEstimate:
-    """Estimate the ratio at the rows of the cell by RuLSIF, see `fit_kernel_ratio`.
-
-    ``apart`` is ``(0,)`` if held-out target rows all get higher ratios than those of the cell, or
-    if the cell covers less than 1 % of the target's mass.
-    """
-    weights = filled(target_weight, len(target)), filled(weight, len(cell))
-    fitted = fit_kernel_ratio(target, cell, *weights, n_folds=n_folds, rng=rng)
-    ratio = fitted(cell)
-    is_apart = fitted.is_apart or np.average(ratio, weights=weight) < NO_MASS
-    return RatioEstimate(ratio, (0,) if is_apart else ())
-
-
-def fit_kernel_ratio(
-    target: Array, cell: Array, target_weight: Array, weight: Array, *, n_folds: int, rng: Rng
-) -> KernelRatio:
-    r"""Fit the ratio by least squares in closed form: RuLSIF, whose relative part is 0 here.
-
-    With Gaussian kernels :math:`K` around target rows, :math:`r = K^\top \theta` minimises the
-    squared distance to :math:`p / p_k`, up to a constant
-
-    .. math::
-
-        J(\theta) = \tfrac12 \theta^\top H \theta - h^\top \theta, \qquad
-        H = E_k[K K^\top], \quad h = E_p[K],
-
-    so that :math:`\theta = (H + \lambda I)^{-1} h`. Width and :math:`\lambda` are those with the
-    smallest :math:`J` on held-out folds. Costs O((n + n_k) b^2) for each of five widths and at most
-    b = 100 centres; the order of rows does not matter. (Yamada, Suzuki, Kanamori, Hachiya and
-    Sugiyama, Neural Computation 2013.)
-    """
-    X = np.concatenate([target, cell])
-    part = np.repeat([0, 1], [len(target), len(cell)])
-    row_weight = np.concatenate([target_weight, weight])
-    order = np.lexsort((row_weight, *X.T[::-1], part))
-    X, row_weight = X[order], row_weight[order]
-    for k in (0, 1):
-        row_weight[part == k] /= row_weight[part == k].sum()
-    scaling = Scaling.of_rows(X, row_weight)
-    Z = scaling(X)
-    width = median_width(Z, rng, row_weight)
-    centers = Z[np.sort(rng.choice(len(target), min(N_CENTERS, len(target)), replace=False))]
-    # Two samples by n_folds folds: rows of sample k and fold j make group k * n_folds + j.
-    group = np.concatenate(
-        [deal_rows(len(target), n_folds, rng), deal_rows(len(cell), n_folds, rng)]
-    )
-    group += n_folds * part
-    bases = [GaussianBasis(centers, factor * width) for factor in WIDTH_FACTORS]
-    sums = [_kernel_sums(basis, Z, row_weight, group, n_folds) for basis in bases]
-    scores = np.array([_held_out_scores(each) for each in sums])  # (widths, ridges)
-    i, j = np.unravel_index(int(np.argmin(scores)), scores.shape)
-    H, h = sums[i].system(np.ones(n_folds, dtype=bool))
-    unseen = _held_out_values(bases[i], Z, sums[i], int(j), group % n_folds)
-    is_apart = bool(unseen[part == 1].max() < unseen[part == 0].min())
-    return KernelRatio(bases[i], scaling, _solve(H, h)[j], RIDGES[j], is_apart)
-
-
-@dataclass(frozen=True, slots=True)
-class _KernelSums:
-    """Sums over the rows of each fold, of the target and of the cell."""
-
-    weight: Array  # (2, n_folds) of the target, and of the cell
-    mean: Array  # (n_folds, b) of the target: sum of w K
-    gram: Array  # (n_folds, b, b) of the cell: sum of w K K^T
-
-    def system(self, folds: BoolArray) -> tuple[Array, Array]:
-        """Return H and h over some of the folds."""
-        H = self.gram[folds].sum(axis=0) / self.weight[1, folds].sum()
-        return H, self.mean[folds].sum(axis=0) / self.weight[0, folds].sum()
-
-
-def _kernel_sums(
-    basis: GaussianBasis, Z: Array, weight: Array, group: IntArray, n_folds: int
-) -> _KernelSums:
-    b = basis.size
-    total, mean, gram = np.zeros(2 * n_folds), np.zeros((n_folds, b)), np.zeros((n_folds, b, b))
-    for g in range(2 * n_folds):
-        rows = np.flatnonzero(group == g)
-        total[g] = weight[rows].sum()
-        for chunk in _chunks(len(rows)):
-            at = rows[chunk]
-            K = basis(Z[at])
-            if g < n_folds:
-                mean[g] += weight[at] @ K
-                continue
-            K *= np.sqrt(weight[at])[:, None]
-            gram[g - n_folds] += K.T @ K
-    return _KernelSums(total.reshape(2, n_folds), mean, gram)
-
-
-def _held_out_scores(sums: _KernelSums) -> Array:
-    """Return J for every ridge, averaged over folds that theta was not fitted to."""
-    n_folds = len(sums.mean)
-    scores = np.zeros(len(RIDGES))
-    for j in range(n_folds):
-        held = np.arange(n_folds) == j
-        theta = _solve(*sums.system(~held))  # (ridges, b)
-        H, h = sums.system(held)
-        scores += 0.5 * np.einsum("ri,ij,rj->r", theta, H, theta) - theta @ h
-    return scores / n_folds
-
-
-def _held_out_values(
-    basis: GaussianBasis, Z: Array, sums: _KernelSums, ridge: int, fold: IntArray
-) -> Array:
-    """Return the fit at every row from coefficients of the other folds."""
-    values = np.empty(len(Z))
-    for j in range(len(sums.mean)):
-        theta = _solve(*sums.system(np.arange(len(sums.mean)) != j))[ridge]
-        rows = np.flatnonzero(fold == j)
-        for chunk in _chunks(len(rows)):
-            values[rows[chunk]] = basis(Z[rows[chunk]]) @ theta
-    return values
-
-
-def _solve(H: Array, h: Array) -> Array:
-    """Return (H + ridge I)^-1 h for every ridge, one row each, from one factorisation."""
-    values, vectors = eigh(H)
-    shrunk = (vectors.T @ h) / (np.maximum(values, 0.0) + np.array(RIDGES)[:, None])
-    return np.asarray(shrunk @ vectors.T)
-
-
-def _chunks(n: int) -> Iterator[slice]:
-    for start in range(0, n, CHUNK_ROWS):
-        yield slice(start, start + CHUNK_ROWS)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, IntArray
-from unjoined._validation import OUTCOME, TREATMENT, check_option, check_positive
+from unjoined._validation import OUTCOME, TREATMENT, check_positive
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError, OverlapWarning
 from unjoined.nuisance.ratios import (
@@ -19,11 +19,9 @@ from unjoined.nuisance.ratios import (
     RatioEstimate,
     classifier_ratio,
     pooled_classifier_ratios,
-    rulsif_ratio,
 )
 
-CLASSIFIER, RULSIF = "classifier", "rulsif"
-SHIFTS = (CLASSIFIER, RULSIF)
+CLASSIFIER = "classifier"
 # Below these, an average rests on a few rows, or on people unlike half of the target.
 SMALL_SIZE = 0.05
 SMALL_COVERAGE = 0.5
@@ -50,7 +48,7 @@ class ShiftReport:
     Printing it shows one line per cell.
     """
 
-    method: str  # "classifier", "rulsif", or the name of the classifier's class
+    method: str  # "classifier", or the name of the classifier's class
     target: str  # "target rows" or "pooled rows"
     n_target: int
     clip: float | None
@@ -105,8 +103,8 @@ def weigh_shift(
     population describe different people.
 
     ``target`` has the features of the people the estimate is for, None stands for all labelled
-    rows, pooled. ``shift`` is "classifier" (additive models), "rulsif" or a scikit-learn classifier
-    with ``predict_proba``. ``clip`` caps the ratios: less variance, some bias. Ratios multiply the
+    rows, pooled. ``shift`` is "classifier" (additive models) or a scikit-learn classifier with
+    ``predict_proba``. ``clip`` caps the ratios: less variance, some bias. Ratios multiply the
     weights of the rows; the sum of each cell stays as it was, and rows of ratio 0 are left out.
     Refuses cells that do not overlap the target, and warns if a cell's effective size is below 5 %
     of its rows or it covers less than half of the target. Costs five fits of the classifier per
@@ -149,10 +147,8 @@ def _against(
     rng: Rng,
 ) -> list[RatioEstimate]:
     """Return the ratios of the target rows' density to each cell's."""
-    options: dict[str, Any] = {"n_folds": n_folds, "rng": rng, "target_weight": target_weight}
-    if shift == RULSIF:
-        return [rulsif_ratio(target, cell.X, weight=cell.weight, **options) for cell in cells]
     model = None if isinstance(shift, str) else shift
+    options: dict[str, Any] = {"n_folds": n_folds, "rng": rng, "target_weight": target_weight}
     return [
         classifier_ratio(target, cell.X, model=model, weight=cell.weight, **options)
         for cell in cells
@@ -161,34 +157,13 @@ def _against(
 
 def _pooled(cells: Sequence[_Cell], shift: Any, n_folds: int, rng: Rng) -> list[RatioEstimate]:
     """Return the ratios of the pooled rows' density to each cell's."""
-    if shift != RULSIF:
-        return pooled_classifier_ratios(
-            [cell.X for cell in cells],
-            model=None if isinstance(shift, str) else shift,
-            n_folds=n_folds,
-            rng=rng,
-            weights=[cell.weight for cell in cells],
-        )
-    total = sum(float(cell.weight.sum()) for cell in cells)
-    estimates = []
-    for k, cell in enumerate(cells):
-        # p = sum_c pi_c p_c: a cell's ratio to itself is 1 and need not be estimated.
-        ratio = np.full(len(cell.X), float(cell.weight.sum()) / total)
-        apart: list[int] = []
-        for c, other in enumerate(cells):
-            if c != k:
-                part = rulsif_ratio(
-                    other.X,
-                    cell.X,
-                    n_folds=n_folds,
-                    rng=rng,
-                    target_weight=other.weight,
-                    weight=cell.weight,
-                )
-                ratio += float(other.weight.sum()) / total * part.ratio
-                apart += [c] * bool(part.apart)
-        estimates.append(RatioEstimate(ratio, tuple(apart)))
-    return estimates
+    return pooled_classifier_ratios(
+        [cell.X for cell in cells],
+        model=None if isinstance(shift, str) else shift,
+        n_folds=n_folds,
+        rng=rng,
+        weights=[cell.weight for cell in cells],
+    )
 
 
 def _weigh_cell(cell: _Cell, ratio: Array, clip: float | None) -> tuple[Array, CellShift]:
@@ -225,14 +200,13 @@ def _with_weight(rows: LabelledRows, weight: Array) -> LabelledRows:
 
 
 def _check_parameters(shift: Any, clip: float | None) -> None:
-    if isinstance(shift, str):
-        check_option("shift", shift, SHIFTS)
-    elif not hasattr(shift, "fit") or isinstance(shift, type):
+    is_word = isinstance(shift, str) and shift == CLASSIFIER
+    if not is_word and (not hasattr(shift, "fit") or isinstance(shift, type)):
         raise InputError(
-            f"shift must be 'classifier', 'rulsif' or a scikit-learn classifier, got {shift!r}. "
-            "Known ratios are passed as sample_weight."
+            f"shift must be 'classifier' or a scikit-learn classifier, got {shift!r}. Known ratios "
+            "are passed as sample_weight."
         )
-    elif not hasattr(shift, "predict_proba"):
+    if not is_word and not hasattr(shift, "predict_proba"):
         raise InputError(
             f"shift needs a classifier with predict_proba, and {type(shift).__name__} has none. "
             "Wrap it in scikit-learn's CalibratedClassifierCV."
