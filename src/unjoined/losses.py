@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import xlogy
 
 from unjoined._typing import Array
 from unjoined._validation import check_positive
@@ -22,7 +21,6 @@ from unjoined.errors import InputError
 __all__ = [
     "AbsoluteLoss",
     "HuberLoss",
-    "LogCoshLoss",
     "PinballLoss",
     "SmoothLoss",
     "SquaredLoss",
@@ -161,35 +159,11 @@ class SmoothLoss:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class LogCoshLoss:
-    r""":math:`\rho(v) = \log\cosh v`, a smooth relative of Huber's loss.
-
-    Its conjugate is :math:`\tfrac12[(1+g)\log(1+g) + (1-g)\log(1-g)]` on :math:`|g| \le 1`.
-    Differences v are in multiples of the outcome's robust spread.
-
-    Examples
-    --------
-    >>> LogCoshLoss()(np.array([0.0, 100.0])).round(3)
-    array([ 0.   , 99.307])
-    """
-
-    def __call__(self, v: Array) -> Array:
-        """Return rho(v), without overflow."""
-        size = np.abs(v)
-        return np.asarray(size + np.log1p(np.exp(-2.0 * size)) - np.log(2.0))
-
-    def conjugate(self, g: Array) -> Array:
-        """Return rho*(g), for g between -1 and 1."""
-        return np.asarray((xlogy(1.0 + g, 1.0 + g) + xlogy(1.0 - g, 1.0 - g)) / 2.0)
-
-
-LOSSES: dict[str, Callable[[], BoxLoss | LogCoshLoss]] = {
+LOSSES: dict[str, Callable[[], BoxLoss]] = {
     "squared": SquaredLoss,
     "absolute": AbsoluteLoss,
     "huber": HuberLoss,
     "pinball": PinballLoss,
-    "log-cosh": LogCoshLoss,
 }
 
 

@@ -47,7 +47,7 @@ STORED = {
     "unjoined.data": "OutcomeCoding",
     "unjoined.estimators": "BoundsReport EMFit LossReport MinMaxSearch RiskPath "
     "TwoStageCoefficients",
-    "unjoined.losses": "AbsoluteLoss HuberLoss LogCoshLoss PinballLoss SquaredLoss",
+    "unjoined.losses": "AbsoluteLoss HuberLoss PinballLoss SquaredLoss",
     "unjoined.metrics": "Estimate IdentificationStrength",
     "unjoined.nuisance": "AdditiveAverage AdditiveMean CellShift ConditionalMean FormTable Member "
     "ShiftReport",

@@ -11,7 +11,6 @@ LOSSES = {
     "huber": "huber",
     "huber-object": uj.losses.HuberLoss(2.0),
     "pinball": uj.losses.PinballLoss(0.3),
-    "log-cosh": "log-cosh",
     "smooth": uj.losses.SmoothLoss(
         rho=lambda v: v**2 / 2.0,
         conjugate=lambda g: g**2 / 2.0,

@@ -108,7 +108,7 @@ class MinMaxUplift(RowEstimator):
     critic_basis, critic_width : as ``basis`` and ``width``, default=None
         The critic's functions, if they are to differ from the uplift's. A critic finer than the
         uplift is what makes robust losses robust. ``critic_width`` is a number or "median".
-    loss : {"squared", "absolute", "huber", "pinball", "log-cosh"} or loss object, default="squared"
+    loss : {"squared", "absolute", "huber", "pinball"} or loss object, default="squared"
         How differences between the populations that the uplift does not explain are counted.
         "squared" has the closed form; others are solved by convex optimisation over the rows.
         See the guide on the min-max estimator.

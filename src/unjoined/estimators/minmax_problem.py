@@ -12,14 +12,7 @@ from unjoined._validation import OUTCOME, check_option
 from unjoined.basis import ScaledBasis, Scaling, weighted_quantile
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.losses import (
-    LOSSES,
-    LogCoshLoss,
-    SmoothLoss,
-    ThreePlayerLoss,
-    check_conjugate,
-    check_conjugates,
-)
+from unjoined.losses import LOSSES, SmoothLoss, ThreePlayerLoss, check_conjugate, check_conjugates
 from unjoined.solve import MinMaxSolution, solve_bounded, solve_loss
 from unjoined.sums import MinMaxSystem, RowScan, SumsPlan
 
@@ -68,9 +61,7 @@ def check_loss(name: str, loss: Any) -> None:
         check_conjugates(loss)
     elif isinstance(loss, SmoothLoss):
         check_conjugate(loss)
-    elif not isinstance(loss, LogCoshLoss) and not all(
-        hasattr(loss, part) for part in ("curvature", "box", "in_units")
-    ):
+    elif not all(hasattr(loss, part) for part in ("curvature", "box", "in_units")):
         names = ", ".join(LOSSES)
         raise InputError(f"{name} must be one of {names} or a loss object, got {loss!r}.")
 
@@ -136,7 +127,7 @@ def solve_with_loss(
     spread = rows.spread(plan)
     unit = plan.coding.scale * spread
     loss = LOSSES[given]() if isinstance(given, str) else given
-    if loss is given and hasattr(loss, "in_units"):
+    if loss is given and not isinstance(loss, ThreePlayerLoss):
         loss = loss.in_units(unit)
     system = replace(system, b=system.b / spread)
     share = rows.rows.share / 2.0  # each kind of row is half of E[rho*(g)]

@@ -60,8 +60,7 @@ STORED: dict[str, tuple[type, ...]] = {
         *(basis.LinearBasis, basis.PrincipalBasis, basis.Scaling, basis.StackedBasis),
     ),
     "unjoined.losses": (
-        *(losses.AbsoluteLoss, losses.HuberLoss, losses.LogCoshLoss, losses.PinballLoss),
-        losses.SquaredLoss,
+        *(losses.AbsoluteLoss, losses.HuberLoss, losses.PinballLoss, losses.SquaredLoss),
     ),
     "unjoined.metrics": (
         *(metrics.Estimate, metrics.GainByScore, metrics.IdentificationStrength, metrics.Ratio),

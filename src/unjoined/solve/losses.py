@@ -24,14 +24,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 
-from unjoined._support import import_extra
 from unjoined._typing import Array
 from unjoined.errors import InputError
-from unjoined.losses import BoxLoss, LogCoshLoss, SmoothLoss, ThreePlayerLoss, check_conjugates
+from unjoined.losses import BoxLoss, SmoothLoss, ThreePlayerLoss, check_conjugates
 from unjoined.solve.minmax import solve_box_qp
 from unjoined.solve.torch import import_torch
 from unjoined.sums import MinMaxSystem, RowScan
@@ -66,8 +64,6 @@ def solve_loss(
     problem = _Problem(system, share, ridge_f, ridge_g)
     if isinstance(loss, ThreePlayerLoss):
         return problem.three_player(rows.basis(rows.X), loss)
-    if isinstance(loss, LogCoshLoss):
-        return problem.log_cosh(rows.basis(rows.X), loss)
     if isinstance(loss, SmoothLoss):
         return problem.smooth(rows.basis(rows.X), loss)
     return problem.box(rows, loss)
@@ -146,43 +142,6 @@ class _Problem:
             )
         return solution
 
-    def log_cosh(self, phi: Array, loss: LogCoshLoss) -> LossSolution:
-        r"""Solve for :math:`\rho(v) = \log\cosh v` by a cone programme.
-
-        The conjugate is two entropies at every row, each an exponential cone. Where few rows carry
-        a large force the critic sits at the edge of its domain to within rounding and
-        :math:`\rho^{*\prime}(g)` says nothing any more; the interior-point method has those forces
-        as its dual variables, which is why Newton's method on beta alone does not do. Costs
-        O(n p^2) per step of some thirty, and O(n p) memory.
-        """
-        clarabel = import_extra("clarabel", extra="convex")
-        (n, p), share = phi.shape, self.share
-        # Unknowns: beta, then one bound per entropy. A cone holds (-bound, 1 + g, 1) or
-        # (-bound, 1 - g, 1), that is bound >= y log y.
-        settings = clarabel.DefaultSettings()
-        settings.verbose = False
-        bounds = sparse.csc_matrix((2 * n, 2 * n))
-        solution = clarabel.DefaultSolver(
-            sparse.block_diag([np.triu(self.curvature), bounds], format="csc"),
-            np.concatenate([2.0 * self.system.b, np.tile(share / 2.0, 2)]),
-            _cone_rows(phi),
-            np.tile([0.0, 1.0, 1.0], 2 * n),
-            [clarabel.ExponentialConeT()] * (2 * n),
-            settings,
-        ).solve()
-        status = str(solution.status)
-        if status not in ("Solved", "AlmostSolved"):
-            raise InputError(
-                f"the problem of the log-cosh loss could not be solved ({status}). Raise the "
-                "ridges, or use loss='huber'."
-            )
-        dual = np.asarray(solution.z).reshape(2, n, 3)[:, :, 1]
-        force, beta = dual[1] - dual[0], np.asarray(solution.x)[:p]
-        beta = beta / max(1.0, np.abs(phi @ beta).max())  # back into the domain, after rounding
-        conjugate = float(share @ loss.conjugate(np.clip(phi @ beta, -1.0, 1.0)))
-        rho = float(share @ loss(force / share))
-        return self.certified(beta, conjugate, rho, phi.T @ force, int(solution.iterations))
-
     def three_player(self, phi: Array, loss: ThreePlayerLoss) -> LossSolution:
         r"""Solve for three players, with the ridge of g for h as well.
 
@@ -241,20 +200,6 @@ class _Concave:
             beta = beta + length * step
             value = self.value(beta)
         return beta, value, MAX_STEPS
-
-
-def _cone_rows(phi: Array) -> sparse.csc_matrix:
-    """Return the matrix that takes (beta, bounds) to minus the cones' entries."""
-    n, p = phi.shape
-    blocks = []
-    for side, sign in enumerate((-1.0, 1.0)):
-        bound = sparse.csr_matrix(
-            (np.ones(n), (3 * np.arange(n), side * n + np.arange(n))), shape=(3 * n, 2 * n)
-        )
-        rows = np.zeros((3 * n, p))
-        rows[1::3] = sign * phi
-        blocks.append(sparse.hstack([sparse.csr_matrix(rows), bound]))
-    return sparse.csc_matrix(sparse.vstack(blocks))
 
 
 @dataclass(frozen=True, slots=True)
