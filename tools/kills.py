@@ -38,7 +38,7 @@ from unjoined.sums import passes as sums_passes
 # Imported before the fork, so that the commands need not do so again and again. `plan` needs none.
 LIBRARIES = (
     *("duckdb", "pyarrow.csv", "pyarrow.parquet", "pyarrow.compute", "skops.io", "openpyxl"),
-    *("pandas", "jinja2", "rich.progress", "matplotlib.figure", "clarabel"),
+    *("pandas", "jinja2", "rich.progress", "matplotlib.figure"),
     *(f"unjoined.cli.{entry.module}" for entry in COMMANDS.values()),
 )
 OPERATIONS = {"open", "os.rename", "os.remove", "os.chmod", "os.mkdir", "tempfile.mkstemp"}

@@ -92,7 +92,7 @@ def threads(given: argparse.Namespace) -> str:
 
 # What a fit maps before it reads a row: libraries, most of all.
 IMPORTED = """
-import clarabel, duckdb, pyarrow.compute, pyarrow.csv, pyarrow.parquet, rich.progress, skops.io
+import duckdb, pyarrow.compute, pyarrow.csv, pyarrow.parquet, rich.progress, skops.io
 import unjoined.cli.fit
 print(open("/proc/self/statm").read().split()[0])
 """

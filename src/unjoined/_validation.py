@@ -782,7 +782,7 @@ def check_cells(
             "the rows that should count a positive weight."
         )
     if len(names) < 2 or not several:
-        instead = "use Uplift or MixtureUplift, which take any number"
+        instead = "use Uplift, which takes any number"
         check_two(names, f"found {{}} in n_samples={n} rows", instead)
     index = np.full(n, -1, dtype=np.int64)
     for k, name in enumerate(names):

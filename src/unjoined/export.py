@@ -25,8 +25,7 @@ from unjoined.data import NO_VALUE, ColumnCode, TableEncoder, replace_file
 from unjoined.errors import InputError
 from unjoined.estimators import (
     MinMaxUplift,
-    MixtureUplift,
-    UpliftSearchCV,
+    Uplift,
     WeightedUplift,
     rows_held,
 )
@@ -37,10 +36,7 @@ __all__ = ["export_sql"]
 
 KNOWN = (AdditiveBasis, FourierBasis, GaussianBasis, LinearBasis, PrincipalBasis, StackedBasis)
 SMOOTH_KNOTS = 20  # of a curve: up to so many, ranks are steps; beyond, they are interpolated
-CAN = (
-    "Those that can are Uplift, MixtureUplift with engine='likelihood', MinMaxUplift and "
-    "WeightedUplift, on the bases of this package."
-)
+CAN = "Those that can are Uplift, MinMaxUplift and WeightedUplift, on the bases of this package."
 MOST_CHARACTERS = 2_000_000  # of a query; warehouses take less rather than more
 MOST_TERMS = 40  # of a sum in a row: databases limit how deep expressions are
 FARTHEST, FARTHEST_LINE = 1e30, 5.0  # standard deviations, of all functions and of lines
@@ -64,8 +60,8 @@ def export_sql(
 
     Parameters
     ----------
-    model : Uplift, MixtureUplift, MinMaxUplift or WeightedUplift
-        Fitted to a data frame or to tables. Of `MixtureUplift` the likelihood engine; bases of
+    model : Uplift, MinMaxUplift or WeightedUplift
+        Fitted to a data frame or to tables; bases of
         this package.
     path : path, optional
         A file to write the query to.
@@ -163,10 +159,10 @@ def formula_of(model: Any) -> Formula:
     """Return what a fitted model computes, or say that it cannot be written down."""
     check_is_fitted(model)
     basis: Basis
-    weight, bounds, fit = None, None, getattr(model, "fit_", None)
-    if isinstance(model, MixtureUplift) and isinstance(fit, AdditiveAverage):
-        scaling, basis = None, fit.basis
-        coef, weight = _arms(fit, float(model.outcome_scaling_.scale[0]))
+    weight, bounds = None, None
+    if isinstance(model, Uplift):
+        scaling, basis = None, model.fit_.basis
+        coef, weight = _arms(model.fit_, float(model.outcome_scaling_.scale[0]))
     elif isinstance(model, MinMaxUplift | WeightedUplift):
         scaling, basis, coef = model.scaling_, model.basis_, model.coef_[:, None]
         if getattr(model, "feature_limit_", None) is not None:
@@ -174,9 +170,7 @@ def formula_of(model: Any) -> Formula:
         if isinstance(model, MinMaxUplift) and model.clip and model.bounds_ is not None:
             bounds = (model.bounds_.lower, model.bounds_.upper)
     else:
-        hint = " Export its best_estimator_." if isinstance(model, UpliftSearchCV) else ""
-        what = "with engine='em' " if isinstance(model, MixtureUplift) else ""
-        raise InputError(f"{type(model).__name__} {what}cannot be exported.{hint} {CAN}")
+        raise InputError(f"{type(model).__name__} cannot be exported. {CAN}")
     _check_basis(basis)
     columns, one_hot, fills = _columns(model)
     return Formula(columns, one_hot, fills, basis.n_features, scaling, basis, coef, weight, bounds)
@@ -300,8 +294,7 @@ def _check_length(text: str) -> None:
     if len(text) > MOST_CHARACTERS:
         raise InputError(
             f"the query would have {len(text):,} characters, more than most databases take. Fit "
-            "a model with fewer functions: MixtureUplift(average=False), "
-            "or MinMaxUplift with fewer n_centers."
+            "a model with fewer functions, such as MinMaxUplift with fewer n_centers."
         )
 
 

@@ -39,7 +39,6 @@ from unjoined.sums import PlannedSums, read_finished_sums
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "auto": Uplift,
-    "mixture": unjoined.MixtureUplift,
     "weighted": unjoined.WeightedUplift,
     "minmax": MinMaxUplift,
     "plugin": unjoined.PlugInUplift,
@@ -52,7 +51,7 @@ ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "FourRidge": unjoined.FourRidge,
     "FourNNR": unjoined.FourNNR,
 }
-IN_PIECES = ("auto", "mixture", "minmax")
+IN_PIECES = ("auto", "minmax")
 FOLDS = 5  # that the record of gains is made with
 IGNORED = "was named with --ignore"
 Facts = dict[str, Any]

@@ -76,7 +76,7 @@ class SeparateLabels(Mapping[str, Any]):
         to be scored).
     population : array-like of shape (n_rows,)
         Which of the populations, each treated by its own policy, the row comes from. Most
-        estimators take two; `Uplift` and `MixtureUplift` take any number. Numbers or text; dates
+        estimators take two; `Uplift` takes any number. Numbers or text; dates
         become text. Ignored for target rows.
     sample_weight : array-like of shape (n_rows,), optional
         Non-negative row weights.

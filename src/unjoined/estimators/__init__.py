@@ -16,7 +16,8 @@ from unjoined.estimators.density import (
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
-from unjoined.estimators.mixture import MixtureUplift, Uplift
+from unjoined.estimators.em import EMUplift
+from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.model_file import rows_held
 from unjoined.estimators.neural import NeuralMinMaxUplift
 from unjoined.estimators.persist import is_model_file, load_model, save_model

@@ -279,7 +279,7 @@ class UpliftEstimator(FeatureEstimator, ABC):
         """Return the standard deviation of the uplift at checked rows, outcome units."""
         raise InputError(
             f"{type(self).__name__} does not know its uncertainty at single rows. Uplift, "
-            "MixtureUplift and MinMaxUplift with ridges chosen by the rows do; average_effect_ and "
+            "and MinMaxUplift with ridges chosen by the rows do; average_effect_ and "
             "evaluate_uplift have intervals for any estimator."
         )
 

@@ -26,7 +26,7 @@ from unjoined.estimators.em import EMFit
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
-from unjoined.estimators.mixture import MixtureUplift, Uplift
+from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.model_file import (
     CHECKSUM,
     RECORD,
@@ -49,7 +49,7 @@ from unjoined.estimators.weighted import RiskPath, WeightedUplift
 # file can be read by later versions. A file with any other type of ours is refused.
 STORED: dict[str, tuple[type, ...]] = {
     "unjoined": (
-        *(DensityUplift, MinMaxUplift, MixtureUplift, NeuralMinMaxUplift, PlugInUplift),
+        *(DensityUplift, MinMaxUplift, EMUplift, NeuralMinMaxUplift, PlugInUplift),
         *(TwoStageUplift, Uplift, WeightedUplift),
     ),
     "unjoined.estimators": (

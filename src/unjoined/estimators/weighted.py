@@ -70,7 +70,7 @@ class WeightedUplift(RowEstimator):
         moves the minimum to :math:`u \mu_w / \nu`.
     policy_model, outcome_model : scikit-learn classifier or regressor, optional
         Models of a policy and of the outcome in one population. Default: additive
-        models, as `MixtureUplift` has for its policies.
+        models, as `Uplift` has for its policies.
     center : bool, default=True
         Whether the mean of both populations' conditional means is subtracted from the labels,
         not the pooled mean outcome. It changes noise, not the estimand.

@@ -574,7 +574,7 @@ def record_gain(
 ) -> GainByScore:
     """Measure what lists by a fitted model gain, and keep it with the model as ``gain_``.
 
-    `Uplift` and `MixtureUplift` have it from their fit. Any other estimator is fitted again
+    `Uplift` has it from its fit. Any other estimator is fitted again
     without each fold, so that people are ranked by fits that have not seen their labels.
 
     Parameters

@@ -292,7 +292,7 @@ class HeldOutRows:
             As in ``fit``; pass ``**data`` with a `SeparateLabels`. Target rows are left out.
         policy_model, outcome_model : scikit-learn classifier or regressor, optional
             Models of a policy and of the outcome in one population, on standardised features.
-            Default: additive models, as `MixtureUplift` has for its policies. Models without a
+            Default: additive models, as `Uplift` has for its policies. Models without a
             seed get one.
         n_folds : int, default=5
             Folds of the cross-fitting, at most the rows of the smallest table.
