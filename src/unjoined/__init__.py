@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from unjoined.data import SeparateLabels, TableSource, read_table
     from unjoined.estimators import (
         DensityUplift,
+        EMUplift,
         FourLogistic,
         FourNNC,
         FourNNR,
         FourRidge,
         MinMaxGau,
         MinMaxUplift,
-        EMUplift,
         NeuralMinMaxUplift,
         PlugInUplift,
         TwoStageUplift,
@@ -52,13 +52,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DensityUplift",
+    "EMUplift",
     "FourLogistic",
     "FourNNC",
     "FourNNR",
     "FourRidge",
     "MinMaxGau",
     "MinMaxUplift",
-    "EMUplift",
     "NeuralMinMaxUplift",
     "PlugInUplift",
     "SeparateLabels",

@@ -23,12 +23,7 @@ from unjoined.basis import (
 )
 from unjoined.data import NO_VALUE, ColumnCode, TableEncoder, replace_file
 from unjoined.errors import InputError
-from unjoined.estimators import (
-    MinMaxUplift,
-    Uplift,
-    WeightedUplift,
-    rows_held,
-)
+from unjoined.estimators import MinMaxUplift, Uplift, WeightedUplift, rows_held
 from unjoined.nuisance import AdditiveAverage
 from unjoined.solve import BernoulliLaw
 

@@ -34,7 +34,7 @@ from unjoined.cli.show import (
 from unjoined.data import available_bytes
 from unjoined.errors import InputError
 from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, rows_held, save_model
-from unjoined.metrics import diagnose
+from unjoined.metrics import cross_fit, diagnose
 from unjoined.sums import PlannedSums, read_finished_sums
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
@@ -185,10 +185,13 @@ def _fit_rows(
     make = ESTIMATORS[estimator]
     data = tables.read()
     show_labels(out, data.summary())
-    fitted = make(random_state=seed).fit(**data)
-    if not hasattr(fitted, "gain_") and min(c.n_rows for c in data.summary()) >= FOLDS:
-        unjoined.record_gain(fitted, data, n_folds=FOLDS, random_state=seed)
-    fitted.verdict_ = diagnose(data, random_state=seed).as_verdict()
+    fitted = make(random_state=seed).fit(data)
+    crossfit = getattr(fitted, "crossfit_", None)
+    if min(c.n_rows for c in data.summary()) >= FOLDS:
+        crossfit = crossfit or cross_fit(data, random_state=seed)
+        if not hasattr(fitted, "gain_"):
+            unjoined.record_gain(fitted, data, crossfit=crossfit, random_state=seed)
+    fitted.verdict_ = diagnose(data, crossfit=crossfit, random_state=seed).as_verdict()
     uplift = fitted.predict(data.X)
     left_out = {c.name: c.reason for c in data.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)

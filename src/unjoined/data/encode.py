@@ -389,6 +389,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Columns that text files must be read in as they are written: 1.10 and 1.234, not 1.1."""
         return tuple(c.name for c in self.columns_ if c.form or c.holds == CATEGORIES)
 
+    def as_codes(self) -> TableEncoder:
+        """Return the same encoder with one column of whole numbers for each category."""
+        other = TableEncoder(CODES)
+        other.columns_, other.n_features_in_ = self.columns_, self.n_features_in_
+        other.feature_names_in_ = self.feature_names_in_
+        return other
+
     @property
     def codes_at(self) -> tuple[int, ...]:
         """Places of the columns of numbers that are codes of categories."""

@@ -13,11 +13,10 @@ from unjoined.estimators.density import (
     trapezoid_weights,
     unmix,
 )
+from unjoined.estimators.em import EMUplift
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
-from unjoined.estimators.em import EMUplift
-from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.model_file import rows_held
 from unjoined.estimators.neural import NeuralMinMaxUplift
 from unjoined.estimators.persist import is_model_file, load_model, save_model
@@ -31,4 +30,5 @@ from unjoined.estimators.regressions import (
     TwoStageCoefficients,
     TwoStageUplift,
 )
+from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import RiskPath, WeightedUplift

@@ -22,11 +22,10 @@ from unjoined.data import ColumnCode, TableEncoder, replace_file
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.density import ConditionalDensity, DensitySearch, DensityUplift
-from unjoined.estimators.em import EMFit
+from unjoined.estimators.em import EMFit, EMUplift
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_plan import MinMaxSearch
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
-from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.model_file import (
     CHECKSUM,
     RECORD,
@@ -43,6 +42,7 @@ from unjoined.estimators.model_file import (
 )
 from unjoined.estimators.neural import NeuralMinMaxUplift
 from unjoined.estimators.regressions import PlugInUplift, TwoStageCoefficients, TwoStageUplift
+from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import RiskPath, WeightedUplift
 
 # What files call our types, wherever these live: a name in this list never changes, so that a

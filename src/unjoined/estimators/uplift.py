@@ -197,6 +197,7 @@ class Uplift(RowEstimator):
         "verbose": check_verbose,
     }
     _as_two_groups = False
+    keeps_crossfit: ClassVar[bool] = True  # of its rows, as ``crossfit_``
 
     family_: str
     policies_: tuple[ConditionalMean, ...]

@@ -28,7 +28,7 @@ from unjoined.metrics.curves import (
 from unjoined.metrics.diagnosis import Diagnosis, Finding, PolicyGap
 from unjoined.metrics.effects import Coefficient, EffectSummary, GroupEffect, effect_summary
 from unjoined.metrics.estimate import PLENTY, STRONG, Estimate, Ratio, critical_value
-from unjoined.metrics.evaluate import compare_uplift, cross_evaluate, evaluate_uplift
+from unjoined.metrics.evaluate import compare_uplift, cross_evaluate, evaluate_uplift, record_gain
 from unjoined.metrics.evaluation import (
     Calibration,
     Comparison,
@@ -45,7 +45,6 @@ from unjoined.metrics.identification import (
     average_effect_of_sums,
     identification_strength,
     ranking_noise,
-    record_gain,
     strength_of,
     strength_of_sums,
     warn_if_weak,
@@ -65,7 +64,7 @@ from unjoined.metrics.scores import (
     weighted_risk,
 )
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan
-from unjoined.metrics.tables import row_fingerprint, was_fitted_to
+from unjoined.metrics.tables import cross_fit, row_fingerprint, was_fitted_to
 from unjoined.metrics.verdict import verdict_of_fit
 
 __all__ = [

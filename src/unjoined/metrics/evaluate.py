@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -11,18 +12,20 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, check_option, check_vector
+from unjoined._typing import Array, IntArray, MatrixLike, RandomState
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_option, check_vector
 from unjoined.data import take_rows
 from unjoined.errors import InputError
 from unjoined.metrics.checks import warn_of_tables
 from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evaluation import Comparison, Difference, Evaluation
+from unjoined.metrics.identification import GainByScore, ranking_noise
 from unjoined.metrics.passes import EvaluatedTables
 from unjoined.metrics.pieces import SAMPLE_ROWS, RowsInPieces, Scorer, Source
 from unjoined.metrics.ranks import Appraisal, Read, Sheet
-from unjoined.metrics.rows import GAP, N_FOLDS, OVERLAP, EvaluationRows, evaluation_rows
+from unjoined.metrics.rows import GAP, N_FOLDS, OVERLAP
 from unjoined.metrics.tables import (
     Asked,
     HeldOutTables,
@@ -31,8 +34,9 @@ from unjoined.metrics.tables import (
     is_source,
     warn_of_own_rows,
 )
-from unjoined.nuisance import check_folds, deal_evaluation_folds
+from unjoined.nuisance import CrossFit, check_folds, deal_evaluation_folds, deal_rows
 
+COMPARED_ROWS = 20_000  # at most, at which fits without one fold each are compared
 ROUNDING = 1e-7  # standard errors: less is no difference
 
 
@@ -46,6 +50,7 @@ def evaluate_uplift(
     level: float = 0.95,
     shift: Any = None,
     sample_rows: int = SAMPLE_ROWS,
+    crossfit: CrossFit | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
@@ -83,6 +88,8 @@ def evaluate_uplift(
         tables for the same people; small differences then do little harm.
     sample_rows : int, default=20000
         Of a source: rows of each table that settle models of policies and outcomes.
+    crossfit : CrossFit, optional
+        That of the same rows in memory, if it is at hand: nothing is cross-fitted then.
     n_jobs : int or None, default=None
         Threads; None uses all cores.
     random_state : int, RandomState or None, default=None
@@ -132,7 +139,7 @@ def evaluate_uplift(
     rng = check_random_state(random_state)
     options = weight, target, shift, sample_rows, n_jobs, rng
     warn_of_own_rows([model_or_scores], data, stacklevel=2)
-    asked, tables = prepare({"": model_or_scores}, data, rules, *options)
+    asked, tables = prepare({"": model_or_scores}, data, rules, *options, crossfit)
     return _evaluate(asked, tables, level, rng)
 
 
@@ -146,22 +153,27 @@ def cross_evaluate(
     rules: Rules | None = None,
     level: float = 0.95,
     shift: Any = None,
+    crossfit: CrossFit | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Evaluation:
     """Evaluate an estimator on the rows it is fitted to, each by a fit that has not seen it.
 
     The estimator, the policies and the outcome models are all fitted without each fold in turn.
-    Rows are ranked within their fold, since scores of different fits may not compare.
+    `Uplift` does that by itself, so that one fit of it is enough. Rows are ranked within their
+    fold, since scores of different fits may not compare.
 
     Parameters
     ----------
     estimator : estimator
-        Not fitted, or fitted to anything: a copy of it is fitted ``n_folds`` times.
+        Not fitted, or fitted to anything: a copy of it is fitted ``n_folds`` times, or once if it
+        is an `Uplift` and there are five folds.
     data : SeparateLabels or mapping
         As in `evaluate_uplift`, in memory.
     n_folds : int, default=5
         At least 2, and at most the rows of the smallest table.
+    crossfit : CrossFit, optional
+        That of the data, if it is at hand. Of an `Uplift`, that of its fit to the data.
     weight, target, rules, level, shift, n_jobs, random_state
         As in `evaluate_uplift`.
 
@@ -187,39 +199,40 @@ def cross_evaluate(
     held = HeldOutTables.of(data, target)
     rng = check_random_state(random_state)
     check_folds(held.rows, n_folds, (OUTCOME, TREATMENT))
-    fold = deal_evaluation_folds(held.rows, n_folds, rng)
     others = Asked({"": _no_scores}, rules, in_pieces=False)
     columns = held.computed(others.columns)
-    aim = held.target_rows
-    rows = evaluation_rows(
-        held.rows, target=aim, shift=shift, fold=fold, n_jobs=n_jobs, rng=rng, stacklevel=3
-    )
-    columns[:, 0] = out_of_fold_scores(estimator, held, rows)
+    own = n_folds == N_FOLDS and getattr(estimator, "keeps_crossfit", False)
+    if own and crossfit is None:
+        crossfit = clone(estimator).fit(held.data).crossfit_
+    rows = held.evaluated(crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=2)
+    if own:
+        columns[:, 0], fold = rows.effect, rows.fold
+    else:
+        fold = deal_evaluation_folds(held.rows, n_folds, rng)
+        fold = np.concatenate([fold, deal_rows(len(rows.cell) - len(fold), n_folds, rng)])
+        columns[:, 0] = out_of_fold_scores(estimator, held, fold)
     how = f"rows left out of each fit, {n_folds} folds"
-    return _evaluate(others, RowsInMemory(held, rows, columns, weight, rows.fold, how), level, rng)
+    return _evaluate(others, RowsInMemory(held, rows, columns, weight, fold, how), level, rng)
 
 
 def _no_scores(X: MatrixLike) -> Array:
     return np.zeros(len(X))
 
 
-def out_of_fold_scores(estimator: Any, tables: HeldOutTables, rows: EvaluationRows) -> Array:
-    """Return the score of each row by a fit without the row's fold."""
+def out_of_fold_scores(estimator: Any, tables: HeldOutTables, fold: IntArray) -> Array:
+    """Return the score of each row by a fit without the row's fold, those of the target last."""
     data, at = tables.data, np.flatnonzero(tables.used)
-    inside = np.flatnonzero(tables.asked)
-    fold, n = rows.fold[: len(at)], len(at)
-    score = np.empty(len(rows.cell))
+    n, people = len(at), tables.people
+    score = np.empty(len(fold))
     for j in range(int(fold.max()) + 1):
         train = np.ones(data.n_rows, dtype=np.bool_)
-        train[at[fold == j]] = False
+        train[at[fold[:n] == j]] = False
         model = clone(estimator).fit(**data.take(train))
-        own = np.flatnonzero(rows.fold == j)
-        asked = own[own >= n] - n
-        score[own[own < n]] = model.predict(take_rows(data.X, at[own[own < n]]))
-        if len(asked):
-            X = take_rows(data.X, inside[asked]) if tables.target is None else tables.target
-            found = model.predict(X)
-            score[asked + n] = found if tables.target is None else found[asked]
+        inside = np.flatnonzero(fold[:n] == j)
+        score[inside] = model.predict(take_rows(data.X, at[inside]))
+        asked = np.flatnonzero(fold[n:] == j)
+        if people is not None and len(asked):
+            score[n + asked] = model.predict(take_rows(people, asked))
     return check_vector("the model's predictions", score)
 
 
@@ -280,6 +293,78 @@ def compare_uplift(
     return _compare(*prepare(models, data, rules, *options), level)
 
 
+def record_gain(
+    model: Any,
+    data: Mapping[str, Any],
+    *,
+    n_folds: int = N_FOLDS,
+    crossfit: CrossFit | None = None,
+    random_state: RandomState = None,
+) -> GainByScore:
+    """Measure what lists by a fitted model gain, and keep it with the model as ``gain_``.
+
+    `Uplift` has it from its fit. Any other estimator is fitted again
+    without each fold, so that people are ranked by fits that have not seen their labels.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted to ``data``. It gets the attribute ``gain_``; a clone of it is fitted.
+    data : SeparateLabels or mapping
+        The rows it was fitted to.
+    n_folds : int, default=5
+        Folds, dealt table by table.
+    crossfit : CrossFit, optional
+        That of the data, if it is at hand: policies and outcome models are not fitted then.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds.
+
+    Returns
+    -------
+    GainByScore
+        Costs ``n_folds`` fits of the estimator, and those of policies and outcome models.
+
+    Raises
+    ------
+    InputError
+        There are fewer rows in a table than folds, or fewer than two folds.
+
+    Examples
+    --------
+    >>> from unjoined import WeightedUplift
+    >>> from unjoined.data import campaign_problem
+    >>> data = campaign_problem().draw(500, random_state=0)
+    >>> model = WeightedUplift(basis="linear").fit(data)
+    >>> record_gain(model, data, random_state=0)
+    GainByScore(10 bins, speaks for ... of people)
+    """
+    check_is_fitted(model)
+    if check_count("n_folds", n_folds) < 2:
+        raise InputError(f"n_folds must be 2 or above, got {n_folds}.")
+    rng = check_random_state(random_state)
+    tables = HeldOutTables.of(data, None)
+    check_folds(tables.rows, n_folds, (OUTCOME, TREATMENT))
+    evaluation = tables.evaluated(crossfit, rng=rng)
+    X, used = tables.data.X, np.flatnonzero(tables.used)
+    fold = deal_evaluation_folds(tables.rows, n_folds, rng)
+    score = np.empty(len(used))
+    few = np.sort(rng.permutation(used)[:COMPARED_ROWS])
+    compared = np.empty((len(few), n_folds))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to all rows has said what there is to say
+        for j in range(n_folds):
+            train = np.ones(tables.data.n_rows, dtype=np.bool_)
+            train[used[fold == j]] = False
+            again = clone(model).fit(tables.data.take(train))
+            score[fold == j] = again.predict(take_rows(X, used[fold == j]))
+            compared[:, j] = again.predict(take_rows(X, few))
+        predicted = model.predict(take_rows(X, used))
+    noise = ranking_noise(compared)
+    gain = GainByScore.of_rows(evaluation, score, predicted, tables.rows.weight, noise)
+    model.gain_ = gain
+    return gain
+
+
 def prepare(
     models: Mapping[str, Any],
     data: Any,
@@ -290,6 +375,7 @@ def prepare(
     sample_rows: int,
     n_jobs: int | None,
     rng: Rng,
+    crossfit: CrossFit | None = None,
 ) -> tuple[Asked, EvaluatedTables]:
     """Return what is asked, and the tables with their cross-fitted nuisances."""
     check_option("weight", weight, (OVERLAP, GAP))
@@ -298,10 +384,8 @@ def prepare(
     if not in_pieces:
         held = HeldOutTables.of(data, target)
         warn_of_tables(held.rows, stacklevel=3)
-        columns, aim = held.computed(asked.columns), held.target_rows
-        rows = evaluation_rows(
-            held.rows, target=aim, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=4
-        )
+        columns = held.computed(asked.columns)
+        rows = held.evaluated(crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=3)
         return asked, RowsInMemory(held, rows, columns, weight)
     if shift is not None:
         raise InputError(

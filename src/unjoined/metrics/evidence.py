@@ -44,7 +44,7 @@ from unjoined.metrics.rows import (
     OVERLAP,
     EvaluationRows,
     RatioTerms,
-    evaluation_rows,
+    evaluation_of,
     with_target,
 )
 from unjoined.metrics.tables import HeldOutTables, is_source
@@ -113,11 +113,13 @@ def diagnose(
     >>> diagnose(paper_problem(b=0.0).draw(200, random_state=0)).verdict  # equal policies
     'not identified'
     """
+    rng = check_random_state(random_state)
     if is_source(data):
         source = Source.look_through(data, Scorer(), SAMPLE_ROWS)
         rows, _ = source.census.sample(N_FOLDS)
         features = NamedFeatures.of_numbers(rows.X, source.encoder)
         tables, aim, strange, people = source.summary(), None, list[str](), target
+        crossfit = None if _too_few(rows) else CrossFit.of_rows(rows, n_jobs=None, rng=rng)
         if target is not None:
             matrix, strange = features.numbers(target)
             aim = matrix, np.ones(len(matrix))
@@ -125,8 +127,11 @@ def diagnose(
         held = HeldOutTables.of(data, target)
         rows, features, tables = held.rows, held.features, held.data.summary()
         aim, strange, people = held.target_rows, list(held.strange), held.people
+        if crossfit is not None:
+            held.evaluated(crossfit, rng=rng)  # which refuses those of other rows
+        elif not _too_few(rows):
+            crossfit = held.cross_fit(rng=rng)
     names = features.names
-    rng = check_random_state(random_state)
     measured = Diagnosis(
         tables=tuple(tables),
         identification=strength_of(rows),
@@ -136,11 +141,8 @@ def diagnose(
         checks=(),
     )
     asides = Asides(_rarest_outcome(rows), tuple(table_doubts(rows)), tuple(strange))
-    if min(len(at) for at in rows.all_cells()) >= FEWEST_ROWS:
-        if crossfit is None:
-            fold = deal_evaluation_folds(rows, N_FOLDS, rng)
-            crossfit = CrossFit.of_rows(rows, fold, n_jobs=None, rng=rng)
-        own = evaluation_rows(rows, crossfit=crossfit, rng=rng)
+    if crossfit is not None and not _too_few(rows):
+        own = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
         asked = None
         if aim is not None:
             nuisances, dealt = crossfit.elsewhere(aim[0], people, n_jobs=None, rng=rng)
@@ -153,6 +155,11 @@ def diagnose(
         measured, asides = replace(measured, overlap=overlap), asides._replace(apart=apart)
     checks = [check for balance in measured.balance for check in balance.checks]
     return judge(replace(measured, checks=correct([*checks, *measured.checks])), asides)
+
+
+def _too_few(rows: LabelledRows) -> bool:
+    """Tell whether a table has too few rows to model."""
+    return min(len(at) for at in rows.all_cells()) < FEWEST_ROWS
 
 
 def _sample(rows: LabelledRows, at: Any) -> Sample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -12,30 +12,20 @@ import numpy as np
 from scipy.linalg import eigh, solve
 from scipy.special import stdtrit
 from scipy.stats import rankdata
-from sklearn.base import clone
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
 from unjoined._validation import (
     OUTCOME,
     TREATMENT,
-    check_count,
     check_probability,
     check_same_length,
     check_vector,
 )
 from unjoined.basis import has_constant
-from unjoined.data import LabelledRows, column_names, feature_matrix, label_rows, take_rows
+from unjoined.data import LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError, WeakIdentificationWarning
 from unjoined.metrics.estimate import STRONG, Estimate, Totals, critical_value
-from unjoined.metrics.rows import (
-    EvaluationRows,
-    average_effect,
-    cell_positions,
-    evaluation_rows,
-    labelled_rows,
-)
+from unjoined.metrics.rows import EvaluationRows, average_effect, cell_positions
 from unjoined.nuisance import center_sums
 from unjoined.sums import CellKey, GroupedSums, PlannedSums, PolicySums, n_functions, sum_policies
 
@@ -45,7 +35,6 @@ BIN_ROWS = 50  # of the smallest table that a bin should have
 STEADY = 1e-3  # share of the functions' mean square that keeps g from being rough
 NARROW = 0.1  # policy gap at which a person counts half, in averages from sums
 SAME = 1e-9  # of the largest score: scores that differ by less are tied
-COMPARED_ROWS = 20_000  # at most, at which fits without one fold each are held against each other
 NEARLY_ALL = 0.9  # share of people told of, below which what was measured is told apart
 
 
@@ -567,76 +556,6 @@ def ranking_noise(scores: Array) -> float:
     ranks = np.apply_along_axis(rankdata, 0, scores)
     agreement = (np.corrcoef(ranks.T).sum() - K) / (K * (K - 1))
     return float(np.clip((1.0 - agreement) * (K - 1), 0.0, 1.0))
-
-
-def record_gain(
-    model: Any, data: Mapping[str, Any], *, n_folds: int = 5, random_state: RandomState = None
-) -> GainByScore:
-    """Measure what lists by a fitted model gain, and keep it with the model as ``gain_``.
-
-    `Uplift` has it from its fit. Any other estimator is fitted again
-    without each fold, so that people are ranked by fits that have not seen their labels.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted to ``data``. It gets the attribute ``gain_``; a clone of it is fitted.
-    data : SeparateLabels or mapping
-        The rows it was fitted to.
-    n_folds : int, default=5
-        Folds, dealt table by table.
-    random_state : int, RandomState or None, default=None
-        Seed of the folds.
-
-    Returns
-    -------
-    GainByScore
-        Costs ``n_folds`` fits of the estimator, and those of policies and outcome models.
-
-    Raises
-    ------
-    InputError
-        There are fewer rows in a table than folds, or fewer than two folds.
-
-    Examples
-    --------
-    >>> from unjoined import WeightedUplift
-    >>> from unjoined.data import campaign_problem
-    >>> data = campaign_problem().draw(500, random_state=0)
-    >>> model = WeightedUplift(basis="linear").fit(data)
-    >>> record_gain(model, data, random_state=0)
-    GainByScore(10 bins, speaks for ... of people)
-    """
-    check_is_fitted(model)
-    if check_count("n_folds", n_folds) < 2:
-        raise InputError(f"n_folds must be 2 or above, got {n_folds}.")
-    given = dict(data)
-    rng = check_random_state(random_state)
-    X = given.pop("X")
-    if column_names(X) is None:
-        X = np.asarray(X)
-    columns = {name: np.asarray(column) for name, column in given.items() if column is not None}
-    labels = (given["y"], given["kind"], given["population"])
-    rows, used = labelled_rows(X, *labels, given.get("sample_weight"))
-    evaluation = evaluation_rows(rows, n_folds=n_folds, rng=rng)
-    fold = np.full(len(used), -1)
-    fold[used] = evaluation.fold
-    score = np.empty(len(rows.label))
-    few = np.sort(rng.permutation(np.flatnonzero(used))[:COMPARED_ROWS])
-    compared = np.empty((len(few), n_folds))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to all rows has said what there is to say
-        for j in range(n_folds):
-            train = np.flatnonzero(fold != j)
-            some = {name: column[train] for name, column in columns.items()}
-            again = clone(model).fit(take_rows(X, train), **some)
-            score[evaluation.fold == j] = again.predict(take_rows(X, np.flatnonzero(fold == j)))
-            compared[:, j] = again.predict(take_rows(X, few))
-        predicted = model.predict(take_rows(X, np.flatnonzero(used)))
-    noise = ranking_noise(compared)
-    gain = GainByScore.of_rows(evaluation, score, predicted, rows.weight, noise)
-    model.gain_ = gain
-    return gain
 
 
 def mid_ranks(score: Array, weight: Array) -> Array:

@@ -233,7 +233,7 @@ class RowsInPieces(EvaluatedTables):
         refuse_few(sample)
         X, columns = split_columns(sample.X, source.scorer, has_scores=source.encoder is not None)
         sample = replace(sample, X=X)
-        crossfit = CrossFit.of_rows(sample, fold, n_jobs=n_jobs, rng=rng)
+        crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=n_jobs, rng=rng)
         names = [(kind, name) for kind in KINDS[:2] for name in census.names]
         total = np.array([census.cells[cell].total_weight for cell in names])
         size = np.array([float(census.cells[cell].n_rows) for cell in names[: len(census.names)]])

@@ -36,9 +36,10 @@ from unjoined._validation import (
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import STRONG, Estimate, critical_value
 from unjoined.metrics.ranks import Functional, Scored
-from unjoined.metrics.rows import OVERLAP, EvaluationRows, evaluation_rows
+from unjoined.metrics.rows import OVERLAP, EvaluationRows
 from unjoined.metrics.study_plan import PlanPoint, StudyPlan
 from unjoined.metrics.tables import HeldOutTables
+from unjoined.nuisance import CrossFit
 
 AVERAGE, AUUC, QINI, TOP = "average", "auuc", "qini", "top"
 QUANTITIES = {
@@ -138,6 +139,7 @@ def plan_study(
     level: float = 0.95,
     treatment_rows: float = 1.0,
     score: ArrayLike | None = None,
+    crossfit: CrossFit | None = None,
     random_state: RandomState = 0,
 ) -> StudyPlan:
     """Say how many rows, and how large a policy gap, a wanted precision needs.
@@ -162,6 +164,8 @@ def plan_study(
     score : array of shape (n_rows,), optional
         Predicted uplift of the pilot's rows, by a model that has not seen them: what areas and
         top shares rank by. Default: a cross-fitted effect.
+    crossfit : CrossFit, optional
+        ``crossfit_`` of a model that was fitted to the pilot; nothing is cross-fitted then.
     random_state : int, RandomState or None, default=0
         Seed for folds.
 
@@ -194,7 +198,7 @@ def plan_study(
     if isinstance(known, StudyGuess):
         make: _Guessed | _Measured = _Guessed.of(known, quantity, share)
     else:
-        make = _Measured.of(known, score, random_state, quantity, share)
+        make = _Measured.of(known, score, random_state, quantity, share, crossfit)
     pilot = make.cells if isinstance(make, _Measured) else None
     now = make(1.0)
     K = now.n_populations
@@ -314,6 +318,7 @@ class _Measured:
         seed: RandomState,
         quantity: str,
         share: float,
+        crossfit: CrossFit | None,
     ) -> _Measured:
         """Check a pilot and cross-fit its nuisances."""
         tables = HeldOutTables.of(data, None)
@@ -323,7 +328,7 @@ class _Measured:
                 f"a pilot needs {FEWEST_ROWS} rows or more in each table, the smallest has "
                 f"{fewest}. Give more, or a StudyGuess of a few numbers."
             )
-        rows = evaluation_rows(tables.rows, rng=check_random_state(seed))
+        rows = tables.evaluated(crossfit, rng=check_random_state(seed))
         given = rows.effect if score is None else tables.values("score", score)[: len(rows.cell)]
         return cls(rows, given, quantity, share)
 

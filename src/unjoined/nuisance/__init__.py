@@ -53,6 +53,7 @@ from unjoined.nuisance.models import (
     cross_fitted_mean,
     deal,
     deal_evaluation_folds,
+    deal_rows,
     fit_conditional_mean,
     fit_policies,
     fit_weighted,

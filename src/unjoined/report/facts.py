@@ -24,6 +24,7 @@ from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share
 
 if TYPE_CHECKING:
     from unjoined.metrics import Diagnosis, Evaluation, StudyPlan
+    from unjoined.nuisance import CrossFit
 
 DEPTH, SMALLEST_SEGMENT = 3, 0.05  # of the tree that describes segments; of the people
 TYPICAL = 0.1  # share of the people that each example stands for
@@ -234,15 +235,15 @@ def collect(
         data.X if people is None else people, None if names is None else list(map(str, names))
     )
     _check_many(data, everyone)
+    crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
+    shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
     if diagnosis is None:
         target = None if people is None else everyone.X
-        diagnosis = metrics.diagnose(data, target, random_state=random_state)
+        diagnosis = metrics.diagnose(data, target, **shared)
     if evaluation is None and held_out:
-        evaluation = metrics.evaluate_uplift(model, data, level=LEVEL, random_state=random_state)
+        evaluation = metrics.evaluate_uplift(model, data, level=LEVEL, **shared)
     elif evaluation is None:
-        evaluation = metrics.cross_evaluate(
-            clone(model), data, level=LEVEL, random_state=random_state
-        )
+        evaluation = metrics.cross_evaluate(model, data, level=LEVEL, **shared)
     uplift = model.predict(everyone.X)
     gains = Gains(getattr(model, "gain_", None), evaluation, uplift)
     drivers = find_drivers(model, everyone, check_random_state(random_state))
@@ -266,11 +267,25 @@ def collect(
         segments=tuple(_segments(everyone, gains)),
         drivers=tuple(drivers),
         typical=tuple(_typical(everyone, gains, drivers)),
-        study=_plan(data, evaluation, random_state),
+        study=_plan(data, evaluation, shared),
     )
 
 
-def _plan(data: SeparateLabels, evaluation: Evaluation, random_state: RandomState) -> Study | None:
+def _cross_fit(
+    model: Any, data: SeparateLabels, *, held_out: bool, random_state: RandomState
+) -> CrossFit:
+    """Return the cross-fit of the tables: a model's own if it was fitted to them and keeps one."""
+    if held_out or not getattr(model, "keeps_crossfit", False):
+        return metrics.cross_fit(data, random_state=random_state)
+    if not hasattr(model, "crossfit_"):  # it comes from a file, which holds nobody's rows
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnjoinedWarning)  # the first fit has said them
+            model = clone(model).fit(data)
+    crossfit: CrossFit = model.crossfit_
+    return crossfit
+
+
+def _plan(data: SeparateLabels, evaluation: Evaluation, shared: dict[str, Any]) -> Study | None:
     """Plan a study that settles what is open, the ranking first; else one twice as precise.
 
     What is 2.8 standard errors away from 0 (1.96 + 0.84) is told from it in four studies of five.
@@ -287,9 +302,7 @@ def _plan(data: SeparateLabels, evaluation: Evaluation, random_state: RandomStat
         if low <= 0.0 <= high and estimate.value:
             wanted, quantity, question = 0.7 * abs(estimate.value), name, asked
     try:
-        plan = metrics.plan_study(
-            data, quantity=quantity, half_width=wanted, level=level, random_state=random_state
-        )
+        plan = metrics.plan_study(data, quantity=quantity, half_width=wanted, level=level, **shared)
     except InputError:  # no policy gap to plan with
         return None
     return Study(question, wanted, plan)
