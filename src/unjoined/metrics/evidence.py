@@ -58,7 +58,7 @@ from unjoined.nuisance import (
     weigh_shift,
 )
 
-BOUND_ROWS = 20_000  # of a table, by which implied means are judged
+BOUND_ROWS = 10_000  # of a table, by which implied means are judged
 
 
 def diagnose(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,9 @@ from unjoined.solve import (
     Law,
     MeanLaw,
     Parts,
+    Pass,
     Steps,
+    Sums,
     choose_threshold,
     fit_additive,
     fit_steps,
@@ -52,9 +55,10 @@ ALL_BENDS = 12  # features; of more, those are bent that show it
 KEPT = {PAIR: 10, CURVE: 6}  # of what is screened: for the base, and as many for the effect
 CHOICE_ROWS = 20_000  # rows that choose among forms; all rows have a say afterwards
 MORE_STEPS = 15  # for a form that contains one that was fitted
+SAMPLE_STEPS = 7  # the same, if more rows than choose have the last word
 CHOICE_TOL = 1e-2  # nats: forms differ by more
 MOST_TRIED = 2  # forms that are fitted to more rows than choose
-OVER_ALL: Any = {"n_steps": 4, "tol": CHOICE_TOL}  # for a fit to a sample, over all rows
+OVER_ALL: Any = {"n_steps": 4, "tol": 0.5}  # for a fit to a sample, over all rows
 FINAL_TOL = 1e-6
 SHIFT_PRECISION = 0.1  # of the shift that levels an effect, log-odds: next to nothing
 TINY = 1e-12
@@ -71,6 +75,7 @@ class Chooser:
     basis: AdditiveBasis
     values: Array  # (p, n)
     features: frozenset[int] | None = None  # columns that may be used; None for all
+    more_steps: int = MORE_STEPS  # for a form that contains one that was fitted
 
     @classmethod
     def of_rows(
@@ -144,7 +149,7 @@ class Chooser:
                 to[here] = known[there]
             scales = simpler.scales.carried(simpler.parts, parts)
             fit = fit_additive(
-                pass_over, inner, simpler.law, start, scales, n_steps=MORE_STEPS, tol=tol
+                pass_over, inner, simpler.law, start, scales, n_steps=self.more_steps, tol=tol
             )
         return replace(fit, parts=parts)
 
@@ -314,23 +319,20 @@ def hold_out_forms(
     *,
     categorical: tuple[int, ...] = (),
     average: bool = True,
-    exposures: Sequence[Array] | None = None,
+    is_sample: bool = False,
     n_jobs: int | None,
 ) -> HeldOutForms:
     """Fit every form without each fold in turn, on threads, and weigh the forms.
 
-    ``exposures`` are those of the rows for the fits without each fold, if they are not the same.
-    Costs a fit for each form and fold, of 25 passes over the rows or so.
+    Of a sample of more rows, fits stop earlier: the others will have the last word. Costs a fit for
+    each form and fold, of 25 passes over the rows or so.
     """
     products = any(PAIR in form.base for form in forms)
     folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
-    of_fold = [rows] * len(folds)
-    if exposures is not None:
-        of_fold = [replace(rows, exposure=each) for each in exposures]
     # By the rows that a fit may see: those that judge it must not choose its features.
     leading = [
-        leading_features(each.X, each.y, each.exposure, each.weight * (fold != j))
-        for j, each in enumerate(of_fold)
+        leading_features(rows.X, rows.y, rows.exposure, rows.weight * (fold != j))
+        for j in range(len(folds))
     ]
     with one_blas_thread():
         chooser = Chooser.of_rows(
@@ -338,10 +340,9 @@ def hold_out_forms(
         )
     groups = chooser.basis.blocks()[1]
     named = {f.name: f for f in forms if PAIR in groups or PAIR not in f.base}
-    choosers = [
-        replace(chooser, rows=each, features=some)
-        for each, some in zip(of_fold, leading, strict=True)
-    ]
+    if is_sample:
+        chooser = replace(chooser, more_steps=SAMPLE_STEPS)
+    choosers = [replace(chooser, features=some) for some in leading]
     # Folds share the threads: those that are left over after whole rounds have several each.
     threads, found = n_threads(n_jobs), []
     left = len(folds) % threads
@@ -440,6 +441,7 @@ def average_forms(
         fold[at],
         categorical=categorical,
         average=average,
+        is_sample=n > CHOICE_ROWS,
         n_jobs=n_jobs,
     )
     if n > CHOICE_ROWS:
@@ -452,6 +454,24 @@ def average_forms(
         held = levelled(held, fold)
         together = replace(held.average(), best=best)
     return together, tuple(held.without(j) for j in range(held.n_folds)), fold
+
+
+class PassByFolds:
+    """A pass over all rows that remembers what each fold added at the last coefficients."""
+
+    def __init__(self, folds: Sequence[Pass]) -> None:
+        self.folds = folds
+        self.last: tuple[Law, Array, list[Sums]] | None = None
+
+    def at(self, law: Law, coef: Array) -> list[Sums]:
+        """Return the sums of each fold at coefficients."""
+        if self.last is None or self.last[0] != law or not np.array_equal(self.last[1], coef):
+            self.last = law, coef, [pass_over(law, coef) for pass_over in self.folds]
+        return self.last[2]
+
+    def __call__(self, law: Law, coef: Array) -> Sums:
+        """Return the sums of all rows at coefficients."""
+        return reduce(add, self.at(law, coef))
 
 
 def _over_all(
@@ -485,14 +505,11 @@ def _over_all(
     with one_blas_thread():
         for name in held.leading:
             near = held.everyone(name, CHOICE_TOL, n_jobs)
-            over_all = pass_by_pieces(values, data, near.parts, n_jobs)
-            finals[name] = fit = fit_additive(
-                over_all, near.parts, near.law, near.coef, near.scales, **OVER_ALL
+            passes = PassByFolds(
+                [pass_by_pieces(values, part, near.parts, n_jobs) for part in parts]
             )
-            sums = [
-                pass_by_pieces(values, part, fit.parts, n_jobs)(fit.law, fit.coef) for part in parts
-            ]
-            without[name] = fits_without(fit, sums)
+            fit = fit_additive(passes, near.parts, near.law, near.coef, near.scales, **OVER_ALL)
+            finals[name], without[name] = fit, fits_without(fit, passes.at(fit.law, fit.coef))
     losses = _row_losses(values, replace(rows, X=wide), fold, without, n_jobs)
     beyond = np.delete(np.arange(len(rows.y)), at)
     tables = [
