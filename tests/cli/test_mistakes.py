@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -547,18 +547,6 @@ WRONG = {
         lambda: save_model(FourLogistic().fit(**MORE), "book.xlsx"),
         "'book.xlsx' exists and is not a model",
     ),
-    "grid without routing": (
-        lambda: GridSearchCV(FourLogistic(), {"clip": [0.1]}).fit(**MORE),
-        "choose by nothing. In GridSearchCV",
-    ),
-    "grid of a pipeline without routing": (
-        lambda: GridSearchCV(make_pipeline(StandardScaler(), FourLogistic()), {}).fit(MORE["X"]),
-        "choose by nothing. In GridSearchCV",
-    ),
-    "a pipeline without routing": (
-        lambda: make_pipeline(StandardScaler(), FourLogistic()).fit(**labels()),
-        "without metadata routing, a Pipeline cannot hand kind and population on to its last step",
-    ),
     "the data set in a pipeline of columns": (
         lambda: make_pipeline(
             make_column_transformer((StandardScaler(), ["f0"])), FourLogistic()
@@ -567,8 +555,8 @@ WRONG = {
     ),
     "a row of the data set": (lambda: labels()[0], "is not a matrix. Pass data.X"),
     "scores without routing": (
-        lambda: cross_val_score(FourLogistic(), MORE["X"], MORE["y"]),
-        "choose by nothing. In GridSearchCV",
+        lambda: cross_val_score(FourLogistic(), MORE["X"], MORE["y"], error_score="raise"),
+        "needs kind, population beside the features",
     ),
     "a frame of no library": (
         lambda: unjoined.metrics.plan_study(

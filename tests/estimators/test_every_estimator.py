@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 
 from unjoined import (
     DensityUplift,
@@ -98,9 +98,10 @@ def test_wrong_calls_say_what_to_write():
     assert model.score(data) == model.score(**data)
 
 
-def test_a_grid_search_without_routing_is_one_clear_error():
+def test_a_grid_search_without_routing_says_to_route():
     data = TWO.draw(100, random_state=0)
-    search = GridSearchCV(WeightedUplift(basis="linear"), {"ridge": [0.1, 1.0]}, cv=2)
+    linear, folds = WeightedUplift(basis="linear"), KFold(2, shuffle=True, random_state=0)
+    search = GridSearchCV(linear, {"ridge": [0.1, 1.0]}, cv=folds, error_score="raise")
     for labels in ({}, {"kind": data.kind, "population": data.population}):
         with pytest.raises(ValueError, match="enable_metadata_routing=True"):
             search.fit(data.X, data.y, **labels)

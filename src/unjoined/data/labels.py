@@ -37,11 +37,17 @@ from unjoined.data.columns import (
     stack_frames,
     take_rows,
 )
-from unjoined.data.looks import NO_MATRIX, ArgumentName, LeftOut
+from unjoined.data.looks import LeftOut
 from unjoined.data.rows import Chunk, number_matrix, rebuild_frame
 from unjoined.data.sources import TableSource
 from unjoined.data.survey import check_frame
 from unjoined.errors import InputError, LabelError, TableError
+
+NO_MATRIX = (
+    "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) with an "
+    "estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts, after "
+    "sklearn.set_config(enable_metadata_routing=True)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +334,9 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the arguments of ``fit``."""
-        yield from map(ArgumentName, ("X", "y", "kind", "population"))
+        yield from ("X", "y", "kind", "population")
         if self.sample_weight is not None:
-            yield ArgumentName("sample_weight")
+            yield "sample_weight"
 
     def __len__(self) -> int:
         """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from unjoined.data.columns import (
     read_text,
     value_word,
 )
-from unjoined.errors import ColumnWarning, InputError, TableError
+from unjoined.errors import ColumnWarning, TableError
 
 LEADING = 50_000  # rows of each table that are looked at first, and that show whether values repeat
 FEWEST = 50  # rows of a table that say anything of a column
@@ -38,31 +37,6 @@ THINNED = 10_000  # evenly spaced rows that medians are taken from
 
 Cell = tuple[str, str]  # kind and population
 Piece = tuple[Table, Frame, Place]
-NO_MATRIX = (
-    "SeparateLabels is not a matrix. Pass data.X for features alone; write model.fit(data) with an "
-    "estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts, after "
-    "sklearn.set_config(enable_metadata_routing=True)."
-)
-
-
-class ArgumentName(str):
-    """The name of an argument of ``fit``, which scikit-learn's pipelines ask about.
-
-    Without metadata routing they look for "__" in the names that ``fit(**data)`` hands over, and
-    then complain about "kind" in terms of other parameters. There one clear error can be raised.
-    """
-
-    __slots__ = ()
-
-    def __contains__(self, part: object) -> bool:
-        """Tell whether a part is in the name, or what to do if a pipeline asks."""
-        if part == "__" and sys._getframe(1).f_globals.get("__name__") == "sklearn.pipeline":
-            raise InputError(
-                "without metadata routing, a Pipeline cannot hand kind and population on to its "
-                "last step. Call sklearn.set_config(enable_metadata_routing=True) first; then "
-                "pipeline.fit(**data) works."
-            )
-        return super().__contains__(part)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True)

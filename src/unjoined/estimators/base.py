@@ -27,7 +27,6 @@ from unjoined.estimators.inputs import (
     fingerprint,
     package_versions,
     policies_in_words,
-    refuse_unrouted,
 )
 from unjoined.metrics import (
     Estimate,
@@ -189,22 +188,6 @@ class UpliftEstimator(FeatureEstimator, ABC):
             "data": fingerprint(rows),
         }
         self.populations_, self.identification_ = list(names), strength
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, unless scikit-learn asks to choose them by nothing.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to return the parameters of estimators among them, too.
-
-        Returns
-        -------
-        dict
-        """
-        refuse_unrouted()
-        params: dict[str, Any] = super().get_params(deep)
-        return params
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""

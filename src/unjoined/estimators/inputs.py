@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -310,28 +308,6 @@ class GivenRows(NamedTuple):
                 f"with a SeparateLabels, or {method}(X, y, kind=..., population=...). {ROUTING}."
             )
         return cls(X, labels["y"], labels["kind"], labels["population"], sample_weight)
-
-
-def refuse_unrouted() -> None:
-    """Refuse scikit-learn's model selection if its scores would get no kind and population.
-
-    Without metadata routing it scores by ``score(X, y)``, which fails, and then goes on with NaN
-    for scores: it would choose the first setting, whatever the rows say. It copies an estimator
-    before it begins, and asks for its parameters: there one clear error can be raised.
-    """
-    if get_config()["enable_metadata_routing"]:
-        return
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
-            known = frame.f_locals
-            own = getattr(known.get("self"), "scoring", known) if "params" in known else known
-            if known.get("scoring", own) is None:
-                raise InputError(
-                    "scikit-learn would score this estimator without kind and population, and "
-                    f"choose by nothing. {ROUTING}."
-                )
-        frame = frame.f_back  # type: ignore[assignment]
 
 
 def interval_in_words(estimate: Estimate, most: float = np.inf, level: float = 0.95) -> str:
