@@ -90,73 +90,6 @@ def threads(given: argparse.Namespace) -> str:
     return "16 threads shared one model in 200 predictions: all equal to the bit"
 
 
-# What a fit maps before it reads a row: libraries, most of all.
-IMPORTED = """
-import duckdb, pyarrow.compute, pyarrow.csv, pyarrow.parquet, rich.progress, skops.io
-import unjoined.cli.fit
-print(open("/proc/self/statm").read().split()[0])
-"""
-ENOUGH = 600_000_000  # bytes beyond that, for the pieces of the tables below
-
-
-def write_large(folder: Path) -> list[str]:
-    """Write two tables of 400,000 rows; return the words of the command that fits to them."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rng, n = np.random.default_rng(0), 400_000
-    for kind, label in (("o", "y"), ("t", "t")):
-        columns = {f"f{i}": rng.normal(size=n) for i in range(20)}
-        columns["place"] = np.repeat(["n", "s"], n // 2)
-        chance = np.where(columns["place"] == "n", 0.2, 0.8) if kind == "t" else 0.5
-        columns[label] = (rng.random(n) < chance).astype(np.int64)
-        pq.write_table(pa.table(columns), folder / f"{kind}.parquet")
-    words = ["fit", "--outcomes", f"{folder}/o.parquet", "--treatments", f"{folder}/t.parquet"]
-    words += ["--population", "place", "--outcome", "y", "--treatment", "t"]
-    return [*words, "--estimator", "minmax", "--model", f"{folder}/m.skops", "--force"]
-
-
-def memory(given: argparse.Namespace) -> str:
-    """Fit large tables within limits on the address space, as ``ulimit -v`` sets them.
-
-    At once and in pieces, it ends with a model or says that memory is short. It never crashes.
-    OpenBLAS says so itself, and ends the process with 1.
-    """
-    surroundings = os.environ | {"OMP_NUM_THREADS": "1"}
-    begun = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", IMPORTED], check=True, capture_output=True, env=surroundings
-    )
-    start = int(begun.stdout) * resource.getpagesize()
-    ends: dict[tuple[str, int], int] = {}
-    with tempfile.TemporaryDirectory() as name:
-        words = write_large(Path(name))
-        for how in ("--no-chunks", "--chunks"):
-            for more in (0, 50, 100, 200, 400, ENOUGH // 10**6):
-                limit = start + more * 10**6
-                done = subprocess.run(  # noqa: S603
-                    [sys.executable, "-m", "unjoined", *words, how],
-                    capture_output=True,
-                    text=True,
-                    env=surroundings,
-                    preexec_fn=lambda limit=limit: resource.setrlimit(
-                        resource.RLIMIT_AS, (limit, limit)
-                    ),
-                )
-                said = done.stderr.strip().splitlines()[-1:]
-                short = "not enough memory" in str(said) or "OpenBLAS error: Memory" in str(said)
-                if done.returncode != 0 and not short:
-                    raise SystemExit(f"{how}, {more} MB: it ended with {done.returncode}: {said}")
-                ends[how, more] = done.returncode
-    if ends["--chunks", ENOUGH // 10**6] or not ends["--no-chunks", ENOUGH // 10**6]:
-        raise SystemExit(f"pieces should go through where all at once does not: {ends}")
-    n_short = sum(code != 0 for code in ends.values())
-    return (
-        f"little memory: of {len(ends)} fits {n_short} say that memory is short, and the others "
-        f"end with a model; with {ENOUGH // 10**6} MB in pieces it goes through, at once "
-        "it does not"
-    )
-
-
 def disk(given: argparse.Namespace) -> str:
     """Write to a disk that is full: earlier files stay, and nothing is left beside them."""
     data = rows()
@@ -300,7 +233,7 @@ def pause(pid: int) -> None:
 
 
 STUDIES: dict[str, Callable[[argparse.Namespace], str]] = {
-    study.__name__: study for study in (processes, fits, threads, disk, dask, dask_memory, memory)
+    study.__name__: study for study in (processes, fits, threads, disk, dask, dask_memory)
 }
 
 

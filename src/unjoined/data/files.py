@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
@@ -24,7 +24,6 @@ from unjoined._support import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import shown
 from unjoined.data.columns import plain_text
-from unjoined.data.write import claim_file
 from unjoined.errors import TableError
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -231,12 +230,10 @@ class Utf8Copy:
     """A copy of a text file in UTF-8 with one kind of line ends, there as long as this object."""
 
     def __init__(self, file: Path, encoding: str) -> None:
-        claimed = ExitStack()
-        self.path = claimed.enter_context(
-            claim_file(Path(tempfile.gettempdir()), "unjoined-", ".csv")
-        )
-        finalize(self, claimed.close)
-        with open_bytes(file) as stream, self.path.open("w", encoding="utf-8", newline="") as copy:
+        handle, name = tempfile.mkstemp(".csv", "unjoined-")
+        self.path = Path(name)
+        finalize(self, self.path.unlink, missing_ok=True)
+        with open(handle, "w", encoding="utf-8", newline="") as copy, open_bytes(file) as stream:
             text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline=None)
             shutil.copyfileobj(text, copy)
             text.detach()

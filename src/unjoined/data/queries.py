@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -29,11 +28,6 @@ LOCKED = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",  # nothing is downloaded
 }
-LEAST_ROOM = 64 << 20  # bytes that DuckDB takes as it opens, with some to spare
-THREAD_ROOM = (
-    512 << 20
-)  # bytes to each thread that reads: rows on the way, and what is done to them
-M_ARENA_MAX = -8  # of malloc.h
 RAGGED = re.compile(r"Line: (\d+).*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL)
 
 
@@ -139,7 +133,7 @@ def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
         opened = duckdb.connect(
             str(file) if is_database else ":memory:",
             read_only=is_database,
-            config=LOCKED | _spill() | _within_limit() | dict(config),
+            config=LOCKED | _spill() | dict(config),
         )
     except duckdb.Error as error:
         said = str(error)
@@ -168,65 +162,14 @@ def _spill() -> dict[str, str]:
     return {"temp_directory": str(Path(gettempdir(), f"unjoined-{uuid4().hex}"))}
 
 
-def address_space_left() -> int | None:
-    """Return how many bytes this process may still map; None if nothing limits it, or who knows."""
-    try:
-        import resource  # of Unix alone
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit == resource.RLIM_INFINITY:
-            return None
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        return max(limit - pages * resource.getpagesize(), 0)
-    except (ImportError, OSError):
-        return None
-
-
 def available_bytes() -> int:
-    """Return how much memory this process may still take, about; 4 GB where nobody tells."""
-    left = address_space_left()
-    free = [] if left is None else [left]
+    """Return how much memory is free, about; 4 GB where nobody tells."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        free += [int(v.split()[1]) * 1024 for v in lines if v.startswith("MemAvailable")]
     except OSError:
-        pass
-    try:
-        folder = Path("/sys/fs/cgroup")
-        limit = (folder / "memory.max").read_text().strip()
-        if limit != "max":
-            free.append(int(limit) - int((folder / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass
-    return max(min(free, default=4 << 30), 0)
-
-
-def _within_limit() -> dict[str, Any]:
-    """Return settings under which DuckDB keeps to half of a limited address space."""
-    left = address_space_left()
-    if left is None:
-        return {}
-    reserve_little()
-    if left < LEAST_ROOM:
-        raise MemoryError(
-            f"DuckDB, which reads tables, needs {LEAST_ROOM >> 20} MB to open, and the limit on "
-            f"this process leaves {left >> 20} MB"
-        )
-    threads = min(left // THREAD_ROOM, os.cpu_count() or 1)
-    return {"memory_limit": f"{left // 2 >> 20}MiB", "threads": max(threads, 1)}
-
-
-def reserve_little() -> None:
-    """Take memory as it is needed, if the address space is limited.
-
-    Else Arrow reserves a gigabyte, and every thread 128 MB; DuckDB crashes where they do not fit.
-    """
-    if address_space_left() is None:
-        return
-    arrow = import_extra("pyarrow", extra="cli")
-    arrow.set_memory_pool(arrow.system_memory_pool())
-    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:  # glibc alone has it
-        mallopt(M_ARENA_MAX, 1)
+        lines = []
+    free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+    return free[0] if free else 4 << 30
 
 
 def checked_statement(connection: Any, query: SqlQuery, origin: str) -> str:

@@ -49,7 +49,6 @@ from unjoined.data.queries import (
     read_query,
     refuse_interrupt,
     refused,
-    reserve_little,
 )
 from unjoined.errors import TableError
 
@@ -521,7 +520,6 @@ def _file_bytes(file: Path) -> int:
 
 def _footer(file: Path) -> Any:
     arrow = import_extra("pyarrow", extra="cli")
-    reserve_little()
     try:
         return import_extra("pyarrow.parquet", extra="cli").read_metadata(file)
     except (arrow.ArrowException, OSError) as error:
