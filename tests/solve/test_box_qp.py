@@ -86,7 +86,6 @@ def test_ranges_that_hold_nowhere_by_themselves_are_solved_to_the_optimum(lower,
     assert_allclose(binding[found.multiplier > 0.0], upper, atol=1e-9)
     assert_allclose(binding[found.multiplier < 0.0], lower, atol=1e-9)
     assert 0 < np.count_nonzero(found.multiplier) <= 20
-    assert found.steps >= np.count_nonzero(found.multiplier)
 
 
 def test_a_range_narrower_than_rounding_is_called_so():
@@ -97,12 +96,11 @@ def test_a_range_narrower_than_rounding_is_called_so():
 
 
 def test_few_of_many_rows_enter():
-    """p coefficients, 50,000 rows: the constraints that matter are on the order of p."""
+    """p coefficients, 50,000 rows: no more than p constraints bind."""
     Q, q, phi = random_problem(0, n=50_000, p=8)
     found = solve_box_qp(Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=-0.2, upper=0.3)
     assert 0 < found.rounds < 10
-    assert len(found.index) < 200
-    assert (np.abs(found.multiplier) > 1e-6 * np.abs(found.multiplier).max()).sum() <= 8
+    assert len(found.index) <= 8
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +153,31 @@ def test_scan_lists_the_worst_rows_first():
     assert (found.worst, found.count) == (4.0, 3)
     assert_allclose(found.phi[:, 0], [-5.0, 3.0])
     assert all_rows(X)(np.array([1.0]), -9.0, 9.0, most=2).worst == 0.0
+
+
+def test_a_row_that_is_0_everywhere_meets_no_range_without_0():
+    phi = np.array([[1.0], [0.0]])
+    with pytest.raises(InputError, match=r"no function on this basis stays between 0.5 and 1"):
+        solve_box_qp(np.eye(1), np.zeros(1), np.zeros(1), all_rows(phi), lower=0.5, upper=1.0)
+
+
+def test_solutions_far_from_the_closed_form_keep_their_digits():
+    """Two rows that nearly point the same way and bind at opposite ends."""
+    phi = np.array([[1.0, 0.0], [1.0, 1e-3]])
+    found = solve_box_qp(
+        np.eye(2), np.array([0.0, -1e4]), np.array([0.0, 1e4]), all_rows(phi), lower=1.0, upper=2.0
+    )
+    assert_allclose(found.x, [1.0, 1e3], rtol=1e-12)
+
+
+def test_steps_of_a_programme_are_limited(limits):
+    def give_up(E, wanted, maxiter):
+        raise RuntimeError(f"no solution within {maxiter} steps")
+
+    limits("solve.minmax", nnls=give_up)
+    Q, q, phi = random_problem(0)
+    with pytest.raises(InputError, match="could not be solved in reasonable time"):
+        solve_box_qp(Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=-0.1, upper=0.1)
 
 
 def test_rounds_are_limited(limits):

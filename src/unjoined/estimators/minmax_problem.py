@@ -24,10 +24,8 @@ class BoundsReport:
     lower: float  # outcome units
     upper: float
     rounds: int  # quadratic programmes solved; 0 if the closed form violated no row
-    n_constraints: int  # rows that entered as constraints
     n_binding: int  # rows at which a bound binds
     worst: float  # largest remaining violation at a training row, outcome units
-    steps: int = 0  # of the quadratic programmes: rows that began to bind, one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ def solve_in_bounds(
     strongest = np.abs(qp.multiplier).max(initial=0.0)
     binding = int(np.sum(np.abs(qp.multiplier) > 1e-6 * strongest)) if strongest else 0
     worst = scale * qp.worst
-    return solution, BoundsReport(lower, upper, qp.rounds, len(qp.index), binding, worst, qp.steps)
+    return solution, BoundsReport(lower, upper, qp.rounds, binding, worst)
 
 
 def solve_with_loss(

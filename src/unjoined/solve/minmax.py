@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import (
-    LinAlgError,
-    cholesky,
-    lapack,
-    qr,
-    qr_delete,
-    qr_insert,
-    solve_triangular,
-    svd,
-)
+from scipy.linalg import LinAlgError, cholesky, lapack, qr, solve_triangular, svd
+from scipy.optimize import nnls
 
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, IntArray
@@ -248,10 +240,12 @@ def choose_ridges(score: Array) -> RidgeChoice:
 # ``oracle(x, lower, upper, most=k)``: the rows at which ``lower <= phi^T x <= upper`` fails.
 RowOracle = Callable[..., Violations]
 TOLERANCE = 1e-7  # of the range constraints, relative to the wider bound, or if that is 0 to start
-INNER_TOLERANCE = 1e-9  # the same at rows that entered, so that none of them is found again
-ROUNDING = 1e-14  # relative to the distance of the target from 0; nothing below can be told
-DEPENDENT = 1e-10  # a row with less than this share outside the span of others says nothing new
+ROUNDING = 1e-13  # of a violation, relative to that of the minimiser without constraints
 MAX_ROUNDS = 100
+MAX_STEPS = 30  # of one programme, for each row
+SHORTEST = 1e-100  # of a row's basis values; shorter ones are 0 whatever the coefficients
+NOTHING = 1e-7  # of an equation that is left over: it can be met, and then the range cannot
+FAR = 10.0  # times the unit of length; farther solutions lose digits and are computed once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +254,9 @@ class BoxQPSolution:
 
     x: Array  # (p,)
     rounds: int  # quadratic programmes solved; 0 if no row was violated
-    steps: int  # rows that began to bind, one after the other; each costs O(p^2)
-    index: IntArray  # (k,) rows that entered as constraints
+    index: IntArray  # (k,) rows at which a bound binds
     phi: Array  # (k, p) their basis values
-    multiplier: Array  # (k,) of the upper minus of the lower bound; 0 where neither binds
+    multiplier: Array  # (k,) of the upper minus of the lower bound
     worst: float  # largest remaining violation at any row
 
 
@@ -274,34 +267,37 @@ def solve_box_qp(
 
     :math:`\text{lower} \le \phi_i^\top x \le \text{upper}` for all rows :math:`i`. The rows may
     be many and are never all in memory as constraints: beginning with ``start``, the minimiser
-    without constraints, the rows it violates worst enter, the small programme is solved, and so
-    on until no row is violated by more than a relative 1e-7. At most p constraints bind at a
-    solution in general position, so few rows ever enter. A round costs one pass over the rows and
-    an O(p^2) step for each row that begins to bind.
+    without constraints, the rows it violates worst enter, the small programme is solved, rows that
+    do not bind leave, and so on until no row is violated by more than a relative 1e-7. The value
+    grows from round to round, so it ends. At most p constraints bind at a solution in general
+    position, so few rows are ever considered. A round costs one pass over the rows and
+    nonnegative least squares in p equations.
     """
+    # With Q = L L^T and y = L^T x the programme is to find the y nearest to -L^-1 q.
     L, p = _root(Q), len(q)
-    x, phi = start, np.empty((0, p))
+    x, phi, multiplier = start, np.empty((0, p)), np.empty(0)
     index: IntArray = np.empty(0, dtype=np.int64)
     violated = oracle(x, lower, upper, most=2 * p)
-    scale = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound)) or violated.worst
+    first = violated.worst
+    scale = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound)) or first
     target = -solve_triangular(L, q, lower=True)
-    nearest = _Nearest(target, lower, upper, INNER_TOLERANCE * scale)
     for rounds in range(MAX_ROUNDS):
         if violated.worst <= TOLERANCE * scale:
-            return BoxQPSolution(
-                x, rounds, nearest.steps, index, phi, nearest.multiplier, violated.worst
-            )
-        new = ~np.isin(violated.index, index)
-        if not new.any():  # rows that entered are beyond their range: rounding is wider than it
+            return BoxQPSolution(x, rounds, index, phi, multiplier, violated.worst)
+        if rounds and violated.worst <= ROUNDING * first:  # nothing but rounding, and yet too much
             raise _impossible(lower, upper)
+        new = ~np.isin(violated.index, index)
         index = np.concatenate([index, violated.index[new]])
         phi = np.concatenate([phi, violated.phi[new]])
-        y = nearest.enter(solve_triangular(L, violated.phi[new].T, lower=True).T)
+        rows = solve_triangular(L, phi.T, lower=True).T
+        y, multiplier = _nearest(target, rows, lower, upper)
         x = solve_triangular(L, y, lower=True, trans="T")
+        binds = multiplier != 0.0
+        index, phi, multiplier = index[binds], phi[binds], multiplier[binds]
         violated = oracle(x, lower, upper, most=2 * p)
     raise InputError(
         f"the range constraints did not settle within {MAX_ROUNDS} rounds; {len(index)} rows "
-        "entered. Raise the ridges or widen the bounds."
+        "bind. Raise the ridges or widen the bounds."
     )
 
 
@@ -329,113 +325,69 @@ def _impossible(lower: float, upper: float) -> InputError:
     )
 
 
-class _Nearest:
-    """The point nearest to a target at which a growing number of rows keep to their range."""
+def _nearest(target: Array, rows: Array, lower: float, upper: float) -> tuple[Array, Array]:
+    """Return the point nearest to a target at which rows keep to a range, and their multipliers.
 
-    # With Q = L L^T and y = L^T x the programme is to find the y nearest to -L^-1 q. The dual
-    # method of Goldfarb and Idnani (1983) begins at the target and lets violated rows bind one
-    # after the other; the distance grows with each, so it ends.
-
-    def __init__(self, target: Array, lower: float, upper: float, tolerance: float) -> None:
-        self.target, self.y, self.steps = target, target, 0
-        self.lower, self.upper, self.tolerance = lower, upper, tolerance
-        self.rows = np.empty((0, len(target)))  # L^-1 phi
-        self.size = np.empty(0)  # their norms
-        self.binding: list[int] = []
-        self.sign: list[float] = []  # 1 where the upper bound binds, -1 where the lower one
-        self.force = np.empty(0)  # (k,) multipliers of the binding rows, not negative
-        self.factors = _factors(np.empty((len(target), 0)))  # of their signed normals
-
-    @property
-    def multiplier(self) -> Array:
-        """Multipliers of all rows, positive at the upper bound and negative at the lower."""
-        signed = np.zeros(len(self.rows))
-        signed[self.binding] = np.array(self.sign) * self.force
-        return signed
-
-    def enter(self, rows: Array) -> Array:
-        """Let rows enter and return the nearest point."""
-        self.rows = np.concatenate([self.rows, rows])
-        self.size = np.linalg.norm(self.rows, axis=1)
-        while (worst := self._worst()) is not None:
-            self._bind(*worst)
-            self.steps += 1
-        self._refresh()
-        return self.y
-
-    def _worst(self) -> tuple[int, float, float] | None:
-        """Return the row farthest beyond its range, on which side, and its excess."""
-        value = self.rows @ self.y
-        over = np.maximum(value - self.upper, self.lower - value)
-        over[self.binding] = 0.0
-        distance = np.where(over > self.tolerance, over, 0.0) / np.maximum(self.size, 1e-300)
-        i = int(np.argmax(distance))
-        if distance[i] <= ROUNDING * np.linalg.norm(self.target):
-            return None
-        return i, 1.0 if value[i] > self.upper else -1.0, float(over[i])
-
-    def _bind(self, i: int, sign: float, excess: float) -> None:
-        """Move to where row ``i`` binds, letting go of rows whose force would turn negative."""
-        normal, pull = sign * self.rows[i], 0.0
-        while True:
-            Q, R = self.factors
-            k = len(self.binding)
-            parts = Q.T @ normal
-            along = _solved(R[:k], parts[:k])
-            rest = float(parts[k:] @ parts[k:])  # squared share outside the span of binding rows
-            full = excess / rest if rest > (DEPENDENT * self.size[i]) ** 2 else np.inf
-            held = np.flatnonzero(along > 0.0)
-            lengths = self.force[held] / along[held]
-            step = min(full, float(lengths.min(initial=np.inf)))
-            if not np.isfinite(step):
-                raise _impossible(self.lower, self.upper)
-            self.y = self.y - step * (Q[:, k:] @ parts[k:])
-            self.force = self.force - step * along
-            pull += step
-            excess -= step * rest
-            if step == full:
-                break
-            self._release(int(held[np.argmin(lengths)]))
-        self.factors = _inserted(Q, R, normal)
-        self.binding.append(i)
-        self.sign.append(sign)
-        self.force = np.append(self.force, pull)
-
-    def _release(self, j: int) -> None:
-        del self.binding[j], self.sign[j]
-        self.force = np.delete(self.force, j)
-        Q, R = qr_delete(*self.factors, j, which="col")
-        self.factors = np.asarray(Q, dtype=np.float64), np.asarray(R, dtype=np.float64)
-
-    def _refresh(self) -> None:
-        """Compute forces and point anew from the binding rows, so that no rounding adds up."""
-        normals = self.rows[self.binding] * np.array(self.sign)[:, None]
-        self.factors = _factors(normals.T)
-        R = self.factors[1][: len(normals)]
-        limit = np.where(np.array(self.sign) > 0.0, self.upper, -self.lower)
-        half = _solved(R, normals @ self.target - limit, trans="T")
-        self.force = np.maximum(_solved(R, half), 0.0)
-        self.y = self.target - normals.T @ self.force
+    Multipliers are positive at the upper bound and negative at the lower. The rows that bind are
+    found by nonnegative least squares; the point is then computed from them alone.
+    """
+    length = np.linalg.norm(rows, axis=1)
+    if length.min() < SHORTEST:  # 0 whatever the point, and yet beyond the range
+        raise _impossible(lower, upper)
+    unit = rows / length[:, None]
+    value = unit @ target
+    sides = [(sign, bound) for sign, bound in ((1.0, upper), (-1.0, lower)) if np.isfinite(bound)]
+    normals = np.vstack([sign * unit for sign, _ in sides])
+    room = np.concatenate([sign * (bound / length - value) for sign, bound in sides])
+    force = _forces(normals, room)
+    if force is None:
+        raise _impossible(lower, upper)
+    signs = np.array([sign for sign, _ in sides])
+    net = signs @ force.reshape(len(sides), len(rows))
+    binding = np.flatnonzero(net)
+    sign = np.sign(net[binding])
+    normal = sign[:, None] * unit[binding]
+    limit = sign * np.where(sign > 0.0, upper, lower) / length[binding]
+    R = qr(normal.T, mode="r")[0][: len(binding)]
+    half = solve_triangular(R, normal @ target - limit, trans="T")
+    pull = np.maximum(solve_triangular(R, half), 0.0)
+    multiplier = np.zeros(len(rows))
+    multiplier[binding] = sign * pull / length[binding]
+    return target - normal.T @ pull, multiplier
 
 
-def _solved(R: Array, b: Array, trans: Literal["N", "T"] = "N") -> Array:
-    """Solve a triangular system. Older versions of scipy refuse one without unknowns."""
-    return np.asarray(solve_triangular(R, b, trans=trans)) if len(b) else b
+def _forces(normals: Array, room: Array) -> Array | None:
+    """Return forces, none below 0, that push to the shortest z with ``normals @ z <= room``.
+
+    The shortest z is ``-normals.T @ force``. None if there is no such z at all.
+    """
+    unit = -float(room.min())  # z is at least as long
+    force = _forces_in_units(normals, room, unit)
+    if force is None:
+        return None
+    distance = float(np.linalg.norm(force @ normals))
+    return force if distance <= FAR * unit else _forces_in_units(normals, room, distance)
 
 
-def _factors(normals: Array) -> tuple[Array, Array]:
-    if normals.shape[1] == 0:
-        return np.eye(len(normals)), normals
-    Q, R = qr(normals)
-    return np.asarray(Q, dtype=np.float64), np.asarray(R, dtype=np.float64)
+def _forces_in_units(normals: Array, room: Array, unit: float) -> Array | None:
+    """Return the forces, computed in units of the length that z is expected to have.
 
-
-def _inserted(Q: Array, R: Array, normal: Array) -> tuple[Array, Array]:
-    """Return the factors with one more column."""
-    if R.shape[1] == 0:
-        return _factors(normal[:, None])
-    more, corner = qr_insert(Q, R, normal, R.shape[1], which="col")
-    return np.asarray(more, dtype=np.float64), np.asarray(corner, dtype=np.float64)
+    By Lawson and Hanson (1974, chapter 23), they are the solution of a nonnegative least-squares
+    problem in one equation more than z has entries, times a factor.
+    """
+    E = np.vstack([-normals.T, -room / unit])
+    wanted = np.zeros(len(E))
+    wanted[-1] = 1.0
+    try:
+        found, left = nnls(E, wanted, maxiter=MAX_STEPS * len(room))
+    except RuntimeError as error:
+        raise InputError(
+            "the range constraints could not be solved in reasonable time. Raise the ridges or "
+            "widen the bounds."
+        ) from error
+    if left < NOTHING:
+        return None
+    return np.asarray(unit * found / (1.0 - float(E[-1] @ found)))
 
 
 def solve_bounded(
