@@ -329,15 +329,10 @@ def _uplift(formula: Formula, functions: list[str]) -> str:
     arms = [_combination(functions, column) for column in formula.coef.T]
     if formula.weight is None:
         (uplift,) = arms
-    else:
-        waves = [f"1e0 / (1e0 + EXP(-{_within(arm, LARGEST_EXPONENT)}))" for arm in arms]
-        weights = formula.weight.tolist()
-        terms = [f"{_number(w)} * ({s})" for w, s in zip(weights, waves, strict=True)]
-        uplift = _sum(terms)
-    if formula.bounds is not None:
-        low, high = map(_number, formula.bounds)
-        uplift = f"LEAST(GREATEST({uplift}, {low}), {high})"
-    return uplift
+        return uplift
+    waves = [f"1e0 / (1e0 + EXP(-{_within(arm, LARGEST_EXPONENT)}))" for arm in arms]
+    weights = formula.weight.tolist()
+    return _sum([f"{_number(w)} * ({s})" for w, s in zip(weights, waves, strict=True)])
 
 
 def _numbers(formula: Formula) -> list[str]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -413,7 +413,7 @@ MISTAKES = [
         "--outcomes and --outcomes both name 'shop.duckdb:people'",
     ),
     # export
-    ("export --model m.skops", "Missing option '--sql'"),
+    ("export --model m.skops", "export needs --onnx FILE, --sql FILE, or both"),
     ("export --model gone.skops --sql s.sql", "there is no model file"),
     # nothing is overwritten
     (f"fit {FOUR} --model notes.txt --force", "'notes.txt' exists and is not a model"),
@@ -547,6 +547,18 @@ WRONG = {
         lambda: save_model(FourLogistic().fit(**MORE), "book.xlsx"),
         "'book.xlsx' exists and is not a model",
     ),
+    "grid without routing": (
+        lambda: GridSearchCV(FourLogistic(), {"min_gap": [0.1]}).fit(**MORE),
+        "choose by nothing. In GridSearchCV",
+    ),
+    "grid of a pipeline without routing": (
+        lambda: GridSearchCV(make_pipeline(StandardScaler(), FourLogistic()), {}).fit(MORE["X"]),
+        "choose by nothing. In GridSearchCV",
+    ),
+    "a pipeline without routing": (
+        lambda: make_pipeline(StandardScaler(), FourLogistic()).fit(**labels()),
+        "without metadata routing, a Pipeline cannot hand kind and population on to its last step",
+    ),
     "the data set in a pipeline of columns": (
         lambda: make_pipeline(
             make_column_transformer((StandardScaler(), ["f0"])), FourLogistic()
@@ -555,8 +567,8 @@ WRONG = {
     ),
     "a row of the data set": (lambda: labels()[0], "is not a matrix. Pass data.X"),
     "scores without routing": (
-        lambda: cross_val_score(FourLogistic(), MORE["X"], MORE["y"], error_score="raise"),
-        "needs kind, population beside the features",
+        lambda: cross_val_score(FourLogistic(), MORE["X"], MORE["y"]),
+        "choose by nothing. In GridSearchCV",
     ),
     "a frame of no library": (
         lambda: unjoined.metrics.plan_study(

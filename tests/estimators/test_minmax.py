@@ -204,8 +204,6 @@ def test_failed_refit_leaves_no_coefficients_of_other_data(data):
     [
         ({"ridge_g": -1.0}, "ridge_g must be a finite number above 0, got -1.0"),
         ({"ridge_f": "small"}, "ridge_f must be one of 'auto', got 'small'"),
-        ({"critic_width": "auto"}, "critic_width must be one of 'median', got 'auto'"),
-        ({"critic_width": 0.0}, "critic_width must be a finite number above 0, got 0.0"),
         ({"center": "yes"}, "center must be True, False or a scikit-learn regressor, got 'yes'"),
         ({"width": 0.0}, "width must be a finite number above 0, got 0.0"),
         ({"width": "mean"}, "width must be one of 'auto', 'median', got 'mean'"),

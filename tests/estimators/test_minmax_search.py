@@ -171,7 +171,7 @@ def test_a_search_is_a_fit_with_what_it_chose(data, fitted):
         ({"basis": LinearBasis(2)}, (1, 4, 15)),
         ({"basis": "fourier", "n_centers": 20}, (3, 4, 15)),
         ({"basis": "linear", "critic_basis": "gaussian"}, (1, 4, 15)),
-        ({"critic_basis": "fourier", "critic_width": 1.0}, (3, 4, 15)),
+        ({"critic_basis": "fourier"}, (3, 4, 15)),
         ({"center": False}, (3, 4, 15)),
         ({"center": False, "width": "median"}, (1, 4, 15)),
     ],
@@ -200,14 +200,10 @@ def test_a_given_basis_is_used_as_it_is(data):
     assert model.search_.score.shape[0] == 3
 
 
-@pytest.mark.parametrize("critic_width", [None, 1.0])
-def test_a_critic_follows_the_width_unless_it_has_its_own(data, critic_width):
-    model = MinMaxUplift(
-        critic_basis="gaussian", critic_width=critic_width, ridge_g=1e-2, random_state=0
-    ).fit(**data)
-    expected = model.basis_.second.width if critic_width is None else critic_width
+def test_a_critic_follows_the_width(data):
+    model = MinMaxUplift(critic_basis="gaussian", ridge_g=1e-2, random_state=0).fit(**data)
     # Medians of two samples of the same rows differ by a few percent.
-    assert model.critic_basis_.width == pytest.approx(expected, rel=0.1)
+    assert model.critic_basis_.width == pytest.approx(model.basis_.second.width, rel=0.1)
 
 
 def test_the_risk_of_a_width_is_the_weighted_risk_of_held_out_predictions():

@@ -86,7 +86,7 @@ def data():
         WeightedUplift(random_state=0),
         MixtureUplift(random_state=0),
         MixtureUplift(engine="em", outcome_model=LogisticRegression(), random_state=0),
-        MinMaxUplift(bounds="auto", clip=True, random_state=0),
+        MinMaxUplift(bounds="auto", random_state=0),
         MinMaxUplift(loss=HuberLoss(0.5), shift="classifier", random_state=0),
     ],
     ids=repr,

@@ -73,10 +73,7 @@ MODELS = {
     ),
     "smooth": (MinMaxUplift(random_state=0), False),
     "fourier": (MinMaxUplift(basis="fourier", random_state=0), False),
-    "clipped": (
-        MinMaxUplift(basis="gaussian", n_centers=20, bounds=(-0.1, 0.1), clip=True, random_state=0),
-        False,
-    ),
+    "gaussian": (MinMaxUplift(basis="gaussian", n_centers=20, random_state=0), False),
     "weighted": (WeightedUplift(basis="linear", random_state=0), False),
 }
 

@@ -15,7 +15,7 @@ from unjoined.data import SimulatedProblem
 SETTINGS = {
     "basis": "linear",
     "critic_basis": "gaussian",  # finer than the uplift, so that single rows can be told apart
-    "critic_width": 0.3,
+    "width": 0.3,
     "ridge_f": 1e-4,
     "ridge_g": 1e-3,
     "random_state": 0,

@@ -105,9 +105,9 @@ class MinMaxUplift(RowEstimator):
         Whether what the features predict of the labels is subtracted first, which changes no
         expectation and takes away most of the noise; see the guide. A regressor is
         used for outcomes and treatments alike.
-    critic_basis, critic_width : as ``basis`` and ``width``, default=None
-        The critic's functions, if they are to differ from the uplift's. A critic finer than the
-        uplift is what makes robust losses robust. ``critic_width`` is a number or "median".
+    critic_basis : as ``basis``, default=None
+        The critic's functions, if they are to differ from the uplift's; ``width`` is theirs too.
+        A critic finer than the uplift is what makes robust losses robust.
     loss : {"squared", "absolute", "huber", "pinball"} or loss object, default="squared"
         How differences between the populations that the uplift does not explain are counted.
         "squared" has the closed form; others are solved by convex optimisation over the rows.
@@ -116,8 +116,6 @@ class MinMaxUplift(RowEstimator):
         Range the uplift is kept in at every training row, outcome units, by a quadratic
         programme; "auto" takes what the outcome's range allows (-1 to 1 for a 0/1 outcome).
         Needs the squared loss.
-    clip : bool, default=False
-        Whether predictions are clipped to the bounds, which hold at training rows only.
     shift : None, "classifier" or scikit-learn classifier, default=None
         How rows are weighted when the four tables describe different people: each table by the
         ratio of the target's density to its own, the target being the rows of kind "target",
@@ -221,10 +219,8 @@ class MinMaxUplift(RowEstimator):
         "ridge_g": word_or(check_positive, "auto"),
         "center": lambda name, value: check_center(value),
         "critic_basis": optional(basis_or(*BASES)),
-        "critic_width": optional(word_or(check_positive, "median")),
         "loss": word_or(check_loss, *LOSSES),
         "bounds": optional(check_bounds),
-        "clip": check_flag,
         "standardize": check_flag,
         "verbose": check_verbose,
     }
@@ -239,10 +235,8 @@ class MinMaxUplift(RowEstimator):
         ridge_g: float | str = "auto",
         center: Any = True,
         critic_basis: str | Basis | None = None,
-        critic_width: float | str | None = None,
         loss: Any = "squared",
         bounds: Any = None,
-        clip: bool = False,
         shift: Any = None,
         shift_clip: float | None = None,
         standardize: bool = True,
@@ -257,10 +251,8 @@ class MinMaxUplift(RowEstimator):
         self.ridge_g = ridge_g
         self.center = center
         self.critic_basis = critic_basis
-        self.critic_width = critic_width
         self.loss = loss
         self.bounds = bounds
-        self.clip = clip
         self.shift = shift
         self.shift_clip = shift_clip
         self.standardize = standardize
@@ -501,10 +493,7 @@ class MinMaxUplift(RowEstimator):
         return not self._is_closed
 
     def _predict_rows(self, matrix: Array) -> Array:
-        uplift = self._combine(matrix, self.basis_, self.coef_)
-        if self.clip and self.bounds_ is not None:
-            return np.clip(uplift, self.bounds_.lower, self.bounds_.upper)
-        return uplift
+        return self._combine(matrix, self.basis_, self.coef_)
 
     def critic(self, X: MatrixLike) -> Array:
         """Return the critic g(x): where it is far from 0, the fit is still contradicted.
@@ -533,8 +522,6 @@ class MinMaxUplift(RowEstimator):
                 "bounds are enforced with the squared loss only; leave bounds out, or use "
                 "loss='squared'."
             )
-        if self.clip and self.bounds is None:
-            raise InputError("clip=True needs bounds to clip to: pass bounds='auto' or a pair.")
 
     def _check_sums_suffice(self) -> None:
         """Refuse parameters that need all rows in memory."""

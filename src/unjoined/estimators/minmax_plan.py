@@ -17,6 +17,7 @@ from unjoined.basis import (
     FourierBasis,
     GaussianBasis,
     ScaledBasis,
+    Scaling,
     StackedBasis,
     auto_centers,
     draw_basis,
@@ -26,7 +27,6 @@ from unjoined.basis import (
 )
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.estimators.base import scale_features
 from unjoined.nuisance import N_FOLDS, cross_fit_centring, deal_folds, subtract_means
 from unjoined.solve import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
 from unjoined.sums import (
@@ -115,7 +115,6 @@ class MinMaxPlanner:
     ridge_g: float | str
     center: Any
     critic_basis: str | Basis | None
-    critic_width: float | str | None
     standardize: bool
     n_jobs: int | None
 
@@ -137,7 +136,9 @@ class MinMaxPlanner:
         feature_names: tuple[str, ...] | None,
     ) -> list[SumsPlan]:
         """Draw the functions from some of ``n_rows`` rows: one plan for each width to be tried."""
-        scaling = scale_features(rows, standardize=self.standardize)
+        scaling = Scaling.identity(rows.X.shape[1])
+        if self.standardize:
+            scaling = Scaling.of_rows(rows.X, rows.share)
         enough = int(max([BASIS_ROWS, *_numbers(self.n_centers)]))
         at: Any = slice(None)
         if len(rows.X) > enough:
@@ -153,15 +154,14 @@ class MinMaxPlanner:
 
         basis = critic = draw(self.basis, self.width)
         if self.critic_basis is not None:
-            width = self.width if self.critic_width is None else self.critic_width
-            critic = draw(self.critic_basis, width)
+            critic = draw(self.critic_basis, self.width)
         names = tuple(rows.names)
         plan = SumsPlan(feature_names, names, rows.coding, scaling, basis, critic, (), N_FOLDS)
         warn_if_large(plan.size, n_threads(self.n_jobs), stacklevel=5)
         # A basis that was given stays as it is.
         if self.width != "auto" or not isinstance(self.basis, str) or not has_width(basis):
             return [plan]
-        both = self.critic_width is None and isinstance(self.critic_basis, str)
+        both = isinstance(self.critic_basis, str)
         return [_widened(plan, factor, critic=both) for factor in WIDTH_FACTORS]
 
     def holds_out(self, tried: Sequence[SumsPlan]) -> bool:
