@@ -24,16 +24,7 @@ from unjoined._validation import (
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import (
-    Check,
-    RowEstimator,
-    check_flag,
-    check_verbose,
-    fit_pair,
-    one_of,
-    optional,
-    scale_features,
-)
+from unjoined.estimators.base import Check, RowEstimator, check_verbose, fit_pair, one_of, optional
 from unjoined.solve import (
     HeldOut,
     ModuleMaker,
@@ -42,7 +33,6 @@ from unjoined.solve import (
     Weights,
     build_module,
     check_maker,
-    checked_biconjugate,
     checked_conjugate,
     default_network,
     evaluate_module,
@@ -51,20 +41,19 @@ from unjoined.solve import (
     train_saddle,
 )
 
+MOMENTUM = 0.9  # of Adam's mean slope: it smooths small batches
+# Memory of the running average over steps that is used instead of the last weights, which keep
+# circling around the saddle point.
+AVERAGING = 0.99
+
 
 def _check_validation_share(name: str, value: Any) -> None:
     if check_share(name, value, zero_allowed=True) == 1.0:
         raise InputError("validation_share must be below 1: something must be trained on.")
 
 
-def _check_memory(name: str, value: Any) -> None:
-    if check_not_negative(name, value) >= 1.0:
-        raise InputError(f"{name} must lie in [0, 1), got {value!r}.")
-
-
 def _check_loss(name: str, value: Any) -> None:
     checked_conjugate(value)
-    checked_biconjugate(value)
 
 
 class NeuralMinMaxUplift(RowEstimator):
@@ -82,23 +71,21 @@ class NeuralMinMaxUplift(RowEstimator):
 
     Parameters
     ----------
-    uplift_module, critic_module, third_module : callable or None, default=None
+    uplift_module, critic_module : callable or None, default=None
         A `torch.nn.Module` class, or any callable, that takes the number of features and returns
         a module with one output per row, shape (n,) or (n, 1). None is a network of two hidden
-        layers with tanh. The third one is played only by a loss that needs it.
+        layers with tanh.
     n_hidden : int, default=64
         Units in each hidden layer of the default network.
-    loss : "squared", callable or pair of callables, default="squared"
+    loss : "squared" or callable, default="squared"
         The loss :math:`\rho` of the residual :math:`\mu_w f - 2 \mu_z`. A callable is its convex
         conjugate :math:`\rho^*`, on tensors, element by element; then :math:`E[w f g] - 2 E[z g]
         - E[\rho^*(g)]` is played. Residuals are in units of the standardised outcome. Where
-        :math:`\rho^*` is infinite the critic must not go: bound the output of ``critic_module``. A
-        pair holds the two conjugates :math:`\ell^*(s, y')` and :math:`\ell^*_*(g, h)` of a loss
-        that is not a function of the difference; then ``third_module`` plays h.
+        :math:`\rho^*` is infinite the critic must not go: bound the output of ``critic_module``.
     ridge_f, ridge_g : float, default=3e-4
         Penalties on the squared norm of all parameters of either module, biases included. With
         the squared loss those of `MinMaxUplift`, which divides its ``ridge_g`` by 4 for other
-        losses and by 2 for three players.
+        losses.
     learning_rate : float, default=1e-3
         Step length of both players.
     batch_size : int or None, default=512
@@ -109,18 +96,8 @@ class NeuralMinMaxUplift(RowEstimator):
         Share of each table held out to choose the epoch; 0 trains on all rows to the last epoch.
     patience : int or None, default=30
         Stop after so many epochs without a better held-out risk; None never stops early.
-    momentum : float, default=0.9
-        Memory of Adam's mean slope. It smooths small batches, but answers the other player late:
-        in long training on all rows at once, 0.5 settles where 0.9 may circle.
-    averaging : float, default=0.99
-        Memory of the running average over steps that is used instead of the last weights, which
-        keep circling around the saddle point; 0 turns it off.
-    standardize : bool, default=True
-        Whether features and outcomes are brought to mean 0 and variance 1 first.
     device : {"cpu", "cuda", "auto"}, default="cpu"
         Where torch computes; "auto" takes a graphics card if there is one.
-    dtype : {"float32", "float64"}, default="float32"
-        Precision of the modules.
     verbose : bool or int, default=False
         Whether to show on stderr what the logger ``unjoined`` is told: 1 shows the steps of a fit,
         2 how far each of them is.
@@ -174,7 +151,6 @@ class NeuralMinMaxUplift(RowEstimator):
     _parameters: ClassVar[dict[str, Check]] = {
         "uplift_module": check_maker,
         "critic_module": check_maker,
-        "third_module": check_maker,
         "n_hidden": check_count,
         "loss": _check_loss,
         "ridge_f": check_not_negative,
@@ -184,11 +160,7 @@ class NeuralMinMaxUplift(RowEstimator):
         "max_epochs": check_count,
         "validation_share": _check_validation_share,
         "patience": optional(check_count),
-        "momentum": _check_memory,
-        "averaging": _check_memory,
-        "standardize": check_flag,
         "device": one_of("cpu", "cuda", "auto"),
-        "dtype": one_of("float32", "float64"),
         "verbose": check_verbose,
     }
 
@@ -197,7 +169,6 @@ class NeuralMinMaxUplift(RowEstimator):
         *,
         uplift_module: ModuleMaker | None = None,
         critic_module: ModuleMaker | None = None,
-        third_module: ModuleMaker | None = None,
         n_hidden: int = 64,
         loss: Any = "squared",
         ridge_f: float = 3e-4,
@@ -207,17 +178,12 @@ class NeuralMinMaxUplift(RowEstimator):
         max_epochs: int = 200,
         validation_share: float = 0.2,
         patience: int | None = 30,
-        momentum: float = 0.9,
-        averaging: float = 0.99,
-        standardize: bool = True,
         device: str = "cpu",
-        dtype: str = "float32",
         verbose: bool | int = False,
         random_state: RandomState = None,
     ) -> None:
         self.uplift_module = uplift_module
         self.critic_module = critic_module
-        self.third_module = third_module
         self.n_hidden = n_hidden
         self.loss = loss
         self.ridge_f = ridge_f
@@ -227,11 +193,7 @@ class NeuralMinMaxUplift(RowEstimator):
         self.max_epochs = max_epochs
         self.validation_share = validation_share
         self.patience = patience
-        self.momentum = momentum
-        self.averaging = averaging
-        self.standardize = standardize
         self.device = device
-        self.dtype = dtype
         self.verbose = verbose
         self.random_state = random_state
 
@@ -250,14 +212,15 @@ class NeuralMinMaxUplift(RowEstimator):
             PROGRESS.debug("%s: %d of %d", "training", epoch, settings.max_epochs)
 
         with seeded(int(rng.randint(2**31 - 1)), self._device()):
-            f, g = self._build("uplift_module"), self._build("critic_module")
-            h = None if settings.biconjugate is None else self._build("third_module")
+            f = self._build("uplift_module")
+            g = self._build("critic_module")
             fit = train_saddle(
-                f, g, self._tensors(train), settings, h=h, rng=rng, held=held, on_epoch=on_epoch
+                f, g, self._tensors(train), settings, rng=rng, held=held, on_epoch=on_epoch
             )
-        self.uplift_weights_, self.critic_weights_ = fit.uplift, fit.critic
-        self.third_weights_ = fit.third
-        self.n_epochs_, self.best_epoch_ = len(fit.objective), fit.best_epoch
+        self.uplift_weights_ = fit.uplift
+        self.critic_weights_ = fit.critic
+        self.n_epochs_ = len(fit.objective)
+        self.best_epoch_ = fit.best_epoch
         self.history_ = {"objective": fit.objective, "held_out_risk": fit.risk}
 
     def _predict_rows(self, matrix: Array) -> Array:
@@ -294,10 +257,9 @@ class NeuralMinMaxUplift(RowEstimator):
             patience=self.patience,
             ridge_f=float(self.ridge_f),
             ridge_g=float(self.ridge_g),
-            momentum=float(self.momentum),
-            averaging=float(self.averaging),
+            momentum=MOMENTUM,
+            averaging=AVERAGING,
             conjugate=checked_conjugate(self.loss),
-            biconjugate=checked_biconjugate(self.loss),
         )
 
     def _device(self) -> str:
@@ -310,20 +272,19 @@ class NeuralMinMaxUplift(RowEstimator):
 
     def _scale(self, rows: LabelledRows) -> LabelledRows:
         """Return the rows as the modules see them, and note how to get back."""
-        self.scaling_, label = scale_features(rows, standardize=self.standardize), rows.label.copy()
-        self.outcome_scale_ = rows.coding.scale
-        if self.standardize:
-            # A constant in y has no bearing on the uplift and only adds noise; rare outcomes
-            # vary little, and networks learn best what varies by about one.
-            outcome = rows.of_kind(OUTCOME)
-            scaling = Scaling.of_rows(label[outcome, None], rows.share[outcome])
-            label[outcome] = scaling(label[outcome, None])[:, 0]
-            self.outcome_scale_ *= float(scaling.scale[0])
+        # A constant in y has no bearing on the uplift and only adds noise; rare outcomes vary
+        # little, and networks learn best what varies by about one.
+        outcome = rows.of_kind(OUTCOME)
+        scaling = Scaling.of_rows(rows.label[outcome, None], rows.share[outcome])
+        label = rows.label.copy()
+        label[outcome] = scaling(label[outcome, None])[:, 0]
+        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self.outcome_scale_ = rows.coding.scale * float(scaling.scale[0])
         return replace(rows, X=self.scaling_(rows.X), label=label)
 
     def _tensor(self, values: Array) -> Any:
         torch = import_torch()
-        return torch.as_tensor(values, dtype=getattr(torch, self.dtype), device=self._device())
+        return torch.as_tensor(values, dtype=torch.float32, device=self._device())
 
     def _tensors(self, rows: LabelledRows) -> SaddleRows:
         """Return the training rows, which come ordered by `CELLS`, as tensors."""
@@ -337,9 +298,7 @@ class NeuralMinMaxUplift(RowEstimator):
 
     def _build(self, name: str) -> Any:
         maker = getattr(self, name) or partial(default_network, n_hidden=self.n_hidden)
-        return build_module(
-            maker, self._n_columns, name=name, device=self._device(), dtype=self.dtype
-        )
+        return build_module(maker, self._n_columns, name=name, device=self._device())
 
     def _rebuild(self, name: str) -> Any:
         check_is_fitted(self)

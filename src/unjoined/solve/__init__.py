@@ -24,7 +24,7 @@ from unjoined.solve.laws import (
     choose_threshold,
     robust_deviation,
 )
-from unjoined.solve.losses import checked_biconjugate, checked_conjugate, solve_loss
+from unjoined.solve.losses import solve_loss
 from unjoined.solve.minmax import (
     CRITIC_RIDGE,
     RIDGES_F,
@@ -44,6 +44,7 @@ from unjoined.solve.torch import (
     Weights,
     build_module,
     check_maker,
+    checked_conjugate,
     default_network,
     evaluate_module,
     import_torch,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
@@ -29,9 +29,8 @@ from scipy.optimize import minimize
 
 from unjoined._typing import Array
 from unjoined.errors import InputError
-from unjoined.losses import BoxLoss, SmoothLoss, ThreePlayerLoss, check_conjugates
+from unjoined.losses import BoxLoss, SmoothLoss, ThreePlayerLoss
 from unjoined.solve.minmax import solve_box_qp
-from unjoined.solve.torch import import_torch
 from unjoined.sums import MinMaxSystem, RowScan
 
 MAX_STEPS = 200  # of Newton's method, which needs about ten
@@ -266,93 +265,3 @@ def _descend(value: Callable[[Array], tuple[float, Array]], start: Array) -> Any
     if not np.isfinite(result.fun):
         raise InputError("the loss gave values that are not finite. Check its biconjugate.")
     return result
-
-
-def checked_biconjugate(loss: Any) -> Callable[[Any, Any], Any] | None:
-    """Return the second of two conjugates a user gave, checked; None for two-player losses."""
-    if not isinstance(loss, tuple):
-        return None
-    if len(loss) != 2 or not all(callable(part) for part in loss):
-        raise InputError(
-            "a loss of three players is a pair of callables on tensors, the conjugate of (s, y') "
-            f"and the biconjugate of (g, h); got {loss!r}."
-        )
-    conjugate, biconjugate = loss
-    check_conjugates(
-        ThreePlayerLoss(
-            conjugate=_on_arrays(conjugate),
-            biconjugate=_on_arrays(biconjugate),
-            slope_g=_slope(biconjugate, 0),
-            slope_h=_slope(biconjugate, 1),
-        )
-    )
-    return cast("Callable[[Any, Any], Any]", biconjugate)
-
-
-def _on_arrays(function: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
-    torch = import_torch()
-
-    def on_arrays(first: Array, second: Array) -> Array:
-        value = function(torch.as_tensor(first), torch.as_tensor(second))
-        return np.asarray(value.detach().numpy())
-
-    return on_arrays
-
-
-def _slope(function: Callable[[Any, Any], Any], which: int) -> Callable[[Array, Array], Array]:
-    torch = import_torch()
-
-    def slope(first: Array, second: Array) -> Array:
-        arguments = [torch.as_tensor(x).clone().requires_grad_() for x in (first, second)]
-        (gradient,) = torch.autograd.grad(function(*arguments).sum(), arguments[which])
-        return np.asarray(gradient.numpy())
-
-    return slope
-
-
-def checked_conjugate(loss: Any) -> Callable[[Any], Any] | None:
-    """Return the conjugate a user gave, checked; None for the squared loss."""
-    if isinstance(loss, tuple) or loss == "squared":
-        return None
-    if not callable(loss):
-        raise InputError(
-            f"loss must be 'squared', the convex conjugate of a loss (a callable on tensors), or a "
-            f"pair of conjugates; got {loss!r}."
-        )
-    _check_convex(loss)
-    return cast("Callable[[Any], Any]", loss)
-
-
-def _check_convex(conjugate: Callable[[Any], Any]) -> None:
-    """Refuse a function that is not elementwise, not convex, or not finite at 0."""
-    # It may be infinite outside of an interval around 0, as those of robust losses are.
-    torch = import_torch()
-    grid = torch.linspace(-8.0, 8.0, 513, dtype=torch.float64)
-    values = conjugate(grid)
-    if not isinstance(values, torch.Tensor) or values.shape != grid.shape:
-        given = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
-        raise InputError(
-            "loss must map a tensor to a tensor of the same shape, element by element; for shape "
-            f"{tuple(grid.shape)} it gave {given}."
-        )
-    v = values.detach().numpy()
-    g = grid.numpy()
-    finite = np.isfinite(v)
-    if np.isnan(v).any() or (v == -np.inf).any() or not finite[len(v) // 2]:
-        raise InputError(
-            "loss must be the convex conjugate of a loss: finite at 0 and nowhere NaN or -inf. At "
-            f"0 it is {v[len(v) // 2]:g}."
-        )
-    # On an even grid, convexity of every pair's midpoint follows from that of neighbours.
-    with np.errstate(invalid="ignore"):
-        bend = v[:-2] + v[2:] - 2.0 * v[1:-1]
-    tolerance = 1e-12 * (1.0 + np.abs(v[finite]).max())
-    wrong = np.flatnonzero(bend < -tolerance)
-    inside = np.flatnonzero(finite)
-    hole = np.flatnonzero(~finite[inside[0] : inside[-1] + 1])
-    if len(wrong) or len(hole):
-        at = g[1:-1][wrong[0]] if len(wrong) else g[inside[0] + hole[0]]
-        raise InputError(
-            f"loss must be the convex conjugate of a loss, but it is not convex near g = {at:g}. "
-            "For rho(r) = r**2 pass lambda g: g**2 / 4."
-        )

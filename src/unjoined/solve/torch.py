@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -63,7 +63,55 @@ def check_maker(name: str, maker: Any) -> None:
         )
 
 
-def build_module(maker: ModuleMaker, n_features: int, *, name: str, device: str, dtype: str) -> Any:
+def checked_conjugate(loss: Any) -> Callable[[Any], Any] | None:
+    """Return the conjugate a user gave, checked; None for the squared loss."""
+    if isinstance(loss, str) and loss == "squared":
+        return None
+    if not callable(loss):
+        raise InputError(
+            "loss must be 'squared' or the convex conjugate of a loss, a callable on tensors; got "
+            f"{loss!r}."
+        )
+    _check_convex(loss)
+    return cast("Callable[[Any], Any]", loss)
+
+
+def _check_convex(conjugate: Callable[[Any], Any]) -> None:
+    """Refuse a function that is not elementwise, not convex, or not finite at 0."""
+    # It may be infinite outside of an interval around 0, as those of robust losses are.
+    torch = import_torch()
+    grid = torch.linspace(-8.0, 8.0, 513, dtype=torch.float64)
+    values = conjugate(grid)
+    if not isinstance(values, torch.Tensor) or values.shape != grid.shape:
+        given = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+        raise InputError(
+            "loss must map a tensor to a tensor of the same shape, element by element; for shape "
+            f"{tuple(grid.shape)} it gave {given}."
+        )
+    v = values.detach().numpy()
+    g = grid.numpy()
+    finite = np.isfinite(v)
+    if np.isnan(v).any() or (v == -np.inf).any() or not finite[len(v) // 2]:
+        raise InputError(
+            "loss must be the convex conjugate of a loss: finite at 0 and nowhere NaN or -inf. At "
+            f"0 it is {v[len(v) // 2]:g}."
+        )
+    # On an even grid, convexity of every pair's midpoint follows from that of neighbours.
+    with np.errstate(invalid="ignore"):
+        bend = v[:-2] + v[2:] - 2.0 * v[1:-1]
+    tolerance = 1e-12 * (1.0 + np.abs(v[finite]).max())
+    wrong = np.flatnonzero(bend < -tolerance)
+    inside = np.flatnonzero(finite)
+    hole = np.flatnonzero(~finite[inside[0] : inside[-1] + 1])
+    if len(wrong) or len(hole):
+        at = g[1:-1][wrong[0]] if len(wrong) else g[inside[0] + hole[0]]
+        raise InputError(
+            f"loss must be the convex conjugate of a loss, but it is not convex near g = {at:g}. "
+            "For rho(r) = r**2 pass lambda g: g**2 / 4."
+        )
+
+
+def build_module(maker: ModuleMaker, n_features: int, *, name: str, device: str) -> Any:
     """Call ``maker`` and return its module on ``device``; refuse what cannot be trained."""
     torch = import_torch()
     module = maker(n_features)
@@ -74,7 +122,7 @@ def build_module(maker: ModuleMaker, n_features: int, *, name: str, device: str,
         )
     if not any(p.requires_grad and p.numel() for p in module.parameters()):
         raise InputError(f"{name} returned a module without trainable parameters.")
-    return module.to(device=device, dtype=getattr(torch, dtype))
+    return module.to(device=device, dtype=torch.float32)
 
 
 def weights_of(module: Any) -> Weights:
@@ -140,8 +188,6 @@ class SaddleSettings:
     averaging: float = 0.0
     momentum: float = 0.5
     conjugate: Callable[[Any], Any] | None = None  # None: squared loss, the paper's J
-    biconjugate: Callable[[Any, Any], Any] | None = None  # with it, a third player h
-    optimism: float = 1.0  # 0: plain simultaneous steps, which go round in circles
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +196,6 @@ class SaddleFit:
 
     uplift: Weights
     critic: Weights
-    third: Weights | None
     objective: Array  # (n_epochs,) mean over the epoch's batches, without the penalties
     risk: Array  # (n_epochs,) held-out; empty if nothing was held out
     best_epoch: int  # counted from 1; its weights are the ones returned
@@ -170,7 +215,6 @@ def train_saddle(
     rows: SaddleRows,
     settings: SaddleSettings,
     *,
-    h: Any = None,
     rng: np.random.RandomState,
     held: HeldOut | None = None,
     on_epoch: Callable[[int, float, float], None] | None = None,
@@ -179,7 +223,7 @@ def train_saddle(
 
     One epoch passes over the largest cell once. Without held-out rows the last epoch is the best.
     """
-    players = _Players(f, g, h, settings)
+    players = _Players(f, g, settings)
     objective: list[float] = []
     risk: list[float] = []
     best_epoch, best = 1, players.averaged()
@@ -198,13 +242,11 @@ def train_saddle(
         if settings.patience is not None and epoch - best_epoch >= settings.patience:
             break
     players.put(best)
-    third = None if h is None else weights_of(h)
-    record = np.array(objective), np.array(risk)
-    return SaddleFit(weights_of(f), weights_of(g), third, *record, best_epoch)
+    return SaddleFit(weights_of(f), weights_of(g), np.array(objective), np.array(risk), best_epoch)
 
 
 class _Players:
-    """All modules' parameters as views of one vector, moved by one optimistic Adam update.
+    """Both modules' parameters as views of one vector, moved by one optimistic Adam update.
 
     Optimism (Daskalakis et al., 2018) steps along ``2 d_t - d_{t-1}`` instead of ``d_t``, the
     direction the other player's answer is about to turn to. The second moment never shrinks
@@ -214,20 +256,21 @@ class _Players:
 
     decay_2, epsilon = 0.999, 1e-8
 
-    def __init__(self, f: Any, g: Any, h: Any, settings: SaddleSettings) -> None:
+    def __init__(self, f: Any, g: Any, settings: SaddleSettings) -> None:
         torch = import_torch()
-        self.f, self.g, self.h, self.settings = f, g, h, settings
-        self.modules = [module for module in (f, g, h) if module is not None]
-        own = [[p for p in module.parameters() if p.requires_grad] for module in self.modules]
-        self.parameters = [p for parameters in own for p in parameters]
+        self.f = f
+        self.g = g
+        self.settings = settings
+        of_f, of_g = ([p for p in module.parameters() if p.requires_grad] for module in (f, g))
+        self.parameters = [*of_f, *of_g]
         self.theta = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         start = 0
         for p in self.parameters:
             p.data = self.theta[start : start + p.numel()].view_as(p)
             start += p.numel()
-        n_f, n_g = (sum(p.numel() for p in parameters) for parameters in own[:2])
+        n_f = sum(p.numel() for p in of_f)
         self.sign = torch.ones_like(self.theta)
-        self.sign[n_f : n_f + n_g] = -1.0  # the critic climbs, the others descend
+        self.sign[n_f:] = -1.0  # the critic climbs
         self.decay = torch.full_like(self.theta, 2.0 * settings.ridge_f)
         self.decay[n_f:] = 2.0 * settings.ridge_g
         self.n_steps = 0
@@ -238,7 +281,7 @@ class _Players:
     def step(self, batch: _Batch) -> Any:
         """Move both players by one batch; return the objective there, without penalties."""
         torch = import_torch()
-        value = _payoff(self.f, self.g, self.h, batch, self.settings)
+        value = _payoff(self.f, self.g, batch, self.settings)
         slopes = torch.autograd.grad(value, self.parameters, allow_unused=True)
         flat = torch.cat(
             [
@@ -260,11 +303,8 @@ class _Players:
         torch.maximum(self.largest, self.second, out=self.largest)
         root = (self.largest / (1.0 - b_2**t)).sqrt_().add_(self.epsilon)
         direction = (self.first / (1.0 - b_1**t)).div_(root)
-        optimism = self.settings.optimism if t > 1 else 0.0
-        self.theta.sub_(
-            (1.0 + optimism) * direction - optimism * self.previous,
-            alpha=self.settings.learning_rate,
-        )
+        step = direction if t == 1 else 2.0 * direction - self.previous
+        self.theta.sub_(step, alpha=self.settings.learning_rate)
         self.previous = direction
         keep = self.settings.averaging
         self.average.mul_(keep).add_(self.theta, alpha=1.0 - keep)
@@ -289,20 +329,15 @@ class _Players:
         self.put(before)
 
     def _buffers(self) -> list[Any]:
-        return [b for module in self.modules for b in module.buffers()]
+        return [*self.f.buffers(), *self.g.buffers()]
 
 
-def _payoff(f: Any, g: Any, h: Any, batch: _Batch, settings: SaddleSettings) -> Any:
+def _payoff(f: Any, g: Any, batch: _Batch, settings: SaddleSettings) -> Any:
     """Return the estimate of the objective from one batch, without the penalties."""
     n = batch.n_treatment
     f_values = column(f, batch.Z[:n], name="uplift_module")  # outcome rows do not need f
     g_values = column(g, batch.Z, name="critic_module")
     cross = (batch.signed[:n] * f_values * g_values[:n]).sum()
-    if settings.biconjugate is not None:
-        h_values = column(h, batch.Z, name="third_module")
-        pull = (batch.signed[n:] * h_values[n:]).sum()
-        mixed = 0.5 * (batch.share * settings.biconjugate(g_values, h_values)).sum()
-        return cross - 2.0 * pull + mixed
     linear = (batch.signed[n:] * g_values[n:]).sum()
     if settings.conjugate is None:
         return 2.0 * cross - 4.0 * linear - 0.5 * (batch.share * g_values.square()).sum()
@@ -312,8 +347,8 @@ def _payoff(f: Any, g: Any, h: Any, batch: _Batch, settings: SaddleSettings) -> 
 def _run_epoch(
     players: _Players, rows: SaddleRows, settings: SaddleSettings, rng: np.random.RandomState
 ) -> float:
-    for module in players.modules:
-        module.train()
+    players.f.train()
+    players.g.train()
     values = [players.step(batch) for batch in _batches(rows, settings.batch_size, rng)]
     # One look per epoch: asking for every step's value would stall a graphics card.
     return float(import_torch().stack(values).mean())
@@ -363,7 +398,6 @@ def _refuse_divergence(value: float, epoch: int, learning_rate: float) -> None:
     if not np.isfinite(value):
         raise InputError(
             f"training diverged: the objective is {value} in epoch {epoch}. Lower learning_rate "
-            f"(now {learning_rate:g}), raise ridge_f and ridge_g, or bring features and outcomes "
-            "to a common scale (standardize=True). With a loss of your own, see that the critic "
-            "stays where its conjugate is finite."
+            f"(now {learning_rate:g}), or raise ridge_f and ridge_g. With a loss of your own, see "
+            "that the critic stays where its conjugate is finite."
         )
