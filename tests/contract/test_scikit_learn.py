@@ -170,7 +170,7 @@ LONG = [
     RowwiseMinMax(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, loss="huber"),
     RowwiseMinMax(basis="fourier", n_centers=20),
     RowwiseMinMax(basis="linear", critic_basis="gaussian", loss="huber"),
-    RowwiseMinMax(bounds="auto", clip=True),
+    RowwiseMinMax(bounds="auto"),
     RowwiseMinMax(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1),
     RowwisePlugIn(),
     _as(RowwiseClassifiers, FourNNC()),
@@ -178,7 +178,6 @@ LONG = [
     _as(RowwisePlugIn, FourNNR()),
     RowwiseDensity(n_folds=2),
     RowwiseProbability(),
-    RowwiseDensity(density="kernel", n_folds=2),
     RowwiseTwoStage(effect="constant"),
     RowwiseTwoStage(basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1)),
     RowwiseNeural(max_epochs=2, n_hidden=8),
@@ -187,7 +186,6 @@ LONG = [
     RowwiseMixture(engine="em", family="gaussian", n_jobs=1, **SIMPLE),
     RowwiseLikelihood(n_folds=2, n_jobs=1),
     RowwiseWeighted(n_folds=2),
-    RowwiseWeighted(n_folds=2, basis="linear", quadratic="gap", ridge=0.01),
 ]
 pytestmark = [
     pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning"),

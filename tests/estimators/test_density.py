@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -105,14 +104,13 @@ def test_whole_weights_equal_repeated_rows_of_two_values(binary):
 # --- real outcomes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("density", ["lscde", "kernel"])
-def test_the_integral_is_the_difference_of_the_mixtures_means(real, density):
+def test_the_integral_is_the_difference_of_the_mixtures_means(real):
     """Mixtures of Gaussians have known means, so no grid is needed to know the answer.
 
     A Gaussian at the margin has 1e-5 of its mass beyond the grid, at most 1e-5 of a range of
     some 15 units over a gap of 0.7: below 1e-3.
     """
-    model = DensityUplift(density=density, **FAST, random_state=0).fit(**real)
+    model = DensityUplift(**FAST, random_state=0).fit(**real)
     Z = model.scaling_(real.X)
     first, second = (law.mean(Z) for law in model.outcome_laws_)
     t_1, t_2 = (mean(Z) for mean in model.treatment_means_)
@@ -136,14 +134,6 @@ def test_both_laws_integrate_to_one_and_mix_to_the_populations(real):
     assert_allclose(treated - untreated, laws.uplift, atol=1e-9)
 
 
-def test_a_finer_grid_changes_nothing(real):
-    model = DensityUplift(**FAST, random_state=0)
-    coarse = model.fit(**real).predict(real.X)
-    fine = clone(model).set_params(n_grid=1001).fit(**real)
-    assert len(fine.grid_) == 1001
-    assert_allclose(fine.predict(real.X), coarse, atol=1e-5)
-
-
 def test_the_search_chooses_the_least_risk_for_each_population(real):
     model = DensityUplift(n_centers=20, n_folds=2, random_state=0).fit(**real)
     for search, law in zip(model.searches_, model.outcome_laws_, strict=True):
@@ -151,19 +141,15 @@ def test_the_search_chooses_the_least_risk_for_each_population(real):
         i, j, _ = np.argwhere(search.risks == search.risks.min())[0]
         assert (law.width_x, law.width_y) == (search.widths_x[i], search.widths_y[j])
         assert search.best[:2] == (law.width_x, law.width_y)
-    kernel = DensityUplift(density="kernel", n_centers=20, n_folds=2).fit(**real)
-    assert kernel.searches_[0].risks.shape == (5, 3, 1)
-    assert len(kernel.outcome_laws_[0].alpha) == 20
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("density", ["lscde", "kernel"])
-def test_uplift_of_a_real_outcome_is_found(density):
+def test_uplift_of_a_real_outcome_is_found():
     """Uplift 3 + x_0 has spread 1. Constant policies 0.9 and 0.2 leave each mean's error times
     sqrt(2) / 0.7 = 2; densities by 1,000 rows know means to some 0.3, so correlation is
     1 / sqrt(1 + 0.6^2) = 0.86, and averages over rows are known to a tenth of that."""
     problem = real_problem()
-    model = DensityUplift(density=density, random_state=0)
+    model = DensityUplift(random_state=0)
     model.fit(**problem.draw(1000, random_state=0))
     new = problem.draw_joint(2000, random_state=1)
     uplift = model.predict(new.X)
@@ -234,8 +220,9 @@ def test_feature_names_are_kept_and_checked(real):
 
 
 def test_chunks_change_nothing_and_memory_does_not_grow_with_rows_times_grid(real):
-    """20,000 rows and 4,001 values are 640 MB; chunks of 16 MB need a dozen matrices at most."""
-    model = DensityUplift(**FAST, n_grid=4001, random_state=0).fit(**real)
+    """20,000 rows and 4,000 values are 640 MB; chunks of 16 MB need a dozen matrices at most."""
+    model = DensityUplift(**FAST | {"width_y": 0.004}, random_state=0).fit(**real)
+    assert len(model.grid_) > 4000
     X = np.tile(real.X, (25, 1))
     tracemalloc.start()
     try:
@@ -269,7 +256,7 @@ def test_without_any_gap_uplift_is_zero_and_said_so(real):
     X, y = np.array(real.X), np.array(real.y)
     first, second = real.rows("treatment", "A"), real.rows("treatment", "B")
     X[second], y[second] = X[first], y[first]
-    model = DensityUplift(**FAST, min_gap=0.0, standardize=False, random_state=0)
+    model = DensityUplift(**FAST, min_gap=0.0, random_state=0)
     with (
         pytest.warns(UserWarning, match="as if one file was given twice"),
         pytest.warns(UserWarning, match="can hardly be told apart"),
@@ -281,9 +268,8 @@ def test_without_any_gap_uplift_is_zero_and_said_so(real):
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.RatioGuardWarning")
 @pytest.mark.filterwarnings("ignore::unjoined.errors.ColumnWarning")
-@pytest.mark.parametrize("density", ["lscde", "kernel"])
-def test_rows_far_from_the_data_get_finite_uplift(real, density):
-    model = DensityUplift(density=density, **FAST, random_state=0).fit(**real)
+def test_rows_far_from_the_data_get_finite_uplift(real):
+    model = DensityUplift(**FAST, random_state=0).fit(**real)
     far = np.array([[1e6, -1e6], [1e100, 1e100], [-1e200, 0.0], [0.0, 0.0]])
     assert np.isfinite(model.predict(far)).all()
 
@@ -294,7 +280,6 @@ def test_rows_far_from_the_data_get_finite_uplift(real, density):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"density": "spline"}, "density must be one of 'lscde', 'kernel', got 'spline'"),
         ({"min_gap": -0.1}, "min_gap must be a finite number, 0 or above, got -0.1"),
         ({"min_gap": 1.5}, "min_gap is a difference of probabilities, got 1.5 > 1"),
         ({"width_x": 0.0}, "width_x must be a finite number above 0, got 0.0"),
@@ -302,8 +287,6 @@ def test_rows_far_from_the_data_get_finite_uplift(real, density):
         ({"ridge": 0}, "ridge must be a finite number above 0, got 0"),
         ({"n_folds": 1}, "n_folds must be 2 or above, got 1"),
         ({"n_folds": "auto"}, "n_folds must be a whole number, 1 or above, got 'auto'"),
-        ({"n_grid": 2}, "n_grid must be 3 or above, got 2"),
-        ({"n_grid": "fine"}, "n_grid must be one of 'auto', got 'fine'"),
         ({"n_centers": 1}, "n_centers must be 2 or above, got 1"),
         ({"n_centers": 500}, r"'A' has 200 outcome rows, but its density needs 500 .*Pass a small"),
         ({"outcome_model": LogisticRegression()}, "outcome_model is for outcomes of two values"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from unjoined import (
     MinMaxUplift,
@@ -56,7 +56,12 @@ def test_functions_of_the_mixture_grow_no_further_than_a_hundred_features():
     "estimator",
     [
         partial(MinMaxUplift, width="median", center=False, ridge_f=0.1, ridge_g=0.1),
-        partial(WeightedUplift, center=False, policy_model=LogisticRegression(), n_folds=2),
+        partial(
+            WeightedUplift,
+            policy_model=LogisticRegression(),
+            outcome_model=LinearRegression(),
+            n_folds=2,
+        ),
     ],
 )
 def test_smooth_bases_take_one_linear_function_for_twenty_rows(estimator):

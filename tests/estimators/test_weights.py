@@ -30,7 +30,6 @@ REAL = {
     "four-ridge": uj.FourRidge(**SEED),
     "four-nnr": _brief(uj.FourNNR(**SEED)),
     "density": uj.DensityUplift(n_centers=20, **SEED),
-    "density-kernel": uj.DensityUplift(density="kernel", n_centers=20, **SEED),
     "two-stage": uj.TwoStageUplift(**SEED),
     "two-stage-constant": uj.TwoStageUplift(effect="constant", **SEED),
     "two-stage-penalised": uj.TwoStageUplift(

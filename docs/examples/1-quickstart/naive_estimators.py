@@ -40,7 +40,7 @@ def spend_problem(offset: float = 0.0) -> SimulatedProblem:
     )
 
 
-def estimators(*, real: bool) -> dict[str, UpliftEstimator]:
+def estimators() -> dict[str, UpliftEstimator]:
     """Return the estimators to compare, with their default settings where there are any."""
     bent = TwoStageUplift(
         basis="gaussian",
@@ -49,10 +49,8 @@ def estimators(*, real: bool) -> dict[str, UpliftEstimator]:
         second_stage=RidgeCV(np.logspace(-4, 3, 8)),
         random_state=0,
     )
-    densities: dict[str, UpliftEstimator] = {"DensityUplift": DensityUplift(random_state=0)}
-    if real:
-        densities["DensityUplift,\nkernel"] = DensityUplift(density="kernel", random_state=0)
-    return densities | {
+    return {
+        "DensityUplift": DensityUplift(random_state=0),
         "TwoStageUplift": TwoStageUplift(),
         "TwoStageUplift,\nGaussian": bent,
         "PlugInUplift": PlugInUplift(),
@@ -76,7 +74,7 @@ def shares(problem: SimulatedProblem, models: dict[str, UpliftEstimator]) -> dic
 def draw_densities(ax: Axes) -> None:
     """Draw two mixtures at one x, the laws they are unmixed into, and the true ones."""
     problem, x = spend_problem(), np.array([[1.0, 0.0]])
-    model = DensityUplift(n_grid=401, n_folds=2, random_state=0)
+    model = DensityUplift(n_folds=2, random_state=0)
     model.fit(**problem.draw(2000, random_state=0))
     laws = model.predict_density(x)
     shown = (laws.grid > -4.0) & (laws.grid < 8.0)
@@ -119,8 +117,8 @@ def main(folder: Path) -> Path:
     """Measure, draw the picture, print the numbers and return the file."""
     warnings.simplefilter("ignore", RatioGuardWarning)  # the guard is at work, as it should be
     results = {
-        "paper's data, two values": shares(paper_problem(b=5.0), estimators(real=False)),
-        "real outcome": shares(spend_problem(), estimators(real=True)),
+        "paper's data, two values": shares(paper_problem(b=5.0), estimators()),
+        "real outcome": shares(spend_problem(), estimators()),
     }
     figure = Figure(figsize=(12, 3.9), layout="constrained")
     left, *rest = figure.subplots(1, 3, width_ratios=[1.3, 1.0, 1.0])

@@ -7,7 +7,6 @@ from unjoined.estimators.density import (
     DensityUplift,
     LeastSquaresFitter,
     UnmixedDensities,
-    kernel_fitter,
     outcome_grid,
     search_density,
     trapezoid_weights,

@@ -422,22 +422,13 @@ class RowEstimator(UpliftEstimator):
         """
 
 
-def scale_features(rows: LabelledRows, *, standardize: bool) -> Scaling:
-    """Return what brings features to mean 0 and variance 1, or leaves them as they are."""
-    if standardize:
-        return Scaling.of_rows(rows.X, rows.share)
-    return Scaling.identity(rows.X.shape[1])
-
-
-def scale_outcomes(rows: LabelledRows, *, standardize: bool) -> tuple[LabelledRows, Scaling]:
+def scale_outcomes(rows: LabelledRows) -> tuple[LabelledRows, Scaling]:
     """Return rows with outcomes of mean 0 and variance 1, and what lies between inside and out.
 
     Two values are coded -1/+1 already and stay as they are.
     """
     if rows.coding.is_binary:
         return rows, Scaling(np.array([rows.coding.offset]), np.array([rows.coding.scale]))
-    if not standardize:
-        return rows, Scaling.identity(1)
     outcome, label = rows.of_kind(OUTCOME), rows.label.copy()
     scaling = Scaling.of_rows(label[outcome, None], rows.share[outcome])
     label[outcome] = scaling(label[outcome, None])[:, 0]

@@ -6,9 +6,9 @@ paper, exp(-|x - u|^2 / width^2), in x and in y.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -17,18 +17,15 @@ from threadpoolctl import threadpool_limits
 
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_not_negative, check_positive
-from unjoined.basis import median_width
+from unjoined.basis import Scaling, median_width
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
-    check_flag,
     check_model,
     count_from,
     fit_pair,
-    one_of,
-    scale_features,
     scale_outcomes,
     warn_of_gaps,
     word_or,
@@ -105,12 +102,6 @@ class ConditionalDensity:
         return np.asarray(np.exp(-0.5 * apart**2) / (self.width_y * np.sqrt(2.0 * np.pi)))
 
 
-DensityFitter: TypeAlias = Callable[
-    [Array, Array, Array, float, float, Array], list[ConditionalDensity]
-]
-"""``fitter(X, y, weight, width_x, width_y, ridges)`` returns one density per ridge."""
-
-
 @dataclass(frozen=True, slots=True)
 class LeastSquaresFitter:
     r"""Least-squares conditional density estimation (Sugiyama et al. 2010).
@@ -148,13 +139,6 @@ class LeastSquaresFitter:
         return densities
 
 
-def kernel_fitter(
-    X: Array, y: Array, weight: Array, width_x: float, width_y: float, ridges: Array
-) -> list[ConditionalDensity]:
-    """Return the ratio of two kernel density estimates, of (x, y) and of x, whatever ``ridges``."""
-    return [ConditionalDensity(X, y, weight, width_x, width_y)]
-
-
 @dataclass(frozen=True, slots=True)
 class DensitySearch:
     """Held-out least-squares risks of every candidate; lower is better."""
@@ -172,7 +156,7 @@ class DensitySearch:
 
 
 def search_density(
-    fitter: DensityFitter,
+    fitter: LeastSquaresFitter,
     X: Array,
     y: Array,
     weight: Array,
@@ -269,23 +253,20 @@ def trapezoid_weights(grid: Array) -> Array:
     return weights
 
 
-def outcome_grid(y: Array, widths: Sequence[float], n_grid: int | None) -> Array:
+def outcome_grid(y: Array, widths: Sequence[float]) -> Array:
     """Return equally spaced values over ``y`` and three kernel widths at both ends."""
     # Of the mass of a Gaussian at the extreme outcome, 1e-5 lies beyond. With steps of a third of
     # the smallest width the trapezoid rule is exact to rounding on each Gaussian.
     low, high = float(y.min()) - 3.0 * max(widths), float(y.max()) + 3.0 * max(widths)
-    if n_grid is None:
-        needed = int(np.ceil(3.0 * (high - low) / min(widths))) + 1
-        n_grid = min(max(needed, MIN_GRID), MAX_GRID)
-    return np.linspace(low, high, n_grid)
+    needed = int(np.ceil(3.0 * (high - low) / min(widths))) + 1
+    return np.linspace(low, high, min(max(needed, MIN_GRID), MAX_GRID))
 
 
 # Candidates of the search. Widths in x are multiples of the median distance between rows.
 WIDTHS_X = (0.15, 0.25, 0.4, 0.7, 1.5)
 WIDTHS_Y = (0.2, 0.4, 0.8)
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
-# A kernel estimate has nothing but its centres, so it keeps more rows of them.
-DEFAULT_CENTERS = {"lscde": 200, "kernel": 1000}
+DEFAULT_CENTERS = 200
 NO_SOLUTION = "the system has no solution"
 CHUNK_ENTRIES = 2_000_000  # numbers in a matrix of rows times grid or centres: 16 MB
 
@@ -309,33 +290,26 @@ class DensityUplift(RowEstimator):
 
     Parameters
     ----------
-    density : {"lscde", "kernel"}, default="lscde"
-        Least-squares conditional density estimation, or a ratio of two kernel density estimates.
     outcome_model : scikit-learn classifier or regressor, optional
         Model of an outcome of two values; default logistic regression. Refused for others.
     treatment_model : scikit-learn classifier or regressor, optional
         Model of the policy, cloned and fitted once per population; default logistic regression.
     n_centers : int or "auto", default="auto"
-        Number of Gaussian kernels of each density, at randomly drawn outcome rows; "auto" is 200
-        for "lscde", 1,000 for "kernel", or all rows if there are fewer.
+        Number of Gaussian kernels of each density, at randomly drawn outcome rows; "auto" is 200,
+        or all rows if there are fewer.
     width_x : float or "cv", default="cv"
         Width of the kernels in the (standardised) features; "cv" chooses among 0.15 to 1.5
         times the median distance between rows.
     width_y : float or "cv", default="cv"
         Width in the outcome, in its standard deviations; "cv" chooses among 0.2 to 0.8.
     ridge : float or "cv", default="cv"
-        Penalty of the least squares; "cv" chooses among 1e-4 to 0.1. Not used by "kernel".
+        Penalty of the least squares; "cv" chooses among 1e-4 to 0.1.
     n_folds : int, default=3
         Folds of the cross-validation, for each population by its own least-squares risk.
-    n_grid : int or "auto", default="auto"
-        Number of grid values, over the outcomes seen and three kernel widths beyond. "auto" takes
-        steps of a third of the smallest kernel width, and from 101 to 10,001 values.
     min_gap : float, default=0.05
         Policies that differ by less in treatment probability are moved apart to this gap, and
         ``predict`` warns of them (`RatioGuardWarning`). With 0, rows where they are the same get
         the uplift 0.
-    standardize : bool, default=True
-        Whether features are brought to mean 0 and variance 1 first. Real outcomes always are.
     random_state : int, RandomState or None, default=None
         Seed of centres, folds, and models whose own ``random_state`` is None.
 
@@ -388,7 +362,6 @@ class DensityUplift(RowEstimator):
     """
 
     _parameters: ClassVar[dict[str, Check]] = {
-        "density": one_of(*DEFAULT_CENTERS),
         "outcome_model": check_model,
         "treatment_model": check_model,
         "n_centers": word_or(count_from(2), "auto"),
@@ -396,9 +369,7 @@ class DensityUplift(RowEstimator):
         "width_y": word_or(check_positive, "cv"),
         "ridge": word_or(check_positive, "cv"),
         "n_folds": count_from(2),
-        "n_grid": word_or(count_from(3), "auto"),
         "min_gap": check_not_negative,
-        "standardize": check_flag,
     }
 
     outcome_laws_: (
@@ -409,7 +380,6 @@ class DensityUplift(RowEstimator):
     def __init__(
         self,
         *,
-        density: str = "lscde",
         outcome_model: Any = None,
         treatment_model: Any = None,
         n_centers: int | str = "auto",
@@ -417,12 +387,9 @@ class DensityUplift(RowEstimator):
         width_y: float | str = "cv",
         ridge: float | str = "cv",
         n_folds: int = 3,
-        n_grid: int | str = "auto",
         min_gap: float = 0.05,
-        standardize: bool = True,
         random_state: RandomState = None,
     ) -> None:
-        self.density = density
         self.outcome_model = outcome_model
         self.treatment_model = treatment_model
         self.n_centers = n_centers
@@ -430,9 +397,7 @@ class DensityUplift(RowEstimator):
         self.width_y = width_y
         self.ridge = ridge
         self.n_folds = n_folds
-        self.n_grid = n_grid
         self.min_gap = min_gap
-        self.standardize = standardize
         self.random_state = random_state
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
@@ -442,20 +407,20 @@ class DensityUplift(RowEstimator):
                 "out, and a density is estimated; or use PlugInUplift."
             )
         rng = check_random_state(self.random_state)
-        scaling = scale_features(rows, standardize=self.standardize)
+        scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         policies = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
         if rows.coding.is_binary:
             self.outcome_laws_ = fit_pair(self.outcome_model, Z, rows, OUTCOME, rng)
-            self.searches_, (_, values) = None, scale_outcomes(rows, standardize=True)
+            _, values = scale_outcomes(rows)
+            self.searches_ = None
             self.outcome_scaling_ = values
-            self.grid_, self.measure_ = (
-                values.mean + values.scale * np.array([-1.0, 1.0]),
-                np.ones(2),
-            )
+            self.grid_ = values.mean + values.scale * np.array([-1.0, 1.0])
+            self.measure_ = np.ones(2)
         else:
             self._fit_densities(Z, rows, rng)
-        self.scaling_, self.treatment_means_ = scaling, policies
+        self.scaling_ = scaling
+        self.treatment_means_ = policies
 
     def _predict_rows(self, matrix: Array) -> Array:
         Z = self.scaling_(matrix)
@@ -508,14 +473,14 @@ class DensityUplift(RowEstimator):
 
     def _fit_densities(self, Z: Array, rows: LabelledRows, rng: np.random.RandomState) -> None:
         """Choose and fit the density of each population, and lay the grid."""
-        outcome, (scaled, scaling) = rows.of_kind(OUTCOME), scale_outcomes(rows, standardize=True)
+        outcome = rows.of_kind(OUTCOME)
+        scaled, scaling = scale_outcomes(rows)
         fits = [self._fit_density(Z, scaled, k, rng) for k in (0, 1)]
         self.searches_ = (fits[0][0], fits[1][0])
         self.outcome_laws_ = (fits[0][1], fits[1][1])
         self.outcome_scaling_ = scaling
         widths = [density.width_y * float(scaling.scale[0]) for _, density in fits]
-        n_grid = None if isinstance(self.n_grid, str) else self.n_grid
-        self.grid_ = outcome_grid(rows.label[outcome], widths, n_grid)
+        self.grid_ = outcome_grid(rows.label[outcome], widths)
         self.measure_ = trapezoid_weights(self.grid_)
 
     def _fit_density(
@@ -523,11 +488,7 @@ class DensityUplift(RowEstimator):
     ) -> tuple[DensitySearch, ConditionalDensity]:
         """Search for the widths and ridge of one population, and fit with the best."""
         at = rng.permutation(rows.at(OUTCOME, k))  # the first rows are the centres
-        n_centers = self._n_centers(len(at), rows.names[k])
-        fitter: DensityFitter = LeastSquaresFitter(n_centers)
-        ridges = _candidates(self.ridge, RIDGES)
-        if self.density == "kernel":
-            fitter, at, ridges = kernel_fitter, at[:n_centers], np.zeros(1)
+        fitter = LeastSquaresFitter(self._n_centers(len(at), rows.names[k]))
         median = median_width(Z[at], rng, rows.weight[at]) if isinstance(self.width_x, str) else 1.0
         data = Z[at], rows.label[at], rows.weight[at]
         search = search_density(
@@ -536,7 +497,7 @@ class DensityUplift(RowEstimator):
             rng.permutation(len(at)) % min(self.n_folds, len(at)),
             widths_x=median * _candidates(self.width_x, WIDTHS_X),
             widths_y=_candidates(self.width_y, WIDTHS_Y),
-            ridges=ridges,
+            ridges=_candidates(self.ridge, RIDGES),
         )
         width_x, width_y, ridge = search.best
         return search, fitter(*data, width_x, width_y, np.array([ridge]))[0]
@@ -549,7 +510,7 @@ class DensityUplift(RowEstimator):
                 f"for centres and held-out rows (n_centers={self.n_centers!r}). Pass a smaller "
                 "n_centers, or use TwoStageUplift."
             )
-        return min(DEFAULT_CENTERS[self.density], n) if isinstance(self.n_centers, str) else least
+        return min(DEFAULT_CENTERS, n) if isinstance(self.n_centers, str) else least
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

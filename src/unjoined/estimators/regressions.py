@@ -13,18 +13,16 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_count, check_not_negative, check_positive
-from unjoined.basis import BASES, LinearBasis, draw_basis
+from unjoined.basis import BASES, LinearBasis, Scaling, draw_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
     RowEstimator,
     basis_or,
-    check_flag,
     check_model,
     fit_pair,
     one_of,
-    scale_features,
     scale_outcomes,
     warn_of_gaps,
     word_or,
@@ -56,9 +54,6 @@ class PlugInUplift(RowEstimator):
         A denominator closer to 0 than this difference in treatment probability is set to it,
         with its sign kept. With 0 only rows without any gap at all get the uplift 0. ``predict``
         says in a `RatioGuardWarning` how many rows were touched.
-    standardize : bool, default=True
-        Whether features, and outcomes of more than two values, are brought to mean 0 and
-        variance 1 for the models.
     random_state : int, RandomState or None, default=None
         Seed given to models whose own ``random_state`` is None.
 
@@ -79,7 +74,8 @@ class PlugInUplift(RowEstimator):
 
     Notes
     -----
-    Costs what the four models cost. A population in which all or none were treated has a known
+    Costs what the four models cost. Features, and outcomes of more than two values, are brought to
+    mean 0 and variance 1 for the models. A population in which all or none were treated has a known
     policy and needs no model; if the other population is its opposite, this is the T-learner.
 
     Examples
@@ -103,7 +99,6 @@ class PlugInUplift(RowEstimator):
         "outcome_model": check_model,
         "treatment_model": check_model,
         "min_gap": check_not_negative,
-        "standardize": check_flag,
     }
 
     def __init__(
@@ -112,21 +107,19 @@ class PlugInUplift(RowEstimator):
         outcome_model: Any = None,
         treatment_model: Any = None,
         min_gap: float = 0.05,
-        standardize: bool = True,
         random_state: RandomState = None,
     ) -> None:
         self.outcome_model = outcome_model
         self.treatment_model = treatment_model
         self.min_gap = min_gap
-        self.standardize = standardize
         self.random_state = random_state
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        scaling = scale_features(rows, standardize=self.standardize)
+        scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         # Networks do not learn outcomes in the thousands.
-        scaled, outcome_scaling = scale_outcomes(rows, standardize=self.standardize)
+        scaled, outcome_scaling = scale_outcomes(rows)
         model = self.outcome_model
         if model is None and not rows.coding.is_binary:
             model = Ridge()
@@ -331,12 +324,9 @@ class TwoStageUplift(RowEstimator):
         asked for the outcome at :math:`(\phi, \phi)` and :math:`(\phi, 0)`. With many basis
         functions it should have a penalty, such as `RidgeCV`. Default: least squares.
     basis : {"linear", "gaussian", "fourier"} or Basis, default="linear"
-        The functions :math:`\phi`, of the standardised features if ``standardize`` is on.
+        The functions :math:`\phi`, of the standardised features.
     n_centers, width : as in `MinMaxUplift`, default="auto" and "median"
         Number and length scale of the Gaussian or Fourier functions.
-    standardize : bool, default=True
-        Whether features, and outcomes of more than two values, are brought to mean 0 and
-        variance 1 first. Least squares on the linear basis gives the same either way.
     random_state : int, RandomState or None, default=None
         Seed of the basis, and of models whose own ``random_state`` is None.
 
@@ -401,7 +391,6 @@ class TwoStageUplift(RowEstimator):
         "basis": basis_or(*BASES),
         "n_centers": word_or(check_count, "auto"),
         "width": word_or(check_positive, "median"),
-        "standardize": check_flag,
     }
 
     coefficients_: TwoStageCoefficients | None
@@ -416,7 +405,6 @@ class TwoStageUplift(RowEstimator):
         basis: str | Basis = "linear",
         n_centers: int | str = "auto",
         width: float | str = "median",
-        standardize: bool = True,
         random_state: RandomState = None,
     ) -> None:
         self.effect = effect
@@ -425,17 +413,16 @@ class TwoStageUplift(RowEstimator):
         self.basis = basis
         self.n_centers = n_centers
         self.width = width
-        self.standardize = standardize
         self.random_state = random_state
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        scaling = scale_features(rows, standardize=self.standardize)
+        scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         size: dict[str, Any] = {"n_centers": self.n_centers, "width": self.width}
         basis = draw_basis(self.basis, Z, **size, rng=rng, weight=rows.relative)
         self.basis_, self.scaling_ = basis, scaling
-        rows, self.outcome_scaling_ = scale_outcomes(rows, standardize=self.standardize)
+        rows, self.outcome_scaling_ = scale_outcomes(rows)
         self._fit_stages(Z, rows, rng)
 
     def _predict_rows(self, matrix: Array) -> Array:

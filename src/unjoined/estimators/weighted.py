@@ -10,20 +10,11 @@ from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, RandomState
-from unjoined._validation import OUTCOME, check_count, check_not_negative, check_positive
-from unjoined.basis import BASES, draw_basis
+from unjoined._validation import check_count, check_not_negative, check_positive
+from unjoined.basis import BASES, Scaling, draw_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import (
-    Check,
-    RowEstimator,
-    basis_or,
-    check_flag,
-    check_model,
-    one_of,
-    scale_features,
-    word_or,
-)
+from unjoined.estimators.base import Check, RowEstimator, basis_or, check_model, word_or
 from unjoined.nuisance import Nuisances, cross_fit, deal_evaluation_folds
 
 PREDICT_ROWS = 65_536
@@ -46,8 +37,7 @@ class WeightedUplift(RowEstimator):
 
     .. math::
 
-        R(f) = E[q f^2] - 4 E[z \nu f] + \lambda \|\alpha\|^2, \qquad
-        q = w \nu \text{ or } \nu^2,
+        R(f) = E[w \nu f^2] - 4 E[z \nu f] + \lambda \|\alpha\|^2,
 
     where :math:`\nu(x)` estimates the policy gap :math:`e_1(x) - e_2(x)`, cross-fitted on the
     treatment rows, and :math:`z = \pm y`, :math:`w = \pm t` carry the population's sign. Rows
@@ -62,22 +52,11 @@ class WeightedUplift(RowEstimator):
     ridge : float or "auto", default="auto"
         Penalty on the coefficients, without units. "auto" takes the one of 33 values from 1e-7
         to 10 that has the smallest risk on held-out folds.
-    quadratic : {"label", "gap"}, default="label"
-        What multiplies :math:`f^2`. "label" is :math:`w \nu`, averaged over treatment rows: its
-        minimum is the true uplift even where :math:`\nu` has only the sign of the gap right, but
-        the form may be indefinite for small ridges. "gap" is :math:`\nu^2`, averaged over outcome
-        rows: always convex and free of the treatment labels' noise, but an error of :math:`\nu`
-        moves the minimum to :math:`u \mu_w / \nu`.
     policy_model, outcome_model : scikit-learn classifier or regressor, optional
         Models of a policy and of the outcome in one population. Default: additive
         models, as `Uplift` has for its policies.
-    center : bool, default=True
-        Whether the mean of both populations' conditional means is subtracted from the labels,
-        not the pooled mean outcome. It changes noise, not the estimand.
     n_folds : int, default=5
         Folds of the cross-fitting and of the choice of the ridge.
-    standardize : bool, default=True
-        Whether features are brought to mean 0 and variance 1 first.
     random_state : int, RandomState or None, default=None
         Seed for centres and folds; the same seed gives the same bits.
 
@@ -124,12 +103,9 @@ class WeightedUplift(RowEstimator):
         "n_centers": word_or(check_count, "auto"),
         "width": word_or(check_positive, "median"),
         "ridge": word_or(check_not_negative, "auto"),
-        "quadratic": one_of("label", "gap"),
         "policy_model": check_model,
         "outcome_model": check_model,
-        "center": check_flag,
         "n_folds": check_count,
-        "standardize": check_flag,
     }
 
     def __init__(
@@ -139,47 +115,40 @@ class WeightedUplift(RowEstimator):
         n_centers: int | str = "auto",
         width: float | str = "median",
         ridge: float | str = "auto",
-        quadratic: str = "label",
         policy_model: Any = None,
         outcome_model: Any = None,
-        center: bool = True,
         n_folds: int = 5,
-        standardize: bool = True,
         random_state: RandomState = None,
     ) -> None:
         self.basis = basis
         self.n_centers = n_centers
         self.width = width
         self.ridge = ridge
-        self.quadratic = quadratic
         self.policy_model = policy_model
         self.outcome_model = outcome_model
-        self.center = center
         self.n_folds = n_folds
-        self.standardize = standardize
         self.random_state = random_state
 
     def _fit_rows(self, rows: LabelledRows, target: tuple[Array, Array] | None) -> None:
         rng = check_random_state(self.random_state)
-        scaling = scale_features(rows, standardize=self.standardize)
+        scaling = Scaling.of_rows(rows.X, rows.share)
         Z = scaling(rows.X)
         size: dict[str, Any] = {"n_centers": self.n_centers, "width": self.width}
         basis = draw_basis(self.basis, Z, **size, rng=rng, weight=rows.relative)
         models = {"policy_model": self.policy_model, "outcome_model": self.outcome_model}
         nuisances = cross_fit(rows, **models, n_folds=self.n_folds, rng=rng)
-        if not self.center:
-            outcome = rows.of_kind(OUTCOME)
-            pooled = np.full(len(Z), rows.share[outcome] @ rows.label[outcome])
-            nuisances = Nuisances(nuisances.policies, pooled)
         fold = deal_evaluation_folds(rows, self.n_folds, rng)
-        H, b = fold_sums(basis(Z), rows, nuisances, fold, self.quadratic, center=self.center)
-        path, ridge = None, self.ridge
+        H, b = fold_sums(basis(Z), rows, nuisances, fold)
+        path = None
+        ridge = self.ridge
         if isinstance(ridge, str):
             path = risk_path(H, b, rows.coding.scale)
             ridge = path.best
         self.coef_ = rows.coding.scale * solve_weighted(H.sum(axis=0), b.sum(axis=0), ridge)
-        self.basis_, self.scaling_ = basis, scaling
-        self.ridge_, self.path_ = float(ridge), path
+        self.basis_ = basis
+        self.scaling_ = scaling
+        self.ridge_ = float(ridge)
+        self.path_ = path
 
     def _predict_rows(self, matrix: Array) -> Array:
         # Chunk by chunk, so that basis values of all rows are never in memory together.
@@ -189,31 +158,22 @@ class WeightedUplift(RowEstimator):
 
 
 def fold_sums(
-    Phi: Array,
-    rows: LabelledRows,
-    nuisances: Nuisances,
-    fold: IntArray,
-    quadratic: str,
-    *,
-    center: bool = True,
+    Phi: Array, rows: LabelledRows, nuisances: Nuisances, fold: IntArray
 ) -> tuple[Array, Array]:
     r"""Return, fold by fold, the sums H and b of the risk :math:`\alpha^\top (H \alpha - 4 b)`.
 
-    :math:`H = \sum s_i q_i \phi_i \phi_i^\top`, shape (K, p, p), over the outcome rows
-    (q = :math:`\nu^2`) or the treatment rows (q = :math:`w \nu`), and
+    :math:`H = \sum s_i w_i \nu_i \phi_i \phi_i^\top`, shape (K, p, p), over the treatment rows, and
     :math:`b = \sum s_i z_i \nu_i \phi_i`, shape (K, p), over the outcome rows, with shares s.
+    Labels are centred: what both populations have in common is noise.
     """
-    nu, share = nuisances.gap, rows.share
-    weight = share * nu**2
-    if quadratic == "label":
-        treatment_mean = nuisances.treatment_mean if center else 0.0
-        weight = share * rows.sign * (rows.label - treatment_mean) * nu
-    z_nu = share * rows.sign * (rows.label - nuisances.outcome_mean) * nu
-    squares = ~rows.is_outcome if quadratic == "label" else rows.is_outcome
-    H, b = [], []
+    signed = rows.share * rows.sign
+    w_nu = signed * (rows.label - nuisances.treatment_mean) * nuisances.gap
+    z_nu = signed * (rows.label - nuisances.outcome_mean) * nuisances.gap
+    H = []
+    b = []
     for j in range(int(fold.max()) + 1):
-        at = np.flatnonzero(squares & (fold == j))
-        H.append((Phi[at] * weight[at, None]).T @ Phi[at])
+        at = np.flatnonzero(~rows.is_outcome & (fold == j))
+        H.append((Phi[at] * w_nu[at, None]).T @ Phi[at])
         at = np.flatnonzero(rows.is_outcome & (fold == j))
         b.append(z_nu[at] @ Phi[at])
     return np.array(H), np.array(b)
@@ -230,9 +190,9 @@ def solve_weighted(H: Array, b: Array, ridge: float) -> Array:
     curvature = values + ridge
     if curvature[0] < -rounding:
         raise InputError(
-            f"the weighted risk has no minimum: with quadratic='label' its smallest eigenvalue is "
-            f"{values[0]:.2g}, and ridge={ridge:g} does not make up for it. Use quadratic='gap', "
-            f"ridge='auto', or a ridge above {-values[0]:.2g}."
+            f"the weighted risk has no minimum: its smallest eigenvalue is {values[0]:.2g}, and "
+            f"ridge={ridge:g} does not make up for it. Use ridge='auto', or a ridge above "
+            f"{-values[0]:.2g}."
         )
     known = curvature > rounding
     return np.asarray(V[:, known] @ (2.0 * (V[:, known].T @ b) / curvature[known]))
