@@ -25,7 +25,7 @@ share = "10%"
 target = "target.csv"
 
 [evaluate]
-people = "gap"
+level = 0.9
 estimator = "FourLogistic"
 """
 

@@ -205,8 +205,6 @@ def test_scores_and_tables_that_do_not_fit_are_refused(data, score):
         evaluate_uplift(score, data, target=data.X)
     with pytest.raises(InputError, match="level"):
         evaluate_uplift(score, data, level=95)
-    with pytest.raises(InputError, match="weight"):
-        evaluate_uplift(score, data, weight="all")
     one = {name: np.asarray(data[name])[np.asarray(data.population) == "north"] for name in data}
     with pytest.raises(LabelError, match="population"):
         evaluate_uplift(score[: len(one["y"])], one)

@@ -84,7 +84,7 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
         assert abs(one[0] - two[0]) < one[1]
 
 
-def test_pieces_order_and_partitions_change_nothing(data):
+def test_pieces_order_and_partitions_change_nothing(data, limits):
     """Rows that repeat, a sample smaller than the tables, and three populations."""
     X = np.round(np.asarray(data.X) / 20.0)
     population = np.asarray(data.population).astype(object)
@@ -92,13 +92,13 @@ def test_pieces_order_and_partitions_change_nothing(data):
     weight = np.random.RandomState(0).uniform(0.5, 2.0, len(X))
     parts = {"X": X, "y": data.y, "kind": data.kind, "population": population}
     parts = {name: np.asarray(column) for name, column in parts.items()} | {"sample_weight": weight}
-    options = {"sample_rows": 60, "rules": RULES}
+    limits("metrics.pieces", SAMPLE_ROWS=60)
 
     def model(X):
         return 0.1 * np.asarray(X)[:, 1] - 0.05 * np.asarray(X)[:, 0]
 
     def run(source):
-        return evaluate_uplift(model, source, n_jobs=1, random_state=0, **options)
+        return evaluate_uplift(model, source, rules=RULES, n_jobs=1, random_state=0)
 
     whole = run(ArraySource(**parts))
     order = np.random.RandomState(1).permutation(len(X))
@@ -198,11 +198,12 @@ def test_effects_in_pieces_are_those_of_the_rows(data):
     assert_allclose([c.predicted for c in found.projection], line, rtol=1e-5)
 
 
-def test_comparisons_and_effects_are_the_same_from_chunks_and_partitions(data):
+def test_comparisons_and_effects_are_the_same_from_chunks_and_partitions(data, limits):
     dask = pytest.importorskip("dask.array")
     parts = {name: np.asarray(data[name]) for name in ("X", "y", "kind", "population")}
     columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
-    options = {"n_jobs": 1, "random_state": 0, "sample_rows": 60}
+    limits("metrics.pieces", SAMPLE_ROWS=60)
+    options = {"n_jobs": 1, "random_state": 0}
     models = {"true": PROBLEM.uplift, "opposite": opposite}
     sources = ArraySource(**parts, chunk_rows=37), DaskSource.from_arrays(**columns), columns
     compared = [compare_uplift(models, source, **options) for source in sources]
@@ -243,9 +244,7 @@ def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
         ({"model_or_scores": lambda X: np.full(len(X), np.nan)}, "the score must be finite"),
         ({"model_or_scores": lambda X: X[:3, 0]}, "one number per row"),
         ({"shift": "classifier"}, "shift needs all rows in memory"),
-        ({"weight": "all"}, "weight"),
         ({"target": np.empty((0, 5))}, "target has no rows"),
-        ({"sample_rows": 0}, "sample_rows"),
     ],
 )
 def test_what_pieces_cannot_do_is_refused(data, options, message):

@@ -42,9 +42,6 @@ def evaluate(
     threshold: Annotated[
         list[float] | None, typer.Option(help="Value of treating from this uplift on; repeatable.")
     ] = None,
-    people: Annotated[
-        str, typer.Option(help="Whom the answer speaks for: overlap, or gap for fewer of them.")
-    ] = "overlap",
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     chunks: Annotated[
         bool | None,
@@ -65,8 +62,7 @@ def evaluate(
             "to fit --estimator without each fold of these rows."
         )
     check_paths(tables.paths + ([] if model is None else [("--model", model)]), [])
-    check_option("--people", people, ("overlap", "gap"))
-    asked: dict[str, Any] = {"weight": people, "level": level, "random_state": seed}
+    asked: dict[str, Any] = {"level": level, "random_state": seed}
     asked["rules"] = _rules(share, threshold)
     make = ESTIMATORS[check_option("--estimator", estimator, ESTIMATORS)]
     with noted() as notes:

@@ -30,8 +30,7 @@ from unjoined.metrics.estimate import (
 from unjoined.metrics.evaluate import prepare
 from unjoined.metrics.passes import Piece
 from unjoined.metrics.people import LEVEL, NUMBER, Conditions, Feature, NamedFeatures, between
-from unjoined.metrics.pieces import SAMPLE_ROWS
-from unjoined.metrics.rows import OVERLAP, Additive, Sums
+from unjoined.metrics.rows import Additive, Sums
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,9 +187,7 @@ def effect_summary(
     data: Any,
     by: Sequence[Any] | None = None,
     *,
-    weight: str = OVERLAP,
     level: float = 0.95,
-    sample_rows: int = SAMPLE_ROWS,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> EffectSummary:
@@ -209,7 +206,7 @@ def effect_summary(
         add up all rows.
     by : sequence of column names (data frames) or positions (arrays), optional
         Columns to describe uplift by. Default: all of them.
-    weight, level, sample_rows, n_jobs, random_state
+    level, n_jobs, random_state
         As in `evaluate_uplift`.
 
     Returns
@@ -234,15 +231,15 @@ def effect_summary(
     critical_value(level)
     models = {} if model is None else {"": model}
     rng = check_random_state(random_state)
-    _, tables = prepare(models, data, {}, weight, None, None, sample_rows, n_jobs, rng)
+    _, tables = prepare(models, data, {}, None, None, n_jobs, rng)
     X = tables.sample.X
-    people = tables.sample.share * tables.sample.aim * tables.sample.omega(weight)
+    people = tables.sample.share * tables.sample.aim * tables.sample.omega()
     people = people / people.sum()
     columns = Columns(tables.features, by)
     groups, line = columns.groups(X, people), columns.line(X, people)
-    weighed = tables.over(Weighing(line, tuple(groups.values()), weight))
+    weighed = tables.over(Weighing(line, tuple(groups.values())))
     line = weighed.fitted(line)
-    totals = tables.over(Projecting(line, tuple(groups.values()), weight)).totals()
+    totals = tables.over(Projecting(line, tuple(groups.values()))).totals()
     g, q = len(groups), len(line.beta)
     predicted = weighed.predicted() if models else np.full(g, math.nan)
     said = weighed.projected() if models else np.full(q, math.nan)
@@ -335,12 +332,11 @@ class Weighing:
 
     line: Line
     groups: tuple[Conditions, ...]
-    weight: str
 
     def __call__(self, piece: Piece) -> Weighed:
         """Add up some rows."""
         rows, b = piece.rows, self.line(piece.rows.X)
-        terms = rows.terms(rows.omega(self.weight))
+        terms = rows.terms(rows.omega())
         often = 1.0 if piece.times is None else piece.times
         share = often * terms.share
         people = share * terms.aim
@@ -362,12 +358,11 @@ class Projecting:
 
     line: Line
     groups: tuple[Conditions, ...]
-    weight: str
 
     def __call__(self, piece: Piece) -> Sums:
         """Add up some rows."""
         rows, b = piece.rows, self.line(piece.rows.X)
-        terms = rows.terms(rows.omega(self.weight))
+        terms = rows.terms(rows.omega())
         inside = np.column_stack(
             [np.ones(len(b)), *(meets(rows.X, group) for group in self.groups)]
         )

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, check_count, check_option, check_vector
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_vector
 from unjoined.data import take_rows
 from unjoined.errors import InputError
 from unjoined.metrics.checks import warn_of_tables
@@ -23,9 +23,9 @@ from unjoined.metrics.estimate import Estimate, critical_value
 from unjoined.metrics.evaluation import Comparison, Difference, Evaluation
 from unjoined.metrics.identification import GainByScore, ranking_noise
 from unjoined.metrics.passes import EvaluatedTables
-from unjoined.metrics.pieces import SAMPLE_ROWS, RowsInPieces, Scorer, Source
+from unjoined.metrics.pieces import RowsInPieces, Scorer, Source
 from unjoined.metrics.ranks import Appraisal, Read, Sheet
-from unjoined.metrics.rows import GAP, N_FOLDS, OVERLAP
+from unjoined.metrics.rows import N_FOLDS
 from unjoined.metrics.tables import (
     Asked,
     HeldOutTables,
@@ -44,12 +44,10 @@ def evaluate_uplift(
     model_or_scores: Any,
     data: Any,
     *,
-    weight: str = OVERLAP,
     target: MatrixLike | None = None,
     rules: Rules | None = None,
     level: float = 0.95,
     shift: Any = None,
-    sample_rows: int = SAMPLE_ROWS,
     crossfit: CrossFit | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
@@ -68,10 +66,6 @@ def evaluate_uplift(
         ``X``, ``y``, ``kind``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
         them. Two populations or more; data frames may hold text, dates and missing values. A
         source, as ``fit_chunks`` takes it, is gone through in pieces; see Notes.
-    weight : {"overlap", "gap"}, default="overlap"
-        Whom the answer speaks for. "overlap" counts people fully where treatment probabilities
-        differ by 0.2 or more, and less by the square of the difference below. "gap" counts them
-        by the squared difference: the shortest intervals, for a narrower group.
     target : array or data frame of shape (m, d), optional
         The people the answer is for. Default: rows of kind "target" if there are any, else the
         people in the tables.
@@ -86,8 +80,6 @@ def evaluate_uplift(
     shift : {None, "classifier"}, default=None
         How tables are weighted to the people in question, as in `MinMaxUplift`. None takes all
         tables for the same people; small differences then do little harm.
-    sample_rows : int, default=20000
-        Of a source: rows of each table that settle models of policies and outcomes.
     crossfit : CrossFit, optional
         That of the same rows in memory, if it is at hand: nothing is cross-fitted then.
     n_jobs : int or None, default=None
@@ -137,9 +129,9 @@ def evaluate_uplift(
     """
     critical_value(level)
     rng = check_random_state(random_state)
-    options = weight, target, shift, sample_rows, n_jobs, rng
     warn_of_own_rows([model_or_scores], data, stacklevel=2)
-    asked, tables = prepare({"": model_or_scores}, data, rules, *options, crossfit)
+    options = target, shift, n_jobs, rng, crossfit
+    asked, tables = prepare({"": model_or_scores}, data, rules, *options)
     return _evaluate(asked, tables, level, rng)
 
 
@@ -148,7 +140,6 @@ def cross_evaluate(
     data: Mapping[str, Any],
     n_folds: int = N_FOLDS,
     *,
-    weight: str = OVERLAP,
     target: MatrixLike | None = None,
     rules: Rules | None = None,
     level: float = 0.95,
@@ -174,7 +165,7 @@ def cross_evaluate(
         At least 2, and at most the rows of the smallest table.
     crossfit : CrossFit, optional
         That of the data, if it is at hand. Of an `Uplift`, that of its fit to the data.
-    weight, target, rules, level, shift, n_jobs, random_state
+    target, rules, level, shift, n_jobs, random_state
         As in `evaluate_uplift`.
 
     Returns
@@ -212,7 +203,7 @@ def cross_evaluate(
         fold = np.concatenate([fold, deal_rows(len(rows.cell) - len(fold), n_folds, rng)])
         columns[:, 0] = out_of_fold_scores(estimator, held, fold)
     how = f"rows left out of each fit, {n_folds} folds"
-    return _evaluate(others, RowsInMemory(held, rows, columns, weight, fold, how), level, rng)
+    return _evaluate(others, RowsInMemory(held, rows, columns, fold, how), level, rng)
 
 
 def _no_scores(X: MatrixLike) -> Array:
@@ -240,12 +231,10 @@ def compare_uplift(
     models: Mapping[str, Any],
     data: Any,
     *,
-    weight: str = OVERLAP,
     target: MatrixLike | None = None,
     rules: Rules | None = None,
     level: float = 0.95,
     shift: Any = None,
-    sample_rows: int = SAMPLE_ROWS,
     n_jobs: int | None = None,
     random_state: RandomState = None,
 ) -> Comparison:
@@ -258,7 +247,7 @@ def compare_uplift(
     ----------
     models : mapping of str to model, function or array
         Two or more, by name; each as in `evaluate_uplift`.
-    data, weight, target, rules, level, shift, sample_rows, n_jobs, random_state
+    data, target, rules, level, shift, n_jobs, random_state
         As in `evaluate_uplift`; sources are gone through in pieces.
 
     Returns
@@ -289,8 +278,8 @@ def compare_uplift(
             "{'linear': one, 'smooth': other}. Use evaluate_uplift for a single model."
         )
     warn_of_own_rows(models.values(), data, stacklevel=2)
-    options = weight, target, shift, sample_rows, n_jobs, check_random_state(random_state)
-    return _compare(*prepare(models, data, rules, *options), level)
+    rng = check_random_state(random_state)
+    return _compare(*prepare(models, data, rules, target, shift, n_jobs, rng), level)
 
 
 def record_gain(
@@ -369,16 +358,13 @@ def prepare(
     models: Mapping[str, Any],
     data: Any,
     rules: Rules | None,
-    weight: str,
     target: MatrixLike | None,
     shift: Any,
-    sample_rows: int,
     n_jobs: int | None,
     rng: Rng,
     crossfit: CrossFit | None = None,
 ) -> tuple[Asked, EvaluatedTables]:
     """Return what is asked, and the tables with their cross-fitted nuisances."""
-    check_option("weight", weight, (OVERLAP, GAP))
     in_pieces = is_source(data)
     asked = Asked(models, rules, in_pieces=in_pieces)
     if not in_pieces:
@@ -386,14 +372,14 @@ def prepare(
         warn_of_tables(held.rows, stacklevel=3)
         columns = held.computed(asked.columns)
         rows = held.evaluated(crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=3)
-        return asked, RowsInMemory(held, rows, columns, weight)
+        return asked, RowsInMemory(held, rows, columns)
     if shift is not None:
         raise InputError(
             "shift needs all rows in memory. Leave it out for tables that are read in pieces, or "
             "read them with SeparateLabels."
         )
-    source = Source.look_through(data, Scorer(tuple(asked.columns)), sample_rows)
-    return asked, RowsInPieces(source, weight, target, n_jobs, rng)
+    source = Source.look_through(data, Scorer(tuple(asked.columns)))
+    return asked, RowsInPieces(source, target, n_jobs, rng)
 
 
 def _evaluate(asked: Asked, tables: EvaluatedTables, level: float, rng: Rng) -> Evaluation:

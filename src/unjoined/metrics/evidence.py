@@ -37,7 +37,7 @@ from unjoined.metrics.diagnosis import Diagnosis, PolicyGap
 from unjoined.metrics.estimate import Estimate
 from unjoined.metrics.identification import strength_of
 from unjoined.metrics.people import NamedFeatures, find_regions
-from unjoined.metrics.pieces import SAMPLE_ROWS, Scorer, Source
+from unjoined.metrics.pieces import Scorer, Source
 from unjoined.metrics.rows import (
     GAP,
     N_FOLDS,
@@ -115,7 +115,7 @@ def diagnose(
     """
     rng = check_random_state(random_state)
     if is_source(data):
-        source = Source.look_through(data, Scorer(), SAMPLE_ROWS)
+        source = Source.look_through(data, Scorer())
         rows, _ = source.census.sample(N_FOLDS)
         features = NamedFeatures.of_numbers(rows.X, source.encoder)
         tables, aim, strange, people = source.summary(), None, list[str](), target

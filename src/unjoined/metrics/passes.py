@@ -87,13 +87,12 @@ class Placing:
     """The first pass: who stands at each place of some orders."""
 
     orders: tuple[Order, ...]
-    weight: str
 
     def __call__(self, piece: Piece) -> PlaceSums:
         """Add up some rows."""
         rows, times = piece.rows, piece.times
         share = rows.share if times is None else rows.share * times
-        people = share * rows.aim * rows.omega(self.weight)
+        people = share * rows.aim * rows.omega()
         found = []
         for order in self.orders:
             key, at = order.key(piece.columns), np.asarray(order.places(piece))
@@ -139,12 +138,11 @@ class Adding:
     columns: tuple[Column, ...]
     orders: tuple[Order, ...]
     groups: tuple[IntArray, ...]  # group of each place of the first order, if any are asked for
-    weight: str
 
     def __call__(self, piece: Piece) -> Added:
         """Add up some rows."""
         rows, K = piece.rows, piece.rows.n_populations
-        terms, C = rows.terms(rows.omega(self.weight)), 2 * K + 1
+        terms, C = rows.terms(rows.omega()), 2 * K + 1
         places = [order.places(piece) for order in self.orders]
         values = np.zeros((len(rows.cell), len(self.columns)))
         for j, column in enumerate(self.columns):
@@ -181,7 +179,6 @@ class EvaluatedTables:
     sample: EvaluationRows  # all rows, or some that stand for them
     features: NamedFeatures
     names: Sequence[Any]  # of the populations
-    weight: str
     n_rows: int
     how: str
 
@@ -196,16 +193,16 @@ class EvaluatedTables:
     def add(self, sheet: Sheet, scored: Sequence[Scored]) -> Added:
         """Add up all that is asked for on a sheet."""
         orders = tuple(each.order for each in scored)
-        return self.over(Adding(tuple(sheet.columns), orders, tuple(sheet.groups), self.weight))
+        return self.over(Adding(tuple(sheet.columns), orders, tuple(sheet.groups)))
 
     def left_out(self) -> str:
         """Say who counts less, in words."""
-        return say_left_out(self.sample, self.sample.omega(self.weight), self.features)
+        return say_left_out(self.sample, self.sample.omega(), self.features)
 
     def refuse_alike(self) -> None:
         """Refuse populations whose policies are equal for everyone."""
         people = self.sample.share * self.sample.aim
-        if not float(people @ self.sample.omega(self.weight)) > 0.0:
+        if not float(people @ self.sample.omega()) > 0.0:
             raise InputError(
                 f"the populations {shown(self.names)} treat everyone alike, as far as these tables "
                 "tell, so that no number can be given. Uplift needs policies that differ."

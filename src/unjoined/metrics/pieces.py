@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, IntArray, MatrixLike
-from unjoined._validation import KINDS, OUTCOME, check_count, check_vector
+from unjoined._validation import KINDS, OUTCOME, check_vector
 from unjoined.data import (
     CellSummary,
     Chunk,
@@ -119,7 +119,7 @@ class Source:
         return found
 
     @classmethod
-    def look_through(cls, source: Any, scorer: Scorer, sample_rows: int) -> Source:
+    def look_through(cls, source: Any, scorer: Scorer) -> Source:
         """Take the census of a source: cells, codes, and a sample of each cell."""
         partitions = as_dask_source(source)
         rows: Any = as_source(source) if partitions is None else partitions.settled()
@@ -128,7 +128,7 @@ class Source:
             scoring = ScoringEncoder(scorer)
             rows, encoder = rows.encoded(scoring), scoring.encoder
         look = take_census if partitions is None else dask_census
-        census = look(rows, sample_rows=check_count("sample_rows", sample_rows))
+        census = look(rows, sample_rows=SAMPLE_ROWS)
         census.check_complete()
         return cls(rows, scorer, census, encoder)
 
@@ -222,7 +222,6 @@ class RowsInPieces(EvaluatedTables):
     def __init__(
         self,
         source: Source,
-        weight: str,
         target: MatrixLike | None,
         n_jobs: int | None,
         rng: Rng,
@@ -247,8 +246,11 @@ class RowsInPieces(EvaluatedTables):
             found = crossfit.models(people, dealt, n_jobs=n_jobs)
             rows = with_target(rows, people, np.ones(len(people)), dealt, found, sample)
             columns = np.concatenate([columns, source.scorer(target)])
-        self.source, self.sample, self.columns, self.weight = source, rows, columns, weight
-        self.names, self.n_rows = census.names, census.n_rows
+        self.source = source
+        self.sample = rows
+        self.columns = columns
+        self.names = census.names
+        self.n_rows = census.n_rows
         self.plan = ChunkPlan(
             scorer=source.scorer,
             has_scores=source.encoder is not None,
@@ -286,10 +288,10 @@ class RowsInPieces(EvaluatedTables):
 
     def scored(self, orders: Sequence[Order], extra: Sequence[Sequence[float]]) -> list[Scored]:
         """Return the places of each order, fine bins that a sample has settled."""
-        people = self.sample.share * self.sample.aim * self.sample.omega(self.weight)
+        people = self.sample.share * self.sample.aim * self.sample.omega()
         pairs = zip(orders, extra, strict=True)
         settled = tuple(order.in_bins(self.columns, people, edges) for order, edges in pairs)
-        found = self.over(Placing(settled, self.weight)).places
+        found = self.over(Placing(settled)).places
         ends = np.cumsum([order.n_bins for order in settled])
         parts = np.split(found, ends[:-1])
         return [_in_bins(*each) for each in zip(settled, parts, strict=True)]

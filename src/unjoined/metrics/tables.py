@@ -361,12 +361,15 @@ class RowsInMemory(EvaluatedTables):
         tables: HeldOutTables,
         rows: EvaluationRows,
         columns: Array,
-        weight: str,
         fold: IntArray | None = None,
         how: str = "held-out rows",
     ) -> None:
-        self.sample, self.features, self.names = rows, tables.features, tables.rows.names
-        self.columns, self.weight, self.fold, self.how = columns, weight, fold, how
+        self.sample = rows
+        self.features = tables.features
+        self.names = tables.rows.names
+        self.columns = columns
+        self.fold = fold
+        self.how = how
         self.n_rows = len(tables.rows)
         self.refuse_alike()
 
@@ -383,7 +386,7 @@ class RowsInMemory(EvaluatedTables):
     def scored(self, orders: Sequence[Order], extra: Sequence[Sequence[float]]) -> list[Scored]:
         """Return the places of each order, a row each."""
         rows = self.sample
-        people = rows.share * rows.aim * rows.omega(self.weight)
+        people = rows.share * rows.aim * rows.omega()
         people = people / people.sum()
         return [
             Scored(
