@@ -18,7 +18,7 @@ OLDEST_TESTS := tests/cli/test_screen.py tests/cli/test_settings.py tests/cli/te
 	tests/contract/test_scikit_learn.py
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: help demo test pytest test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study figures docs files walk wheel sdist workflows reliability kills fuzz load licences audit clean
+.PHONY: help demo test pytest test-slow test-oldest test-browser coverage lint format benchmark accuracy coverage-study verdict-study paper paper-small figures docs files walk wheel sdist workflows reliability kills fuzz load licences audit clean
 
 help:
 	@echo "make demo        the whole job on a simulated campaign, under two minutes"
@@ -31,6 +31,8 @@ help:
 	@echo "make accuracy    every estimator against the truth, 55 minutes on two cores"
 	@echo "make coverage-study  how often intervals of evaluations cover the truth, hours"
 	@echo "make verdict-study   how far the verdict of check and the plans of plan-study can be trusted"
+	@echo "make paper       section 6 of the paper again, to docs/paper.md, an hour on one core"
+	@echo "make paper-small the same on tiny tables, to build/paper, under two minutes; SEED=1"
 	@echo "make figures     draw the pictures of the documentation again"
 	@echo "make docs        build the documentation in build/docs; a warning is an error"
 	@echo "make files       what each file is for"
@@ -101,7 +103,7 @@ test-browser: $(VENV)/.test
 	$(BIN)/python -m pytest -m browser tests/report
 
 benchmark: $(VENV)/.test
-	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py coverage.py paper_default.py planner.py populations.py problems.py trials.py verdict.py),$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py coverage.py planner.py populations.py problems.py trials.py verdict.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 # Resumes from finished draws; an hour on one core.
@@ -117,6 +119,14 @@ coverage-study: $(VENV)/.test
 accuracy: $(VENV)/.test
 	$(BIN)/python benchmarks/accuracy.py
 
+# Section 6 of the paper, which takes an hour on one core; goes on from finished trials.
+paper: $(VENV)/.test
+	$(BIN)/python -m studies.paper all --trials 50 --seed 1 --out docs
+	$(BIN)/python -m studies.paper all --ridges --trials 50 --seed 1 --out docs
+
+paper-small: $(VENV)/.test
+	$(BIN)/python -m studies.paper synthetic --small --seed $(or $(SEED),0) --out build/paper
+
 figures: $(VENV)/.test
 	@for script in docs/examples/*/*.py; do echo "== $$script"; $(BIN)/python $$script docs/images || exit 1; done
 
@@ -127,7 +137,7 @@ workflows: $(BIN)/python
 	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml .github/workflows
 
 docs: $(VENV)/.docs
-	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide docs/notebooks/*.py src
+	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide docs/notebooks/*.py src studies
 	$(BIN)/python tools/prose.py
 	$(BIN)/python tools/notebooks.py
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs

@@ -37,7 +37,7 @@ with nullcontext() if atheris is None else atheris.instrument_imports(include=["
     import unjoined
     from unjoined.cli import program
     from unjoined.data import paper_problem
-    from unjoined.datasets import criteo_impressions, fetch_criteo_uplift, fetch_email
+    from unjoined.datasets import fetch_email
     from unjoined.errors import UnjoinedError
     from unjoined.sums import (
         GroupedSums,
@@ -178,34 +178,20 @@ def sums() -> dict[str, Target]:
 
 
 def texts() -> dict[str, Target]:
-    """Return parsers of text: settings, Criteo's three forms, the e-mail trial and tables."""
+    """Return parsers of text: settings, the e-mail trial and tables."""
     known = {name: name for name in (*program.SHARED, "estimator", "checkpoint", "out")}
     settings = b"outcomes = 'o.csv'\nseed = 3\n[treatments]\nn = 't.csv'\n[fit]\nestimator = 'auto'"
-    form_a = b"example 1: c0ffee 1 0.5 1 2 1:300 2:250 3:0 4:47 5:15 6:5 7:0 8:56 9:74 10:0\n"
-    form_a += b"1 exid:1 11:1 12:1 17:2\n0 exid:1 11:1 12:0 17:2\n"
-    form_b = b"shared 1| 1_300 2_250 3_0:1 4_47\n0:0.001:0.5 | 11_1 12_1\n| 11_1 12_0\n\n"
-    form_c = b"1 |l 0.999 |p 12.5 |f 0:300 1:250 2:1 3:1 35:1\n0 |f 2:1\n"
     email = (
         b"recency,history_segment,history,mens,womens,zip_code,newbie,channel,segment,visit,"
         b"conversion,spend\n10,2) $100 - $200,142.44,1,0,Surburban,0,Phone,Womens E-Mail,0,0,0\n"
     )
-    uplift = b",".join(b"f%d" % i for i in range(12)) + b",treatment,conversion,visit,exposure\n"
-    uplift += b",".join([b"1.5"] * 12) + b",1,0,0,0\n"
     table = 'age;name;"a;b"\n1,5;x;"y\n"\n2,5;\u00e9;z\n'
     tables = [table.encode(), table.encode("utf-16"), table.encode("cp1252"), b"a\tb\n1\t2\n"]
 
-    def impressions(file: Path) -> None:
-        for _ in criteo_impressions(file):
-            pass
-
     return {
         "settings": Target([settings], as_file(lambda f: program.read_config(f, "fit", known))),
-        "Criteo's forms": Target([form_a, form_b, form_c], as_file(impressions)),
         "e-mail trial": Target(
             [email], as_file(lambda f: fetch_email(path=f, download=False), "email.csv")
-        ),
-        "Criteo uplift": Target(
-            [uplift], as_file(lambda f: fetch_criteo_uplift(path=f, download=False), "uplift.csv")
         ),
         "tables": Target(tables, as_file(unjoined.read_table, "table.csv")),
     }

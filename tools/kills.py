@@ -31,7 +31,6 @@ from typing import NamedTuple
 import numpy as np
 
 import unjoined
-import unjoined.reproduce
 from unjoined.cli import main as unjoined_command
 from unjoined.cli.program import COMMANDS
 from unjoined.sums import passes as sums_passes
@@ -99,14 +98,6 @@ JOBS = {
             *("--table", "in/customers.csv", "--list", "out/list.csv"),
         ],
         ["r.html", "list.csv"],
-    ),
-    "reproduce": Job(
-        ["reproduce", "synthetic", "--small", "--trials", "2", "--jobs", "1", "--out", "out"],
-        [
-            *("paper.md", "paper-results.json", "paper-trials.jsonl"),
-            *("images/paper-figure-1.png", "images/paper-figure-2.png"),
-        ],
-        True,
     ),
     "export": Job(
         ["export", *MODEL, "--sql", "out/s.sql", "--force"],
@@ -226,19 +217,7 @@ def said(file: Path) -> str:
         return model.predict(people.select(list(model.feature_names_in_))).tobytes().hex()
     if file.suffix == ".xlsx":
         return str(unjoined.read_table(file).to_pydict())
-    if file.suffix == ".jsonl":
-        records = [json.loads(line) for line in file.read_text().splitlines()]
-        records.sort(key=lambda record: json.dumps(record["task"], sort_keys=True))
-        return json.dumps([[r["task"], r["result"]] for r in records], sort_keys=True)
     text = file.read_bytes()
-    # The results of `reproduce` say how long it took.
-    if file.suffix == ".md":
-        return text.decode().partition("## Where the time goes")[0]
-    if file.suffix == ".json":
-        found = json.loads(text)
-        for study in found["studies"].values():
-            del study["seconds"]
-        return json.dumps(found)
     return text.hex()
 
 
@@ -329,10 +308,9 @@ class Study:
         self.ways[way] += 1
         left = files_in(OUT)
         self.ways["hidden files left"] += sum(name.endswith(".part") for name in left)
-        if self.job.words[0] != "reproduce":  # whose list of trials grows
-            for file, text in contents(left & set(self.job.writes)).items():
-                if text not in (self.old.get(file), self.new[file]):
-                    raise SystemExit(f"{self.name}: {file} is neither old nor new ({way})")
+        for file, text in contents(left & set(self.job.writes)).items():
+            if text not in (self.old.get(file), self.new[file]):
+                raise SystemExit(f"{self.name}: {file} is neither old nor new ({way})")
         return True
 
     def run(self, kills: int, dice: np.random.Generator) -> dict[str, int]:

@@ -14,7 +14,7 @@ import pytest
 
 from unjoined import SeparateLabels, Uplift, load_model, read_table
 from unjoined.cli import main
-from unjoined.reproduce import write_raw_files
+from unjoined.data import write_raw_files
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = re.findall(r"^unjoined (.*)$", (ROOT / "README.md").read_text(), flags=re.M)

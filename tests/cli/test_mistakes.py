@@ -29,8 +29,14 @@ from unjoined import (
     save_model,
 )
 from unjoined.cli import main
-from unjoined.data import TableEncoder, paper_problem, unjoin, write_table
-from unjoined.reproduce import raw_customers, write_raw_files
+from unjoined.data import (
+    TableEncoder,
+    paper_problem,
+    raw_customers,
+    unjoin,
+    write_raw_files,
+    write_table,
+)
 from unjoined.sums import write_sums
 
 
@@ -269,13 +275,6 @@ MISTAKES = [
     ("demo --out o.csv", "'o.csv' is a file"),
     ("demo --rows 99", "Invalid value for '--rows'"),
     ("demo --seed -1", "Invalid value for '--seed'"),
-    ("reproduce", "Missing argument"),
-    ("reproduce everything", "study must be one of"),
-    ("reproduce synthetic --trials 0", "Invalid value for '--trials'"),
-    ("reproduce synthetic --jobs 0", "Invalid value for '--jobs'"),
-    ("reproduce synthetic --seed -1", "Invalid value for '--seed'"),
-    ("reproduce synthetic --out o.csv", "is a file; name a folder with --out"),
-    ("reproduce jobs --data nowhere", "there is no folder 'nowhere'"),
     # what cannot be fitted
     (f"fit {FOUR} --outcome bougth --model n.skops", "has no column 'bougth'"),
     (f"fit --outcomes n=on.csv --treatments n=tn.csv {LABELS}", "once for each population, as"),
@@ -447,7 +446,6 @@ MISTAKES = [
     ("score --model m.skops --table o.csv --out link.csv --force", "are the same file"),
     ("merge arrays.sums plan.sums --out plan.sums --force", "are the same file"),
     (f"check {FOUR.replace('n=on.csv', 'n=o.csv').replace('os.csv', 'link.csv')}", "the same file"),
-    ("reproduce synthetic --small --data tables --out tables", "are the same folder"),
     (f"{STREAM} --model tables/m.csv", "is among the tables in the folder 'tables'"),
     (f"{STREAM} --model hard.skops", "is among the tables in the folder 'tables'"),
     (f"{STREAM} --checkpoint tables/inner/c.parquet --model n.skops", "is among the tables"),

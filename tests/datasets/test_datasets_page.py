@@ -12,13 +12,12 @@ REAL = ROOT.parent / "shared" / "data"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the data sets are not here")
-def test_examples_that_need_data_run_on_it(cache, capsys):
+def test_examples_that_need_data_run_on_it(cache):
     cache.mkdir()
-    for folder in ("hillstrom", "nsw", "criteo_counterfactual"):
+    for folder in ("hillstrom", "nsw"):
         for file in (REAL / folder).iterdir():
             (cache / file.name).symlink_to(file)
     blocks = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S)
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), {})  # noqa: S102 - our own page
-    assert len(blocks) == 3
-    assert "5.27% of the rows, 0.55% of the impressions were clicked" in capsys.readouterr().out
+    assert len(blocks) == 2

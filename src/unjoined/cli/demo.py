@@ -1,8 +1,7 @@
-"""The commands demo and reproduce: the whole job on a simulated campaign, and the paper again."""
+"""The command demo: the whole job on a simulated campaign."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -21,8 +20,7 @@ from rich.text import Text
 import unjoined
 from unjoined._support import import_extra, in_digits
 from unjoined._typing import Array
-from unjoined._validation import check_option
-from unjoined.cli.inputs import Tables, check_distinct
+from unjoined.cli.inputs import Tables
 from unjoined.cli.options import AsJson, Folder, Force, Seed, TableOptions, command
 from unjoined.cli.score import Scored, Target, show_list
 from unjoined.cli.show import (
@@ -35,13 +33,20 @@ from unjoined.cli.show import (
     show_table,
     tell_progress,
 )
-from unjoined.data import SeparateLabels, read_table, replace_file, write_table
-from unjoined.errors import InputError, TableError
+from unjoined.data import (
+    REGIONS,
+    SeparateLabels,
+    raw_customers,
+    read_table,
+    replace_file,
+    write_raw_files,
+    write_table,
+)
+from unjoined.errors import TableError
 from unjoined.estimators import UpliftEstimator, save_model
 from unjoined.metrics import UpliftCurve, diagnose, perfect_curve, qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
 from unjoined.report import Origin, Terms, report
-from unjoined.reproduce import REGIONS, STUDIES, raw_customers, reproduce_paper, write_raw_files
 
 SHARE = 0.3  # of customers on the list
 N_TRUTH = 20_000  # fresh customers the methods are compared on
@@ -276,78 +281,3 @@ def program() -> list[str]:
     found = shutil.which("unjoined")
     at_hand = found is not None and Path(found).samefile(sys.argv[0])
     return ["unjoined"] if at_hand else [sys.argv[0]]
-
-
-@command("unjoined reproduce synthetic --small", "unjoined reproduce all --out unjoined-paper")
-def reproduce(
-    study: Annotated[
-        list[str],
-        typer.Argument(help=f"{', '.join(STUDIES)}, or all; several may be named."),
-    ],
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="Draws of each study; default: 50, or 2 with --small.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes; default: one for each core.")
-    ] = None,
-    folder: Folder = Path("unjoined-paper"),
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with the data files; default: cache, download.")
-    ] = None,
-    small: Annotated[
-        bool, typer.Option("--small", help="Tiny sizes, to see soon that it works; not criteo.")
-    ] = False,
-    ridges: Annotated[
-        bool,
-        typer.Option("--ridges", help="Try a wide grid of MinMaxGau's ridges, and nothing else."),
-    ] = False,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Run the experiments of the paper and write figures and a page."""
-    if folder.exists() and not folder.is_dir():
-        raise TableError(f"{str(folder)!r} is a file; name a folder with --out.")
-    if data is not None and not data.is_dir():
-        raise TableError(f"there is no folder {str(data)!r}. Check --data.")
-    if data is not None:
-        check_distinct([("--data", data), ("--out", folder)])
-    for name in study:
-        check_option("study", name, (*STUDIES, "all"))
-    if small and "criteo" in study:
-        raise InputError(
-            "criteo has a click in twenty rows, too few for the tables of --small. Leave out "
-            "--small or criteo."
-        )
-    out = console(quiet=as_json)
-    try:
-        files = reproduce_paper(
-            [
-                name
-                for name in STUDIES
-                if name in study or ("all" in study and not (small and name == "criteo"))
-            ],
-            folder,
-            trials=trials or (2 if small else 50),
-            jobs=jobs or os.cpu_count() or 1,
-            seed=seed,
-            small=small,
-            data=None if data is None else str(data),
-            ridges=ridges,
-            progress=tell_progress,
-        )
-    except KeyboardInterrupt:
-        out.print(f"Finished trials are kept in {folder}; the same command goes on.")
-        raise
-    claims = json.loads(files.results.read_text("utf-8"))["claims"]
-    out.print("What the paper says in section 6.3, judged by these numbers:")
-    show_pairs(out, ((claim["verdict"], claim["claim"]) for claim in claims))
-    out.print(f"Wrote {files.page}, {files.results} and figures: {len(files.figures)}.")
-    if as_json:
-        paths = {"page": files.page, "results": files.results, "trials": files.trials}
-        print_json(
-            {
-                "verdicts": {claim["claim"]: claim["verdict"] for claim in claims},
-                "files": {name: str(path) for name, path in paths.items()}
-                | {"figures": [str(file) for file in files.figures]},
-            }
-        )

@@ -51,7 +51,6 @@ COMMANDS = {
     "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
     "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),
     "merge": Entry("sums", "Add up files of sums that were made with one plan."),
-    "reproduce": Entry("demo", "Run the experiments of the paper and write figures and a page."),
 }
 
 

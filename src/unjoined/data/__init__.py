@@ -28,6 +28,7 @@ from unjoined.data.queries import (
     database_tables,
     is_query,
 )
+from unjoined.data.raw import REGIONS, raw_customers, write_raw_files, write_shop
 from unjoined.data.rows import CellKFold, Chunk, LabelledRows, Rows, label_rows, target_rows
 from unjoined.data.simulate import (
     JointLabels,

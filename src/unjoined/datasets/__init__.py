@@ -1,14 +1,6 @@
 """Public data sets: downloaded once, verified, kept in a cache."""
 
-from unjoined.datasets.criteo import Impression, criteo_impressions, fetch_criteo
-from unjoined.datasets.fetch import PublicData, data_folder
-from unjoined.datasets.trials import fetch_criteo_uplift, fetch_email, fetch_jobs
+from unjoined.datasets.fetch import Lines, PublicData, Source, data_folder, locate
+from unjoined.datasets.trials import check_header, fetch_email, fetch_jobs
 
-__all__ = [
-    "PublicData",
-    "criteo_impressions",
-    "fetch_criteo",
-    "fetch_criteo_uplift",
-    "fetch_email",
-    "fetch_jobs",
-]
+__all__ = ["PublicData", "fetch_email", "fetch_jobs"]

@@ -2,15 +2,8 @@
 
 from unjoined.metrics.bound import ErrorBound, error_bound
 from unjoined.metrics.checks import Balance, Check, Sharing, warn_of_tables
-from unjoined.metrics.conventions import (
-    causalml_auuc,
-    causalml_qini,
-    pylift_q,
-    sklift_qini_auc,
-    sklift_uplift_at_k,
-    sklift_uplift_auc,
-)
 from unjoined.metrics.curves import (
+    TieGroups,
     UpliftCurve,
     auuc,
     average_uplift,
@@ -21,6 +14,7 @@ from unjoined.metrics.curves import (
     qini,
     random_curve,
     rank_score,
+    trapezoid,
     treat_all,
     uplift_at_k,
     uplift_curve,
@@ -96,8 +90,6 @@ __all__ = [
     "UpliftScorer",
     "auuc",
     "average_uplift",
-    "causalml_auuc",
-    "causalml_qini",
     "compare_uplift",
     "cross_evaluate",
     "diagnose",
@@ -111,14 +103,10 @@ __all__ = [
     "outcome_risk",
     "perfect_curve",
     "plan_study",
-    "pylift_q",
     "qini",
     "random_curve",
     "rank_score",
     "record_gain",
-    "sklift_qini_auc",
-    "sklift_uplift_at_k",
-    "sklift_uplift_auc",
     "treat_all",
     "uplift_at_k",
     "uplift_curve",

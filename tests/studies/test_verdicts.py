@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from unjoined.reproduce import write_paper
+from studies.paper import write_paper
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = json.loads((DOCS / "paper-results.json").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined.datasets import fetch_criteo_uplift
+from studies.criteo_uplift import fetch_criteo_uplift
 from unjoined.errors import InputError, TableError
 
 REAL = (

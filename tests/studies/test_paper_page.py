@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unjoined.reproduce import check_claims, paper_page
+from studies.paper import check_claims, paper_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = json.loads((DOCS / "paper-results.json").read_text(encoding="utf-8"))

@@ -1,8 +1,9 @@
 """The paper's experiments with the default alone, for a results file that has the other methods.
 
-Run: python benchmarks/paper_default.py RESULTS OUT [--studies synthetic,email,jobs] [--data FOLDER]
+Run: python -m studies.paper.default RESULTS OUT [--studies synthetic,email,jobs] [--data FOLDER]
 
-RESULTS is a ``paper-results.json`` of ``unjoined reproduce``, whose trials and seed are repeated.
+RESULTS is a ``paper-results.json`` of ``python -m studies.paper``, whose trials and seed are
+repeated.
 Finished trials are kept in OUT/default-trials.jsonl: started again, it goes on where it stopped.
 Then results, figures and page are written to OUT, with the default's line of the studies renewed
 and all else kept.
@@ -21,8 +22,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from unjoined import Uplift
-from unjoined.reproduce import (
+from studies.paper import (
     OURS,
     STUDIES,
     Task,
@@ -32,6 +32,7 @@ from unjoined.reproduce import (
     summarise_study,
     write_paper,
 )
+from unjoined import Uplift
 
 Block = dict[str, Any]
 Pair = tuple[float, float | None]

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._support import import_extra
-from unjoined.data import replace_file
-from unjoined.reproduce.claims import (
+from studies.paper.claims import (
     CONTRADICTED,
     HOLDS,
     NOT_SHOWN,
@@ -18,7 +16,9 @@ from unjoined.reproduce.claims import (
     judge,
     plus_minus,
 )
-from unjoined.reproduce.studies import CLOSE_B, LARGEST_ERROR, OURS, RIDGES, WIDTHS
+from studies.paper.draws import CLOSE_B, LARGEST_ERROR, OURS, RIDGES, WIDTHS
+from unjoined._support import import_extra
+from unjoined.data import replace_file
 
 Block = dict[str, Any]
 PAPER_TRIALS = 50
@@ -44,7 +44,7 @@ def paper_page(results: dict[str, Any]) -> str:
     """Return the page of a results file as Markdown; the same results give the same letters."""
     jinja = import_extra("jinja2", extra="report")
     environment = jinja.Environment(  # of plain text, where nothing is to be escaped
-        loader=jinja.PackageLoader("unjoined.reproduce", "."),
+        loader=jinja.FileSystemLoader(Path(__file__).parent),
         undefined=jinja.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -79,8 +79,8 @@ def _commands(blocks: dict[str, Block], option: str) -> list[str]:
         for name, block in blocks.items()
     }
     if len(set(options.values())) == 1:
-        return [f"unjoined reproduce {' '.join(blocks)}{next(iter(options.values()))}"]
-    return [f"unjoined reproduce {name}{given}" for name, given in options.items()]
+        return [f"python -m studies.paper {' '.join(blocks)}{next(iter(options.values()))}"]
+    return [f"python -m studies.paper {name}{given}" for name, given in options.items()]
 
 
 def _preview(blocks: list[Block]) -> str:

@@ -15,12 +15,7 @@ from scipy.special import expit
 from sklearn.preprocessing import StandardScaler
 
 import unjoined
-from unjoined import FourNNC, MinMaxGau
-from unjoined.data import CellKFold, paper_problem
-from unjoined.datasets import fetch_jobs
-from unjoined.errors import InputError, TableError, UnjoinedError
-from unjoined.metrics import HeldOutRows, auuc, qini
-from unjoined.reproduce import (
+from studies.paper import (
     STUDIES,
     Task,
     check_claims,
@@ -29,6 +24,11 @@ from unjoined.reproduce import (
     reproduce_paper,
     run_task,
 )
+from unjoined import FourNNC, MinMaxGau
+from unjoined.data import CellKFold, paper_problem
+from unjoined.datasets import fetch_jobs
+from unjoined.errors import InputError, TableError, UnjoinedError
+from unjoined.metrics import HeldOutRows, auuc, qini
 
 pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 
@@ -416,7 +416,7 @@ def test_ridges_join_the_page_of_the_studies_and_stand_alone(jobs, data, tmp_pat
     after = json.loads(joined.results.read_text())
     assert (after["studies"], after["claims"]) == (before["studies"], before["claims"])
     page = joined.page.read_text()
-    assert "unjoined reproduce jobs --ridges --trials 2 --seed 0 --small" in page
+    assert "python -m studies.paper jobs --ridges --trials 2 --seed 0 --small" in page
     assert "| jobs | MinMaxGau, width 5 |" in page
     alone = ridge_run(tmp_path / "alone", data, (score, (5, 6), (0, 0)))
     assert "## What the ridges change" in alone.page.read_text()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined.datasets import Impression, criteo_impressions, fetch_criteo
+from studies.criteo import Impression, criteo_impressions, fetch_criteo
 from unjoined.errors import InputError, TableError
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "criteo_counterfactual"

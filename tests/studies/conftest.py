@@ -1,4 +1,4 @@
-"""Files in the form of the real trials."""
+"""Files in the form of the real trials, and where data sets are kept."""
 
 import numpy as np
 import pytest
@@ -61,3 +61,10 @@ def data(tmp_path_factory):
 @pytest.fixture
 def write_email():
     return _write_email
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty folder for data sets, which the environment names as a user would."""
+    monkeypatch.setenv("UNJOINED_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache"

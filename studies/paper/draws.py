@@ -15,9 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from studies.criteo import fetch_criteo
 from unjoined._typing import Array, IntArray
 from unjoined.data import SeparateLabels, paper_problem, unjoin
-from unjoined.datasets import PublicData, data_folder, fetch_criteo, fetch_email, fetch_jobs
+from unjoined.datasets import PublicData, data_folder, fetch_email, fetch_jobs
 from unjoined.errors import InputError, TableError
 from unjoined.metrics import joint_values
 

@@ -11,14 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._support import import_extra
-from unjoined._typing import Array, ArrayLike
-from unjoined.data import replace_file
-from unjoined.errors import TableError
-from unjoined.reproduce.claims import check_claims
-from unjoined.reproduce.page import draw_figures, paper_page
-from unjoined.reproduce.runner import run_tasks
-from unjoined.reproduce.studies import (
+from studies.paper.claims import check_claims
+from studies.paper.draws import (
     CLOSE_B,
     GRID_F,
     GRID_G,
@@ -34,6 +28,12 @@ from unjoined.reproduce.studies import (
     load_study,
     study_tasks,
 )
+from studies.paper.page import draw_figures, paper_page
+from studies.paper.runner import run_tasks
+from unjoined._support import import_extra
+from unjoined._typing import Array, ArrayLike
+from unjoined.data import replace_file
+from unjoined.errors import TableError
 
 DIGITS = 5  # significant ones kept in the file
 

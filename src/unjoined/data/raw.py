@@ -9,7 +9,8 @@ from scipy.special import expit
 
 from unjoined._support import import_extra
 from unjoined._typing import Array, Frame
-from unjoined.data import SimulatedProblem, write_table
+from unjoined.data.simulate import SimulatedProblem
+from unjoined.data.write import write_table
 
 REGIONS = ("east", "west")
 ZIP_CODES = ("Rural", "Surburban", "Urban")  # spelt as in the public file

@@ -19,13 +19,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from unjoined._typing import Array
-from unjoined.basis import ScaledBasis
-from unjoined.data import CellKFold, SeparateLabels, label_rows, paper_problem, replace_file
-from unjoined.errors import TableError, UnjoinedError
-from unjoined.estimators import FourLogistic, FourNNC, FourNNR, FourRidge, MinMaxGau, Uplift
-from unjoined.metrics import HeldOutRows, auuc, uplift_curve
-from unjoined.reproduce.studies import (
+from studies.paper.draws import (
     CLOSE_B,
     GRID_F,
     GRID_G,
@@ -41,6 +35,12 @@ from unjoined.reproduce.studies import (
     Task,
     draw_rows,
 )
+from unjoined._typing import Array
+from unjoined.basis import ScaledBasis
+from unjoined.data import CellKFold, SeparateLabels, label_rows, paper_problem, replace_file
+from unjoined.errors import TableError, UnjoinedError
+from unjoined.estimators import FourLogistic, FourNNC, FourNNR, FourRidge, MinMaxGau, Uplift
+from unjoined.metrics import HeldOutRows, auuc, uplift_curve
 from unjoined.solve import solve_minmax
 from unjoined.sums import accumulate, assemble
 

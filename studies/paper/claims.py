@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from unjoined.reproduce.studies import OURS, WIDTHS
+from studies.paper.draws import OURS, WIDTHS
 
 HOLDS, PARTLY, NOT_SHOWN, CONTRADICTED = "holds", "holds partly", "not shown", "contradicted"
 CLEAR = 2.0  # standard errors on each side of an interval
