@@ -5,51 +5,19 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.linear_model import LinearRegression
 
-from unjoined import (
-    DensityUplift,
-    FourNNR,
-    FourRidge,
-    MinMaxGau,
-    MinMaxUplift,
-    MixtureUplift,
-    NeuralMinMaxUplift,
-    PlugInUplift,
-    TwoStageUplift,
-    Uplift,
-    WeightedUplift,
-)
+from unjoined import DensityUplift, MinMaxUplift, PlugInUplift, Uplift, WeightedUplift
 from unjoined.cli import main
 from unjoined.errors import ColumnWarning, InputError
 
-FOREST = {
-    "outcome_model": RandomForestRegressor(3, random_state=0),
-    "treatment_model": RandomForestClassifier(3, random_state=0),
-}
 MODELS = {
     "uplift": Uplift(random_state=0),
     "smooth": MinMaxUplift(random_state=0),
-    "gaussian": MinMaxUplift(basis="gaussian", random_state=0),
     "fourier": MinMaxUplift(basis="fourier", random_state=0),
-    "linear": MinMaxUplift(basis="linear", random_state=0),
-    "raw": MinMaxUplift(standardize=False, random_state=0),
-    "paper": MinMaxGau(random_state=0),
-    "bounds": MinMaxUplift(basis="linear", bounds=(-50.0, 50.0), random_state=0),
-    "absolute": MinMaxUplift(basis="linear", loss="absolute", random_state=0),
-    "mixture": MixtureUplift(random_state=0),
-    "em": MixtureUplift(engine="em", outcome_model=LinearRegression(), random_state=0),
     "weighted": WeightedUplift(random_state=0),
     "ratio": PlugInUplift(random_state=0),
-    "forest": PlugInUplift(**FOREST, random_state=0),
-    "ridges": FourRidge(),
-    "network": FourNNR(random_state=0),
-    "stages": TwoStageUplift(),
     "density": DensityUplift(random_state=0),
-    "neural": NeuralMinMaxUplift(max_epochs=2, random_state=0),
 }
-SOME = ["smooth", "weighted", "mixture", "ratio", "stages"]
 pytestmark = [
     pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -93,7 +61,7 @@ def test_predictions_are_finite_however_far_away_the_rows_are(name):
         assert np.isfinite(model.critic(X)).all()
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", ["smooth", "weighted"])
 @pytest.mark.parametrize("unit", [2.0**-996, 2.0**96])  # about 1e-300 and 1e29
 def test_units_of_the_features_change_nothing_as_far_as_numbers_go(name, unit):
     data = draw()
@@ -117,7 +85,7 @@ def test_a_value_far_beyond_those_of_the_fit_is_told():
     model.predict([[0.0, 150.0]])  # beyond, but not absurd
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["uplift", "ratio"])
 def test_a_fit_refuses_features_beyond_arithmetic_and_names_the_column(name):
     data = draw()
     frame = pd.DataFrame(data["X"], columns=["age", "spend"])
@@ -128,7 +96,7 @@ def test_a_fit_refuses_features_beyond_arithmetic_and_names_the_column(name):
         clone(MODELS[name]).fit(**data | {"X": frame.to_numpy()})
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["uplift", "ratio"])
 @pytest.mark.parametrize("columns", [np.asarray, list])
 def test_a_fit_refuses_outcomes_beyond_arithmetic_and_names_the_row(name, columns):
     data = draw()
@@ -163,7 +131,7 @@ def test_of_constant_features_alone_the_uplift_is_constant(name):
     assert np.ptp(uplift) <= 1e-12 * np.abs(uplift).max()
 
 
-@pytest.mark.parametrize("name", [*SOME, "density", "forest", "fourier"])
+@pytest.mark.parametrize("name", ["smooth", "weighted", "ratio", "density"])
 def test_of_a_constant_feature_the_constant_does_not_matter(name):
     data = draw()
     found = []

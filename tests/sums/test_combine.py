@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from unjoined import MinMaxUplift
 from unjoined.basis import GaussianBasis, LinearBasis, ScaledBasis, Scaling, StackedBasis
 from unjoined.data import paper_problem
+from unjoined.errors import InputError
 from unjoined.sums import combine
 
 GAUSSIANS = GaussianBasis(np.random.default_rng(0).standard_normal((19, 2)), 2.0)
@@ -57,3 +58,8 @@ def test_predictions_of_a_model_do_not_depend_on_its_threads_to_the_bit():
     assert_allclose(found[0], expected, rtol=0, atol=1e-11 * np.abs(model.coef_).sum())
     critic = model.critic_basis_(model.scaling_(X)) @ model.critic_coef_
     assert_allclose(model.critic(X), critic, rtol=0, atol=1e-11 * np.abs(model.critic_coef_).sum())
+
+
+def test_positions_beyond_the_rows_are_refused():
+    with pytest.raises(InputError, match="positions must be from 0 to 49"):
+        combine(LinearBasis(3), np.ones(4), np.zeros((50, 3)), at=np.array([50]))
