@@ -11,8 +11,8 @@ from scipy.integrate import quad
 from unjoined.estimators import (
     ConditionalDensity,
     DensitySearch,
-    LeastSquaresFitter,
     UnmixedDensities,
+    fit_densities,
     outcome_grid,
     search_density,
     trapezoid_weights,
@@ -89,7 +89,7 @@ def textbook_lscde(X, y, weight, centers, values, width_x, width_y, ridge):
 def test_coefficients_solve_the_least_squares_problem_of_the_definition():
     X, y, weight = draw(15)
     ridges = np.array([1e-3, 1e-1])
-    found = LeastSquaresFitter(5)(X, y, weight, 1.1, 0.7, ridges)
+    found = fit_densities(X, y, weight, 5, 1.1, 0.7, ridges)
     for density, ridge in zip(found, ridges, strict=True):
         alpha = textbook_lscde(X, y, weight, X[:5], y[:5], 1.1, 0.7, ridge)
         assert_array_equal(density.centers, X[:5][alpha > 0])
@@ -98,13 +98,12 @@ def test_coefficients_solve_the_least_squares_problem_of_the_definition():
 
 
 def test_whole_weights_equal_repeated_rows():
-    fitter = LeastSquaresFitter(30)
     X, y, _ = draw(30)
     weight = np.random.default_rng(1).integers(1, 4, 30)
     again = np.concatenate([np.arange(30), np.repeat(np.arange(30), weight - 1)])
     grid, ones = np.linspace(-2, 2, 9), np.ones(len(again))
-    (one,) = fitter(X, y, weight.astype(float), 0.8, 0.5, np.array([0.01]))
-    (other,) = fitter(X[again], y[again], ones, 0.8, 0.5, np.array([0.01]))
+    (one,) = fit_densities(X, y, weight.astype(float), 30, 0.8, 0.5, np.array([0.01]))
+    (other,) = fit_densities(X[again], y[again], ones, 30, 0.8, 0.5, np.array([0.01]))
     assert_allclose(one(X, grid), other(X, grid), rtol=1e-8)
 
 
@@ -114,7 +113,7 @@ def test_least_squares_comes_near_the_risk_of_the_truth():
     possible; ignoring x has that of N(0, 1.25), -1 / (4 sqrt(pi) sqrt(1.25)) = -0.1262. On 4,000
     fresh rows a mean of values within [-0.8, 0.4] is known to 0.01."""
     (X, y, weight), (fresh, value, one) = draw(2000, 1), draw(4000, 1, seed=9)
-    (p,) = LeastSquaresFitter(100)(X, y, weight, 0.7, 0.5, np.array([1e-3]))
+    (p,) = fit_densities(X, y, weight, 100, 0.7, 0.5, np.array([1e-3]))
     risk = p.risk(fresh, value, np.ones_like(one))
     assert -0.2821 - 0.03 < risk < (-0.2821 - 0.1262) / 2
 
@@ -125,14 +124,14 @@ def test_least_squares_comes_near_the_risk_of_the_truth():
 def test_search_averages_the_held_out_risks():
     X, y, weight = draw(30)
     fold = np.arange(30) % 3
-    fitter, ridges = LeastSquaresFitter(8), np.array([1e-3, 1.0])
+    ridges = np.array([1e-3, 1.0])
     grid = {"widths_x": np.array([0.3, 1.0]), "widths_y": np.array([0.2, 0.6, 2.0])}
-    search = search_density(fitter, X, y, weight, fold, ridges=ridges, **grid)
+    search = search_density(X, y, weight, fold, n_centers=8, ridges=ridges, **grid)
     assert search.risks.shape == (2, 3, 2)
     expected = 0.0
     for v in range(3):
         kept, held = fold != v, fold == v
-        p = fitter(X[kept], y[kept], weight[kept], 1.0, 0.6, ridges)[1]
+        p = fit_densities(X[kept], y[kept], weight[kept], 8, 1.0, 0.6, ridges)[1]
         expected += p.risk(X[held], y[held], weight[held]) * weight[held].sum() / weight.sum()
     assert_allclose(search.risks[1, 1, 1], expected, rtol=1e-12)
 
@@ -149,8 +148,8 @@ def test_a_held_out_row_is_no_centre():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((100, 2)), rng.standard_normal(100)
     widths = {"widths_x": np.array([1e-3, 3.0]), "widths_y": np.array([1e-3, 0.7])}
-    fitter, folds = LeastSquaresFitter(100), np.arange(100) % 5
-    search = search_density(fitter, X, y, np.ones(100), folds, ridges=np.array([1e-3]), **widths)
+    widths |= {"n_centers": 100, "ridges": np.array([1e-3])}
+    search = search_density(X, y, np.ones(100), np.arange(100) % 5, **widths)
     assert search.best[:2] == (3.0, 0.7)
 
 

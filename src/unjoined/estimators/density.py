@@ -102,41 +102,42 @@ class ConditionalDensity:
         return np.asarray(np.exp(-0.5 * apart**2) / (self.width_y * np.sqrt(2.0 * np.pi)))
 
 
-@dataclass(frozen=True, slots=True)
-class LeastSquaresFitter:
-    r"""Least-squares conditional density estimation (Sugiyama et al. 2010).
+def fit_densities(
+    X: Array,
+    y: Array,
+    weight: Array,
+    n_centers: int,
+    width_x: float,
+    width_y: float,
+    ridges: Array,
+) -> list[ConditionalDensity]:
+    r"""Estimate a conditional density by least squares, once per ridge (Sugiyama et al. 2010).
 
     Minimises :math:`\tfrac12 \alpha^\top H \alpha - h^\top \alpha + \tfrac\lambda2 \|\alpha\|^2`
     over the coefficients of :math:`\phi_l(x, y) = e^{-\|x - u_l\|^2/\sigma^2 - (y -
     v_l)^2/\omega^2}` with :math:`H = \overline{\int \phi \phi^\top dy}` and
     :math:`h = \overline{\phi}`, bars being means over rows, and sets negative coefficients to 0.
-    The centres :math:`(u_l, v_l)` are the first ``n_centers`` rows it is given: shuffle them first.
-    So no held-out row is a centre, which would make small widths look good.
+    The centres :math:`(u_l, v_l)` are the first ``n_centers`` rows: shuffle them first. So no
+    held-out row is a centre, which would make small widths look good. Costs O(n c^2 + r c^3).
     """
-
-    n_centers: int
-
-    def __call__(
-        self, X: Array, y: Array, weight: Array, width_x: float, width_y: float, ridges: Array
-    ) -> list[ConditionalDensity]:
-        """Return one density per ridge; costs O(n c^2 + r c^3)."""
-        u, v = X[: self.n_centers], y[: self.n_centers]
-        share = weight / weight.sum()
-        K = np.exp(-cdist(X, u, "sqeuclidean") / width_x**2)  # (n, c)
-        apart = (v[:, None] - v[None, :]) / width_y
-        overlap = np.sqrt(np.pi / 2.0) * width_y * np.exp(-0.5 * apart**2)  # integral over y
-        H = (K * share[:, None]).T @ K * overlap  # (c, c)
-        near = np.exp(-(((y[:, None] - v[None, :]) / width_y) ** 2))
-        h = share @ (K * near)  # (c,)
-        densities = []
-        for ridge in ridges:
-            # An eigendecomposition for all ridges would cost more than a handful of these.
-            alpha = np.linalg.solve(H + ridge * np.eye(len(h)), h)
-            # Not all are negative: h >= 0 and, as centres are rows, h > 0, while
-            # alpha^T (H + ridge I) alpha = h^T alpha > 0.
-            kept = alpha > 0.0
-            densities.append(ConditionalDensity(u[kept], v[kept], alpha[kept], width_x, width_y))
-        return densities
+    u = X[:n_centers]
+    v = y[:n_centers]
+    share = weight / weight.sum()
+    K = np.exp(-cdist(X, u, "sqeuclidean") / width_x**2)  # (n, c)
+    apart = (v[:, None] - v[None, :]) / width_y
+    overlap = np.sqrt(np.pi / 2.0) * width_y * np.exp(-0.5 * apart**2)  # integral over y
+    H = (K * share[:, None]).T @ K * overlap  # (c, c)
+    near = np.exp(-(((y[:, None] - v[None, :]) / width_y) ** 2))
+    h = share @ (K * near)  # (c,)
+    densities = []
+    for ridge in ridges:
+        # An eigendecomposition for all ridges would cost more than a handful of these.
+        alpha = np.linalg.solve(H + ridge * np.eye(len(h)), h)
+        # Not all are negative: h >= 0 and, as centres are rows, h > 0, while
+        # alpha^T (H + ridge I) alpha = h^T alpha > 0.
+        kept = alpha > 0.0
+        densities.append(ConditionalDensity(u[kept], v[kept], alpha[kept], width_x, width_y))
+    return densities
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +157,12 @@ class DensitySearch:
 
 
 def search_density(
-    fitter: LeastSquaresFitter,
     X: Array,
     y: Array,
     weight: Array,
     fold: IntArray,
     *,
+    n_centers: int,
     widths_x: Array,
     widths_y: Array,
     ridges: Array,
@@ -173,10 +174,10 @@ def search_density(
     # Hundreds of small factorisations: threads inside BLAS cost more than they bring.
     with threadpool_limits(limits=1, user_api="blas"):
         for v, i, j in np.ndindex(n_folds, len(widths_x), len(widths_y)):
-            held, kept = fold == v, fold != v
-            densities = fitter(
-                X[kept], y[kept], weight[kept], float(widths_x[i]), float(widths_y[j]), ridges
-            )
+            held = fold == v
+            kept = fold != v
+            widths = float(widths_x[i]), float(widths_y[j])
+            densities = fit_densities(X[kept], y[kept], weight[kept], n_centers, *widths, ridges)
             risk = [density.risk(X[held], y[held], weight[held]) for density in densities]
             risks[i, j] += size[v] / size.sum() * np.asarray(risk)
     return DensitySearch(widths_x, widths_y, ridges, risks)
@@ -488,19 +489,20 @@ class DensityUplift(RowEstimator):
     ) -> tuple[DensitySearch, ConditionalDensity]:
         """Search for the widths and ridge of one population, and fit with the best."""
         at = rng.permutation(rows.at(OUTCOME, k))  # the first rows are the centres
-        fitter = LeastSquaresFitter(self._n_centers(len(at), rows.names[k]))
+        n_centers = self._n_centers(len(at), rows.names[k])
         median = median_width(Z[at], rng, rows.weight[at]) if isinstance(self.width_x, str) else 1.0
         data = Z[at], rows.label[at], rows.weight[at]
         search = search_density(
-            fitter,
             *data,
             rng.permutation(len(at)) % min(self.n_folds, len(at)),
+            n_centers=n_centers,
             widths_x=median * _candidates(self.width_x, WIDTHS_X),
             widths_y=_candidates(self.width_y, WIDTHS_Y),
             ridges=_candidates(self.ridge, RIDGES),
         )
         width_x, width_y, ridge = search.best
-        return search, fitter(*data, width_x, width_y, np.array([ridge]))[0]
+        (density,) = fit_densities(*data, n_centers, width_x, width_y, np.array([ridge]))
+        return search, density
 
     def _n_centers(self, n: int, population: Any) -> int:
         least = 2 if isinstance(self.n_centers, str) else max(2, self.n_centers)

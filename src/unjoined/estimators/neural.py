@@ -288,12 +288,11 @@ class NeuralMinMaxUplift(RowEstimator):
 
     def _tensors(self, rows: LabelledRows) -> SaddleRows:
         """Return the training rows, which come ordered by `CELLS`, as tensors."""
-        a, b, c, d = (len(rows.at(kind, k)) for kind, k in CELLS)
         return SaddleRows(
             self._tensor(rows.X),
             self._tensor(rows.share * rows.sign * rows.label),
             self._tensor(rows.share),
-            (a, b, c, d),
+            tuple(len(rows.at(kind, k)) for kind, k in CELLS),
         )
 
     def _build(self, name: str) -> Any:

@@ -159,12 +159,17 @@ def evaluate_module(module: Any, Z: Any, *, name: str) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class SaddleRows:
-    """Tensors of the training rows, ordered by cell: treatments of 1, 2, outcomes of 1, 2."""
+    """Tensors of rows, ordered by cell: treatments of 1, 2, outcomes of 1, 2."""
 
     Z: Any  # (n, d)
     signed: Any  # (n,) share * sign * label
     share: Any  # (n,) each cell adds up to 1/2
-    sizes: tuple[int, int, int, int]  # rows in each cell
+    sizes: tuple[int, ...]  # rows in each of the four cells
+
+    @property
+    def n_treatment(self) -> int:
+        """How many rows carry treatments; they are the first."""
+        return self.sizes[0] + self.sizes[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +204,6 @@ class SaddleFit:
     objective: Array  # (n_epochs,) mean over the epoch's batches, without the penalties
     risk: Array  # (n_epochs,) held-out; empty if nothing was held out
     best_epoch: int  # counted from 1; its weights are the ones returned
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    Z: Any
-    signed: Any
-    share: Any
-    n_treatment: int  # the first rows carry treatments, the rest outcomes
 
 
 def train_saddle(
@@ -278,7 +275,7 @@ class _Players:
             torch.zeros_like(self.theta) for _ in range(5)
         )
 
-    def step(self, batch: _Batch) -> Any:
+    def step(self, batch: SaddleRows) -> Any:
         """Move both players by one batch; return the objective there, without penalties."""
         torch = import_torch()
         value = _payoff(self.f, self.g, batch, self.settings)
@@ -332,7 +329,7 @@ class _Players:
         return [*self.f.buffers(), *self.g.buffers()]
 
 
-def _payoff(f: Any, g: Any, batch: _Batch, settings: SaddleSettings) -> Any:
+def _payoff(f: Any, g: Any, batch: SaddleRows, settings: SaddleSettings) -> Any:
     """Return the estimate of the objective from one batch, without the penalties."""
     n = batch.n_treatment
     f_values = column(f, batch.Z[:n], name="uplift_module")  # outcome rows do not need f
@@ -356,7 +353,7 @@ def _run_epoch(
 
 def _batches(
     rows: SaddleRows, batch_size: int | None, rng: np.random.RandomState
-) -> Iterator[_Batch]:
+) -> Iterator[SaddleRows]:
     """Yield batches with rows of all four cells, a quarter from each."""
     # A cell counts half of its kind whatever its size, so equal numbers from each are the best
     # use of a batch. Smaller cells come round more often. Rows keep their share, times cell size
@@ -365,7 +362,7 @@ def _batches(
     sizes = rows.sizes
     quarter = max(sizes) if batch_size is None else max(1, batch_size // 4)
     if quarter >= max(sizes):
-        yield _Batch(rows.Z, rows.signed, rows.share, sizes[0] + sizes[1])
+        yield rows
         return
     n_batches = -(-max(sizes) // quarter)
     drawn = [min(quarter, n) for n in sizes]
@@ -380,11 +377,11 @@ def _batches(
         np.repeat(np.divide(sizes, drawn), drawn), dtype=rows.share.dtype, device=rows.share.device
     )
     for positions in torch.as_tensor(order, device=rows.share.device):
-        yield _Batch(
+        yield SaddleRows(
             rows.Z[positions],
             rows.signed[positions] * factor,
             rows.share[positions] * factor,
-            drawn[0] + drawn[1],
+            tuple(drawn),
         )
 
 
