@@ -18,13 +18,13 @@ from sklearn.preprocessing import StandardScaler
 
 from unjoined import (
     DensityUplift,
+    EMUplift,
     FourLogistic,
     FourNNC,
     FourNNR,
     FourRidge,
     MinMaxGau,
     MinMaxUplift,
-    MixtureUplift,
     NeuralMinMaxUplift,
     PlugInUplift,
     SeparateLabels,
@@ -56,7 +56,7 @@ Make = Callable[[int], Any]
 
 def _em(*, is_binary: bool) -> Make:
     model = LogisticRegression() if is_binary else RidgeCV()
-    return lambda seed: MixtureUplift(engine="em", outcome_model=model, n_jobs=1, random_state=seed)
+    return lambda seed: EMUplift(outcome_model=model, n_jobs=1, random_state=seed)
 
 
 def paper_methods(*, is_binary: bool) -> dict[str, Make]:
@@ -82,7 +82,7 @@ def other_methods(*, is_binary: bool) -> dict[str, Make]:
         "TwoStageUplift": lambda seed: TwoStageUplift(random_state=seed),
         "PlugInUplift": lambda seed: PlugInUplift(random_state=seed),
         "DensityUplift": lambda seed: DensityUplift(random_state=seed),
-        "MixtureUplift, EM": _em(is_binary=is_binary),
+        "EMUplift": _em(is_binary=is_binary),
         "NeuralMinMaxUplift": lambda seed: NeuralMinMaxUplift(random_state=seed),
     }
 
@@ -95,7 +95,7 @@ SAME = {
     "FourNNC": PAPER[2],
     "FourNNR": PAPER[2],
 }
-SLOW = ("MixtureUplift, EM", "NeuralMinMaxUplift")
+SLOW = ("EMUplift", "NeuralMinMaxUplift")
 METHODS = (DEFAULT, *other_methods(is_binary=True), *PAPER, JOINT)
 
 

@@ -104,7 +104,7 @@ def models() -> dict[str, Target]:
     table = pa.table({"income": income, "word": word})
     fitted = [
         unjoined.MinMaxUplift(basis="linear", random_state=0).fit(**data),
-        unjoined.MixtureUplift(n_folds=2, random_state=0).fit(**data),
+        unjoined.Uplift(random_state=0).fit(**data),
         unjoined.TwoStageUplift().fit(**data),
         unjoined.Uplift(random_state=0).fit(**{**data, "X": table}),
     ]

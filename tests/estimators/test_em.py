@@ -21,7 +21,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from unjoined import MixtureUplift
+from unjoined import EMUplift
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators import em as _em
 from unjoined.estimators.em import PROBABILITY_FLOOR, VARIANCE_FLOOR, fit_em
@@ -573,8 +573,7 @@ def tables(family, n=250):
 def test_em_is_the_same_likelihood_over_other_models(family, outcome_model):
     """The class adds policies and units; the rest is `fit_em` on the same rows."""
     data = tables(family)
-    model = MixtureUplift(
-        engine="em",
+    model = EMUplift(
         outcome_model=outcome_model,
         policy_model=LogisticRegression(),
         n_starts=1,

@@ -9,8 +9,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 from unjoined import (
     DensityUplift,
+    EMUplift,
     MinMaxUplift,
-    MixtureUplift,
     NeuralMinMaxUplift,
     PlugInUplift,
     TwoStageUplift,
@@ -26,7 +26,7 @@ QUICK = [
     PlugInUplift(),
     TwoStageUplift(),
     WeightedUplift(basis="linear", policy_model=LogisticRegression(), random_state=0),
-    MixtureUplift(engine="em", outcome_model=LogisticRegression(), n_starts=1, random_state=0),
+    EMUplift(outcome_model=LogisticRegression(), n_starts=1, random_state=0),
 ]
 NAMES = [type(estimator).__name__ for estimator in QUICK]
 

@@ -11,8 +11,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from unjoined import (
     MinMaxUplift,
-    MixtureUplift,
     TwoStageUplift,
+    Uplift,
     WeightedUplift,
     identification_strength,
     load_model,
@@ -46,7 +46,7 @@ def problem(d, *, spread=None):
 def test_functions_of_the_mixture_grow_no_further_than_a_hundred_features():
     """With 300 features it fitted 602 coefficients to 500 outcomes, at two minutes a fit."""
     data = problem(130).draw(50, random_state=0)
-    model = MixtureUplift(n_folds=2, random_state=0, n_jobs=1).fit(**data)
+    model = Uplift(random_state=0, n_jobs=1).fit(**data)
     assert len(model.fit_.basis.features) == 100
     assert model.fit_.basis.size <= 1 + 400
     assert all(len(policy.model.model.basis.features) == 100 for policy in model.policies_)
@@ -120,7 +120,7 @@ def test_squares_and_slopes_are_used_as_before_where_rows_carry_them():
     [
         MinMaxUplift(random_state=0),
         WeightedUplift(n_folds=2, random_state=0),
-        MixtureUplift(n_folds=2, random_state=0),
+        Uplift(random_state=0),
     ],
     ids=lambda estimator: type(estimator).__name__,
 )

@@ -5,21 +5,14 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
-from unjoined import (
-    FourRidge,
-    MinMaxUplift,
-    MixtureUplift,
-    PlugInUplift,
-    TwoStageUplift,
-    WeightedUplift,
-)
+from unjoined import FourRidge, MinMaxUplift, PlugInUplift, TwoStageUplift, Uplift, WeightedUplift
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
 
 MODELS = [
     MinMaxUplift(width="median", random_state=0),
     MinMaxUplift(basis="linear", random_state=0),
-    MixtureUplift(n_folds=2, random_state=0),
+    Uplift(random_state=0),
     WeightedUplift(n_folds=2, random_state=0),
     PlugInUplift(random_state=0),
     FourRidge(),

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 
-from unjoined import MixtureUplift, Uplift, load_model, save_model
+from unjoined import EMUplift, Uplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
 from unjoined.nuisance import (
@@ -30,7 +30,7 @@ from unjoined.nuisance import (
 )
 from unjoined.solve import BernoulliLaw, MeanLaw
 
-SMALL = {"n_folds": 3, "n_jobs": 1, "random_state": 0}
+SMALL = {"n_jobs": 1, "random_state": 0}
 FAMILIES = ["bernoulli", "mean", "gaussian"]
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
 
@@ -87,7 +87,7 @@ def with_treatments(data, change):
 
 
 def fit(data, **others):
-    return MixtureUplift(**{**SMALL, **others}).fit(**data)
+    return Uplift(**{**SMALL, **others}).fit(**data)
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ def test_those_who_spent_nothing_may_differ_from_all_others():
 def test_idle_features_drop_out():
     """Ten more that do nothing: together they add less than a third of what the busy one adds."""
     data = draw("real", n=500, d=12)
-    model = fit(data, n_folds=2)
+    model = fit(data)
     busy, idle = model.effect_features_[1], np.delete(model.effect_features_, 1)
     assert np.sum(idle**2) < 0.1 * busy**2
     assert_allclose(model.effect_features_.shape, (12,))
@@ -359,7 +359,7 @@ def test_the_interval_of_the_average_effect_covers_the_truth(family, seeds):
     truth = law.uplift(law.draw_joint(200_000, random_state=1).X).mean()
     covered = 0
     for seed in range(seeds):
-        low, high = fit(law.draw(300, random_state=seed), n_folds=2).average_effect_.interval(0.95)
+        low, high = fit(law.draw(300, random_state=seed)).average_effect_.interval(0.95)
         covered += low <= truth <= high
     assert covered >= binom.ppf(0.001, seeds, 0.93)
 
@@ -428,16 +428,16 @@ def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(fa
         assert np.std(changes) == pytest.approx(np.sqrt(2.0) * spread, rel=0.05)
 
 
-def test_a_constant_effect_ties_everybody():
-    """No heterogeneity in the truth: if a form without it is likeliest, there are no ranks."""
+def test_forms_with_one_effect_for_all_tie_everybody():
+    """Rounding must not rank people whose effect is the same."""
     data = draw("real", n=200, d=5, effect=lambda X: np.full(len(X), 2.0))
-    model = fit(data, average=False)
-    assert model.candidates_.name[0] in ALONE
+    model = fit(data)
+    alone = [member for member in model.fit_.members if member.form in ALONE]
+    members = tuple(replace(member, weight=1.0 / len(alone)) for member in alone)
+    model.fit_ = replace(model.fit_, members=members)
     uplift = model.predict(data["X"])
     assert np.ptp(uplift) == 0.0
     assert uplift[0] == pytest.approx(2.0, abs=0.8)
-    assert_array_equal(model.effect_features_, np.zeros(5))
-    assert np.isnan(model.heterogeneity_.value)
 
 
 # --- Populations --------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def test_a_constant_effect_ties_everybody():
 def test_any_number_of_populations_is_taken():
     several = {"b": policy(1.5), "a": policy(-1.5), "d": policy(0.0), "c": policy(0.5, -1.0)}
     data = draw_several(several, 150)
-    model = fit(data, n_folds=2)
+    model = fit(data)
     assert model.populations_ == ["a", "b", "c", "d"]
     assert len(model.policies_) == 4
     chances = model.predict_policies(data["X"])
@@ -473,7 +473,7 @@ def test_a_third_population_lowers_the_error():
         data = draw_several(three, 1200, seed)
         pair = data["population"] != "C"
         fewer = {name: values[pair] for name, values in data.items()}
-        gaps = [fit(d, n_folds=2).predict(X) - law.uplift(X) for d in (fewer, data)]
+        gaps = [fit(d).predict(X) - law.uplift(X) for d in (fewer, data)]
         errors.append([np.mean(gap**2) for gap in gaps])
     with_two, with_three = np.mean(errors, axis=0)
     assert with_three < with_two
@@ -482,7 +482,7 @@ def test_a_third_population_lowers_the_error():
 def test_policies_that_do_not_differ_are_warned_of():
     data = draw(n=100, policies={"A": policy(0.0), "B": policy(0.0)})
     with pytest.warns(WeakIdentificationWarning, match="can hardly be told apart"):
-        fit(data, n_folds=2)
+        fit(data)
 
 
 # --- Forms and their weights --------------------------------------------------------------------
@@ -501,10 +501,10 @@ def test_the_table_of_forms_adds_up(family, fitted):
     assert (np.diff(table.weight) <= 0.0).all()
     assert_allclose(model.fit_.weight.sum(), 1.0, rtol=1e-12)
     # Every form that is kept is there once for each fold, its weight shared out.
-    assert len(model.fit_.members) == 3 * len(table.kept)
+    assert len(model.fit_.members) == 5 * len(table.kept)
     for name, weight in table.kept.items():
         parts = [member.weight for member in model.fit_.members if member.form == name]
-        assert_allclose(parts, weight / 3, rtol=1e-12)
+        assert_allclose(parts, weight / 5, rtol=1e-12)
     assert (np.diff(model.fit_.objective) <= 0.0).all()
     assert model.fit_.converged
 
@@ -513,7 +513,7 @@ def test_forms_are_weighed_by_their_losses_row_by_row():
     rng = np.random.default_rng(0)
     losses = {name: rng.exponential(size=50) for name in ("one", "two", "three")}
     losses["four"] = losses["one"] + 10.0
-    table = FormTable.of_losses(losses, average=True)
+    table = FormTable.of_losses(losses)
     assert table.name[-1] == "four"
     assert table.weight[-1] == 0.0
     total = np.array([losses[name].sum() for name in table.name])
@@ -523,13 +523,11 @@ def test_forms_are_weighed_by_their_losses_row_by_row():
     gap = losses[table.name[1]] - losses[table.name[0]]
     assert table.standard_error[1] == pytest.approx(np.sqrt(50) * gap.std())
     assert list(table.kept) == list(table.name[: np.count_nonzero(table.weight)])
-    alone = FormTable.of_losses(losses, average=False)
-    assert alone.kept == {table.name[0]: 1.0}
 
 
 def test_faint_forms_are_left_out_of_passes_and_the_others_keep_their_odds():
     losses = {"one": np.zeros(10), "two": np.full(10, 0.4), "three": np.full(10, 0.9)}
-    table = FormTable.of_losses(losses, average=True)
+    table = FormTable.of_losses(losses)
     assert list(table.kept) == ["one", "two", "three"]
     assert table.leading().kept == pytest.approx(
         {"one": 1 / (1 + np.exp(-1)), "two": 1 / (1 + np.e)}
@@ -576,15 +574,6 @@ def test_fits_without_a_fold_of_many_rows_are_those_that_are_fitted_without_it(l
         alone, _, _ = average(rows.take(np.flatnonzero(fold != j)), fold[:2000])
         # Functions and their scales are those of other samples of 300 rows.
         assert_allclose(without[2 + j].uplift(X), alone.uplift(X), atol=0.02)
-
-
-def test_without_averaging_the_likeliest_form_stands_alone(fitted):
-    data, averaged = fitted("bernoulli")
-    model = fit(data, average=False)
-    assert model.candidates_.name == averaged.candidates_.name
-    assert {member.form for member in model.fit_.members} == {model.candidates_.name[0]}
-    assert model.candidates_.weight[0] == 1.0
-    assert len(averaged.candidates_.kept) > 1
 
 
 def test_an_effect_that_grows_with_the_base_is_found_and_named(tmp_path):
@@ -652,7 +641,7 @@ def test_many_rows_agree_with_few(limits):
 def test_more_functions_than_rows_leave_sober_numbers():
     """240 rows and about 500 functions; a fit that followed every row would leave no noise."""
     data = draw("real", n=120, d=25)
-    model = fit(data, n_folds=2, policy_model=LogisticRegression())
+    model = fit(data)
     assert (model.candidates_.difference < 100.0).all()
     uplift = model.predict(data["X"])
     assert np.corrcoef(uplift, 1.0 - 1.5 * data["X"][:, 1])[0, 1] > 0.3 or np.ptp(uplift) < 1e-9
@@ -663,7 +652,7 @@ def test_more_functions_than_rows_leave_sober_numbers():
 @pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_of_very_many_features_those_are_used_that_go_along_with_the_labels():
     data = draw("real", n=1000, d=120)
-    model = fit(data, n_folds=2, policy_model=LogisticRegression())
+    model = fit(data)
     assert np.count_nonzero(model.effect_features_) <= 100
     assert np.argmax(model.effect_features_) == 1
 
@@ -713,7 +702,7 @@ def test_categories_that_are_not_there_are_refused(wrong):
 
 
 def threshold_of(data, **others):
-    return fit(data, n_folds=2, **others).fit_.best.law.threshold
+    return fit(data, **others).fit_.best.law.threshold
 
 
 def test_gross_values_do_not_decide_the_fit(fitted):
@@ -771,7 +760,7 @@ def test_noise_of_infinite_variance_does_not_hide_the_effect():
 def test_outcomes_that_are_mostly_equal_are_not_bounded():
     data = draw("real", n=300)
     rare = np.random.default_rng(0).choice([-10.0, 0.0, 10.0], len(data["y"]), p=[0.02, 0.96, 0.02])
-    model = fit({**with_outcomes(data, lambda y: rare)}, n_folds=2)
+    model = fit({**with_outcomes(data, lambda y: rare)})
     assert np.isfinite(model.predict(data["X"])).all()
 
 
@@ -816,7 +805,9 @@ def test_grid_search_chooses_by_likelihood():
     models = [DummyClassifier(strategy="prior"), LogisticRegression()]
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
-            MixtureUplift(**{**SMALL, "n_folds": 2}), {"policy_model": models}, cv=CellKFold(2)
+            EMUplift(LinearRegression(), n_starts=1, random_state=0),
+            {"policy_model": models},
+            cv=CellKFold(2),
         ).fit(**data)
     assert search.best_index_ == 1
 
@@ -836,20 +827,11 @@ def test_scoring_needs_outcome_rows_of_known_populations_and_values(fitted):
 # --- EM -----------------------------------------------------------------------------------------
 
 
-def test_a_model_that_was_fitted_before_forgets_it_when_it_goes_over_to_em():
-    data = draw("gaussian", n=100)
-    model = fit(data, n_folds=2)
-    model.set_params(engine="em", outcome_model=LinearRegression(), family="gaussian").fit(**data)
-    for name in ("candidates_", "gain_", "heterogeneity_", "effect_range_"):
-        assert not hasattr(model, name)
-
-
-def test_both_engines_agree_on_a_linear_truth():
+def test_em_and_the_additive_model_agree_on_a_linear_truth():
     """Two ways to the same likelihood, one of them with curves and scales of its own."""
     data = draw("gaussian", n=1000)
-    settings = {"policy_model": LogisticRegression(), "family": "gaussian"}
-    em = fit(data, engine="em", outcome_model=LinearRegression(), n_starts=1, **settings)
-    own = fit(data, **settings)
+    em = EMUplift(LinearRegression(), family="gaussian", n_starts=1, random_state=0).fit(**data)
+    own = fit(data, family="gaussian")
     assert em.score(**data) == pytest.approx(own.score(**data), abs=0.01)
     assert np.corrcoef(em.predict(data["X"]), own.predict(data["X"]))[0, 1] > 0.99
 
@@ -860,30 +842,34 @@ def test_both_engines_agree_on_a_linear_truth():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"engine": "magic"}, r"engine must be one of 'likelihood', 'em', got 'magic'"),
         ({"family": "poisson"}, r"family must be one of 'auto', 'bernoulli'.* got 'poisson'"),
-        ({"engine": "em"}, r"engine='em' needs outcome_model, .* such as LogisticRegression"),
-        (
-            {"engine": "em", "family": "mean", "outcome_model": Ridge()},
-            r"family='mean' has no likelihood for EM; use engine='likelihood'",
-        ),
-        ({"outcome_model": Ridge()}, r"outcome_model is for engine='em'; leave it out"),
-        ({"policy_model": "logistic"}, r"policy_model must be .*got 'logistic'"),
-        ({"policy_model": Ridge()}, r"policy_model must be None or a classifier, got Ridge"),
-        ({"average": "yes"}, r"average must be .*got 'yes'"),
-        ({"n_starts": 0}, r"n_starts must be .*got 0"),
-        ({"n_folds": 1}, r"n_folds must be 2 or above, got 1"),
         ({"shift_clip": -1.0}, r"shift_clip must be .*got -1"),
     ],
 )
 def test_wrong_parameters_are_named(settings, message):
     with pytest.raises(InputError, match=message):
-        MixtureUplift(**settings).fit(**draw(n=20))
+        Uplift(**settings).fit(**draw(n=20))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, r"EMUplift needs outcome_model, .* such as LogisticRegression"),
+        ({"family": "mean"}, r"family must be one of 'auto', 'bernoulli', 'gaussian', got 'mean'"),
+        ({"policy_model": "logistic"}, r"policy_model must be .*got 'logistic'"),
+        ({"policy_model": Ridge()}, r"policy_model must be None or a classifier, got Ridge"),
+        ({"n_starts": 0}, r"n_starts must be .*got 0"),
+    ],
+)
+def test_wrong_parameters_of_em_are_named(settings, message):
+    model = {} if not settings else {"outcome_model": LogisticRegression()}
+    with pytest.raises(InputError, match=message):
+        EMUplift(**model, **settings).fit(**draw(n=20))
 
 
 def test_a_real_outcome_is_not_bernoulli():
     with pytest.raises(InputError, match=r"'bernoulli' needs an outcome of two values; use 'mean'"):
-        MixtureUplift(family="bernoulli").fit(**draw("real", n=200))
+        Uplift(family="bernoulli").fit(**draw("real", n=200))
 
 
 @pytest.mark.parametrize("family", ["mean", "gaussian"])
@@ -899,14 +885,14 @@ def test_what_does_not_settle_is_warned_of(monkeypatch):
         fit, *rest = average_forms(*args, **settings)
         return replace(fit, best=replace(fit.best, converged=False)), *rest
 
-    monkeypatch.setattr("unjoined.estimators.mixture.average_forms", unsettled)
+    monkeypatch.setattr("unjoined.nuisance.crossfit.average_forms", unsettled)
     with pytest.warns(ConvergenceWarning, match=r"did not settle; see fit_.objective"):
-        fit(draw(n=200), n_folds=2)
+        fit(draw(n=200))
 
 
 def test_tables_may_be_weighted_to_the_target():
     data = problem("bernoulli").draw(200, n_target=100, random_state=0)
-    model = MixtureUplift(**SMALL, shift="classifier", shift_clip=20.0).fit(**data)
+    model = Uplift(**SMALL, shift="classifier", shift_clip=20.0).fit(**data)
     assert len(model.shift_.cells) == 4
     assert np.isfinite(model.predict(data.X)).all()
     assert fit(draw("real", n=200), shift="classifier").shift_ is not None
@@ -917,14 +903,13 @@ def test_tables_may_be_weighted_to_the_target():
     [
         ("bernoulli", {}),
         ("mean", {"categorical_features": [1]}),
-        ("gaussian", {"policy_model": LogisticRegression()}),
-        ("bernoulli", {"engine": "em", "outcome_model": LogisticRegression()}),
+        ("gaussian", {}),
     ],
 )
 def test_models_are_saved_and_loaded(family, settings, tmp_path):
     data = draw(family, n=150)
     data["X"] = np.column_stack([data["X"][:, 0], np.round(data["X"][:, 1])])
-    model = fit(data, n_folds=2, n_starts=1, family=family, **settings)
+    model = fit(data, family=family, **settings)
     loaded = load_model(save_model(model, tmp_path / "model.skops"))
     assert_array_equal(loaded.predict(data["X"]), model.predict(data["X"]))
     assert_array_equal(loaded.predict_outcomes(data["X"]), model.predict_outcomes(data["X"]))
@@ -946,5 +931,5 @@ def test_small_tables_can_be_fitted(n, family):
         ]
     )
     small = {name: values[few] for name, values in data.items()}
-    model = MixtureUplift(family=family, random_state=0).fit(**small)
+    model = Uplift(family=family, random_state=0).fit(**small)
     assert np.isfinite(model.predict(data["X"])).all()

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 
-from unjoined import MixtureUplift, Uplift, load_model, save_model
+from unjoined import Uplift, load_model, save_model
 from unjoined.data import ArraySource, DaskSource, SimulatedProblem
 from unjoined.errors import InputError, TableError
 
@@ -176,9 +175,7 @@ def test_a_source_that_empties_is_refused():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (MixtureUplift(engine="em", outcome_model=LogisticRegression()), "engine='em' needs all"),
-        (MixtureUplift(policy_model=LogisticRegression()), "policy_model=.* needs all rows"),
-        (MixtureUplift(shift="classifier"), "shift='classifier' needs all rows in memory"),
+        (Uplift(shift="classifier"), "shift='classifier' needs all rows in memory"),
     ],
 )
 def test_what_needs_all_rows_in_memory_is_refused(model, message):
@@ -202,7 +199,7 @@ def test_pairs_that_were_screened_on_the_sample_are_fitted_to_all_rows(tmp_path)
     y = 3.0 * treated * np.sign(X[:, 3] * X[:, 8]) + rng.standard_normal(4 * n)
     data = {"X": X, "y": np.where(kind == "outcome", y, treated)}
     data |= {"kind": kind, "population": population}
-    model = MixtureUplift(n_folds=2, n_jobs=1, random_state=0).fit_chunks(data, sample_rows=300)
+    model = Uplift(n_jobs=1, random_state=0).fit_chunks(data, sample_rows=300)
     assert model.candidates_.name[0] == "pairs"
     assert set(np.argsort(-model.effect_features_)[:2]) == {3, 8}
     save_model(model, tmp_path / "wide.unjoined")

@@ -16,14 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
-from unjoined import (
-    MinMaxUplift,
-    MixtureUplift,
-    PlugInUplift,
-    TwoStageUplift,
-    load_model,
-    save_model,
-)
+from unjoined import MinMaxUplift, PlugInUplift, TwoStageUplift, Uplift, load_model, save_model
 from unjoined.data import paper_problem
 from unjoined.errors import TableError
 
@@ -36,7 +29,7 @@ FOREST = PlugInUplift(
 )
 MODELS = {
     "minmax": MinMaxUplift(random_state=0),
-    "mixture": MixtureUplift(n_folds=2, average=False, random_state=0),
+    "mixture": Uplift(random_state=0),
     "stages": TwoStageUplift(),
     "forest": FOREST,
 }
@@ -363,7 +356,7 @@ def of_table(tmp_path_factory):
     words = np.array(["low", "middle", "high"])[np.digitize(X[:, 1], [-3.0, 3.0])]
     times = (1e6 * X[:, 0]).astype("datetime64[s]")
     table = pa.table({"income": 50_000.0 + 1_000.0 * X[:, 0], "word": words, "time": times})
-    model = MixtureUplift(n_folds=2, average=False, random_state=0)
+    model = Uplift(random_state=0)
     model.fit(table, DATA.y, kind=DATA.kind, population=DATA.population)
     path = save_model(model, tmp_path_factory.mktemp("table") / "model.skops")
     return members(path.read_bytes()), table, model

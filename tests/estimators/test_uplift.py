@@ -12,14 +12,7 @@ from problems import PROBLEMS
 from scipy.special import expit
 from trials import oracle_share
 
-from unjoined import (
-    MixtureUplift,
-    SeparateLabels,
-    Uplift,
-    identification_strength,
-    load_model,
-    save_model,
-)
+from unjoined import SeparateLabels, Uplift, identification_strength, load_model, save_model
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.metrics import Estimate
 from unjoined.nuisance import FormTable
@@ -55,18 +48,9 @@ def clear():
     return Uplift(n_jobs=1, random_state=0).fit(**data)
 
 
-def test_it_is_the_mixture_with_its_defaults(data, model):
-    same = MixtureUplift(random_state=0).fit(**data)
-    np.testing.assert_array_equal(model.predict(data.X), same.predict(data.X))
-    assert model.score(**data) == same.score(**data)
+def test_a_fit_says_how_strong_the_policies_are(data, model):
     strength = model.average_effect_.ratio.strength
     assert model.identification_ == replace(identification_strength(**data), strength=strength)
-    assert set(model.get_params()) == {
-        "categorical_features",
-        "n_jobs",
-        "random_state",
-        "verbose",
-    }
 
 
 def test_the_summary_says_what_was_found(clear):
@@ -219,7 +203,7 @@ def test_features_that_say_nothing_do_not_gain_by_being_chosen():
 def test_one_effect_for_all_ranks_by_the_base_where_outcomes_have_two_values(clear):
     """The same in log-odds is more in the middle of chances; the same in euros is the same."""
     alone = copy(clear)
-    alone.candidates_ = FormTable.of_losses({"base alone": np.zeros(9)}, average=True)
+    alone.candidates_ = FormTable.of_losses({"base alone": np.zeros(9)})
     assert alone.reason_.endswith("the effect is the same for all, which ranks nobody.")
     alone.family_ = "bernoulli"
     assert alone.reason_.endswith("so that people are ranked by their base alone.")

@@ -36,10 +36,9 @@ REAL = {
         basis="gaussian", first_stage=LogisticRegression(), second_stage=Ridge(0.1), **SEED
     ),
     "weighted": uj.WeightedUplift(**SEED),
-    "mixture-mean": uj.MixtureUplift(n_folds=2, **ONE),
-    "mixture-gaussian": uj.MixtureUplift(family="gaussian", n_folds=2, **ONE),
-    "em": uj.MixtureUplift(
-        engine="em",
+    "mixture-mean": uj.Uplift(**ONE),
+    "mixture-gaussian": uj.Uplift(family="gaussian", **ONE),
+    "em": uj.EMUplift(
         family="gaussian",
         outcome_model=Ridge(),
         policy_model=LogisticRegression(),
@@ -52,7 +51,7 @@ TWO_VALUES = {
     "four-nnc": _brief(uj.FourNNC(**SEED)),
     "density-two-values": uj.DensityUplift(**SEED),
     "weighted-two-values": uj.WeightedUplift(**SEED),
-    "mixture-bernoulli": uj.MixtureUplift(n_folds=2, **ONE),
+    "mixture-bernoulli": uj.Uplift(**ONE),
 }
 ESTIMATORS = {
     name: (model, binary)
@@ -155,7 +154,7 @@ def test_the_unit_of_the_weights_changed_a_risk(binary):
 def test_a_likelihood_does_not_see_the_unit_of_the_weights():
     data, weight = tables()
     models = {"outcome_model": Ridge(), "policy_model": LogisticRegression(), "n_starts": 1}
-    mixture = uj.MixtureUplift(engine="em", family="gaussian", **models, **ONE).fit(**data)
+    mixture = uj.EMUplift(family="gaussian", **models, **ONE).fit(**data)
     expected = mixture.score(**data, sample_weight=weight)
     assert mixture.score(**data, sample_weight=1e-6 * weight) == pytest.approx(expected, rel=1e-9)
 

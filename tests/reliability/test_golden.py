@@ -9,13 +9,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 import unjoined
-from unjoined import MinMaxUplift, MixtureUplift, TwoStageUplift, load_model, save_model
+from unjoined import MinMaxUplift, TwoStageUplift, Uplift, load_model, save_model
 from unjoined.data import paper_problem
 
 GOLDEN = Path(__file__).parent / "golden"
 MODELS = {
     "minmax": lambda: MinMaxUplift(n_centers=5, random_state=0),
-    "mixture": lambda: MixtureUplift(n_folds=2, random_state=0),
+    "mixture": lambda: Uplift(random_state=0),
     "two-stage": lambda: TwoStageUplift(),
     "table": lambda: TwoStageUplift(),
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from unjoined import MinMaxGau, MixtureUplift
+from unjoined import MinMaxGau, Uplift
 from unjoined._typing import Array
 from unjoined.data import paper_problem
 from unjoined.errors import WeakIdentificationWarning
@@ -41,7 +41,7 @@ def main(folder: Path) -> Path:
     plane = np.array([[x1, x2] for x2 in side for x1 in side])
     panels = {f"true uplift\npolicies {B} apart in log-odds": paper_problem(b=B).uplift(plane)}
     models = {
-        "MixtureUplift": MixtureUplift(random_state=0),
+        "Uplift": Uplift(random_state=0),
         "MinMaxGau, the paper's method": MinMaxGau(random_state=0),
     }
     for name, model in models.items():

@@ -534,6 +534,21 @@ class EMUplift(RowEstimator):
         treated, untreated = (self._in_units(mean) for mean in self._means(matrix))
         return treated, untreated
 
+    def predict_policies(self, X: MatrixLike) -> Array:
+        """Return each population's estimated probability of treatment at each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
+
+        Returns
+        -------
+        array of shape (n, number of populations)
+            In the order of ``populations_``.
+        """
+        return self._likelihood.chances(self._check_features(X, reset=False))
+
     def _in_units(self, mean: Array) -> Array:
         scaling = self.outcome_scaling_
         return np.asarray(float(scaling.mean[0]) + float(scaling.scale[0]) * mean)

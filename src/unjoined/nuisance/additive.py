@@ -318,7 +318,6 @@ def hold_out_forms(
     fold: IntArray,
     *,
     categorical: tuple[int, ...] = (),
-    average: bool = True,
     is_sample: bool = False,
     n_jobs: int | None,
 ) -> HeldOutForms:
@@ -358,11 +357,9 @@ def hold_out_forms(
         lost = choosers[j].losses({name: fits[name][j] for name in named}, held)
         for name, loss in lost.items():
             losses[name][held] += loss
-    table = FormTable.of_losses(losses, average=average)
+    table = FormTable.of_losses(losses)
     others = tuple(
-        FormTable.of_losses(
-            {name: np.delete(loss, at) for name, loss in losses.items()}, average=average
-        )
+        FormTable.of_losses({name: np.delete(loss, at) for name, loss in losses.items()})
         for at in folds
     )
     return HeldOutForms(chooser, named, fits, table, others).trimmed()
@@ -422,7 +419,6 @@ def average_forms(
     fold: IntArray,
     *,
     categorical: tuple[int, ...] = (),
-    average: bool = True,
     n_jobs: int | None,
     rng: Rng,
 ) -> tuple[AdditiveAverage, tuple[AdditiveAverage, ...], IntArray]:
@@ -440,12 +436,11 @@ def average_forms(
         forms if n <= CHOICE_ROWS else tuple(form for form in forms if not form.grows),
         fold[at],
         categorical=categorical,
-        average=average,
         is_sample=n > CHOICE_ROWS,
         n_jobs=n_jobs,
     )
     if n > CHOICE_ROWS:
-        return _over_all(held, rows, at, fold, average=average, n_jobs=n_jobs)
+        return _over_all(held, rows, at, fold, n_jobs=n_jobs)
     if not any(form.effect for form in forms):  # of a mean, whose error no one asks for
         together = held.average()
     else:
@@ -480,7 +475,6 @@ def _over_all(
     at: IntArray,
     fold: IntArray,
     *,
-    average: bool,
     n_jobs: int | None,
 ) -> tuple[AdditiveAverage, tuple[AdditiveAverage, ...], IntArray]:
     """Fit the forms that a sample, ``at``, leads with to all rows, and weigh them there.
@@ -513,7 +507,7 @@ def _over_all(
     losses = _row_losses(values, replace(rows, X=wide), fold, without, n_jobs)
     beyond = np.delete(np.arange(len(rows.y)), at)
     tables = [
-        FormTable.of_losses({name: loss[some] for name, loss in losses.items()}, average=average)
+        FormTable.of_losses({name: loss[some] for name, loss in losses.items()})
         for some in (beyond, *(beyond[fold[beyond] != j] for j in range(K)))
     ]
     all_rows = replace(held, fits=without, table=tables[0], others=tuple(tables[1:]))

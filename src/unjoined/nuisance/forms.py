@@ -151,14 +151,14 @@ class FormTable:
     weight: Array  # in the average
 
     @classmethod
-    def of_losses(cls, losses: dict[str, Array], *, average: bool) -> FormTable:
-        """Weigh the forms by their losses, row by row; without ``average`` the first wins."""
+    def of_losses(cls, losses: dict[str, Array]) -> FormTable:
+        """Weigh the forms by their losses, row by row."""
         total = {name: float(loss.sum()) for name, loss in losses.items()}
         order = sorted(total, key=lambda name: total[name])
         gaps = [losses[name] - losses[order[0]] for name in order]
         difference = np.array([gap.sum() for gap in gaps])
         error = np.array([np.sqrt(len(gap)) * gap.std() for gap in gaps])
-        weight = np.exp(-difference / NATS) if average else 1.0 * (difference == difference[0])
+        weight = np.exp(-difference / NATS)
         weight /= weight.sum()
         weight[weight < LEAST_WEIGHT] = 0.0
         loss = np.array([total[name] for name in order])
