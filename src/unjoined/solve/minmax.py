@@ -241,7 +241,7 @@ def choose_ridges(score: Array) -> RidgeChoice:
 RowOracle = Callable[..., Violations]
 TOLERANCE = 1e-7  # of the range constraints, relative to the wider bound, or if that is 0 to start
 ROUNDING = 1e-13  # of a violation, relative to that of the minimiser without constraints
-MAX_ROUNDS = 100
+MAX_ROUNDS = 1000
 MAX_STEPS = 30  # of one programme, for each row
 SHORTEST = 1e-100  # of a row's basis values; shorter ones are 0 whatever the coefficients
 NOTHING = 1e-7  # of an equation that is left over: it can be met, and then the range cannot
