@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined._support import import_extra
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
 from unjoined._validation import (
     check_finite,
@@ -26,7 +25,6 @@ from unjoined._validation import (
 from unjoined.data.columns import (
     CATEGORIES,
     COMMA,
-    DAY,
     DAY_FIRST,
     FEW_LEVELS,
     MONTH_FIRST,
@@ -61,7 +59,6 @@ UNSEEN = -1.0  # the code of a category that no row of the fit has
 MOST_RARE = 1000  # names of rare categories that are remembered
 INFORMS = 20  # rows without a value, and rows with one: then it is a feature that there is none
 RARE, MISSING = "other", "missing"
-TIME_RANGE = (-700_000.0, 2_900_000.0)  # days from 1970 that every library knows, to the year 9909
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,24 +400,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return ()
         names = self.get_feature_names_out().tolist()
         return tuple(names.index(c.name) for c in self.columns_ if c.holds == CATEGORIES)
-
-    def examples(self, rows: Array) -> Any:
-        """Return a pyarrow table with these numbers and days, and with every place of categories.
-
-        ``rows`` (n, d) are as `transform` returns them. Categories come in an order by chance.
-        """
-        arrow, rng, n = import_extra("pyarrow", extra="cli"), np.random.default_rng(0), len(rows)
-        columns, at = {}, 0
-        for code in self.columns_:
-            cells: Any = rows[:, at]
-            if code.holds == TIMES:
-                cells = (np.clip(cells, *TIME_RANGE) * DAY).astype("datetime64[s]")
-            elif code.holds == CATEGORIES:
-                levels = [*code.levels, *code.rare[:1], None]
-                cells = [levels[i % len(levels)] for i in rng.permutation(n).tolist()]
-            columns[code.name] = arrow.array(cells)
-            at += len(code.names(self.categories))
-        return arrow.table(columns)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is an encoding."""
