@@ -284,9 +284,9 @@ def solve_box_qp(
     for rounds in range(MAX_ROUNDS):
         if violated.worst <= TOLERANCE * scale:
             return BoxQPSolution(x, rounds, index, phi, multiplier, violated.worst)
-        if rounds and violated.worst <= ROUNDING * first:  # nothing but rounding, and yet too much
-            raise _impossible(lower, upper)
         new = ~np.isin(violated.index, index)
+        if not new.any() or (rounds and violated.worst <= ROUNDING * first):
+            raise _impossible(lower, upper)  # nothing but rounding is left, and it is too much
         index = np.concatenate([index, violated.index[new]])
         phi = np.concatenate([phi, violated.phi[new]])
         rows = solve_triangular(L, phi.T, lower=True).T
