@@ -201,3 +201,18 @@ def test_the_biggest_driver_is_shown_also_if_it_has_many_levels(stores):
     size = float(re.findall(r'class="label"[^>]*>([\d,]+)</text>', found)[0].replace(",", ""))
     assert size == pytest.approx(40_000, rel=0.35)
     assert "store, 12 of 60 values" in page  # the six highest and lowest of those with 20 people
+
+
+def test_check_fit_and_report_agree_on_the_same_tables(capsys, here, write_campaign):
+    """One cross-fit of one seed: the same strength and the same average, whoever is asked."""
+    write_campaign(here, n_per_table=150, n_customers=100, seed=0)
+    tables = table_options(here)
+    checked = json.loads(run(capsys, "check", *tables, "--json")[1])
+    fitted = json.loads(run(capsys, "fit", *tables, "--model", "m.skops", "--json")[1])
+    assert fitted["verdict"]["verdict"] == checked["verdict"]
+    words = ["--model", "m.skops", "--out", "r.html", "--despite-red", "--json"]
+    reported = json.loads(run(capsys, "report", *tables, *words)[1])
+    page = (here / "r.html").read_text("utf-8")
+    for end in ("value", "low", "high"):
+        assert reported["average_effect"][end] == pytest.approx(fitted["average_effect"][end])
+    assert f"{checked['strength']:.3g}" in html.unescape(page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -244,8 +244,10 @@ def collect(
         evaluation = metrics.evaluate_uplift(model, data, level=LEVEL, **shared)
     elif evaluation is None:
         evaluation = metrics.cross_evaluate(model, data, level=LEVEL, **shared)
-    uplift = model.predict(everyone.X)
-    gains = Gains(getattr(model, "gain_", None), evaluation, uplift)
+    uplift, record = model.predict(everyone.X), getattr(model, "gain_", None)
+    if record is not None and not held_out:  # one average, that of the fit's summary
+        evaluation = replace(evaluation, average=record.everyone())
+    gains = Gains(record, evaluation, uplift)
     drivers = find_drivers(model, everyone, check_random_state(random_state))
     return Facts(
         model=model,
