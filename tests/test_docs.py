@@ -58,7 +58,8 @@ def test_files_that_pages_name_exist():
         (page.name, path)
         for page in (*PAGES, *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md")
         for path in re.findall(
-            r"\b(?:tests|tools|benchmarks|docs)/[\w./-]+\.(?:py|json)\b", page.read_text("utf-8")
+            r"\b(?:tests|tools|benchmarks|docs|studies)/[\w./-]+\.(?:py|json)\b",
+            page.read_text("utf-8"),
         )
     ]
     assert len(named) > 50

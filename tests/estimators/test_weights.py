@@ -105,7 +105,7 @@ def test_equal_weights_are_none_weight_zero_is_no_row_and_units_do_not_matter(na
 @pytest.mark.filterwarnings("ignore")
 def test_networks_do_not_see_the_unit_of_the_weights():
     pytest.importorskip("torch")
-    model = uj.NeuralMinMaxUplift(max_epochs=2, n_hidden=4, dtype="float64", random_state=0)
+    model = uj.NeuralMinMaxUplift(max_epochs=2, n_hidden=4, random_state=0)
     data, weight = tables()
     expected = clone(model).fit(**data, sample_weight=weight).predict(data["X"])
     for scale in (1e-6, scales(data)["each table its own"]):
