@@ -137,7 +137,7 @@ def export_sql(
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """The uplift as ``link(functions of the features @ coef) @ weight``, between bounds."""
+    """The uplift as ``link(functions of the features @ coef) @ weight``."""
 
     columns: tuple[ColumnCode, ...]  # without names for a model of plain arrays: empty
     one_hot: bool  # whether categories become indicators, or codes
@@ -147,14 +147,13 @@ class Formula:
     basis: Basis
     coef: Array  # (p, m)
     weight: Array | None  # (m,) of logistic curves; None: one combination is the uplift itself
-    bounds: tuple[float, float] | None  # of the uplift
 
 
 def formula_of(model: Any) -> Formula:
     """Return what a fitted model computes, or say that it cannot be written down."""
     check_is_fitted(model)
     basis: Basis
-    weight, bounds = None, None
+    weight = None
     if isinstance(model, Uplift):
         scaling, basis = None, model.fit_.basis
         coef, weight = _arms(model.fit_, float(model.outcome_scaling_.scale[0]))
@@ -162,13 +161,11 @@ def formula_of(model: Any) -> Formula:
         scaling, basis, coef = model.scaling_, model.basis_, model.coef_[:, None]
         if getattr(model, "feature_limit_", None) is not None:
             raise InputError("models of sums with limits on the features cannot be exported yet.")
-        if isinstance(model, MinMaxUplift) and model.clip and model.bounds_ is not None:
-            bounds = (model.bounds_.lower, model.bounds_.upper)
     else:
         raise InputError(f"{type(model).__name__} cannot be exported. {CAN}")
     _check_basis(basis)
     columns, one_hot, fills = _columns(model)
-    return Formula(columns, one_hot, fills, basis.n_features, scaling, basis, coef, weight, bounds)
+    return Formula(columns, one_hot, fills, basis.n_features, scaling, basis, coef, weight)
 
 
 def _arms(fit: AdditiveAverage, scale: float) -> tuple[Array, Array | None]:

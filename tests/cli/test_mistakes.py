@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -253,7 +252,7 @@ MISTAKES = [
     (f"{ASK} \"FROM 'http://localhost:1/x.csv'\"", "needs the extension httpfs"),
     (f"{ASK} \"FROM 'people.csv'\" --out people.csv --force", "are the same file"),
     # export
-    ("export --model m.skops", "export needs --onnx FILE, --sql FILE, or both"),
+    ("export --model m.skops", "Missing option '--sql'"),
     # nothing is overwritten
     (f"fit {FOUR} --model m.skops", "'m.skops' exists. Add --force to replace it"),
     (f"{PLAN.replace('p.sums', 'pipe')} --feature a=1:2", "'pipe' is not an ordinary file"),
@@ -330,14 +329,6 @@ WRONG = {
     ),
     "read a number": (lambda: read_table(3), "a path or a query, got int"),
     "write a dict": (lambda: write_table({"a": [1]}, "x.csv"), "data frame, got a dict"),
-    "grid without routing": (
-        lambda: GridSearchCV(FourLogistic(), {"min_gap": [0.1]}).fit(**MORE),
-        "choose by nothing. In GridSearchCV",
-    ),
-    "a pipeline without routing": (
-        lambda: make_pipeline(StandardScaler(), FourLogistic()).fit(**labels()),
-        "without metadata routing, a Pipeline cannot hand kind and population on to its last step",
-    ),
     "the data set in a pipeline of columns": (
         lambda: make_pipeline(
             make_column_transformer((StandardScaler(), ["f0"])), FourLogistic()

@@ -854,7 +854,6 @@ def test_wrong_parameters_are_named(settings, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, r"EMUplift needs outcome_model, .* such as LogisticRegression"),
         ({"family": "mean"}, r"family must be one of 'auto', 'bernoulli', 'gaussian', got 'mean'"),
         ({"policy_model": "logistic"}, r"policy_model must be .*got 'logistic'"),
         ({"policy_model": Ridge()}, r"policy_model must be None or a classifier, got Ridge"),
@@ -862,9 +861,16 @@ def test_wrong_parameters_are_named(settings, message):
     ],
 )
 def test_wrong_parameters_of_em_are_named(settings, message):
-    model = {} if not settings else {"outcome_model": LogisticRegression()}
     with pytest.raises(InputError, match=message):
-        EMUplift(**model, **settings).fit(**draw(n=20))
+        EMUplift(**settings).fit(**draw(n=20))
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
+def test_em_has_models_of_its_own(family):
+    data = draw(family, n=150)
+    model = {"bernoulli": LogisticRegression(), "gaussian": LinearRegression()}[family]
+    own, given = (EMUplift(each, random_state=0).fit(**data) for each in (None, model))
+    assert_array_equal(own.predict(data["X"]), given.predict(data["X"]))
 
 
 def test_a_real_outcome_is_not_bernoulli():

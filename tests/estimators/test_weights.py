@@ -42,7 +42,7 @@ REAL = {
         family="gaussian",
         outcome_model=Ridge(),
         policy_model=LogisticRegression(),
-        **ONE,
+        random_state=0,
     ),
 }
 TWO_VALUES = {
@@ -154,7 +154,7 @@ def test_the_unit_of_the_weights_changed_a_risk(binary):
 def test_a_likelihood_does_not_see_the_unit_of_the_weights():
     data, weight = tables()
     models = {"outcome_model": Ridge(), "policy_model": LogisticRegression(), "n_starts": 1}
-    mixture = uj.EMUplift(family="gaussian", **models, **ONE).fit(**data)
+    mixture = uj.EMUplift(family="gaussian", **models, random_state=0).fit(**data)
     expected = mixture.score(**data, sample_weight=weight)
     assert mixture.score(**data, sample_weight=1e-6 * weight) == pytest.approx(expected, rel=1e-9)
 

@@ -67,10 +67,6 @@ def by_sql(model, people, collation="binary"):
 MODELS = {
     "additive": (Uplift(random_state=0), False),
     "mean": (Uplift(random_state=0), True),
-    "one-hot": (
-        Uplift(policy_model=LogisticRegression(), random_state=0),
-        False,
-    ),
     "smooth": (MinMaxUplift(random_state=0), False),
     "fourier": (MinMaxUplift(basis="fourier", random_state=0), False),
     "gaussian": (MinMaxUplift(basis="gaussian", n_centers=20, random_state=0), False),

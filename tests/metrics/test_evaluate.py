@@ -21,6 +21,7 @@ from unjoined.metrics import (
     evaluation_rows,
     qini,
 )
+from unjoined.nuisance import CrossFit
 
 NAMES = ("age", "days", "orders", "spend", "member")
 
@@ -46,7 +47,8 @@ def evaluate(score, data, **options):
 
 def prepared(data):
     rows = label_rows(np.asarray(data.X), data.y, kind=data.kind, population=data.population)
-    return evaluation_rows(rows, rng=np.random.RandomState(0), n_jobs=1)
+    rng = np.random.RandomState(0)
+    return evaluation_rows(rows, CrossFit.of_rows(rows, n_jobs=1, rng=rng), rng=rng, n_jobs=1)
 
 
 def test_numbers_are_the_ratios_of_the_row_terms(data, score, found):
@@ -278,7 +280,7 @@ def test_data_frames_with_text_and_gaps_reach_the_model_as_they_are(data):
 
 @pytest.mark.filterwarnings("ignore:the two populations")
 def test_cross_evaluation_scores_rows_by_fits_that_have_not_seen_them(data):
-    """A model that remembers its rows gains nothing by it."""
+    """A model that knows its own rows again sees none of them: all people tie."""
 
     class Memory(WeightedUplift):
         def fit(self, X, y, **labels):
@@ -287,8 +289,7 @@ def test_cross_evaluation_scores_rows_by_fits_that_have_not_seen_them(data):
             return self
 
         def predict(self, X):
-            assert not any(tuple(row) in self.seen_ for row in np.asarray(X).tolist())
-            return super().predict(X)
+            return np.array([float(tuple(row) in self.seen_) for row in np.asarray(X).tolist()])
 
     found = cross_evaluate(Memory(basis="linear"), data, 3, n_jobs=1, random_state=0)
     assert "3 folds" in found.how
@@ -297,6 +298,7 @@ def test_cross_evaluation_scores_rows_by_fits_that_have_not_seen_them(data):
     with pytest.raises(InputError, match=r"Write Memory\(\)"):
         cross_evaluate(Memory, data)
     assert found.average.covers(0.07, 0.999)
+    assert [group.predicted for group in found.bins] == [0.0]
 
 
 def test_evaluations_tell_of_one_table_given_twice_as_fits_do(data, score):
@@ -411,3 +413,25 @@ def test_intervals_cover_in_as_many_draws_as_they_say():
     for what in ("average", "top share", "auuc", "qini", "uniform band"):
         assert row[what] >= 33 / DRAWS, what
     assert 0.90 <= row["deciles"] <= 0.99
+
+
+def test_fits_that_rank_by_noise_are_less_sure_of_their_ranking(data):
+    """Scores by chance of each fit agree with no other; the average does not depend on them."""
+
+    class Chance(WeightedUplift):
+        def fit(self, X, y, **labels):
+            super().fit(X, y, **labels)
+            seed = int(1e6 * np.sum(X)) % 2**32  # other rows, another direction
+            self.direction_ = np.random.RandomState(seed).standard_normal(X.shape[1])
+            return self
+
+        def predict(self, X):
+            return np.asarray(X) @ self.direction_
+
+    def first(X):
+        return np.asarray(X)[:, 0]
+
+    own = cross_evaluate(Chance(basis="linear"), data, 5, n_jobs=1, random_state=0)
+    given = evaluate(first, data)
+    assert own.average.standard_error == pytest.approx(given.average.standard_error, rel=0.05)
+    assert own.qini.standard_error > 1.2 * given.qini.standard_error

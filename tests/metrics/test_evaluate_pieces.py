@@ -17,6 +17,7 @@ from unjoined.data import (
 )
 from unjoined.errors import InputError, TableError
 from unjoined.metrics import compare_uplift, effect_summary, evaluate_uplift, evaluation_rows
+from unjoined.nuisance import CrossFit
 from unjoined.sums import take_census
 
 PROBLEM = campaign_problem()
@@ -56,7 +57,9 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
     source = ArraySource(**data, chunk_rows=101)
     found = evaluate(source, rules=RULES)
     sample, fold = take_census(source, sample_rows=1000).sample(5)
-    rows = evaluation_rows(sample, fold=fold, rng=np.random.RandomState(0), n_jobs=1)
+    rng = np.random.RandomState(0)
+    crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=1, rng=rng)
+    rows = evaluation_rows(sample, crossfit, rng=rng)
     omega = rows.omega()
     score = PROBLEM.uplift(sample.X).astype(np.float32).astype(float)
     ratio = rows.terms(omega)
@@ -81,7 +84,8 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
     in_memory = evaluate(data, rules=RULES)  # other folds
     for one, two in zip(numbers(found)[:8], numbers(in_memory)[:8], strict=True):
         assert one[1] == pytest.approx(two[1], rel=0.25)
-        assert abs(one[0] - two[0]) < one[1]
+        # Two cross-fits of the same rows agree by half or more: their difference varies as each.
+        assert abs(one[0] - two[0]) < 2.0 * one[1]
 
 
 def test_pieces_order_and_partitions_change_nothing(data, limits):
@@ -142,7 +146,9 @@ def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
 def terms_of(source):
     """The rows that a source in memory has, with the folds and fits of its pieces."""
     sample, fold = take_census(source, sample_rows=1000).sample(5)
-    rows = evaluation_rows(sample, fold=fold, rng=np.random.RandomState(0), n_jobs=1)
+    rng = np.random.RandomState(0)
+    crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=1, rng=rng)
+    rows = evaluation_rows(sample, crossfit, rng=rng)
     return sample.X, rows.terms(rows.omega())
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 from unjoined import MinMaxUplift, Uplift
@@ -153,12 +152,12 @@ def test_estimators_are_scored_on_rows_of_three_populations():
     assert scorer(model, data.X, data.y, **labels) == expected
 
 
-def test_a_grid_of_mixtures_is_searched_on_three_populations():
+def test_a_grid_of_families_is_searched_on_three_populations():
     data = three_regions().draw(400, random_state=0)
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
-            Uplift(policy_model=LogisticRegression(), n_folds=2, random_state=0),
-            {"average": [True, False]},
+            Uplift(random_state=0),
+            {"family": ["mean", "gaussian"]},
             scoring=uplift_scorer("outcome_risk"),
             cv=CellKFold(2),
         ).fit(**data)

@@ -268,9 +268,15 @@ def test_the_shaded_part_of_the_gap_lies_around_zero(page):
     assert "Between -0.2 and 0.2, where it is shaded" in " ".join(page.text().split())
 
 
-@pytest.mark.parametrize(
-    ("problem", "helps"), [(paper_problem(b=2.0), True), (campaign_problem(), False)]
+CLEAR = SimulatedProblem(
+    features=lambda n, rng: rng.standard_normal((n, 2)),
+    policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
+    outcome=lambda X, treated, rng: treated * X[:, 0] + 0.1 * rng.standard_normal(len(X)),
+    outcome_mean=lambda X, treated: treated * X[:, 0],
 )
+
+
+@pytest.mark.parametrize(("problem", "helps"), [(CLEAR, True), (campaign_problem(), False)])
 def test_a_list_is_advised_without_a_doubt_only_if_its_gain_is_above_zero(problem, helps, tmp_path):
     data = problem.draw(150, random_state=0)
     with warnings.catch_warnings():

@@ -139,7 +139,7 @@ def test_of_three_populations_every_cell_counts_a_third(seed, weighted):
 
 def test_a_third_population_is_refused_unless_several_are_taken():
     fields = draw(0, names=("A", "B", "C"))
-    with pytest.raises(LabelError, match=r"found 3: 'A', 'B', 'C' in .* or use Uplift or Mixture"):
+    with pytest.raises(LabelError, match=r"found 3: 'A', 'B', 'C' in .* or use Uplift, which"):
         label_rows(**fields)
     one = draw(0, names=("A",))
     with pytest.raises(LabelError, match=r"found 1: 'A' in .* cannot be identified from one"):

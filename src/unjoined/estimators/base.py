@@ -4,24 +4,53 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unjoined._support import narrated
-from unjoined._typing import Array, ArrayLike, Basis, MatrixLike
-from unjoined._validation import OUTCOME, check_count, check_option
+from unjoined._support import LOGGER, narrated
+from unjoined._threads import all_finite, all_within
+from unjoined._typing import Array, ArrayLike, Basis, BoolArray, MatrixLike
+from unjoined._validation import (
+    LARGEST,
+    OUTCOME,
+    check_count,
+    check_feature_sizes,
+    check_finite_features,
+    check_numeric_columns,
+    check_option,
+    shown,
+)
 from unjoined.basis import Scaling
-from unjoined.data import LabelledRows, in_memory, is_dask, label_rows, predict_lazily, target_rows
-from unjoined.errors import InputError, RatioGuardWarning
+from unjoined.data import (
+    ChunkSource,
+    DaskSource,
+    Encoded,
+    LabelledRows,
+    NotNumbersError,
+    TableEncoder,
+    as_dask_source,
+    as_source,
+    column_names,
+    has_numbers_only,
+    in_memory,
+    is_dask,
+    label_rows,
+    needs_encoding,
+    own_columns,
+    predict_lazily,
+    target_rows,
+    warn_of_notes,
+)
+from unjoined.errors import ColumnWarning, InputError, RatioGuardWarning
 from unjoined.estimators.inputs import (
     MOST_NAMED,
-    FeatureEstimator,
     GivenRows,
     effect_in_words,
     fingerprint,
@@ -40,7 +69,22 @@ from unjoined.metrics import (
     weighted_risk,
 )
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
-from unjoined.sums import PlannedSums, contrasts_of, in_two_groups
+from unjoined.sums import Census, PlannedSums, contrasts_of, dask_census, in_two_groups, take_census
+
+FEW_ROWS = 20  # to predict, which say nothing about units
+QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
+RANGE_ROWS = 10_000  # that quantiles between the extremes are taken from
+MUCH = 0.25  # of the range of a feature in the fit: what is beyond by more is far outside
+FAR = 100.0  # times the range of a column: beyond, a value is a mistake more likely than a fact
+
+
+def column_ranges(matrix: Array) -> Array:
+    """Return extremes of each column and, of evenly spaced rows, quantiles; shape (5, d)."""
+    some = matrix[:: max(len(matrix) // RANGE_ROWS, 1)]
+    ranges: Array = np.quantile(some, QUANTILES, axis=0)
+    ranges[0], ranges[-1] = matrix.min(axis=0), matrix.max(axis=0)
+    return ranges
+
 
 # What a parameter may be: takes its name and value, and says what is wrong in an InputError.
 # Those of `unjoined._validation` that take a name and a value are such checks too.
@@ -113,18 +157,24 @@ def check_model(name: str, value: Any) -> None:
         )
 
 
-class UpliftEstimator(FeatureEstimator, ABC):
+class UpliftEstimator(BaseEstimator, ABC):
     """Base of estimators that learn uplift from separate labels.
 
     ``fit`` and ``score`` take the labels' ``kind`` and ``population`` beside ``X`` and ``y``,
     and ask for them by default when scikit-learn's metadata routing is on, so that estimators
     work in `Pipeline` and `GridSearchCV` without ``set_fit_request``.
+
+    A data frame that holds anything but finite numbers is encoded by a `TableEncoder`, which is
+    kept as ``encoder_``. Columns are found by name, whatever their order.
     """
 
     # How scikit-learn lets a class state its default requests.
     __metadata_request__fit = {"kind": True, "population": True}  # noqa: RUF012
     __metadata_request__score = {"kind": True, "population": True}  # noqa: RUF012
 
+    n_features_in_: int
+    encoder_: TableEncoder
+    training_range_: Array  # (5, d) least, 1 %, median, 99 % and greatest of each column of numbers
     identification_: IdentificationStrength
     populations_: list[Any]
     average_effect_: Estimate
@@ -134,22 +184,89 @@ class UpliftEstimator(FeatureEstimator, ABC):
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be
 
-    @abstractmethod
-    def fit(
-        self,
-        X: MatrixLike | Mapping[str, Any],
-        y: ArrayLike | None = None,
-        *,
-        kind: ArrayLike | None = None,
-        population: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Learn from rows that carry one label each."""
-
     @property
     def _as_two_groups(self) -> bool:
         """Whether more than two populations are fitted as two groups of them."""
         return True
+
+    def fit(
+        self,
+        X: MatrixLike | Mapping[str, Any],
+        y: ArrayLike | None = None,
+        *unnamed: Any,
+        kind: ArrayLike | None = None,
+        population: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Estimate the uplift from rows that carry one label each.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d), or SeparateLabels
+            Features; or all of the columns in one, so that ``fit(data)`` is ``fit(**data)``.
+        y : array-like of shape (n,)
+            Whichever label the row has; NaN for target rows.
+        kind : array-like of shape (n,)
+            "outcome", "treatment" or "target".
+        population : array-like of shape (n,)
+            Which of the populations the row comes from: two, or more. Of more than two,
+            estimators that are made for two fit the contrast between two groups of them that tells
+            the most, each population counting by its entry of ``contrast_``.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative row weights. Only their ratios within a table count: the weights of
+            each table are brought to mean 1, so that their units change nothing, be it in all
+            tables or in one. Equal weights are as good as none, and a row of weight 0 is as good
+            as absent. Models that are given get weights of mean 1, so that their penalties mean
+            what they mean without weights.
+
+        Returns
+        -------
+        UpliftEstimator
+            Itself.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            The policies can hardly be told apart.
+        """
+        if unnamed:
+            raise InputError(
+                "fit takes X and y, and everything else by name: fit(data) with a SeparateLabels, "
+                "or fit(X, y, kind=..., population=...). Treatments are no column beside y. They "
+                "are labels of rows of their own, of kind 'treatment'. If you know the treatment "
+                "and the outcome of each row, use an ordinary uplift model."
+            )
+        given = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
+        matrix, n_jobs = self._begin(given.X), getattr(self, "n_jobs", None)
+        labels = given._asdict()
+        del labels["X"]
+        rows = label_rows(matrix, **labels, several=True, n_jobs=n_jobs)
+        # Target rows have no labels, so that they are among those that are left out.
+        weight = given.sample_weight
+        target = None if rows.X is matrix else target_rows(matrix, given.kind, weight)
+        fitted, contrast, several = rows, None, len(rows.names) > 2
+        if several and self._as_two_groups:
+            contrast = contrasts_of(rows, n_jobs=n_jobs)[0]
+            fitted, _ = in_two_groups(rows, contrast)
+        with narrated(self, f"{len(rows):,} rows of {rows.X.shape[1]} features"):
+            strength = self._fit_rows(fitted, target)
+        if contrast is not None:
+            self.contrast_ = contrast
+        if strength is None or several:
+            strength = strength_of(rows, n_jobs=n_jobs)
+        if not hasattr(self, "average_effect_"):
+            self.average_effect_ = average_effect(rows)
+        self._conclude(rows, strength, stacklevel=3)
+        return self
+
+    @abstractmethod
+    def _fit_rows(
+        self, rows: LabelledRows, target: tuple[Array, Array] | None
+    ) -> IdentificationStrength | None:
+        """Learn from checked rows, and from the features and weights of target rows if any.
+
+        Returns how different the policies are, if that was found on the way.
+        """
 
     def _check_parameters(self) -> None:
         """Refuse parameters that are wrong whatever the rows."""
@@ -338,88 +455,197 @@ class UpliftEstimator(FeatureEstimator, ABC):
             sample_weight=sample_weight,
         )
 
-
-class RowEstimator(UpliftEstimator):
-    """Base of estimators that learn from checked rows, in one coding."""
-
-    def fit(
-        self,
-        X: MatrixLike | Mapping[str, Any],
-        y: ArrayLike | None = None,
-        *unnamed: Any,
-        kind: ArrayLike | None = None,
-        population: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Estimate the uplift from rows that carry one label each.
+    def outside_training(self, X: MatrixLike) -> BoolArray:
+        """Tell which rows are unlike all rows of the fit, so that their uplift is a guess.
 
         Parameters
         ----------
-        X : array or data frame of shape (n, d), or SeparateLabels
-            Features; or all of the columns in one, so that ``fit(data)`` is ``fit(**data)``.
-        y : array-like of shape (n,)
-            Whichever label the row has; NaN for target rows.
-        kind : array-like of shape (n,)
-            "outcome", "treatment" or "target".
-        population : array-like of shape (n,)
-            Which of the populations the row comes from: two, or more. Of more than two,
-            estimators that are made for two fit the contrast between two groups of them that tells
-            the most, each population counting by its entry of ``contrast_``.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative row weights. Only their ratios within a table count: the weights of
-            each table are brought to mean 1, so that their units change nothing, be it in all
-            tables or in one. Equal weights are as good as none, and a row of weight 0 is as good
-            as absent. Models that are given get weights of mean 1, so that their penalties mean
-            what they mean without weights.
+        X : array or data frame of shape (n, d)
+            Features, with the columns seen in ``fit``.
 
         Returns
         -------
-        UpliftEstimator
-            Itself.
+        boolean array of shape (n,)
+            True for rows with a number beyond those of the fit by more than a quarter of their
+            range, with a category that no row of the fit has, or without a value where all
+            rows of the fit have one. Costs one pass over the rows.
 
-        Warns
-        -----
-        WeakIdentificationWarning
-            The policies can hardly be told apart.
+        Raises
+        ------
+        InputError
+            The model was fitted to sums of rows, and knows no ranges.
         """
-        if unnamed:
+        matrix, strange, _ = self._look(X)
+        ranges = self._ranges()
+        reach = MUCH * (ranges[-1] - ranges[0])
+        far = (matrix < ranges[0] - reach) | (matrix > ranges[-1] + reach)
+        return np.asarray(strange | far.any(axis=1))
+
+    def _ranges(self) -> Array:
+        """Return quantiles of the features of the fit, shape (5, d)."""
+        check_is_fitted(self)
+        known = getattr(self, "training_range_", None)
+        if known is None:
             raise InputError(
-                "fit takes X and y, and everything else by name: fit(data) with a SeparateLabels, "
-                "or fit(X, y, kind=..., population=...). Treatments are no column beside y. They "
-                "are labels of rows of their own, of kind 'treatment'. If you know the treatment "
-                "and the outcome of each row, use an ordinary uplift model."
+                "this model does not know the ranges of its features, because it was fitted to "
+                "sums of rows. Fit it to rows to compare others with them."
             )
-        given = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
-        matrix, n_jobs = self._begin(given.X), getattr(self, "n_jobs", None)
-        labels = given._asdict()
-        del labels["X"]
-        rows = label_rows(matrix, **labels, several=True, n_jobs=n_jobs)
-        # Target rows have no labels, so that they are among those that are left out.
-        weight = given.sample_weight
-        target = None if rows.X is matrix else target_rows(matrix, given.kind, weight)
-        fitted, contrast, several = rows, None, len(rows.names) > 2
-        if several and self._as_two_groups:
-            contrast = contrasts_of(rows, n_jobs=n_jobs)[0]
-            fitted, _ = in_two_groups(rows, contrast)
-        with narrated(self, f"{len(rows):,} rows of {rows.X.shape[1]} features"):
-            strength = self._fit_rows(fitted, target)
-        if contrast is not None:
-            self.contrast_ = contrast
-        if strength is None or several:
-            strength = strength_of(rows, n_jobs=n_jobs)
-        if not hasattr(self, "average_effect_"):
-            self.average_effect_ = average_effect(rows)
-        self._conclude(rows, strength, stacklevel=3)
-        return self
+        ranges: Array = known
+        return ranges
 
-    @abstractmethod
-    def _fit_rows(
-        self, rows: LabelledRows, target: tuple[Array, Array] | None
-    ) -> IdentificationStrength | None:
-        """Learn from checked rows, and from the features and weights of target rows if any.
+    @property
+    def _feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of numbers that the model works with."""
+        if hasattr(self, "encoder_"):
+            return tuple(self.encoder_.get_feature_names_out().tolist())
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names.tolist())
 
-        Returns how different the policies are, if that was found on the way.
-        """
+    @property
+    def _n_columns(self) -> int:
+        """Number of columns of numbers that the model works with."""
+        names = self._feature_names
+        return self.n_features_in_ if names is None else len(names)
+
+    def _set_features(
+        self, n: int, names: Sequence[str] | None, encoder: TableEncoder | None = None
+    ) -> None:
+        """Set what scikit-learn says of features: ``n`` numbers, or the columns of an encoder."""
+        for name in ("feature_names_in_", "encoder_", "training_range_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if encoder is not None:
+            self.encoder_ = encoder
+            n, names = encoder.n_features_in_, encoder.feature_names_in_.tolist()
+        self.n_features_in_ = n
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _new_encoder(self) -> TableEncoder:
+        """Return an encoder, not fitted, as the estimator needs it."""
+        return TableEncoder()
+
+    def _check_features(self, X: MatrixLike, *, reset: bool, fewest: int = 1) -> Array:
+        """Return ``X`` as a float64 matrix; at predict, with the columns seen in ``fit``."""
+        if not reset:
+            matrix, _, notes = self._look(X, fewest=fewest)
+            warn_of_notes(notes, stacklevel=3)
+            self._compare_ranges(matrix, X)
+            return matrix
+        self.__dict__.pop("encoder_", None)
+        numbers = self._numbers(X, reset=True, fewest=fewest)
+        if numbers is None:
+            encoder = self._new_encoder().fit(X)
+            self._set_features(0, None, encoder)
+            numbers = encoder.encode(X).matrix
+            check_feature_sizes(numbers, self._feature_names)
+        self.training_range_ = column_ranges(numbers)
+        return numbers
+
+    def _look_through(
+        self, source: Any, sample_rows: int
+    ) -> tuple[ChunkSource | DaskSource, Census]:
+        """Take the census of a source, encoded if its features are not numbers."""
+        partitions = as_dask_source(source)
+        rows: Any = as_source(source) if partitions is None else partitions.settled()
+        look = take_census if partitions is None else dask_census
+        wants = getattr(rows, "needs_encoding", None)
+        encoder = self._new_encoder() if wants is not None and wants() else None
+        if encoder is None:
+            try:
+                census = look(rows, sample_rows=sample_rows)
+            except NotNumbersError:
+                if not hasattr(rows, "encoded"):  # a source of the user's own
+                    raise
+                encoder = self._new_encoder()
+        if encoder is not None:
+            rows = rows.encoded(encoder)
+            census = look(rows, sample_rows=sample_rows)
+        self._set_features(census.n_features, census.feature_names, encoder)
+        return rows, census
+
+    def _look(self, X: MatrixLike, fewest: int = 0) -> Encoded:
+        """Return rows to predict as numbers, which of them are strange, and why."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and column_names(X) is not None:
+            if extra := [name for name in column_names(X) or () if name not in names]:
+                LOGGER.info("columns that the model does not know are left out: %s", shown(extra))
+            X = own_columns(X, names)
+        encoder = getattr(self, "encoder_", None)
+        if encoder is None:
+            numbers = self._numbers(X, reset=False, fewest=fewest)
+            if numbers is not None:
+                return Encoded(numbers, np.zeros(len(numbers), dtype=np.bool_), [])
+            fill = self._ranges()[2]
+            encoder = TableEncoder.of_numbers(column_names(X) or (), fill)
+        return encoder.encode(X)
+
+    def _numbers(self, X: MatrixLike, *, reset: bool, fewest: int) -> Array | None:
+        """Return ``X`` as a matrix, or None for a data frame that has to be encoded."""
+        framed = column_names(X) is not None and (reset or hasattr(self, "feature_names_in_"))
+        if framed and (needs_encoding(X) if reset else not has_numbers_only(X)):
+            return None
+        check_numeric_columns(X)
+        checks: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
+        matrix: Array = np.require(
+            validate_data(self, X, reset=reset, ensure_min_samples=fewest, **checks),
+            requirements=["C", "A"],
+        )
+        n_jobs = getattr(self, "n_jobs", None)
+        fine = (
+            all_within(matrix, LARGEST, n_jobs=n_jobs)
+            if reset
+            else all_finite(matrix, n_jobs=n_jobs)
+        )
+        if not fine:
+            if framed and np.isnan(matrix).any():
+                return None
+            check_finite_features(matrix, self._feature_names)
+            if reset:
+                check_feature_sizes(matrix, self._feature_names)
+        return matrix
+
+    def _compare_ranges(self, matrix: Array, X: MatrixLike) -> None:
+        """Warn of values far beyond those of the fit, and of columns that mostly are beyond."""
+        known, names = getattr(self, "training_range_", None), self._feature_names
+        if known is None:
+            return
+        reach = FAR * (known[-1] - known[0])
+        far = ((matrix < known[0] - reach) | (matrix > known[-1] + reach)) & (reach > 0.0)
+        if far.any():
+            i, j = np.argwhere(far)[0]
+            warnings.warn(
+                f"{int(far.any(axis=1).sum()):,} of {len(matrix):,} rows have a value far beyond "
+                f"those of the fit, such as {matrix[i, j]:.3g} in "
+                f"{f'column {j}' if names is None else repr(names[j])}, in the fit from "
+                f"{known[0, j]:.3g} to {known[-1, j]:.3g}. Their predictions are guesses; "
+                "outside_training says which rows they are.",
+                ColumnWarning,
+                stacklevel=4,
+            )
+        if names is None or column_names(X) is None or len(matrix) < FEW_ROWS:
+            return
+        found = column_ranges(matrix)
+        beyond = (found[2] < known[1]) | (found[2] > known[3])
+        if (encoder := getattr(self, "encoder_", None)) is not None:
+            beyond &= [  # of new categories the encoder has told
+                column.holds != "categories"
+                for column in encoder.columns_
+                for _ in column.names(encoder.categories)
+            ]
+        odd = np.flatnonzero(beyond).tolist()
+        if odd:
+            said = [
+                f"{names[j]!r} from {found[0, j]:g} to {found[4, j]:g}, in the fit from "
+                f"{known[0, j]:g} to {known[4, j]:g}"
+                for j in odd
+            ]
+            warnings.warn(
+                "most rows lie beyond nearly all rows that the model was fitted to: "
+                f"{'; '.join(said)}. Check the units of such columns.",
+                ColumnWarning,
+                stacklevel=4,
+            )
 
 
 def scale_outcomes(rows: LabelledRows) -> tuple[LabelledRows, Scaling]:

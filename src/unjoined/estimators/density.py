@@ -22,7 +22,7 @@ from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
-    RowEstimator,
+    UpliftEstimator,
     check_model,
     count_from,
     fit_pair,
@@ -272,7 +272,7 @@ NO_SOLUTION = "the system has no solution"
 CHUNK_ENTRIES = 2_000_000  # numbers in a matrix of rows times grid or centres: 16 MB
 
 
-class DensityUplift(RowEstimator):
+class DensityUplift(UpliftEstimator):
     r"""Uplift from separate labels by conditional densities and numerical integration.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the first half of the paper's section 3

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
@@ -23,7 +23,7 @@ from unjoined.data import LabelledRows
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
-    RowEstimator,
+    UpliftEstimator,
     check_model,
     check_verbose,
     one_of,
@@ -44,6 +44,7 @@ from unjoined.nuisance import (
     weigh_shift,
 )
 
+DEFAULT_MODELS = {BERNOULLI: LogisticRegression(), GAUSSIAN: LinearRegression()}
 PROBABILITY_FLOOR = 1e-9  # how far likelihoods (not predictions) keep probabilities from 0 and 1
 VARIANCE_FLOOR = 1e-6  # least residual variance, as a share of the outcome's variance
 PATIENCE = 10  # iterations without a new best likelihood that end the run of a falling model
@@ -360,7 +361,7 @@ def _check_rows(y: Array, chance: Array, family: str) -> None:
             )
 
 
-class EMUplift(RowEstimator):
+class EMUplift(UpliftEstimator):
     r"""Uplift by the likelihood of the tables, with outcome models of your own.
 
     The outcomes of a population are a mixture of the treated and the untreated, as in `Uplift`.
@@ -369,8 +370,9 @@ class EMUplift(RowEstimator):
 
     Parameters
     ----------
-    outcome_model : scikit-learn classifier or regressor
-        Must take ``sample_weight``; a classifier if the outcome has two values.
+    outcome_model : scikit-learn classifier or regressor, optional
+        Must take ``sample_weight``; a classifier if the outcome has two values. Default: logistic
+        or linear regression.
     policy_model : scikit-learn classifier or None, default=None
         Model of each population's policy; None for the additive model of `Uplift`.
     family : {"auto", "bernoulli", "gaussian"}, default="auto"
@@ -411,7 +413,7 @@ class EMUplift(RowEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.linear_model import LinearRegression, LogisticRegression
     >>> from unjoined import EMUplift
     >>> from unjoined.data import campaign_problem
     >>> data = campaign_problem().draw(1000, random_state=0)
@@ -461,11 +463,6 @@ class EMUplift(RowEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.outcome_model is None:
-            raise InputError(
-                "EMUplift needs outcome_model, a scikit-learn estimator that takes sample_weight, "
-                "such as LogisticRegression()."
-            )
         if self.policy_model is not None and not is_classifier(self.policy_model):
             raise InputError(
                 f"policy_model must be None or a classifier, got {self.policy_model!r}."
@@ -504,7 +501,7 @@ class EMUplift(RowEstimator):
             outcomes.y,
             outcomes.exposure,
             outcomes.weight,
-            self.outcome_model,
+            self.outcome_model or DEFAULT_MODELS[family],
             family=family,
             n_starts=self.n_starts,
             rng=rng,

@@ -19,7 +19,7 @@ from unjoined.data import DaskSource, LabelledRows, as_dask_source
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
-    RowEstimator,
+    UpliftEstimator,
     basis_or,
     check_flag,
     check_verbose,
@@ -65,7 +65,7 @@ from unjoined.sums import PlannedSums, combine, dask_sums, refuse_twins, sum_sou
 SAMPLE_ROWS = 10_000  # of each cell, which settle the plan where there are many
 
 
-class MinMaxUplift(RowEstimator):
+class MinMaxUplift(UpliftEstimator):
     r"""Uplift from separate labels by the paper's closed-form min-max estimator.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` from rows that carry a treatment label or

@@ -24,7 +24,14 @@ from unjoined._validation import (
 from unjoined.basis import Scaling
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import Check, RowEstimator, check_verbose, fit_pair, one_of, optional
+from unjoined.estimators.base import (
+    Check,
+    UpliftEstimator,
+    check_verbose,
+    fit_pair,
+    one_of,
+    optional,
+)
 from unjoined.solve import (
     HeldOut,
     ModuleMaker,
@@ -56,7 +63,7 @@ def _check_loss(name: str, value: Any) -> None:
     checked_conjugate(value)
 
 
-class NeuralMinMaxUplift(RowEstimator):
+class NeuralMinMaxUplift(UpliftEstimator):
     r"""Uplift from separate labels by a min-max game of two torch modules.
 
     The objective is the paper's (see `MinMaxUplift`), for any differentiable functions f and g of

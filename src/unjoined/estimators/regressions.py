@@ -18,7 +18,7 @@ from unjoined.data import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
-    RowEstimator,
+    UpliftEstimator,
     basis_or,
     check_model,
     fit_pair,
@@ -31,7 +31,7 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone, takes_weights
 
 
-class PlugInUplift(RowEstimator):
+class PlugInUplift(UpliftEstimator):
     r"""Uplift from separate labels by four regressions and a ratio.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` by the paper's Lemma 1,
@@ -289,7 +289,7 @@ class TwoStageCoefficients:
         return None if self.covariance is None else np.sqrt(np.diag(self.covariance))
 
 
-class TwoStageUplift(RowEstimator):
+class TwoStageUplift(UpliftEstimator):
     r"""Uplift from separate labels by two-sample two-stage least squares.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the second half of the paper's section 3

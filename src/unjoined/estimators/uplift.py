@@ -31,14 +31,15 @@ from unjoined._validation import (
 from unjoined.basis import Scaling, weighted_quantile
 from unjoined.data import LabelledRows, TableEncoder
 from unjoined.errors import InputError, LabelError
-from unjoined.estimators.base import Check, RowEstimator, check_verbose, one_of, optional
-from unjoined.estimators.inputs import (
-    MOST_NAMED,
-    GivenRows,
+from unjoined.estimators.base import (
+    Check,
+    UpliftEstimator,
+    check_verbose,
     column_ranges,
-    effect_in_words,
-    policies_in_words,
+    one_of,
+    optional,
 )
+from unjoined.estimators.inputs import MOST_NAMED, GivenRows, effect_in_words, policies_in_words
 from unjoined.estimators.mixture_rows import Passes, Sampled
 from unjoined.metrics import Estimate, GainByScore, evaluation_of, ranking_noise, strength_of
 from unjoined.nuisance import (
@@ -73,7 +74,7 @@ def _check_columns(name: str, value: Any) -> None:
         raise InputError(f"{name} must be a list of columns, by name or position, got {value!r}.")
 
 
-class Uplift(RowEstimator):
+class Uplift(UpliftEstimator):
     r"""Uplift from separate labels: the estimator to start with.
 
     Among outcome rows of population :math:`k` at :math:`x`, a share :math:`e_k(x)` was treated,

@@ -14,7 +14,7 @@ from unjoined._validation import check_count, check_not_negative, check_positive
 from unjoined.basis import BASES, Scaling, draw_basis
 from unjoined.data import LabelledRows
 from unjoined.errors import InputError
-from unjoined.estimators.base import Check, RowEstimator, basis_or, check_model, word_or
+from unjoined.estimators.base import Check, UpliftEstimator, basis_or, check_model, word_or
 from unjoined.nuisance import Nuisances, cross_fit, deal_evaluation_folds
 
 PREDICT_ROWS = 65_536
@@ -30,7 +30,7 @@ class RiskPath:
     best: float
 
 
-class WeightedUplift(RowEstimator):
+class WeightedUplift(UpliftEstimator):
     r"""Uplift from separate labels by least squares weighted with the policy gap.
 
     Estimates :math:`u(x) = E[Y(1) - Y(0) \mid X = x]` as the function f on a basis that minimises

@@ -44,7 +44,7 @@ from unjoined.metrics.identification import (
     warn_if_weak,
     widening,
 )
-from unjoined.metrics.people import MANY, NamedFeatures, Region, tree_conditions
+from unjoined.metrics.people import MANY, UNKNOWN, NamedFeatures, Region, tree_conditions
 from unjoined.metrics.planner import StudyGuess, plan_study
 from unjoined.metrics.rows import average_effect, evaluation_of, evaluation_rows, labelled_rows
 from unjoined.metrics.scores import (

@@ -196,26 +196,34 @@ def cross_evaluate(
     if own and crossfit is None:
         crossfit = clone(estimator).fit(held.data).crossfit_
     rows = held.evaluated(crossfit, shift=shift, n_jobs=n_jobs, rng=rng, stacklevel=2)
-    if own:
+    few = np.sort(rng.permutation(len(held.rows))[:COMPARED_ROWS])
+    if own and crossfit is not None:
         columns[:, 0], fold = rows.effect, rows.fold
+        compared = crossfit.models.scores(crossfit.rows.X[few])
     else:
         fold = deal_evaluation_folds(held.rows, n_folds, rng)
         fold = np.concatenate([fold, deal_rows(len(rows.cell) - len(fold), n_folds, rng)])
-        columns[:, 0] = out_of_fold_scores(estimator, held, fold)
+        columns[:, 0], compared = out_of_fold_scores(estimator, held, fold, few)
     how = f"rows left out of each fit, {n_folds} folds"
-    return _evaluate(others, RowsInMemory(held, rows, columns, fold, how), level, rng)
+    tables, noise = RowsInMemory(held, rows, columns, fold, how), ranking_noise(compared)
+    return _evaluate(others, tables, level, rng, noise)
 
 
 def _no_scores(X: MatrixLike) -> Array:
     return np.zeros(len(X))
 
 
-def out_of_fold_scores(estimator: Any, tables: HeldOutTables, fold: IntArray) -> Array:
-    """Return the score of each row by a fit without the row's fold, those of the target last."""
+def out_of_fold_scores(
+    estimator: Any, tables: HeldOutTables, fold: IntArray, few: IntArray
+) -> tuple[Array, Array]:
+    """Return the score of each row by a fit without the row's fold, those of the target last.
+
+    Also return the scores of some labelled rows, ``few``, by all of the fits.
+    """
     data, at = tables.data, np.flatnonzero(tables.used)
     n, people = len(at), tables.people
-    score = np.empty(len(fold))
-    for j in range(int(fold.max()) + 1):
+    score, compared = np.empty(len(fold)), np.empty((len(few), int(fold.max()) + 1))
+    for j in range(compared.shape[1]):
         train = np.ones(data.n_rows, dtype=np.bool_)
         train[at[fold[:n] == j]] = False
         model = clone(estimator).fit(**data.take(train))
@@ -224,7 +232,8 @@ def out_of_fold_scores(estimator: Any, tables: HeldOutTables, fold: IntArray) ->
         asked = np.flatnonzero(fold[n:] == j)
         if people is not None and len(asked):
             score[n + asked] = model.predict(take_rows(people, asked))
-    return check_vector("the model's predictions", score)
+        compared[:, j] = model.predict(take_rows(data.X, at[few]))
+    return check_vector("the model's predictions", score), compared
 
 
 def compare_uplift(
@@ -344,7 +353,7 @@ def record_gain(
         for j in range(n_folds):
             train = np.ones(tables.data.n_rows, dtype=np.bool_)
             train[used[fold == j]] = False
-            again = clone(model).fit(tables.data.take(train))
+            again = clone(model).fit(**tables.data.take(train))
             score[fold == j] = again.predict(take_rows(X, used[fold == j]))
             compared[:, j] = again.predict(take_rows(X, few))
         predicted = model.predict(take_rows(X, used))
@@ -382,12 +391,14 @@ def prepare(
     return asked, RowsInPieces(source, target, n_jobs, rng)
 
 
-def _evaluate(asked: Asked, tables: EvaluatedTables, level: float, rng: Rng) -> Evaluation:
-    """Return all that is said of a score."""
+def _evaluate(
+    asked: Asked, tables: EvaluatedTables, level: float, rng: Rng, noise: float = 0.0
+) -> Evaluation:
+    """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
     scored, sheet = tables.scored(asked.orders, asked.edges()), Sheet()
     appraisal = Appraisal(scored[0], sheet, asked.gains(0, scored, sheet, plain=True))
     found = tables.add(sheet, scored)
-    read = Read(found.sums.totals())
+    read = Read(appraisal.allowing_for(noise, found.sums.totals(), sheet))
     evaluation = appraisal.evaluation(read, found.least_variance(), level, rng)
     return replace(evaluation, left_out=tables.left_out(), how=tables.how, n_rows=tables.n_rows)
 

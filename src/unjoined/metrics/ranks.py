@@ -325,6 +325,27 @@ class Appraisal:
             sheet.add(denominator=score),
         )
 
+    def allowing_for(self, noise: float, totals: Totals, sheet: Sheet) -> Totals:
+        """Return totals that vary as much as those of fits that saw each other's rows do.
+
+        Where fits without one fold each rank by noise, what one finds in the other's fold is found
+        the other way round as well. What people gain beyond the average then varies twice as much
+        as their rows say; see `GainByScore`.
+        """
+        if noise == 0.0:
+            return totals
+        apart = np.zeros((len(sheet.columns), len(sheet.columns)))
+        for j, column in enumerate(sheet.columns):
+            for weight, total in (
+                (column.numerator, self.everyone.numerator),
+                (column.plain, self.everyone.plain),
+            ):
+                if np.ndim(weight) and total is not None:
+                    apart[j, j] = 1.0
+                    apart[j, total] -= float(self.scored.people @ weight)
+        covariance = totals.covariance
+        return replace(totals, covariance=covariance + noise * apart @ covariance @ apart.T)
+
     def evaluation(self, read: Read, least: Array, level: float, rng: Rng) -> Evaluation:
         """Return all that is said of the score but for whom it leaves out, in both forms."""
         found, plain = (self._gains(read, plain=plain) for plain in (False, True))

@@ -207,8 +207,9 @@ class Facts:
 
     @property
     def is_told(self) -> bool:
-        """Whether the tables bound the average uplift; if not, no number says anything."""
-        return bool(np.isfinite(self.evaluation.average.interval(self.level)).all())
+        """Whether the tables identify the average uplift; if not, no number says anything."""
+        bounded = np.isfinite(self.evaluation.average.interval(self.level)).all()
+        return bool(bounded) and self.diagnosis.verdict != metrics.UNKNOWN
 
     @property
     def everyone(self) -> Stage:
@@ -245,7 +246,8 @@ def collect(
     elif evaluation is None:
         evaluation = metrics.cross_evaluate(model, data, level=LEVEL, **shared)
     uplift, record = model.predict(everyone.X), getattr(model, "gain_", None)
-    if record is not None and not held_out:  # one average, that of the fit's summary
+    bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
+    if record is not None and bounded and not held_out:  # one average, that of the fit's summary
         evaluation = replace(evaluation, average=record.everyone())
     gains = Gains(record, evaluation, uplift)
     drivers = find_drivers(model, everyone, check_random_state(random_state))

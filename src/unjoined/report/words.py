@@ -285,7 +285,7 @@ def _tables(facts: Facts) -> Reason:
 def _ranking(facts: Facts, speech: Speech) -> Reason:
     qini = facts.evaluation.qini
     low, high = qini.interval(facts.level)
-    if not math.isfinite(low) or not math.isfinite(high):
+    if not (facts.is_told and math.isfinite(low) and math.isfinite(high)):
         return Reason(RED, "How good the ranking is cannot be told from these tables.")
     value, ends = speech.rates(qini)
     found = (
