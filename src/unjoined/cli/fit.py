@@ -20,7 +20,6 @@ from unjoined.cli.show import (
     console,
     estimate_facts,
     for_whom,
-    interval_words,
     is_settled,
     noted,
     print_json,
@@ -267,15 +266,14 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
     average = getattr(fitted, "average_effect_", None)
     if average is not None:
         facts["average_effect"] = estimate_facts(average)
-    if hasattr(fitted, "summary"):
-        for line in fitted.summary().splitlines():
-            doubted = line.startswith("The policies can hardly") and is_settled(fitted)
-            if not doubted and not line.startswith("It uses "):  # all features have been named
-                out.print(line)
-        if average is not None and "It speaks for" not in fitted.summary():
-            out.print("The average effect " + for_whom(fitted))
-    elif average is not None:
-        out.print(f"Average effect: {interval_words(average)}, in units of the outcome.")
+    lines = fitted.summary_lines()
+    del lines["features"]  # all of them have been named
+    if strength.is_weak and is_settled(fitted):
+        del lines["policies"]
+    for line in lines.values():
+        out.print(line)
+    if average is not None and "differences" not in lines:  # which says whom it speaks for
+        out.print("The average effect " + for_whom(fitted))
     if (spread := getattr(fitted, "effect_features_", None)) is not None and np.any(spread):
         total = float(np.sum(spread**2))
         shares = [float(s**2 / total) for s in spread]

@@ -320,14 +320,16 @@ class UpliftEstimator(BaseEstimator, ABC):
             policies are; the features that were used; and what was fitted.
         """
         check_is_fitted(self)
-        return "\n".join(
-            [
-                effect_in_words(getattr(self, "average_effect_", None)),
-                policies_in_words(self.identification_, getattr(self, "contrast_", None)),
-                self._features_in_words(),
-                f"Fitted by {type(self).__name__}{self._fitted_in_words()}.",
-            ]
-        )
+        return "\n".join(self.summary_lines().values())
+
+    def summary_lines(self) -> dict[str, str]:
+        """Return the lines of the summary by what they are about."""
+        return {
+            "average": effect_in_words(getattr(self, "average_effect_", None)),
+            "policies": policies_in_words(self.identification_, getattr(self, "contrast_", None)),
+            "features": self._features_in_words(),
+            "fit": f"Fitted by {type(self).__name__}{self._fitted_in_words()}.",
+        }
 
     def _features_in_words(self) -> str:
         """Name the features that were used."""

@@ -556,15 +556,11 @@ class Uplift(UpliftEstimator):
         """What was fitted, and whether the rows show that people respond differently."""
         return f"{self._differ()} {self._fitted()}"
 
-    def summary(self) -> str:
-        """Return what was found, in a few lines of words.
+    def summary_lines(self) -> dict[str, str]:
+        """Return the lines of the summary by what they are about.
 
-        Returns
-        -------
-        str
-            The average effect with its 95 % interval, in units of the outcome; whether people
-            differ and by how much; the features that the effect varies with; how different the
-            policies are; the features used; and what was fitted.
+        Beside those of every estimator: whom the average speaks for, whether people differ and by
+        how much, and the features that the effect varies with.
         """
         low, high = self.effect_range_
         # An outcome of two values changes by their distance at most.
@@ -573,17 +569,17 @@ class Uplift(UpliftEstimator):
         known = f" It speaks for {self.gain_.speaks_for:.0%} of people: those treated differently."
         if self.sampled_rows_ is not None:
             known += f" It was measured on a sample of {self.sampled_rows_:,} rows."
-        return "\n".join(
-            [
-                effect_in_words(self.average_effect_, most) + known,
+        return {
+            "average": effect_in_words(self.average_effect_, most) + known,
+            "differences": (
                 f"{self._differ()}{care} For nine people in ten the estimate lies between "
-                f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}.",
-                self._features(),
-                policies_in_words(self.identification_),
-                self._features_in_words(),
-                self._fitted(),
-            ]
-        )
+                f"{in_digits(low, sign=True)} and {in_digits(high, sign=True)}."
+            ),
+            "varies with": self._features(),
+            "policies": policies_in_words(self.identification_),
+            "features": self._features_in_words(),
+            "fit": self._fitted(),
+        }
 
     def _rise(self) -> float:
         """Return by how many standard errors uplift rises with the rank; nan if none is ranked."""
