@@ -92,6 +92,7 @@ __all__ = [
     "average_uplift",
     "compare_uplift",
     "cross_evaluate",
+    "cross_fit",
     "diagnose",
     "effect_summary",
     "error_bound",
