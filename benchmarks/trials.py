@@ -56,7 +56,7 @@ Make = Callable[[int], Any]
 
 def _em(*, is_binary: bool) -> Make:
     model = LogisticRegression() if is_binary else RidgeCV()
-    return lambda seed: EMUplift(outcome_model=model, n_jobs=1, random_state=seed)
+    return lambda seed: EMUplift(outcome_model=model, random_state=seed)
 
 
 def paper_methods(*, is_binary: bool) -> dict[str, Make]:
