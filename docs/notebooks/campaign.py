@@ -54,7 +54,7 @@ for cell in data.summary():
     print(f"{name:17} {cell.n_rows:6,} rows, mean {cell.label_mean:.3f}")
 
 # %% [markdown]
-# ## Can these tables tell?
+# ## Do these tables identify uplift?
 
 # %%
 print(diagnose(data).headline)

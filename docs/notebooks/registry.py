@@ -105,7 +105,7 @@ print(f"The best list spares {best:.0f}, one at random {at_random:.0f}.")
 # %% [markdown]
 # ## Without the truth
 #
-# In life there is no truth to compare with. Fresh separate tables tell how far to trust the list.
+# In life there is no truth to compare with. Fresh separate tables show how far to trust the list.
 
 # %%
 fresh = problem.draw(4000, random_state=2)
