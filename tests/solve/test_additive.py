@@ -463,6 +463,28 @@ def test_scales_settle_where_the_textbook_has_them():
     assert scales.moved(scales) == 0.0
 
 
+@pytest.mark.parametrize("name", ["bernoulli", "mean"])
+def test_a_near_start_needs_few_passes_to_the_same_scales(name):
+    """Scales settle between passes: two steps do what dozens do from nothing."""
+    rows, law = draw(4000, seed=1, name=name), LAWS[name]
+    whole = fit_free(rows, law, n_steps=200)
+    sample = AdditiveRows(*(array[..., :1000] for array in rows))
+    start = fit_free(sample, law)
+    passes, count = pass_in_memory(rows, PARTS), []
+
+    def counted(*request):
+        count.append(request)
+        return passes(*request)
+
+    near = fit_additive(
+        counted, PARTS, start.law, start.coef, start.scales, n_steps=2, near=True, tol=0.5
+    )
+    assert len(count) <= 6
+    assert_allclose(np.log(near.scales.group[1:3]), np.log(whole.scales.group[1:3]), atol=0.1)
+    error = np.sqrt(np.diag(whole.covariance))
+    assert (np.abs(near.coef - whole.coef) < 0.2 * error).all()
+
+
 def test_an_idle_function_is_shrunk_harder_than_its_group():
     """Nine lines without a coefficient, one with a large one: each has its own precision."""
     groups = ("line",) * 10

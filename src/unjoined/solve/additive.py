@@ -27,6 +27,7 @@ DAMPED = 0.7  # share of the way that precisions go in one update, on the log sc
 SMALLEST, LARGEST = 1e-3, 1e7  # precisions of blocks
 LEAST, MOST = 1e-7, 10.0  # squared scales of groups
 N_STEPS = 25  # with new scales after each, at most
+MOST_UPDATES = 10  # of scales between two passes
 SETTLED = 0.02  # change of the logarithm of a group's scale that is none
 UNSCALED = 2  # the first steps, which leave the scales alone
 MOST_STEPS = 50  # with the scales fixed, at the end
@@ -272,12 +273,15 @@ def fit_steps(
     scales: Scales | None = None,
     *,
     n_steps: int = N_STEPS,
+    near: bool = False,
     tol: float = TOL,
 ) -> Steps:
     """Alternate Gauss-Newton steps with updates of scales and noise, then converge with both fixed.
 
     A step costs one pass over the rows, of O(n p^2), and O(p^3); one more pass for each time that
-    it is halved. Who drives the steps makes the passes, wherever the rows are.
+    it is halved. Who drives the steps makes the passes, wherever the rows are. ``near`` says that
+    the start is a fit to a sample of the rows: scales are then updated from the first step on, and
+    as often as it takes between two passes, which are dear.
     """
     scales = Scales.start(parts) if scales is None else scales
     sums = yield law, coef
@@ -291,10 +295,12 @@ def fit_steps(
             sums = yield law, coef
         else:
             sums = known
-        if k >= UNSCALED:
+        if near or k >= UNSCALED:
             before, scales = scales, scales.updated(parts, coef, variance)
             if scales.moved(before) < SETTLED:
                 break
+            if near:
+                scales = _settled(parts, scales, coef, sums)
     penalty = scales.precision[parts.block]
     path, promised, moved = [_objective(sums, penalty, coef)], np.inf, True
     while moved and promised >= tol and len(path) <= MOST_STEPS:
@@ -307,6 +313,21 @@ def fit_steps(
     return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged)
 
 
+def _settled(parts: Parts, scales: Scales, coef: Array, sums: Sums) -> Scales:
+    """Update scales while the loss is taken for the square that touches it at the coefficients.
+
+    That needs no pass over the rows.
+    """
+    for _ in range(MOST_UPDATES):
+        penalty = scales.precision[parts.block]
+        factor = _factor(sums.curvature, penalty)
+        there = coef - _solve(factor, sums.gradient + penalty * coef)
+        before, scales = scales, scales.updated(parts, there, _inverse_diagonal(factor))
+        if scales.moved(before) < SETTLED:
+            break
+    return scales
+
+
 def fit_additive(
     pass_over: Pass,
     parts: Parts,
@@ -315,10 +336,11 @@ def fit_additive(
     scales: Scales | None = None,
     *,
     n_steps: int = N_STEPS,
+    near: bool = False,
     tol: float = TOL,
 ) -> AdditiveFit:
     """Go through the steps of a fit with passes over rows that are at hand; see `fit_steps`."""
-    steps = fit_steps(parts, law, coef, scales, n_steps=n_steps, tol=tol)
+    steps = fit_steps(parts, law, coef, scales, n_steps=n_steps, near=near, tol=tol)
     request = next(steps)
     while True:
         try:
