@@ -62,7 +62,7 @@ def study(n_chunks: int) -> float:
     total, exact = GroupedSums(BASIS.size), dict.fromkeys(range(4), 0)
     for seed in range(n_chunks):
         rows, phi = draw(seed, CHUNK)
-        total = total.merge(accumulate(BASIS, BASIS.size, rows, n_jobs=1))
+        total = total + accumulate(BASIS, BASIS.size, rows, n_jobs=1)
         exact = {i: exact[i] + exact_sums(phi[i::4], rows.label[i::4]) for i in exact}
     return largest_error(total, exact)
 

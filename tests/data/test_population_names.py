@@ -267,6 +267,7 @@ NAMES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 @pytest.mark.parametrize("case", NAMES)
 def test_populations_may_have_any_names(case, tmp_path):
     names, expected = NAMES[case]

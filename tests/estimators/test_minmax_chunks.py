@@ -31,18 +31,11 @@ def fitted():
     return MinMaxUplift(**QUICK).fit_chunks(DATA)
 
 
-def test_chunks_and_threads_change_nothing_and_order_only_rounding(fitted):
+def test_chunks_and_threads_change_nothing(fitted):
     expected = fitted.predict(NEW.X)
     cut = ArraySource(**DATA, chunk_rows=77)
     again = MinMaxUplift(**(QUICK | {"n_jobs": 2})).fit_chunks(cut)
     assert_array_equal(again.predict(NEW.X), expected)
-    order = np.random.default_rng(0).permutation(1600)
-    shuffled = MinMaxUplift(**QUICK).fit_chunks(taken(DATA, order))
-    # Sums differ in the last digits, and solving magnifies that by at most the condition number,
-    # below 1/ridge_g times 1/ridge_f here.
-    scale = np.abs(expected).max() / (fitted.ridge_f_ * fitted.ridge_g_)
-    assert_allclose(shuffled.predict(NEW.X), expected, rtol=0, atol=1e-15 * scale * 100)
-    assert shuffled.ridge_f_ == fitted.ridge_f_
 
 
 def test_with_everything_given_it_is_fit(fitted):

@@ -56,13 +56,8 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
     """The same folds and fits, on rows in memory, and slow formulas for ranks and errors."""
     source = ArraySource(**data, chunk_rows=101)
     found = evaluate(source, rules=RULES)
-    sample, fold = take_census(source, sample_rows=1000).sample(5)
-    rng = np.random.RandomState(0)
-    crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=1, rng=rng)
-    rows = evaluation_rows(sample, crossfit, rng=rng)
-    omega = rows.omega()
-    score = PROBLEM.uplift(sample.X).astype(np.float32).astype(float)
-    ratio = rows.terms(omega)
+    X, ratio = terms_of(source)
+    score = PROBLEM.uplift(X).astype(np.float32).astype(float)
     plain = replace(ratio, numerator=ratio.plain, denominator=ratio.aim)
     for terms, estimates in ((ratio, None), (plain, found.plain)):
         people = terms.share * terms.aim / terms.speaks_for
@@ -70,7 +65,7 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
         rank = 1.0 - higher @ people - 0.5 * (score[None, :] == score[:, None]) @ people
         slow = {
             "average": terms.average(),
-            "old": terms.value((sample.X[:, 0] > 60.0) * 1.0),
+            "old": terms.value((X[:, 0] > 60.0) * 1.0),
             "above": terms.value((score >= 0.05) * 1.0),
             "auuc": terms.value(rank),
         }
@@ -84,12 +79,11 @@ def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
     in_memory = evaluate(data, rules=RULES)  # other folds
     for one, two in zip(numbers(found)[:8], numbers(in_memory)[:8], strict=True):
         assert one[1] == pytest.approx(two[1], rel=0.25)
-        # Two cross-fits of the same rows agree by half or more: their difference varies as each.
-        assert abs(one[0] - two[0]) < 2.0 * one[1]
+        assert abs(one[0] - two[0]) < 1.5 * one[1]
 
 
-def test_pieces_order_and_partitions_change_nothing(data, limits):
-    """Rows that repeat, a sample smaller than the tables, and three populations."""
+def test_pieces_tables_and_partitions_change_nothing(data, limits):
+    """Rows that repeat, a sample smaller than the tables, three populations, in whatever order."""
     X = np.round(np.asarray(data.X) / 20.0)
     population = np.asarray(data.population).astype(object)
     population[::3] = "west"
@@ -105,9 +99,9 @@ def test_pieces_order_and_partitions_change_nothing(data, limits):
         return evaluate_uplift(model, source, rules=RULES, n_jobs=1, random_state=0)
 
     whole = run(ArraySource(**parts))
-    order = np.random.RandomState(1).permutation(len(X))
-    shuffled = {name: column[order] for name, column in parts.items()}
-    assert_same(whole, run(ArraySource(**shuffled, chunk_rows=37)))
+    order = np.argsort(parts["kind"] == "outcome", kind="stable")
+    other = {name: column[order] for name, column in parts.items()}
+    assert_same(whole, run(ArraySource(**other, chunk_rows=37)))
     dask = pytest.importorskip("dask.array")
     columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
     assert_same(whole, run(DaskSource.from_arrays(**columns)))
@@ -148,7 +142,7 @@ def terms_of(source):
     sample, fold = take_census(source, sample_rows=1000).sample(5)
     rng = np.random.RandomState(0)
     crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=1, rng=rng)
-    rows = evaluation_rows(sample, crossfit, rng=rng)
+    rows = evaluation_rows(sample, crossfit, n_jobs=1, rng=rng)
     return sample.X, rows.terms(rows.omega())
 
 
@@ -270,7 +264,7 @@ def test_fewer_rows_than_folds_are_refused_in_pieces_as_in_memory(data):
 
 def test_sources_that_change_or_hold_target_rows_are_refused(data):
     passes = iter([data, data, data.take(np.arange(len(data.y)) % 50 > 0)])
-    with pytest.raises(TableError, match="600 labelled rows, then 588"):
+    with pytest.raises(TableError, match="gave other rows, or the same in another order"):
         evaluate(IterableSource(lambda: [next(passes)]))
     target = PROBLEM.draw(30, random_state=0)
     kind = np.where(np.arange(120) % 4 == 0, "target", np.asarray(target.kind))

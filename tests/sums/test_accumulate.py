@@ -127,7 +127,7 @@ def test_tables_read_in_parts_merge_to_the_sums_of_all_rows(seed, cuts):
     for i in range(len(cuts) + 1):
         piece = rows.take(part == i)
         sums = accumulate(BASIS, P, piece, groups=dealt(piece, 2))
-        merged = sums if merged is None else merged.merge(sums)
+        merged = sums if merged is None else merged + sums
     assert set(merged.cells) == set(total.cells)
     for key in total.cells:
         assert_close(merged.cells[key], total.cells[key])

@@ -47,16 +47,16 @@ def assert_close(one, other):
 @given(KEY_SETS, KEY_SETS, KEY_SETS, SEEDS)
 def test_merging_is_associative_and_commutative_whichever_cells_are_there(a, b, c, seed):
     one, two, three = (grouped(keys, seed + 100 * i) for i, keys in enumerate((a, b, c)))
-    assert_close(one.merge(two).merge(three), one.merge(two.merge(three)))
-    assert_close(one.merge(two), two.merge(one))
-    assert set(one.merge(two).cells) == a | b
+    assert_close((one + two) + three, one + (two + three))
+    assert_close(one + two, two + one)
+    assert set((one + two).cells) == a | b
 
 
 @QUICK
 @given(KEY_SETS, SEEDS)
 def test_sums_without_cells_are_neutral(keys, seed):
     one = grouped(keys, seed)
-    for merged in (one.merge(GroupedSums(P)), GroupedSums(P).merge(one)):
+    for merged in (one + GroupedSums(P), GroupedSums(P) + one):
         assert dict(merged.cells) == dict(one.cells)
 
 
@@ -68,7 +68,7 @@ def test_groups_partition_the_sums(keys, seed):
     again = GroupedSums(P)
     for group in one.groups:
         assert set(one.of_group(group).cells) == {key for key in keys if key.group == group}
-        again = again.merge(one.of_group(group))
+        again = again + one.of_group(group)
     assert dict(again.cells) == dict(one.cells)
 
 
@@ -95,7 +95,7 @@ def test_the_cells_cannot_be_changed_from_outside():
 def test_merging_changes_neither_argument():
     one, other = grouped(KEYS[:2], 0), grouped(KEYS[1:3], 50)
     before = [(dict(s.cells), {k: v.gram.copy() for k, v in s.cells.items()}) for s in (one, other)]
-    one.merge(other)
+    one + other
     for sums, (cells, grams) in zip((one, other), before, strict=True):
         assert dict(sums.cells) == cells
         for key, gram in grams.items():

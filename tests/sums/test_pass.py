@@ -1,7 +1,8 @@
-"""Samples, groups and sums of a source depend on its rows alone."""
+"""Samples, groups and sums of a source do not depend on how its rows are cut into chunks."""
 
+from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -15,9 +16,9 @@ from unjoined.basis import GaussianBasis, LinearBasis, Scaling
 from unjoined.data import (
     ArraySource,
     IterableSource,
-    Rows,
     campaign_problem,
     label_rows,
+    number_rows,
     paper_problem,
 )
 from unjoined.errors import InputError, LabelError, TableError
@@ -26,15 +27,13 @@ from unjoined.sums import (
     SumsPlan,
     accumulate,
     aggregate_rows,
+    deal_groups,
     fourier_plan,
-    hash_features,
-    hash_with,
     merge_sums,
     read_sums,
     sum_source,
     take_census,
 )
-from unjoined.sums.census import RowSketch
 from unjoined.sums.passes import batches
 
 
@@ -93,60 +92,98 @@ def assert_sums_equal(found, expected):
             assert_array_equal(getattr(found.cells[key], name), getattr(sums, name))
 
 
-def row_keys(X, label):
-    return hash_with(hash_features(X), label)
+CUTS = st.lists(st.integers(0, 1200), max_size=5)
 
 
-def sketch(X, label, weight, size, known=None):
-    """The sketch of rows of one cell."""
-    rows = Rows(X, label, np.zeros(len(X), dtype=np.uint8), weight, ["A"])
-    return RowSketch.of_rows(rows, np.arange(len(X)), row_keys(X, label), size, known)
+def cut_at(data, cuts):
+    """The source of rows that are cut at some places."""
+    edges = [0, *sorted(cuts), len(data["y"])]
+    return IterableSource(lambda: (taken(data, slice(i, j)) for i, j in pairwise(edges)))
+
+
+def numbers(data, cuts):
+    return np.concatenate([rows.number for rows in number_rows(cut_at(data, cuts))])
 
 
 @QUICK
-@given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(0, 90), max_size=5))
-def test_sketches_do_not_depend_on_order_or_cuts_and_count_exactly(seed, cuts):
-    """Against counting all distinct rows, with many repeats and more of them than are kept."""
+@given(cuts=CUTS, seed=st.integers(0, 2**32 - 1))
+def test_numbers_depend_neither_on_cuts_nor_on_which_table_comes_first(cuts, seed):
+    """Against counting row by row: target rows and rows of weight 0 do not count."""
     rng = np.random.default_rng(seed)
-    X, label = rng.integers(0, 4, (90, 2)) / 2.0, rng.integers(0, 2, 90) * 1.0
-    weight = 1.0 + rng.integers(0, 2, 90)
-    total = RowSketch.zero(10, 2)
-    for i, j in pairwise([0, *sorted(cuts), 90]):
-        total = total.merge(sketch(X[i:j], label[i:j], weight[i:j], 10, known=total))
-    keys = row_keys(X, label)
-    key, count = np.unique(keys, return_counts=True)
-    assert_array_equal(total.key, key[:10])
-    assert_array_equal(total.count, count[:10])
-    assert_array_equal(row_keys(total.X, total.label), total.key)
-    assert_array_equal(total.weight, [weight[keys == each].sum() for each in key[:10]])
-    assert_array_equal(total.square, [(weight[keys == each] ** 2).sum() for each in key[:10]])
-    assert total.n_rows == 90
-    assert_allclose(total.total_weight, weight.sum())
-
-
-def test_a_small_cell_is_its_own_sample_and_a_large_ones_weights_add_up():
-    rng = np.random.default_rng(0)
-    X, label, weight = rng.integers(0, 2, (400, 1)) * 1.0, np.zeros(400), np.ones(400)
-    sample = sketch(X, label, weight, 1000).sample(5)
-    assert_array_equal(np.sort(sample[0], axis=0), np.sort(X, axis=0))
-    assert_array_equal(sample[2], 1.0)
-    few, _, shares, _ = sketch(X, label, weight, 100).sample(5)
-    assert len(few) == 100
-    assert_allclose(shares.sum(), 400.0)
-    assert_allclose(shares @ few[:, 0], X.sum(), rtol=1e-12)  # all distinct rows are in it
-    distinct = rng.normal(size=(400, 1))
-    some = sketch(distinct, label, weight, 100).sample(5)
-    assert_allclose(some[2].sum(), 400.0)
+    kind = np.where(rng.random(1200) < 0.1, "target", DATA["kind"])
+    weight = 1.0 * (rng.random(1200) < 0.9)
+    y = np.where(kind == "target", np.nan, DATA["y"])
+    data = DATA | {"y": y, "kind": kind, "sample_weight": weight}
+    table = np.unique(np.char.add(kind, DATA["population"]), return_inverse=True)[1]
+    expected, sizes = np.full(1200, -1), Counter()
+    for i in np.flatnonzero((kind != "target") & (weight > 0.0)):
+        expected[i] = sizes[table[i]]
+        sizes[table[i]] += 1
+    assert_array_equal(numbers(data, cuts), expected)
+    order = np.argsort(rng.permutation(table.max() + 1)[table], kind="stable")
+    assert_array_equal(numbers(taken(data, order), cuts), expected[order])
 
 
 @QUICK
-@given(
-    cuts=st.lists(st.integers(0, 1200), max_size=4), size=st.sampled_from([1, 7, 100, 1200, 5000])
-)
+@given(start=st.integers(0, 10**9), n=st.integers(1, 200), n_groups=st.integers(1, 40))
+def test_groups_of_a_table_are_equal_in_size_to_a_row(start, n, n_groups):
+    group = deal_groups(np.arange(n), n_groups)
+    sizes = np.bincount(group, minlength=n_groups)
+    assert sizes.max() - sizes.min() <= 1
+    later = deal_groups(start + np.arange(n), n_groups)  # from anywhere on, to two
+    sizes = np.bincount(later, minlength=n_groups)
+    assert sizes.max() - sizes.min() <= 2
+    assert_array_equal(deal_groups(np.arange(n)[::-1], n_groups), group[::-1])
+
+
+@pytest.mark.statistical
+def test_neighbours_fall_into_all_pairs_of_groups():
+    """So that what comes in turns, such as days of a week, is dealt evenly all the same."""
+    group = deal_groups(np.arange(70_000), 7)
+    for period in (2, 7, 12):
+        of_one = np.bincount(group[::period], minlength=7)
+        assert_allclose(of_one / of_one.sum(), 1 / 7, atol=0.015)
+
+
+@QUICK
+@given(cuts=CUTS)
+def test_samples_do_not_depend_on_cuts(cuts):
+    expected, group = take_census(ArraySource(**weighted()), sample_rows=40).sample(5)
+    found, again = take_census(cut_at(weighted(), cuts), sample_rows=40).sample(5)
+    for name in ("X", "label", "cell", "weight"):
+        assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert_array_equal(again, group)
+
+
+def test_a_small_table_is_its_own_sample_and_a_large_ones_weights_add_up():
+    data = weighted()
+    rows, group = take_census(ArraySource(**data), sample_rows=300).sample(5)
+    for at, (kind, name) in zip(rows.all_cells(), rows.tables, strict=True):
+        own = np.flatnonzero((data["kind"] == kind) & (data["population"] == name))
+        assert_array_equal(rows.X[at], data["X"][own])  # in order, too
+        assert_array_equal(rows.weight[at], data["sample_weight"][own])
+        assert_array_equal(group[at], deal_groups(np.arange(300), 5))
+    few, _ = take_census(ArraySource(**data), sample_rows=100).sample(5)
+    assert len(few) == 400
+    for at, whole in zip(few.all_cells(), rows.all_cells(), strict=True):
+        assert_allclose(few.weight[at].sum(), rows.weight[whole].sum())
+
+
+@pytest.mark.statistical
+def test_every_row_of_a_table_is_as_likely_in_the_sample():
+    """Parts of a long table, in order, have their share of the sample."""
+    n = 40_000
+    table = {"X": np.arange(n)[:, None] * 1.0, "y": np.arange(n) % 2, "kind": ["outcome"] * n}
+    source = ArraySource(**table, population=["A"] * n)
+    chosen = take_census(source, sample_rows=4000).cells["outcome", "A"].X[:, 0]
+    assert len(np.unique(chosen)) == 4000
+    assert_allclose(np.histogram(chosen, 10)[0], 400.0, atol=4.0 * np.sqrt(360.0))
+
+
+@QUICK
+@given(cuts=CUTS, size=st.sampled_from([1, 7, 100, 1200, 5000]))
 def test_batches_are_the_same_however_a_source_is_cut(cuts, size):
-    edges = [0, *sorted(cuts), 1200]
-    source = IterableSource(lambda: (taken(DATA, slice(i, j)) for i, j in pairwise(edges)))
-    found = list(batches(source, size))
+    found = list(batches(number_rows(cut_at(DATA, cuts)), size))
     assert {len(batch) for batch in found[:-1]} <= {size}
     assert_array_equal(np.concatenate([batch.X for batch in found]), DATA["X"])
     assert_array_equal(np.concatenate([batch.label for batch in found]), DATA["y"])
@@ -166,13 +203,12 @@ def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred, limits)
     if centred:
         m, q = centring[0](rows.X)
         label = label - np.where(rows.kind == "outcome", m, q)
-    keys = row_keys(rows.X, np.zeros(len(rows.X)))  # labels of two values
-    groups = (keys % np.uint64(5)).astype(np.int64)
+    groups = deal_groups(numbers(data, []), 5)
     expected = accumulate(plan.values, plan.size, replace(rows, label=label), groups=groups)
     assert_sums_close(found.sums, expected)
 
 
-def test_sums_do_not_depend_on_chunks_or_threads_to_the_bit_nor_on_order_to_rounding(limits):
+def test_sums_do_not_depend_on_chunks_or_threads_to_the_bit(limits):
     limits("sums.passes", BATCH_ROWS=256)
     plan = make_plan(critic=LinearBasis(2))
     expected = add_up(ArraySource(**DATA), plan)
@@ -180,21 +216,29 @@ def test_sums_do_not_depend_on_chunks_or_threads_to_the_bit_nor_on_order_to_roun
         source = ArraySource(**DATA, chunk_rows=chunk_rows)
         found = add_up(source, plan, n_jobs=n_jobs)
         assert_sums_equal(found.sums, expected.sums)
+
+
+def test_the_order_of_rows_moves_them_between_groups_and_changes_no_total():
+    plan = make_plan()
     order = np.random.default_rng(0).permutation(1200)
-    assert_sums_close(add_up(ArraySource(**taken(DATA, order)), plan).sums, expected.sums)
+    one, two = (add_up(ArraySource(**taken(DATA, at)), plan) for at in (slice(None), order))
+    for kind, k in product(("outcome", "treatment"), range(2)):
+        totals = [sums.sums.total(kind, k) for sums in (one, two)]
+        assert_allclose(totals[0].gram, totals[1].gram, rtol=1e-12)
+    assert_allclose(one.policy.square, two.policy.square, rtol=1e-12)
 
 
-def test_rows_that_repeat_fill_all_groups_whatever_their_order():
-    """Eight kinds of rows in all: groups hashed from content would be empty."""
+def test_copies_of_a_row_are_dealt_into_all_groups():
+    """Eight kinds of rows in all, of which every group has its share."""
     rng = np.random.default_rng(1)
     data = DATA | {"X": rng.integers(0, 2, (1200, 1)) * 1.0, "y": rng.integers(0, 2, 1200) * 1.0}
     plan = replace(make_plan(data=data), basis=LinearBasis(1), critic=LinearBasis(1))
     expected = add_up(ArraySource(**data), plan).sums
     sizes = [sums.n_rows for sums in expected.cells.values()]
     assert len(sizes) == 20
-    assert max(sizes) - min(sizes) <= 4  # four kinds of rows to a cell, dealt evenly
-    order = rng.permutation(1200)
-    assert_sums_close(add_up(ArraySource(**taken(data, order)), plan).sums, expected)
+    assert set(sizes) == {60}
+    means = [sums.gram[0, 1] / sums.weight for sums in expected.cells.values()]
+    assert_allclose(means, np.mean(means), atol=4.0 / np.sqrt(60.0))
 
 
 def test_target_rows_and_rows_of_weight_0_are_passed_over():
@@ -276,7 +320,7 @@ def test_a_checkpoint_of_other_rows_is_refused(checkpoint, limits):
 
 def test_fewer_rows_than_in_the_first_pass_are_refused():
     census = take_census(ArraySource(**DATA), sample_rows=10)
-    with pytest.raises(TableError, match=r"changed between the two passes: 1,200 .* then 1,100"):
+    with pytest.raises(TableError, match="gave other rows, or the same in another order, when"):
         sum_source(ArraySource(**taken(DATA, slice(1100))), make_plan(), census)
 
 
@@ -412,9 +456,9 @@ def test_a_source_is_asked_for_names_that_its_chunks_do_not_say():
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
 @pytest.mark.parametrize("estimator", [MinMaxUplift(random_state=0), Uplift(random_state=0)])
-@pytest.mark.parametrize("column", ["X", "y", "sample_weight"])
+@pytest.mark.parametrize("column", ["X", "y", "sample_weight", "order"])
 def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, column):
-    """One number of one row outside of most samples is enough; another order of rows is not."""
+    """One number of one row outside of most samples is enough, and so is another order of rows."""
     data = {k: np.asarray(v) for k, v in dict(campaign_problem().draw(200, random_state=0)).items()}
     data["sample_weight"] = np.ones(len(data["y"]))
     reads = []
@@ -424,11 +468,12 @@ def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, co
         rows = {name: values.copy() for name, values in data.items()}
         if column == "y":
             rows["y"][0] = (rows["y"][0] + len(reads) // 2) % 2
+        elif column == "order":
+            rows = {name: np.roll(values, len(reads), axis=0) for name, values in rows.items()}
         else:
             rows[column][0] += 0.001 * len(reads)
-        order = np.random.default_rng(len(reads)).permutation(len(rows["y"]))
-        yield {name: values[order] for name, values in rows.items()}
+        yield rows
 
-    with pytest.raises(TableError, match="gave other rows when it was read again"):
+    with pytest.raises(TableError, match="gave other rows, or the same in another order, when"):
         clone(estimator).fit_chunks(source, sample_rows=60)
     assert len(reads) > 1

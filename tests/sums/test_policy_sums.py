@@ -47,7 +47,7 @@ def test_sums_of_parts_add_up_to_those_of_all():
         PolicySums.of_rows(ROWS.X[some], SCALING, ROWS.label[some], ROWS.weight[some], 0)
         for some in (at[:7], at[7:], at)
     ]
-    merged = parts[0].merge(parts[1])
+    merged = parts[0] + parts[1]
     for name in ("n_rows", "weight", "label", "gram", "square"):
         assert_allclose(getattr(merged, name), getattr(parts[2], name), rtol=1e-12, atol=1e-12)
 

@@ -215,6 +215,7 @@ def test_every_remaining_message(sums):
         plan_digest(make_plan(Strange()))
 
 
+@pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 def test_sums_without_a_cell_or_group_are_refused(sums):
     model = MinMaxUplift()
     outcomes = {key: cell for key, cell in sums.sums.cells.items() if key.kind == "outcome"}

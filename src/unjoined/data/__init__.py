@@ -1,5 +1,6 @@
 """Where rows come from: tables, files, simulated problems, trials taken apart."""
 
+from unjoined.data.additive import Additive, plus
 from unjoined.data.chunks import NotNumbersError, feature_matrix
 from unjoined.data.columns import (
     NO_VALUE,
@@ -29,7 +30,16 @@ from unjoined.data.queries import (
     is_query,
 )
 from unjoined.data.raw import REGIONS, raw_customers, write_raw_files, write_shop
-from unjoined.data.rows import CellKFold, Chunk, LabelledRows, Rows, label_rows, target_rows
+from unjoined.data.rows import (
+    CellKFold,
+    Chunk,
+    LabelledRows,
+    NumberedRows,
+    Rows,
+    label_rows,
+    number_rows,
+    target_rows,
+)
 from unjoined.data.simulate import (
     JointLabels,
     SimulatedProblem,

@@ -419,7 +419,8 @@ def value_word(value: float, holds: str) -> str:
     return f"{value:.10g}"
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Share:
     """How many cells read as something, their sum and ends."""
 
     n: int = 0
@@ -450,7 +451,7 @@ class Share(NamedTuple):
         within = (float(others.min()), float(others.max())) if len(others) else (np.nan, np.nan)
         return cls(int(sizes.sum()), total, low, high, within, tuple(odd.items()))
 
-    def plus(self, other: Share) -> Share:
+    def __add__(self, other: Share) -> Share:
         """Return the share of the cells of both."""
         (one_low, one_high), (two_low, two_high) = self.within, other.within
         odd = Counter(dict(self.odd))
@@ -552,7 +553,7 @@ class ColumnProfile:
         holds = frozenset() if missing == n else frozenset([column.holds])
         return cls(n, missing, holds, reads, levels, blanks, found, names_codes(name))
 
-    def merge(self, other: ColumnProfile) -> ColumnProfile:
+    def __add__(self, other: ColumnProfile) -> ColumnProfile:
         """Return the profile of the rows of both."""
         levels = None
         if self.levels is not None and other.levels is not None:
@@ -563,7 +564,7 @@ class ColumnProfile:
             self.n + other.n,
             self.missing + other.missing,
             self.holds | other.holds,
-            {form: self.share(form).plus(other.share(form)) for form in forms},
+            {form: self.share(form) + other.share(form) for form in forms},
             levels,
             self.blanks + other.blanks,
             self.shapes + other.shapes,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import narwhals as nw
@@ -15,11 +16,12 @@ import numpy as np
 from unjoined._support import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import TREATMENT
+from unjoined.data.additive import plus
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.columns import needs_encoding, some_columns
 from unjoined.data.encode import TableEncoder
-from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_looks, merge_profiles
-from unjoined.data.rows import Chunk
+from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_profiles
+from unjoined.data.rows import Chunk, NumberedRows
 from unjoined.data.sources import TableSource
 from unjoined.data.survey import Survey
 from unjoined.errors import ClusterError, InputError, TableError
@@ -184,6 +186,23 @@ class DaskSource:
             for task in tasks:
                 yield task.compute() if client is None else client.compute(task).result()
 
+    def numbered(self) -> DaskSource:
+        """Return the source with rows that know their numbers within their tables.
+
+        One pass counts the rows of every partition, as the numbers go on from one to the next.
+        """
+        dask = import_extra("dask", extra="dask")
+        sizes = [dask.delayed(Chunk.table_sizes, pure=False)(part) for part in self.parts]
+        with connected(self.client) as client:
+            found = dask.compute(*sizes) if client is None else client.gather(client.compute(sizes))
+        before: Counter[tuple[str, Any]] = Counter()
+        parts = []
+        for part, size in zip(self.parts, found, strict=True):
+            number = partial(NumberedRows.of_chunk, before=dict(before))
+            parts.append(dask.delayed(number, pure=False)(part))
+            before.update(size)
+        return replace(self, parts=tuple(parts))
+
     def settled(self) -> DaskSource:
         """Return the source with columns that are not features left out; looks at some rows.
 
@@ -245,7 +264,7 @@ class DaskSource:
             for table in tables
             for i, part in enumerate(table.table.to_delayed())
         ]
-        return reduce(merge_looks, self._results(tasks))
+        return reduce(plus, self._results(tasks))
 
 
 def _distinct_rows(frame: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
+from operator import add
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -64,7 +65,7 @@ class Look:
             some, stride = tuple(part[::2] for part in some), 2 * stride
         return replace(self, some=some, stride=stride)
 
-    def merge(self, other: Look) -> Look:
+    def __add__(self, other: Look) -> Look:
         """Return the look at the rows of both."""
         head = self.head
         if len(head) < LEADING:
@@ -72,7 +73,7 @@ class Look:
         some = (*self.some, *(part[:: max(self.stride // other.stride, 1)] for part in other.some))
         return replace(
             self,
-            profile=self.profile.merge(other.profile),
+            profile=self.profile + other.profile,
             head=head,
             some=some,
         ).thinned()
@@ -170,27 +171,13 @@ def look_at(pieces: Iterable[Piece], columns: Columns, names: Iterable[str] | No
                     raise
                 look = Look.of(title, values, name)
                 known = looks.setdefault(name, {})
-                known[cell] = known[cell].merge(look) if cell in known else look
+                known[cell] = known[cell] + look if cell in known else look
     return looks
 
 
 def merge_profiles(looks: Looks, names: Iterable[str]) -> dict[str, ColumnProfile]:
     """Return what columns hold in all tables together."""
-    profiles = {}
-    for name in names:
-        first, *rest = (look.profile for look in looks[name].values())
-        profiles[str(name)] = reduce(ColumnProfile.merge, rest, first)
-    return profiles
-
-
-def merge_looks(first: Looks, second: Looks) -> Looks:
-    """Return what the columns of both hold."""
-    merged = {name: dict(cells) for name, cells in first.items()}
-    for name, cells in second.items():
-        known = merged.setdefault(name, {})
-        for cell, look in cells.items():
-            known[cell] = known[cell].merge(look) if cell in known else look
-    return merged
+    return {str(name): whole_profile(looks[name].values()) for name in names}
 
 
 def _cells(
@@ -314,9 +301,9 @@ def mixed(name: str, cells: Mapping[Cell, Look]) -> str | None:
     )
 
 
-def whole_profile(looks: Sequence[Look]) -> ColumnProfile:
+def whole_profile(looks: Iterable[Look]) -> ColumnProfile:
     """Return what a column holds in all tables together."""
-    return reduce(ColumnProfile.merge, (look.profile for look in looks))
+    return reduce(add, (look.profile for look in looks))
 
 
 class Choice(NamedTuple):

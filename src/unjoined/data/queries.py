@@ -52,8 +52,8 @@ class SqlQuery:
     refused before it runs. Files in a query are read as DuckDB reads them: names are patterns, and
     types of CSV columns are settled by their first rows.
 
-    The query runs once per pass. Without ORDER BY its rows may come in another order each time,
-    which changes results to rounding only, but keeps a pass from being resumed.
+    The query runs once per pass, and rows must come in the same order each time. DuckDB keeps the
+    order of a table or file; a query that groups or joins needs an ORDER BY.
     """
 
     query: str

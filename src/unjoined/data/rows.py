@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
@@ -72,6 +73,11 @@ class Rows:
     def all_cells(self) -> list[IntArray]:
         """Return the positions of the rows of each cell, outcomes first."""
         return self._positions
+
+    @property
+    def tables(self) -> list[tuple[str, Any]]:
+        """Kind and population of each cell, outcomes first."""
+        return [(kind, name) for kind in (OUTCOME, TREATMENT) for name in self.names]
 
     def at(self, kind: str, population: int) -> IntArray:
         """Return the positions of the rows of one cell."""
@@ -148,6 +154,56 @@ class Chunk(Rows):
     def population(self) -> NDArray[Any]:
         """The name of each row's population; of target rows it means nothing."""
         return np.asarray(self.names)[self.cell % len(self.names)]
+
+    def counted(self) -> list[IntArray]:
+        """Return the positions of the rows of each cell that have a weight, outcomes first."""
+        return [at[self.weight[at] > 0.0] for at in self.all_cells()]
+
+    def table_sizes(self) -> Counter[tuple[str, Any]]:
+        """Return how many rows of each table count."""
+        return Counter(dict(zip(self.tables, map(len, self.counted()), strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedRows(Chunk):
+    """A chunk whose rows know their numbers within their tables.
+
+    A table is a kind and a population. Rows with a label and a weight count, in the order in which
+    the source gives them. So numbers depend neither on how rows are cut into chunks nor on which
+    table comes first.
+    """
+
+    number: IntArray  # (n,) counting from 0; -1 for rows that do not count
+
+    @classmethod
+    def of_chunk(cls, chunk: Chunk, before: Mapping[tuple[str, Any], int]) -> NumberedRows:
+        """Return a chunk with numbers, of whose tables so many rows came before."""
+        number = np.full(len(chunk), -1, dtype=np.int64)
+        for table, at in zip(chunk.tables, chunk.counted(), strict=True):
+            number[at] = before.get(table, 0) + np.arange(len(at))
+        return cls(
+            chunk.X,
+            chunk.label,
+            chunk.cell,
+            chunk.weight,
+            chunk.names,
+            chunk.origin,
+            chunk.first_row,
+            chunk.feature_names,
+            number=number,
+        )
+
+    def take(self, at: IntArray | BoolArray | slice) -> Self:
+        """Return the rows at some positions, in that order, or those that are marked."""
+        return replace(super().take(at), number=self.number[at])
+
+
+def number_rows(chunks: Iterable[Chunk]) -> Iterator[NumberedRows]:
+    """Yield the chunks of a source with the numbers of their rows."""
+    before: Counter[tuple[str, Any]] = Counter()
+    for chunk in chunks:
+        yield NumberedRows.of_chunk(chunk, before)
+        before.update(chunk.table_sizes())
 
 
 def cell_codes(kind: NDArray[np.str_] | str, index: IntArray, m: int) -> CellArray:

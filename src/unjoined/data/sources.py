@@ -23,6 +23,7 @@ from unjoined._validation import (
     population_name,
     treated_values,
 )
+from unjoined.data.additive import plus
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.columns import (
     NUMBERS,
@@ -47,8 +48,9 @@ class ChunkSource(Protocol):
     """Rows that can be gone through from the beginning as often as asked.
 
     Iterating yields `Chunk` objects; those of no rows are allowed. Two iterations must yield the
-    same rows. Their order and how they are cut does not matter. A pass over the rows is one
-    iteration, and nothing else is asked of a source whose chunks say their ``feature_names``.
+    rows of each table, that is each kind and population, in the same order. How they are cut into
+    chunks, and which table comes first, does not matter. A pass over the rows is one iteration, and
+    nothing else is asked of a source whose chunks say their ``feature_names``.
     """
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -156,8 +158,7 @@ class IterableSource:
         """Return the chunks with features as numbers, by an encoder that is fitted in one pass."""
         profiles: dict[str, ColumnProfile] = {}
         for i, parts in enumerate(self._mappings()):
-            for name, found in profile_frame(parts["X"], table=f"chunk {i}").items():
-                profiles[name] = profiles[name].merge(found) if name in profiles else found
+            profiles = plus(profiles, profile_frame(parts["X"], table=f"chunk {i}"))
         return replace(self, encoder=encoder.fit_profiles(profiles))
 
     @property

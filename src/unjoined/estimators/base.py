@@ -549,21 +549,19 @@ class UpliftEstimator(BaseEstimator, ABC):
         """Take the census of a source, encoded if its features are not numbers."""
         partitions = as_dask_source(source)
         rows: Any = as_source(source) if partitions is None else partitions.settled()
-        look = take_census if partitions is None else dask_census
         wants = getattr(rows, "needs_encoding", None)
         encoder = self._new_encoder() if wants is not None and wants() else None
         if encoder is None:
             try:
-                census = look(rows, sample_rows=sample_rows)
+                found, census = look_through(rows, sample_rows=sample_rows)
             except NotNumbersError:
                 if not hasattr(rows, "encoded"):  # a source of the user's own
                     raise
                 encoder = self._new_encoder()
         if encoder is not None:
-            rows = rows.encoded(encoder)
-            census = look(rows, sample_rows=sample_rows)
+            found, census = look_through(rows.encoded(encoder), sample_rows=sample_rows)
         self._set_features(census.n_features, census.feature_names, encoder)
-        return rows, census
+        return found, census
 
     def _look(self, X: MatrixLike, fewest: int = 0) -> Encoded:
         """Return rows to predict as numbers, which of them are strange, and why."""

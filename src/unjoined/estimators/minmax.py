@@ -300,9 +300,9 @@ class MinMaxUplift(UpliftEstimator):
         Notes
         -----
         Memory is the sample, one batch of 65,536 rows and O(p^2) per table and group, whatever the
-        number of rows. The result does not depend on the order of rows or on chunks but for
-        rounding, and not at all on threads. It is not that of ``fit`` to the last digit: centres
-        are drawn from the sample, and groups go by the rows' content.
+        number of rows. The result does not depend on chunks or threads. On the order of rows it
+        depends as on a seed: sample and groups go by the rows' numbers within their tables. It is
+        not that of ``fit`` to the last digit: centres are drawn from the sample.
         """
         with narrated(self, "rows in chunks"):
             sums, search = self._collect(source, sample_rows, checkpoint)

@@ -300,7 +300,7 @@ def deal_groups(rows: LabelledRows, rng: np.random.RandomState) -> IntArray:
 
 
 def check_groups(rows: LabelledRows, group: IntArray) -> None:
-    """Refuse tables so small that a group hashed from content has no rows."""
+    """Refuse samples so small that a group has no rows of a table."""
     for kind in (OUTCOME, TREATMENT):
         for k, name in enumerate(rows.names):
             at = rows.at(kind, k)

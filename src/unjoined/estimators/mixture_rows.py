@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -17,7 +16,7 @@ from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.basis import AdditiveBasis
-from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, replace_file
+from unjoined.data import ChunkSource, DaskSource, LabelledRows, NumberedRows, plus, replace_file
 from unjoined.errors import TableError
 from unjoined.nuisance import (
     EFFECT_FORMS,
@@ -31,10 +30,10 @@ from unjoined.nuisance import (
     more_steps,
 )
 from unjoined.solve import AdditiveFit, AdditiveRows, Parts, Request, Steps, Sums, sums_of_rows
-from unjoined.sums import Census, in_cells, inner_outcomes, over_partitions, rows_digest
+from unjoined.sums import Census, in_cells, inner_outcomes, over_rows
 
 FIRST = "unjoined-sums-of-passes"  # the part that a checkpoint begins with
-Select = Callable[[Chunk], ModelRows]  # the rows of a chunk that a model is fitted to
+Select = Callable[[NumberedRows], ModelRows]  # the rows of a chunk that a model is fitted to
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class TreatmentRows:
     low: float  # the code of an untreated row
     factor: float  # brings weights to those of the sample
 
-    def __call__(self, chunk: Chunk) -> ModelRows:
+    def __call__(self, chunk: NumberedRows) -> ModelRows:
         """Return them with labels 0 and 1."""
         at = np.flatnonzero(chunk.cell == self.cell)
         y = np.where(chunk.label[at] > self.low, 1.0, 0.0)
@@ -59,7 +58,7 @@ class OutcomeRows:
     likelihood: Likelihood
     factors: Array  # (m,) bring weights to those of the sample
 
-    def __call__(self, chunk: Chunk) -> ModelRows:
+    def __call__(self, chunk: NumberedRows) -> ModelRows:
         """Return them as the outcome's law takes them."""
         at = np.flatnonzero(chunk.cell < len(self.factors))
         rows = chunk.take(at)
@@ -82,19 +81,17 @@ class Ask:
 class Work:
     """All that a chunk needs to become sums; travels to workers."""
 
-    populations: tuple[Any, ...]
     census: Census  # without its samples
     asks: tuple[Ask, ...]
-    n_jobs: int | None
 
 
-def sums_of_chunk(chunk: Chunk, work: Work) -> list[list[Sums]]:
+def sums_of_chunk(chunk: NumberedRows, work: Work, n_jobs: int | None) -> list[list[Sums]]:
     """Return the sums of one chunk, for each model and form."""
-    chunk = in_cells(chunk, work.populations, work.census)
-    return [_sums_of_model(chunk, ask, work.n_jobs) for ask in work.asks]
+    chunk = in_cells(chunk, work.census.names, work.census)
+    return [_sums_of_model(chunk, ask, n_jobs) for ask in work.asks]
 
 
-def _sums_of_model(chunk: Chunk, ask: Ask, n_jobs: int | None) -> list[Sums]:
+def _sums_of_model(chunk: NumberedRows, ask: Ask, n_jobs: int | None) -> list[Sums]:
     rows = ask.select(chunk)
 
     def add_up(start: int) -> list[Sums]:
@@ -105,16 +102,7 @@ def _sums_of_model(chunk: Chunk, ask: Ask, n_jobs: int | None) -> list[Sums]:
 
     zero = [Sums.zero(len(coef)) for _, (_, coef) in ask.requests]
     pieces = over_pieces(add_up, range(0, len(rows.y), CACHE_ROWS), n_jobs)
-    return reduce(_add, pieces, zero)
-
-
-def _add(total: list[Sums], more: list[Sums]) -> list[Sums]:
-    return [a + b for a, b in zip(total, more, strict=True)]
-
-
-def add_results(parts: list[list[list[Sums]]]) -> list[list[Sums]]:
-    """Add up what chunks or partitions brought."""
-    return [reduce(_add, model) for model in zip(*parts, strict=True)]
+    return reduce(plus, pieces, zero)
 
 
 class Passes:
@@ -145,7 +133,10 @@ class Passes:
             if not np.array_equal(self.arrays[f"{key}.digest"], digest):
                 raise self._other()
             return _unpack(self.arrays, key, asks)
-        result = self._add_up(asks)
+        work = Work(self.census.without_samples(), asks)
+        result: list[list[Sums]] = over_rows(
+            self.source, self.census, sums_of_chunk, work, self.n_jobs
+        )
         if self.file is not None:
             self.arrays |= {f"{key}.digest": digest, **_packed(key, result)}
             replace_file(self.file, self._write)
@@ -156,24 +147,6 @@ class Passes:
             f"the checkpoint {str(self.file)!r} belongs to another fit, or the source has changed "
             "since it was written. Delete it to start anew."
         )
-
-    def _add_up(self, asks: tuple[Ask, ...]) -> list[list[Sums]]:
-        light = self.census.without_samples()
-        work = Work(self.census.names, light, asks, self.n_jobs)
-        if isinstance(self.source, DaskSource):
-            one = Work(self.census.names, light, asks, 1)
-            result: list[list[Sums]] = over_partitions(self.source, sums_of_chunk, one, add_results)
-            return result
-        total: list[list[Sums]] | None = None
-        seen = 0
-        for chunk in self.source:
-            seen += rows_digest(chunk)
-            part = sums_of_chunk(chunk, work)
-            total = part if total is None else add_results([total, part])
-        if total is None:
-            raise TableError("the source had rows before and has none now.")
-        self.census.check_same(seen)
-        return total
 
     def _write(self, file: Path) -> None:
         with file.open("wb") as out:

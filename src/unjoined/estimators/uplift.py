@@ -278,8 +278,8 @@ class Uplift(UpliftEstimator):
         Notes
         -----
         Memory is the sample, one chunk and O(p^2), whatever the number of rows. The result does
-        not depend on the order of rows or on chunks but for rounding. ``identification_`` is
-        that of the sample.
+        not depend on chunks but for rounding; on the order of rows it depends as on a seed, since
+        the sample goes by the rows' numbers. ``identification_`` is that of the sample.
         """
         self._check_parameters()
         self._check_streamed(checkpoint)

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, BoolArray, Frame, IntArray, RandomState
 from unjoined._validation import did_you_mean, shown
+from unjoined.data import Additive
 from unjoined.errors import InputError, TableError
 from unjoined.metrics.estimate import (
     Estimate,
@@ -30,7 +31,7 @@ from unjoined.metrics.estimate import (
 from unjoined.metrics.evaluate import prepare
 from unjoined.metrics.passes import Piece
 from unjoined.metrics.people import LEVEL, NUMBER, Conditions, Feature, NamedFeatures, between
-from unjoined.metrics.rows import Additive, Sums
+from unjoined.metrics.rows import Sums
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -290,7 +291,6 @@ class Weighed(Additive):
     right: Array  # (q,) of p n b
     scored: Array  # (q,) of people, times b and the score
     groups: Array  # (g, 2) of people, alone and times the score
-    n_rows: float
 
     @property
     def speaks_for(self) -> float:
@@ -337,18 +337,15 @@ class Weighing:
         """Add up some rows."""
         rows, b = piece.rows, self.line(piece.rows.X)
         terms = rows.terms(rows.omega())
-        often = 1.0 if piece.times is None else piece.times
-        share = often * terms.share
-        people = share * terms.aim
+        people = terms.share * terms.aim
         score = piece.columns[:, 0] if piece.columns.shape[1] else np.zeros(len(b))
         inside = [people * meets(rows.X, group) for group in self.groups]
         return Weighed(
             (b * people[:, None]).T @ b,
-            (b * (share * terms.denominator)[:, None]).T @ b,
-            b.T @ (share * terms.numerator),
+            (b * (terms.share * terms.denominator)[:, None]).T @ b,
+            b.T @ (terms.share * terms.numerator),
             b.T @ (people * score),
             np.array([[each.sum(), each @ score] for each in inside]).reshape(-1, 2),
-            float(len(b) if piece.times is None else piece.times.sum()),
         )
 
 
@@ -370,7 +367,7 @@ class Projecting:
         n, d = (each[:, None] * inside for each in (terms.numerator, terms.denominator))
         values = [n[:, 0], d[:, 0], n[:, 1:], d[:, 1:], (b * left[:, None]) @ self.line.inverse.T]
         C = 2 * rows.n_populations + 1
-        return Sums.of_rows(rows.cell, rows.share, np.column_stack(values), C, piece.times)
+        return Sums.of_rows(rows.cell, rows.share, np.column_stack(values), C)
 
 
 def meets(X: Array, conditions: Conditions) -> BoolArray:

@@ -112,9 +112,9 @@ def evaluate_uplift(
     Of a source, a first look says what the columns hold and a second pass keeps a sample, which
     settles policies, outcome models and a thousand bins of the score. A third counts the people in
     each bin and a fourth adds up all rows, on Dask where the partitions are; scores within a bin
-    count as tied. Memory is the sample and a chunk. The order of rows and how they are cut change
-    nothing but rounding. Scores and rules are then models and functions, scores have seven digits,
-    and ``shift`` is not to be had.
+    count as tied. Memory is the sample and a chunk. How rows are cut changes nothing but rounding;
+    their order counts as a seed does. Scores and rules are then models and functions, scores have
+    seven digits, and ``shift`` is not to be had.
 
     Examples
     --------

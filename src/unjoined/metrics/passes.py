@@ -15,10 +15,11 @@ import numpy as np
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import shown
+from unjoined.data import Additive
 from unjoined.errors import InputError
 from unjoined.metrics.people import NamedFeatures, say_left_out
 from unjoined.metrics.ranks import Column, Scored, Sheet
-from unjoined.metrics.rows import Additive, EvaluationRows, Sums
+from unjoined.metrics.rows import EvaluationRows, Sums
 
 FINE_BINS = 1000  # of the score; treated as tied inside
 FEW_SCORES = 2000  # different scores that each have a bin of their own
@@ -31,7 +32,6 @@ class Piece(NamedTuple):
 
     rows: EvaluationRows
     columns: Array  # (n, k) scores, then what rules need
-    times: Array | None = None  # (n,) how often each row counts; None for once
     at: slice = slice(None)  # where the rows are, if each has a place of its own
 
 
@@ -79,7 +79,6 @@ class PlaceSums(Additive):
     """Sums over the rows at each place, all orders one after the other."""
 
     places: Array  # (b, 6) p and p key; p aim times 1, effect, key and cost
-    n_rows: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +89,7 @@ class Placing:
 
     def __call__(self, piece: Piece) -> PlaceSums:
         """Add up some rows."""
-        rows, times = piece.rows, piece.times
-        share = rows.share if times is None else rows.share * times
+        rows, share = piece.rows, piece.rows.share
         people = share * rows.aim * rows.omega()
         found = []
         for order in self.orders:
@@ -100,7 +98,7 @@ class Placing:
             parts = (share, share * key, people, people * rows.effect, people * key, people * cost)
             sums = [np.bincount(at, part, minlength=order.n_bins) for part in parts]
             found.append(np.column_stack(sums))
-        return PlaceSums(np.concatenate(found), float(len(share) if times is None else times.sum()))
+        return PlaceSums(np.concatenate(found))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,11 +109,6 @@ class Added(Additive):
     residual: Array  # (2,) sums of squares and of fourth powers, over outcome rows
     inside: Array  # (C, g) rows in each group
     reach: Array  # (C, g) of the squared reach of a residual of 1
-
-    @property
-    def n_rows(self) -> float:
-        """Rows that were added up."""
-        return self.sums.n_rows
 
     def least_variance(self) -> Array:
         """Return the least variance of each group's numerator; nan if a table has too few rows.
@@ -154,19 +147,18 @@ class Adding:
                     values[:, j] += getattr(terms, name) * times
             if column.own is not None:
                 values[:, j] *= piece.columns[:, column.own]
-        often = np.ones(len(rows.cell)) if piece.times is None else piece.times
         outcome = rows.cell < K
-        share, square = (often * rows.share)[outcome], rows.residual[outcome] ** 2
+        share, square = rows.share[outcome], rows.residual[outcome] ** 2
         inside = reach = np.zeros((C, 0))
         for group in self.groups:
             g = int(group.max()) + 1
             at = rows.cell * g + group[places[0]]
             inside, reach = (
                 np.bincount(at, part, minlength=C * g).astype(np.float64).reshape(C, g)
-                for part in (often, often * (terms.share * terms.reach) ** 2)
+                for part in (None, (terms.share * terms.reach) ** 2)
             )
         return Added(
-            Sums.of_rows(rows.cell, rows.share, values, C, piece.times),
+            Sums.of_rows(rows.cell, rows.share, values, C),
             np.array([share @ square, share @ square**2]),
             inside,
             reach,

@@ -8,43 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
 
-from unjoined._typing import Array, IntArray, MatrixLike
+from unjoined._typing import Array, MatrixLike
 from unjoined._validation import KINDS, OUTCOME, check_vector
 from unjoined.data import (
     CellSummary,
-    Chunk,
     ChunkSource,
     DaskSource,
     Encoded,
     LabelledRows,
+    NumberedRows,
     TableEncoder,
     as_dask_source,
     as_source,
+    plus,
 )
-from unjoined.errors import InputError, TableError
+from unjoined.errors import InputError
 from unjoined.metrics.passes import EvaluatedTables, Order, Piece, Placing, T
 from unjoined.metrics.people import NamedFeatures
 from unjoined.metrics.ranks import Scored
 from unjoined.metrics.rows import N_FOLDS, labelled_part, refuse_few, with_target
 from unjoined.metrics.tables import Computed
 from unjoined.nuisance import CrossFit, EffectModels
-from unjoined.sums import (
-    Census,
-    dask_census,
-    hash_features,
-    hash_with,
-    in_cells,
-    inner_outcomes,
-    over_partitions,
-    take_census,
-)
+from unjoined.sums import Census, deal_groups, in_cells, inner_outcomes, look_through, over_rows
 
 SAMPLE_ROWS = 20_000  # of each table
 
@@ -65,7 +55,7 @@ class Scorer:
                 raise InputError(f"{name} must be one number per row: {n:,}, got {len(values):,}.")
             found.append(values if check is None else check(values))
         # Seven digits: the last ones of a prediction depend on the rows it is computed with, and
-        # rows are dealt by their content.
+        # rows come in whatever chunks.
         return np.column_stack(found).astype(np.float32).astype(np.float64)
 
 
@@ -127,8 +117,7 @@ class Source:
         if rows.feature_names is not None and hasattr(rows, "encoded"):
             scoring = ScoringEncoder(scorer)
             rows, encoder = rows.encoded(scoring), scoring.encoder
-        look = take_census if partitions is None else dask_census
-        census = look(rows, sample_rows=SAMPLE_ROWS)
+        rows, census = look_through(rows, sample_rows=SAMPLE_ROWS)
         census.check_complete()
         return cls(rows, scorer, census, encoder)
 
@@ -148,24 +137,24 @@ class ChunkPlan:
     scorer: Scorer
     has_scores: bool  # whether chunks hold the scorer's columns
     census: Census  # without its samples
-    repeated: dict[tuple[str, Any], Any]  # hashes of rows that occur more than once in the sample
     models: EffectModels
     coding: Any
     total: Array  # (2 K,) weight of each cell
     size: Array  # (K,) outcome rows
     aims: Array  # (2 K,) share of the cell among the people in question
-    n_jobs: int | None
 
-    def piece(self, chunk: Chunk) -> Piece:
-        """Return the rows with nuisances, the scorer's columns, and how often each counts."""
+    def piece(self, chunk: NumberedRows, n_jobs: int | None) -> Piece:
+        """Return the rows with nuisances and the scorer's columns.
+
+        Every row is met by the fits without its fold; of those not in the sample any would do.
+        """
         if (chunk.cell >= 2 * len(chunk.names)).any():
             raise InputError(
                 f"{chunk.origin} holds rows of kind 'target'. From chunks, give the people in "
                 "question as target, an array or a data frame in memory."
             )
         chunk = in_cells(chunk, self.census.names, self.census)
-        fold, at, times = self._folds(chunk)
-        chunk = chunk.take(at)
+        fold = deal_groups(chunk.number, self.models.n_folds)
         X, columns = split_columns(chunk.X, self.scorer, has_scores=self.has_scores)
         label = np.where(
             chunk.is_outcome,
@@ -173,45 +162,19 @@ class ChunkPlan:
             self.census.treatment(chunk.label),
         )
         inner = LabelledRows(X, label, chunk.cell, chunk.weight, chunk.names, self.coding)
-        nuisances = self.models(X, fold, n_jobs=self.n_jobs)
+        nuisances = self.models(X, fold, n_jobs=n_jobs)
         rows = labelled_part(inner, fold, nuisances, np.ones(len(X)), None)
         share = chunk.weight / self.total[chunk.cell]
         rows = replace(rows, share=share, size=self.size, aim=self.aims[chunk.cell])
-        return Piece(rows, columns, times)
-
-    def _folds(self, chunk: Chunk) -> tuple[IntArray, IntArray, Array]:
-        """Return folds, positions and shares of the rows of a chunk.
-
-        A row of the sample is met by the fits without its fold, which follows from its content.
-        Copies of a row are in all folds of the sample: each counts as a fifth in every one of
-        them. Rows that are not in the sample may be met by any fit.
-        """
-        J = self.models.n_folds
-        state = hash_features(chunk.X)
-        fold = (self.census.places(chunk, state) % np.uint64(J)).astype(np.int64)
-        keys = hash_with(state, chunk.label)
-        several = np.zeros(len(chunk), dtype=np.bool_)
-        cells = [(kind, name) for kind in KINDS[:2] for name in chunk.names]
-        for cell, at in zip(cells, chunk.all_cells(), strict=True):
-            several[at] = np.isin(keys[at], self.repeated[cell])
-        again = np.flatnonzero(several)
-        once = np.flatnonzero(~several)
-        return (
-            np.concatenate([fold[once], np.repeat(np.arange(J), len(again))]),
-            np.concatenate([once, np.tile(again, J)]),
-            np.concatenate([np.ones(len(once)), np.full(J * len(again), 1.0 / J)]),
-        )
+        return Piece(rows, columns)
 
 
-def work_on_chunk(chunk: Chunk, shared: tuple[ChunkPlan, Callable[[Piece], T]]) -> T:
+def work_on_chunk(
+    chunk: NumberedRows, shared: tuple[ChunkPlan, Callable[[Piece], T]], n_jobs: int | None
+) -> T:
     """Return what a pass finds in one chunk."""
     plan, work = shared
-    return work(plan.piece(chunk))
-
-
-def add_parts(parts: list[Any]) -> Any:
-    """Return the sums of all parts."""
-    return reduce(add, parts)
+    return work(plan.piece(chunk, n_jobs))
 
 
 class RowsInPieces(EvaluatedTables):
@@ -255,36 +218,25 @@ class RowsInPieces(EvaluatedTables):
             scorer=source.scorer,
             has_scores=source.encoder is not None,
             census=census.without_samples(),
-            repeated=census.repeated,
             models=crossfit.models,
             coding=sample.coding,
             total=total,
             size=size,
             aims=aims,
-            n_jobs=n_jobs,
         )
+        self.n_jobs = n_jobs
         self.refuse_alike()
 
     def over(self, work: Callable[[Piece], T]) -> T:
         """Return the sum of what a pass finds in all chunks, and in the target if it is given."""
-        chunks = self.source.chunks
-        if isinstance(chunks, DaskSource):
-            shared = replace(self.plan, n_jobs=1), work
-            found: Any = over_partitions(chunks, work_on_chunk, shared, add_parts)
-        else:
-            found = None
-            for chunk in chunks:
-                part: Any = work_on_chunk(chunk, (self.plan, work))
-                found = part if found is None else found + part
-        n_rows = 0 if found is None else round(found.n_rows)
-        if n_rows != self.n_rows:
-            raise TableError(
-                f"the source has changed between two passes: {self.n_rows:,} labelled rows, "
-                f"then {n_rows:,}. Make sure that it yields the same rows each time."
-            )
+        shared = self.plan, work
+        found: T = over_rows(
+            self.source.chunks, self.source.census, work_on_chunk, shared, self.n_jobs
+        )
         at = np.flatnonzero(~self.sample.is_labelled)
-        total: T = found + work(Piece(self.sample.take(at), self.columns[at])) if len(at) else found
-        return total
+        if len(at):
+            found = plus(found, work(Piece(self.sample.take(at), self.columns[at])))
+        return found
 
     def scored(self, orders: Sequence[Order], extra: Sequence[Sequence[float]]) -> list[Scored]:
         """Return the places of each order, fine bins that a sample has settled."""

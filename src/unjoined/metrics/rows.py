@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME, TARGET, check_kind, check_option, check_weight, is_kind
-from unjoined.data import LabelledRows, feature_matrix, label_rows
+from unjoined.data import Additive, LabelledRows, feature_matrix, label_rows
 from unjoined.errors import InputError
 from unjoined.metrics.estimate import Estimate, Totals
 from unjoined.nuisance import (
@@ -28,18 +28,6 @@ OVERLAP, GAP = "overlap", "gap"
 N_FOLDS = 5
 
 
-class Additive:
-    """Sums over rows; those of parts add up to those of all."""
-
-    __slots__ = ()
-
-    def __add__(self, other: Self) -> Self:
-        """Return the sums of the rows of both."""
-        names: tuple[str, ...] = tuple(self.__slots__)
-        pairs = ((getattr(self, name), getattr(other, name)) for name in names)
-        return type(self)(*(one + two for one, two in pairs))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums(Additive):
     """Sums over the rows of each cell, of some columns and of their products.
@@ -52,25 +40,17 @@ class Sums(Additive):
     second: Array  # (C, m + 1, m + 1) of p^2 v v'
 
     @classmethod
-    def of_rows(
-        cls, cell: IntArray, share: Array, values: Array, n_cells: int, times: Array | None = None
-    ) -> Sums:
-        """Add up columns (n, m) of rows that have shares p and count so many times."""
+    def of_rows(cls, cell: IntArray, share: Array, values: Array, n_cells: int) -> Sums:
+        """Add up columns (n, m) of rows that have shares p."""
         m = values.shape[1] + 1
         count, first = np.zeros(n_cells), np.zeros((n_cells, m))
         second = np.zeros((n_cells, m, m))
         for at in cell_positions(cell):
             c, v = cell[at[0]], np.column_stack([np.ones(len(at)), values[at]])
-            often = np.ones(len(at)) if times is None else times[at]
-            count[c], first[c] = often.sum(), (often * share[at]) @ v
-            v *= (np.sqrt(often) * share[at])[:, None]
+            count[c], first[c] = len(at), share[at] @ v
+            v *= share[at, None]
             second[c] = v.T @ v
         return cls(count, first, second)
-
-    @property
-    def n_rows(self) -> float:
-        """Rows that were added up."""
-        return float(self.count.sum())
 
     def totals(self) -> Totals:
         """Return the totals of the columns, and their covariance.

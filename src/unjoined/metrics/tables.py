@@ -378,7 +378,7 @@ class RowsInMemory(EvaluatedTables):
         found: Any = None
         for start in range(0, len(self.sample.cell), BLOCK_ROWS):
             at = slice(start, start + BLOCK_ROWS)
-            part = work(Piece(self.sample.take(at), self.columns[at], None, at))
+            part = work(Piece(self.sample.take(at), self.columns[at], at))
             found = part if found is None else found + part
         result: T = found
         return result

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,11 +75,7 @@ def check_center(center: Any) -> None:
 
 
 def deal_folds(rows: LabelledRows, rng: Rng, n_folds: int = N_FOLDS) -> IntArray:
-    """Deal the rows of each cell evenly into folds; fewer folds if a cell has fewer rows.
-
-    Groups hashed from content will not do here: where rows repeat, as with a few 0/1 features,
-    all copies of a row would leave together, and the rest would have another law.
-    """
+    """Deal the rows of each cell evenly into folds; fewer folds if a cell has fewer rows."""
     cells, m = rows.all_cells(), len(rows.names)
     fewest, code = min((len(at), code) for code, at in enumerate(cells))
     if fewest < 2:
@@ -327,7 +324,7 @@ def _coef_without(sums: GroupedSums, p: int, d: int, population: int) -> dict[in
     for group in sums.groups:
         # Of one group alone nothing can be left out.
         rest = [cell for other, cell in own.items() if other != group] or list(own.values())
-        paths[group] = C = SmoothPath.of_sums(reduce(MomentSums.merge, rest), d).coef()
+        paths[group] = C = SmoothPath.of_sums(reduce(add, rest), d).coef()
         if group in own and len(own) > 1:
             held = own[group]
             # Squared errors of the held-out labels, less the sum of their squares.

@@ -10,6 +10,7 @@ from scipy.special import expit, log_expit, logit
 
 from unjoined._typing import Array
 from unjoined.basis import weighted_quantile
+from unjoined.data import Additive
 
 FLOOR = 1e-9  # probabilities stay this far from 0 and 1
 THRESHOLDS = (6.0, 3.0, 1.5)  # of robust standard deviations
@@ -223,7 +224,7 @@ class GaussianLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(Additive):
     """What one pass over the rows adds up."""
 
     loss: float
@@ -236,16 +237,6 @@ class Sums:
     def zero(cls, p: int) -> Sums:
         """Return the sums of no rows."""
         return cls(0.0, np.zeros(p), np.zeros((p, p)), 0.0, 0.0)
-
-    def __add__(self, other: Sums) -> Sums:
-        """Return the sums over both sets of rows."""
-        return Sums(
-            self.loss + other.loss,
-            self.gradient + other.gradient,
-            self.curvature + other.curvature,
-            self.square + other.square,
-            self.counted + other.counted,
-        )
 
     def times(self, factor: float) -> Sums:
         """Return the sums of a loss that is ``factor`` times this one."""

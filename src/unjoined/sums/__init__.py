@@ -1,8 +1,8 @@
-"""Additive sums of rows: one pass, any chunking, any order."""
+"""Additive sums of rows, in one pass, however they are cut into chunks."""
 
 from unjoined.sums.add_up import RowScan, Violations, accumulate, combine
 from unjoined.sums.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums, refuse_twins
-from unjoined.sums.census import Census, rows_digest, sample_cells, take_census, take_sample
+from unjoined.sums.census import Census, deal_groups, sample_cells, take_census, take_sample
 from unjoined.sums.files import read_finished_sums, read_sums, write_sums
 from unjoined.sums.moments import (
     CellKey,
@@ -15,11 +15,11 @@ from unjoined.sums.moments import (
     sum_policies,
 )
 from unjoined.sums.passes import (
-    dask_census,
     dask_sums,
     in_cells,
     inner_outcomes,
-    over_partitions,
+    look_through,
+    over_rows,
     sum_source,
 )
 from unjoined.sums.plan import (

@@ -162,7 +162,7 @@ def accumulate_policies(
     for piece, sums, unit, policy in over_pieces(sums_of, pieces, n_jobs):
         total = totals.setdefault(piece.key, RunningSums.zero(p))
         total.absorb(sums, sign=piece.sign, unit=unit)
-        policies = policies if policy is None else policies.merge(policy)
+        policies = policies if policy is None else policies + policy
     return GroupedSums(p, {key: totals[key].frozen() for key in sorted(totals)}), policies
 
 

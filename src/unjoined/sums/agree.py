@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,14 @@ from unjoined.data import as_source
 from unjoined.errors import DisclosureWarning, InputError
 from unjoined.sums.census import take_census
 from unjoined.sums.disclosure import MAX_FREQUENCY, check_counts, check_limits, check_plan
-from unjoined.sums.moments import GroupedSums, MomentSums, PolicySums
+from unjoined.sums.moments import MomentSums
 from unjoined.sums.passes import sum_source
 from unjoined.sums.plan import MAX_GROUPS, PlannedSums, SumsPlan, TableId, tables_of
 from unjoined.sums.plan_file import plan_digest
 
 MIN_COUNT = 10
 MAX_FUNCTIONS = 5000  # whose sums of one group and table take 200 MB
-REPEATED_ROWS = 10_000  # of each cell, of which copies are counted
+LOOKED_AT = 10_000  # rows of each cell that show whether the plan's limits hold them
 FEW_ROWS = 10.0  # by which two tables differ, so that their difference tells of few people
 
 
@@ -235,13 +236,13 @@ def aggregate_rows(
 
     Notes
     -----
-    Two passes over the rows: the first counts rows that repeat and looks at treatment codes, the
-    second adds up.
+    Two passes over the rows: the first looks at labels and at how many rows the plan's limits
+    would move, the second adds up.
     """
     check_plan(plan)
     least = check_count("min_count", min_count)
     rows = as_source(source)
-    census = take_census(rows, sample_rows=REPEATED_ROWS)
+    census = take_census(rows, sample_rows=LOOKED_AT)
     if census.n_features != plan.n_features or (
         census.feature_names is not None and census.feature_names != plan.feature_names
     ):
@@ -282,12 +283,8 @@ def merge_sums(parts: list[PlannedSums]) -> PlannedSums:
             )
     refuse_overlap(parts)
     warn_of_differences(parts, stacklevel=2)
-    merged = replace(
-        parts[0],
-        sums=reduce(GroupedSums.merge, [part.sums for part in parts]),
-        tables=tuple(sorted(table for part in parts for table in tables_of(part))),
-        policy=reduce(PolicySums.merge, [part.policy for part in parts]),
-    )
+    tables = tuple(sorted(table for part in parts for table in tables_of(part)))
+    merged = replace(reduce(add, parts), tables=tables)
     refuse_twins(merged)
     return merged
 
@@ -326,15 +323,11 @@ def warn_of_differences(parts: Sequence[PlannedSums], *, stacklevel: int) -> Non
     for (i, one), (j, two) in combinations(enumerate(parts), 2):
         for kind in (OUTCOME, TREATMENT):
             for k, name in enumerate(one.plan.populations):
-                cells = [
-                    {key.group: c for key, c in part.sums.cells.items() if key[:2] == (kind, k)}
-                    for part in (one, two)
-                ]
-                if not all(cells):
+                # Of all groups together: rows that are left out move those behind to others.
+                first, second = one.sums.total(kind, k), two.sums.total(kind, k)
+                if not (first.n_rows and second.n_rows):
                     continue
-                shared = cells[0].keys() & cells[1].keys()
-                n = sum(_rows_apart(cells[0][g], cells[1][g]) for g in shared)
-                n += sum(c[g].n_rows for c in cells for g in c.keys() - shared)
+                n = _rows_apart(first, second)
                 if n < FEW_ROWS:
                     warnings.warn(
                         f"sums {i + 1} and {j + 1} differ in about {max(n, 1.0):.0f} of the {kind} "
@@ -347,7 +340,7 @@ def warn_of_differences(parts: Sequence[PlannedSums], *, stacklevel: int) -> Non
 
 
 def _rows_apart(one: MomentSums, two: MomentSums) -> float:
-    """Return about how many rows must be added or left out to get from one group to the other."""
+    """Return about how many rows must be added or left out to get from one table to the other."""
     larger = max(one.n_rows, two.n_rows)
     size = np.sqrt(np.maximum(np.diag(one.gram + two.gram), 1e-300) / (one.n_rows + two.n_rows))
     apart = np.linalg.eigvalsh((one.gram - two.gram) / np.outer(size, size))

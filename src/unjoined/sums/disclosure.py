@@ -115,7 +115,7 @@ def check_limits(census: Census, plan: SumsPlan) -> None:
             inner = (sketch.label - plan.coding.offset) / plan.coding.scale
             moved["outcome"] = np.abs(inner) > 1.0 + 1e-9
         for what, column in moved.items():
-            share = float(sketch.count[column].sum() / max(sketch.count.sum(), 1))
+            share = float(column.mean())
             said = (
                 f"{share:.0%} of the {kind} rows of population {name!r} have their {what} beyond "
                 "the limits of the plan"

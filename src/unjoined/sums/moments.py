@@ -1,4 +1,4 @@
-"""Additive sums of one cell, of groups of cells and of policies; they merge in any order."""
+"""Additive sums of one cell, of groups of cells and of policies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache, reduce
+from operator import add
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from unjoined._threads import CACHE_ROWS, over_pieces
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import TREATMENT
 from unjoined.basis import Scaling
-from unjoined.data import LabelledRows
+from unjoined.data import Additive, LabelledRows, plus
 from unjoined.errors import InputError
 
 PIECE_ROWS = 16_384  # rows that one thread takes at a time
@@ -152,17 +153,8 @@ class RunningSums:
         )
 
 
-Sums = TypeVar("Sums", "MomentSums", "PolicySums")
-
-
-def added(one: Sums, other: Sums) -> Sums:
-    """Return the sums over the rows of both, field by field."""
-    pairs = ((getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
-    return type(one)(*(a + b for a, b in pairs))
-
-
 @dataclass(frozen=True, slots=True)
-class MomentSums:
+class MomentSums(Additive):
     """Sums over the rows of one cell, with one basis phi for the uplift and its critic."""
 
     n_rows: int
@@ -179,12 +171,8 @@ class MomentSums:
 
     @classmethod
     def zero(cls, p: int) -> MomentSums:
-        """Return the sums of no rows, the neutral element of `merge`."""
+        """Return the sums of no rows, which add nothing."""
         return cls(0, 0.0, np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), 0.0)
-
-    def merge(self, other: MomentSums) -> MomentSums:
-        """Return the sums over the rows of both; neither argument changes."""
-        return added(self, other)
 
     def digest(self) -> str:
         """Return 128 bits that do not depend on the order in which rows were added up.
@@ -223,7 +211,7 @@ class CellKey(NamedTuple):
 
     kind: str  # "outcome" or "treatment"
     population: int  # position in the sorted order of names
-    group: int  # a stable hash of the row's content
+    group: int  # that the row was dealt into
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +229,9 @@ class GroupedSums:
         """Rebuild from a plain dictionary: a frozen view cannot be sent to another process."""
         return (GroupedSums, (self.p, dict(self.cells)))
 
-    def merge(self, other: GroupedSums) -> GroupedSums:
+    def __add__(self, other: GroupedSums) -> GroupedSums:
         """Return the sums over the rows of both; neither argument changes."""
-        cells = dict(self.cells)
-        for key, sums in other.cells.items():
-            cells[key] = cells[key].merge(sums) if key in cells else sums
-        return GroupedSums(self.p, cells)
+        return GroupedSums(self.p, plus(self.cells, other.cells))
 
     def in_two_groups(self, contrast: Array) -> GroupedSums:
         """Return the sums of two groups of populations, as `in_two_groups` has them of rows."""
@@ -256,7 +241,7 @@ class GroupedSums:
             for key in sorted(key for key in self.cells if key[:2] == (kind, k) and contrast[k]):
                 to = CellKey(kind, int(contrast[k] < 0.0), key.group)
                 part = self.cells[key].scaled(abs(float(contrast[k])) / weight)
-                cells[to] = cells[to].merge(part) if to in cells else part
+                cells[to] = cells[to] + part if to in cells else part
         return GroupedSums(self.p, cells)
 
     @property
@@ -275,7 +260,7 @@ class GroupedSums:
             for key in sorted(self.cells)
             if key.kind == kind and key.population == population
         ]
-        return reduce(MomentSums.merge, parts, MomentSums.zero(self.p))
+        return reduce(add, parts, MomentSums.zero(self.p))
 
 
 def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
@@ -291,7 +276,7 @@ def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicySums:
+class PolicySums(Additive):
     """Sums over the treatment rows of each of m populations, with D the design."""
 
     n_rows: IntArray  # (m,)
@@ -302,7 +287,7 @@ class PolicySums:
 
     @classmethod
     def zero(cls, d: int, n_populations: int = 2, n_functions: int | None = None) -> PolicySums:
-        """Return the sums of no rows, the neutral element of `merge`."""
+        """Return the sums of no rows, which add nothing."""
         m, q = n_populations, 2 * d + 1 if n_functions is None else n_functions
         return cls(
             np.zeros(m, dtype=np.int64),
@@ -350,10 +335,6 @@ class PolicySums:
         at = list(populations)
         return PolicySums(*(getattr(self, part.name)[at] for part in fields(self)))
 
-    def merge(self, other: PolicySums) -> PolicySums:
-        """Return the sums over the rows of both; neither argument changes."""
-        return added(self, other)
-
 
 def sum_policies(rows: LabelledRows, *, n_jobs: int | None = None) -> PolicySums:
     """Return the sums over the treatment rows, on as many functions as the rows can carry."""
@@ -376,7 +357,7 @@ def sum_policies(rows: LabelledRows, *, n_jobs: int | None = None) -> PolicySums
             X, scaling, label, weight, k, n_populations=len(cells), n_functions=q
         )
 
-    return reduce(PolicySums.merge, over_pieces(sums, pieces, n_jobs))
+    return reduce(add, over_pieces(sums, pieces, n_jobs))
 
 
 def n_functions(n: int, d: int) -> int:

@@ -8,50 +8,35 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from unjoined._support import import_extra
 from unjoined._threads import CHUNK_ROWS
-from unjoined._typing import Array, BoolArray, IntArray
-from unjoined._validation import KINDS, TREATMENT, OutcomeCoding
-from unjoined.data import Chunk, ChunkSource, DaskSource, LabelledRows, Rows, connected
+from unjoined._typing import Array
+from unjoined._validation import KINDS, OutcomeCoding
+from unjoined.data import (
+    ChunkSource,
+    DaskSource,
+    LabelledRows,
+    NumberedRows,
+    connected,
+    number_rows,
+    plus,
+)
 from unjoined.errors import LabelError, TableError
-from unjoined.sums.census import Census, census_of_chunk
+from unjoined.sums.census import Census, census_of_rows, deal_groups, rows_digest, take_census
 from unjoined.sums.files import read_sums, write_sums
-from unjoined.sums.moments import GroupedSums, HashArray, PolicySums, hash_features, hash_with
+from unjoined.sums.moments import GroupedSums, PolicySums
 from unjoined.sums.plan import PlannedSums, Position, SumsPlan
 from unjoined.sums.plan_file import plan_digest
 
 BATCH_ROWS = CHUNK_ROWS  # that are added up together
 CHECKPOINT_BATCHES = 16  # after which a checkpoint is written: about every million rows
-FAN_IN = 8  # results of Dask partitions that are merged at a time
-Sums: TypeAlias = tuple[GroupedSums, PolicySums]
-
-
-class Batch(NamedTuple):
-    """Rows in the inner coding, the groups they are in, and what they are known by."""
-
-    rows: LabelledRows
-    group: IntArray  # (n,) of a row that repeats, that of its first copy
-    keys: HashArray  # (n,) equal for equal features and labels
-
-    def without(self, keys: dict[tuple[str, Any], HashArray]) -> Batch:
-        """Return the batch without the rows of a cell that have one of some keys."""
-        kept: BoolArray = np.ones(len(self.keys), dtype=np.bool_)
-        for cell, at in zip(_cells(self.rows.names), self.rows.all_cells(), strict=True):
-            if len(keys.get(cell, ())):
-                kept[at] = ~np.isin(self.keys[at], keys[cell])
-        if kept.all():
-            return self
-        return Batch(self.rows.take(kept), self.group[kept], self.keys[kept])
-
-
-def _cells(names: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Return kinds and names of all cells, in the order of their codes."""
-    return [(kind, name) for kind in KINDS[:2] for name in names]
+FAN_IN = 8  # results of Dask partitions that are added up at a time
+Work: TypeAlias = Callable[[NumberedRows, Any, int | None], Any]
 
 
 def sum_source(
@@ -70,25 +55,24 @@ def sum_source(
     total, begin = PlannedSums.of_no_rows(plan), Position()
     if checkpoint is not None:
         total, begin = _resume(checkpoint, total)
-    at, repeated, seen = Position(), census.repeated, 0
-    for n, batch in enumerate(labelled_batches(source, plan, census), start=1):
-        seen += int(hash_with(batch.keys, batch.rows.weight).sum(dtype=np.uint64))
-        if checkpoint is not None:
-            before, at = at, at.after(batch.keys, batch.rows)
-            if at.n_rows <= begin.n_rows:
-                if at.n_rows == begin.n_rows and at.digest != begin.digest:
-                    raise _changed("its first rows are not those the checkpoint has added up")
-                continue
-            if before.n_rows < begin.n_rows:
-                raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
-        total = _plus_batch(total, batch.without(repeated), n_jobs)
+    at = Position()
+    batched = labelled_batches(number_rows(source), plan, census)
+    for n, (rows, numbered) in enumerate(batched, start=1):
+        before, at = at, at.after(numbered)
+        if at.n_rows <= begin.n_rows:
+            if at.n_rows == begin.n_rows and at.digest != begin.digest:
+                raise _changed("its first rows are not those the checkpoint has added up")
+            continue
+        if before.n_rows < begin.n_rows:
+            raise _changed(f"the checkpoint stands at row {begin.n_rows:,}, amid a batch")
+        group = deal_groups(numbered.number, plan.n_groups)
+        total += plan.sums(rows, group, n_jobs=n_jobs)
         if checkpoint is not None and n % CHECKPOINT_BATCHES == 0:
             write_sums(total, checkpoint, position=at)
     if at.n_rows < begin.n_rows:
         raise _changed(f"it has {at.n_rows:,} rows, the checkpoint stands at {begin.n_rows:,}")
-    found = _with_repeated(total, census)
-    census.check_same(seen)
-    return found
+    census.check_same(at.digest)
+    return total
 
 
 def _resume(
@@ -113,7 +97,7 @@ def _resume(
             f"the checkpoint {str(checkpoint)!r} belongs to other rows, parameters or another "
             "random_state (which must be an integer). Delete it to start anew."
         )
-    return nothing.plus(found.sums, found.policy), position
+    return nothing + found, position
 
 
 def _changed(why: str) -> TableError:
@@ -123,30 +107,23 @@ def _changed(why: str) -> TableError:
     )
 
 
-def labelled_batches(chunks: Iterable[Chunk], plan: SumsPlan, census: Census) -> Iterator[Batch]:
-    """Go through the labelled rows once: in the inner coding, with the groups they are in."""
+def labelled_batches(
+    chunks: Iterable[NumberedRows], plan: SumsPlan, census: Census
+) -> Iterator[tuple[LabelledRows, NumberedRows]]:
+    """Go through the labelled rows once: in the inner coding within limits, and as they came."""
     counted = (in_cells(chunk, plan.populations, census) for chunk in chunks)
-    for batch in batches(counted, BATCH_ROWS):
-        state = hash_features(batch.X)  # as they came, so that limits do not deal rows unevenly
-        group = (census.places(batch, state) % np.uint64(plan.n_groups)).astype(np.int64)
-        rows = _coded(batch, inner_outcomes(batch, plan.coding), batch.weight, plan, census)
-        yield Batch(rows, group, hash_with(state, batch.label))
+    for rows in batches(counted, BATCH_ROWS):
+        outcome = inner_outcomes(rows, plan.coding)
+        if plan.clip is not None:
+            outcome = np.clip(outcome, -1.0, 1.0)
+        label = np.where(rows.is_outcome, outcome, census.treatment(rows.label))
+        X = plan.scaling.clipped(rows.X, plan.clip)
+        yield LabelledRows(X, label, rows.cell, rows.weight, rows.names, plan.coding), rows
 
 
-def _coded(
-    rows: Rows, outcome: Array, weight: Array, plan: SumsPlan, census: Census
-) -> LabelledRows:
-    """Return rows in the inner coding, within the limits of the plan."""
-    if plan.clip is not None:
-        outcome = np.clip(outcome, -1.0, 1.0)
-    label = np.where(rows.is_outcome, outcome, census.treatment(rows.label))
-    X = plan.scaling.clipped(rows.X, plan.clip)
-    return LabelledRows(X, label, rows.cell, weight, rows.names, plan.coding)
-
-
-def batches(chunks: Iterable[Chunk], size: int) -> Iterator[Chunk]:
+def batches(chunks: Iterable[NumberedRows], size: int) -> Iterator[NumberedRows]:
     """Cut and join chunks into batches of exactly ``size`` rows, however the source is cut."""
-    waiting: list[Chunk] = []
+    waiting: list[NumberedRows] = []
     n = 0
     for chunk in chunks:
         start = 0
@@ -161,18 +138,18 @@ def batches(chunks: Iterable[Chunk], size: int) -> Iterator[Chunk]:
         yield _joined(waiting)
 
 
-def _joined(parts: list[Chunk]) -> Chunk:
+def _joined(parts: list[NumberedRows]) -> NumberedRows:
     if len(parts) == 1:
         return parts[0]
-    columns = ("X", "label", "cell", "weight")
+    columns = ("X", "label", "cell", "weight", "number")
     joined: Any = {name: np.concatenate([getattr(p, name) for p in parts]) for name in columns}
     return replace(parts[0], **joined)
 
 
-def in_cells(chunk: Chunk, populations: Sequence[Any], census: Census) -> Chunk:
+def in_cells(chunk: NumberedRows, populations: Sequence[Any], census: Census) -> NumberedRows:
     """Return the rows that count, in the cells of some populations."""
     m, names = len(chunk.names), list(populations)
-    used = (chunk.weight > 0.0) & (chunk.cell < 2 * m)
+    used = chunk.number >= 0
     if not used.all():
         chunk = chunk.take(used)
     codes = np.zeros(2 * m, dtype=np.min_scalar_type(2 * len(names)))
@@ -189,7 +166,7 @@ def in_cells(chunk: Chunk, populations: Sequence[Any], census: Census) -> Chunk:
     return replace(chunk, cell=codes[chunk.cell], names=names)
 
 
-def inner_outcomes(batch: Chunk, coding: OutcomeCoding) -> Array:
+def inner_outcomes(batch: NumberedRows, coding: OutcomeCoding) -> Array:
     """Return labels as outcomes in the inner coding, where they are such."""
     raw = batch.label
     if coding.is_binary:
@@ -204,123 +181,72 @@ def inner_outcomes(batch: Chunk, coding: OutcomeCoding) -> Array:
     return coding.encode(raw)
 
 
-def _plus_batch(total: PlannedSums, batch: Batch, n_jobs: int | None) -> PlannedSums:
-    """Return the sums with one more batch."""
-    if not len(batch.rows):
-        return total
-    found = total.plan.sums(batch.rows, batch.group, n_jobs=n_jobs)
-    return total.plus(found.sums, found.policy)
-
-
-class Copies(NamedTuple):
-    """Rows of one cell and group that repeat, each with the mean weight of its copies."""
-
-    rows: LabelledRows
-    group: int
-    times: IntArray  # (n,) copies in this group
-    square: Array  # (n,) mean of the copies' squared weights
-
-
-def repeated_rows(plan: SumsPlan, census: Census) -> Iterator[Copies]:
-    """Yield the rows that the census knows to repeat, cell by cell and group by group.
-
-    Groups hashed from content take all copies of a row. Where a few rows make up the table, as
-    with a handful of 0/1 features, groups would then follow different laws. So copies are dealt
-    evenly. As they are equal, how many there are is enough, wherever and in whatever order they
-    come: a pass leaves them out, and their sums are made from the counts of the census.
-    """
-    names, n_groups = list(plan.populations), plan.n_groups
-    for code, cell in enumerate(_cells(names)):
-        if not len(census.repeated.get(cell, ())):
-            continue
-        sketch = census.cells[cell]
-        at = np.flatnonzero(sketch.count > 1)
-        count, rows = sketch.count[at], sketch.rows(code, names).take(at)
-        weight, square = (sketch.per_copy(s, 14)[at] for s in (sketch.weight, sketch.square))
-        first = (census.places(rows, hash_features(rows.X)) % np.uint64(n_groups)).astype(np.int64)
-        inner = _coded(rows, plan.coding.encode(rows.label), weight, plan, census)
-        for group in range(n_groups):
-            # The n-th copy falls into group (first + n) mod n_groups.
-            times = count // n_groups + ((group - first) % n_groups < count % n_groups)
-            some = np.flatnonzero(times)
-            if len(some):
-                yield Copies(inner.take(some), group, times[some], square[some])
-
-
-def _with_repeated(total: PlannedSums, census: Census) -> PlannedSums:
-    """Return the sums with those of the rows that repeat, once all rows are accounted for."""
-    plan = total.plan
-    for rows, group, times, square in repeated_rows(plan, census):
-        weighted = replace(rows, weight=times * rows.weight)
-        found = plan.sums(weighted, np.full(len(times), group), n_jobs=1)
-        ((key, cell),) = found.sums.cells.items()
-        # Sums of squared weights are linear in the number of copies, not quadratic.
-        n, squares = int(times.sum()), times * square
-        cell = replace(cell, n_rows=n, weight_square=float(squares.sum()))
-        policy = found.policy
-        if key.kind == TREATMENT:
-            k, own, n_rows = key.population, policy.square.copy(), policy.n_rows.copy()
-            one = PolicySums.of_rows(rows.X, plan.scaling, rows.label, np.sqrt(squares), 0)
-            own[k], n_rows[k] = one.square[0], n
-            policy = replace(policy, n_rows=n_rows, square=own)
-        total = total.plus(GroupedSums(plan.size, {key: cell}), policy)
-    n_rows_found = sum(cell.n_rows for cell in total.sums.cells.values())
-    if n_rows_found != census.n_rows:
-        raise TableError(
-            f"the source has changed between the two passes: {census.n_rows:,} labelled rows, then "
-            f"{n_rows_found:,}. Make sure that it is the same each time it is gone through; "
-            "partitions of Dask may have to be persisted."
-        )
-    return total
-
-
-def dask_census(source: DaskSource, *, sample_rows: int) -> Census:
-    """Go through a source once, as `take_census` does, on the workers if there are any."""
-    found: Census | None = over_partitions(source, census_of_chunk, sample_rows, _merge_censuses)
-    if found is None or not found.cells:
-        raise TableError("the source has no rows with a label and a positive weight.")
-    return replace(found, feature_names=source.names)
-
-
 def dask_sums(source: DaskSource, plan: SumsPlan, census: Census) -> PlannedSums:
     """Add up the sums of all rows, as `sum_source` does, on the workers if there are any."""
-    shared = plan, census.without_samples(), census.repeated
-    found, total = (
-        over_partitions(source, _sum_part, shared, _merge_sums),
-        PlannedSums.of_no_rows(plan),
-    )
-    return _with_repeated(total if found is None else total.plus(*found), census)
-
-
-def _merge_censuses(parts: list[Census]) -> Census:
-    return reduce(Census.merge, parts)
+    found = over_rows(source, census, _sum_part, (plan, census.without_samples()), None)
+    return PlannedSums(plan, *found)
 
 
 def _sum_part(
-    chunk: Chunk, shared: tuple[SumsPlan, Census, dict[tuple[str, Any], HashArray]]
-) -> Sums:
-    plan, census, repeated = shared
+    chunk: NumberedRows, shared: tuple[SumsPlan, Census], n_jobs: int | None
+) -> tuple[GroupedSums, PolicySums]:
+    plan, census = shared
     total = PlannedSums.of_no_rows(plan)
-    for batch in labelled_batches([chunk], plan, census):
-        total = _plus_batch(total, batch.without(repeated), 1)
+    for rows, numbered in labelled_batches([chunk], plan, census):
+        group = deal_groups(numbered.number, plan.n_groups)
+        total += plan.sums(rows, group, n_jobs=n_jobs)
     return total.sums, total.policy  # without the plan, which need not travel back
 
 
-def _merge_sums(parts: list[Sums]) -> Sums:
-    sums = reduce(GroupedSums.merge, [part[0] for part in parts])
-    return sums, reduce(PolicySums.merge, [part[1] for part in parts])
+def look_through(
+    source: ChunkSource | DaskSource, *, sample_rows: int
+) -> tuple[ChunkSource | DaskSource, Census]:
+    """Take the census of a source; return what further passes go through, and the census."""
+    if not isinstance(source, DaskSource):
+        return source, take_census(source, sample_rows=sample_rows)
+    numbered = source.numbered()
+    found: Census | None = over_partitions(numbered, census_of_rows, sample_rows)
+    if found is None or not found.cells:
+        raise TableError("the source has no rows with a label and a positive weight.")
+    return numbered, replace(found, feature_names=source.names)
+
+
+def over_rows(
+    source: ChunkSource | DaskSource, census: Census, work: Work, shared: Any, n_jobs: int | None
+) -> Any:
+    """Return the sum of ``work(rows, shared, n_jobs)`` over all rows that a census has counted.
+
+    ``source`` is that of `look_through`. Partitions of Dask are worked on in parallel, each by one
+    thread.
+    """
+    if isinstance(source, DaskSource):
+        found = over_partitions(source, _known_part, (work, shared, 1))
+    else:
+        parts = (_known_part(rows, (work, shared, n_jobs)) for rows in number_rows(source))
+        found = None
+        for part in parts:
+            found = part if found is None else plus(found, part)
+    if found is None:
+        raise TableError("the source had rows before and has none now.")
+    total, digest = found
+    census.check_same(digest)
+    return total
+
+
+def _known_part(rows: NumberedRows, task: tuple[Work, Any, int | None]) -> tuple[Any, int]:
+    """Return what is found in some rows, and what they are known by."""
+    work, shared, n_jobs = task
+    counted = rows.take(rows.number >= 0)
+    return work(rows, shared, n_jobs), rows_digest(counted)
 
 
 def over_partitions(
-    source: DaskSource,
-    work: Callable[[Chunk, Any], Any],
-    shared: Any,
-    merge: Callable[[list[Any]], Any],
+    source: DaskSource, work: Callable[[NumberedRows, Any], Any], shared: Any
 ) -> Any:
-    """Return ``merge`` of ``work(chunk, shared)`` over all partitions; None if there is none."""
+    """Return the sum of ``work(rows, shared)`` over all partitions; None if there is none."""
     if not source.parts:
         return None
-    tree = _tree(source.parts, work, shared, merge)
+    tree = _tree(source.parts, work, shared)
     with connected(source.client) as client:
         if client is not None:
             found = client.compute(tree)
@@ -338,18 +264,13 @@ def over_partitions(
             return tree.compute()
 
 
-def _tree(
-    parts: tuple[Any, ...],
-    work: Callable[[Chunk, Any], Any],
-    shared: Any,
-    merge: Callable[[list[Any]], Any],
-) -> Any:
-    """Return the unevaluated tree: a leaf for each partition, then merges of eight."""
+def _tree(parts: tuple[Any, ...], work: Callable[[NumberedRows, Any], Any], shared: Any) -> Any:
+    """Return the unevaluated tree: a leaf for each partition, then sums of eight."""
     delayed = import_extra("dask", extra="dask").delayed
     # A task of its own goes to each worker once, as scattered data would. Unlike those it can be
     # made again when all workers that hold it are lost.
     once = delayed(partial(_same, shared), pure=False)()
-    leaf, join = delayed(work, pure=False), delayed(merge, pure=False)
+    leaf, join = delayed(work, pure=False), delayed(partial(reduce, plus), pure=False)
     level = [leaf(part, once) for part in parts]
     while len(level) > 1:
         level = [join(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]

@@ -14,18 +14,11 @@ from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.basis import ScaledBasis, Scaling, StackedBasis, same_basis
-from unjoined.data import LabelledRows
+from unjoined.data import LabelledRows, NumberedRows
 from unjoined.errors import InputError
 from unjoined.sums.add_up import CellMeans, accumulate_policies, combine
-from unjoined.sums.moments import (
-    CellKey,
-    GroupedSums,
-    HashArray,
-    PolicySums,
-    hash_with,
-    n_functions,
-    sum_policies,
-)
+from unjoined.sums.census import rows_digest
+from unjoined.sums.moments import CellKey, GroupedSums, PolicySums, n_functions, sum_policies
 
 MAX_GROUPS = 1000
 LEAST_PART = 0.2  # of the largest: populations that count less are left out if they tell nothing,
@@ -294,17 +287,14 @@ class TableId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a pass has come: rows read, and the sum of their hashes to know them by."""
+    """How far a pass has come: rows read, and the sum of their digests to know them by."""
 
     n_rows: int = 0
     digest: int = 0  # modulo 2^64
 
-    def after(self, keys: HashArray, rows: LabelledRows) -> Position:
-        """Return the position behind further rows, of which the keys hash features and labels."""
-        # The cell is part of what a row is known by: the same table under another name is another.
-        hashes = hash_with(keys, rows.weight, rows.cell.astype(np.float64))
-        digest = (self.digest + int(hashes.sum(dtype=np.uint64))) % 2**64
-        return Position(self.n_rows + len(keys), digest)
+    def after(self, rows: NumberedRows) -> Position:
+        """Return the position behind further rows."""
+        return Position(self.n_rows + len(rows), (self.digest + rows_digest(rows)) % 2**64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,9 +329,9 @@ class PlannedSums:
         plan = replace(self.plan, populations=names)
         return replace(self, plan=plan, sums=self.sums.in_two_groups(contrasts[0]))
 
-    def plus(self, sums: GroupedSums, policy: PolicySums) -> PlannedSums:
+    def __add__(self, other: PlannedSums) -> PlannedSums:
         """Return these sums with further ones by the same plan."""
-        return replace(self, sums=self.sums.merge(sums), policy=self.policy.merge(policy))
+        return replace(self, sums=self.sums + other.sums, policy=self.policy + other.policy)
 
     def n_rows(self, kind: str, population: int) -> int:
         """Return the number of rows of one cell."""
