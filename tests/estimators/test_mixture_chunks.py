@@ -97,6 +97,8 @@ def test_a_sample_that_holds_all_rows_is_fitted_as_in_memory():
     model = fit(ArraySource(**data))
     assert len(model.fit_.members) == 5 * len(model.candidates_.kept)  # every form and fold
     assert model.sampled_rows_ is None
+    in_memory = Uplift(n_jobs=1, random_state=0).fit(**data)
+    np.testing.assert_array_equal(model.predict(X_NEW), in_memory.predict(X_NEW))
 
 
 def test_what_was_measured_on_a_sample_is_said_so(known):

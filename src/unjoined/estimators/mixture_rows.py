@@ -30,25 +30,24 @@ from unjoined.nuisance import (
     more_steps,
 )
 from unjoined.solve import AdditiveFit, AdditiveRows, Parts, Request, Steps, Sums, sums_of_rows
-from unjoined.sums import Census, in_cells, inner_outcomes, over_rows
+from unjoined.sums import Census, in_cells, inner_rows, over_rows
 
 FIRST = "unjoined-sums-of-passes"  # the part that a checkpoint begins with
-Select = Callable[[NumberedRows], ModelRows]  # the rows of a chunk that a model is fitted to
+Select = Callable[[LabelledRows], ModelRows]  # the rows of a chunk that a model is fitted to
 
 
 @dataclass(frozen=True, slots=True)
 class TreatmentRows:
     """The treatment rows of one population, for its policy."""
 
-    cell: int
-    low: float  # the code of an untreated row
+    population: int
     factor: float  # brings weights to those of the sample
 
-    def __call__(self, chunk: NumberedRows) -> ModelRows:
+    def __call__(self, rows: LabelledRows) -> ModelRows:
         """Return them with labels 0 and 1."""
-        at = np.flatnonzero(chunk.cell == self.cell)
-        y = np.where(chunk.label[at] > self.low, 1.0, 0.0)
-        return ModelRows(chunk.X[at], y, np.zeros(len(at)), self.factor * chunk.weight[at])
+        at = rows.at(TREATMENT, self.population)
+        y = 0.5 + 0.5 * rows.label[at]
+        return ModelRows(rows.X[at], y, np.zeros(len(at)), self.factor * rows.weight[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,11 @@ class OutcomeRows:
     likelihood: Likelihood
     factors: Array  # (m,) bring weights to those of the sample
 
-    def __call__(self, chunk: NumberedRows) -> ModelRows:
+    def __call__(self, rows: LabelledRows) -> ModelRows:
         """Return them as the outcome's law takes them."""
-        at = np.flatnonzero(chunk.cell < len(self.factors))
-        rows = chunk.take(at)
-        population = rows.cell.astype(np.int64)
-        label = inner_outcomes(rows, self.likelihood.coding)
-        y, exposure, _ = self.likelihood.rows(rows.X, label, population)
-        return ModelRows(rows.X, y, exposure, self.factors[population] * rows.weight)
+        own = rows.take(rows.of_kind(OUTCOME))
+        y, exposure, _ = self.likelihood.rows(own.X, own.label, own.population)
+        return ModelRows(own.X, y, exposure, self.factors[own.population] * own.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +83,12 @@ class Work:
 
 def sums_of_chunk(chunk: NumberedRows, work: Work, n_jobs: int | None) -> list[list[Sums]]:
     """Return the sums of one chunk, for each model and form."""
-    chunk = in_cells(chunk, work.census.names, work.census)
-    return [_sums_of_model(chunk, ask, n_jobs) for ask in work.asks]
+    census = work.census
+    labelled = inner_rows(in_cells(chunk, census.names, census), census.coding, census)
+    return [_sums_of_model(ask.select(labelled), ask, n_jobs) for ask in work.asks]
 
 
-def _sums_of_model(chunk: NumberedRows, ask: Ask, n_jobs: int | None) -> list[Sums]:
-    rows = ask.select(chunk)
+def _sums_of_model(rows: ModelRows, ask: Ask, n_jobs: int | None) -> list[Sums]:
 
     def add_up(start: int) -> list[Sums]:
         at = slice(start, start + CACHE_ROWS)
@@ -266,8 +262,7 @@ class Sampled:
                 held, folds[k] = hold_out_mean(
                     rows.X[at], chance, weight, n_jobs=n_jobs, rng=rng, categorical=categorical
                 )
-                low = float(self.passes.census.codes.min())
-                select = TreatmentRows(m + k, low, self._factor(TREATMENT, k, weight))
+                select = TreatmentRows(k, self._factor(TREATMENT, k, weight))
                 models[k] = Model(held.for_passes(), select)
         fits = dict(zip(models, fit_over(self.passes, list(models.values())), strict=True))
         known = [0.5 + 0.5 * rows.label[rows.at(TREATMENT, k)] for k in range(m)]

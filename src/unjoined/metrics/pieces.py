@@ -14,13 +14,12 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, MatrixLike
-from unjoined._validation import KINDS, OUTCOME, check_vector
+from unjoined._validation import OUTCOME, check_vector
 from unjoined.data import (
     CellSummary,
     ChunkSource,
     DaskSource,
     Encoded,
-    LabelledRows,
     NumberedRows,
     TableEncoder,
     as_dask_source,
@@ -34,7 +33,7 @@ from unjoined.metrics.ranks import Scored
 from unjoined.metrics.rows import N_FOLDS, labelled_part, refuse_few, with_target
 from unjoined.metrics.tables import Computed
 from unjoined.nuisance import CrossFit, EffectModels
-from unjoined.sums import Census, deal_groups, in_cells, inner_outcomes, look_through, over_rows
+from unjoined.sums import Census, deal_groups, in_cells, inner_rows, look_through, over_rows
 
 SAMPLE_ROWS = 20_000  # of each table
 
@@ -99,12 +98,10 @@ class Source:
         """Return the size of each table, and the mean label of its sample."""
         sample, _ = self.census.sample(N_FOLDS)
         found = []
-        for code, at in enumerate(sample.all_cells()):
-            kind, k = KINDS[code // len(sample.names)], code % len(sample.names)
+        for (kind, name), at in zip(sample.tables, sample.all_cells(), strict=True):
             mean = float(np.average(sample.label[at], weights=sample.weight[at]))
             coding = sample.coding
             mean = coding.offset + coding.scale * mean if kind == OUTCOME else 0.5 + 0.5 * mean
-            name = sample.names[k]
             found.append(CellSummary(kind, str(name), self.census.cells[kind, name].n_rows, mean))
         return found
 
@@ -138,7 +135,6 @@ class ChunkPlan:
     has_scores: bool  # whether chunks hold the scorer's columns
     census: Census  # without its samples
     models: EffectModels
-    coding: Any
     total: Array  # (2 K,) weight of each cell
     size: Array  # (K,) outcome rows
     aims: Array  # (2 K,) share of the cell among the people in question
@@ -156,12 +152,7 @@ class ChunkPlan:
         chunk = in_cells(chunk, self.census.names, self.census)
         fold = deal_groups(chunk.number, self.models.n_folds)
         X, columns = split_columns(chunk.X, self.scorer, has_scores=self.has_scores)
-        label = np.where(
-            chunk.is_outcome,
-            inner_outcomes(chunk, self.coding),
-            self.census.treatment(chunk.label),
-        )
-        inner = LabelledRows(X, label, chunk.cell, chunk.weight, chunk.names, self.coding)
+        inner = replace(inner_rows(chunk, self.census.coding, self.census), X=X)
         nuisances = self.models(X, fold, n_jobs=n_jobs)
         rows = labelled_part(inner, fold, nuisances, np.ones(len(X)), None)
         share = chunk.weight / self.total[chunk.cell]
@@ -196,9 +187,9 @@ class RowsInPieces(EvaluatedTables):
         X, columns = split_columns(sample.X, source.scorer, has_scores=source.encoder is not None)
         sample = replace(sample, X=X)
         crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=n_jobs, rng=rng)
-        names = [(kind, name) for kind in KINDS[:2] for name in census.names]
-        total = np.array([census.cells[cell].total_weight for cell in names])
-        size = np.array([float(census.cells[cell].n_rows) for cell in names[: len(census.names)]])
+        cells = [census.cells[table] for table in sample.tables]
+        total = np.array([cell.total_weight for cell in cells])
+        size = np.array([float(cell.n_rows) for cell in cells[: len(census.names)]])
         aims = total / total.sum() if target is None else np.zeros(len(total))
         rows = labelled_part(sample, fold, crossfit.nuisances, np.ones(len(X)), None)
         rows = replace(rows, size=size, aim=aims[sample.cell])
@@ -219,7 +210,6 @@ class RowsInPieces(EvaluatedTables):
             has_scores=source.encoder is not None,
             census=census.without_samples(),
             models=crossfit.models,
-            coding=sample.coding,
             total=total,
             size=size,
             aims=aims,

@@ -17,7 +17,7 @@ from unjoined.sums.moments import (
 from unjoined.sums.passes import (
     dask_sums,
     in_cells,
-    inner_outcomes,
+    inner_rows,
     look_through,
     over_rows,
     sum_source,

@@ -112,14 +112,8 @@ class Census:
 
     def without_samples(self) -> Census:
         """Return the census with cells that hold no rows, which is quick to send around."""
-        none = RowSketch.zero(0, self.n_features)
-        cells = {
-            cell: replace(
-                none, n_rows=found.n_rows, total_weight=found.total_weight, digest=found.digest
-            )
-            for cell, found in self.cells.items()
-        }
-        return replace(self, cells=cells)
+        nothing = np.empty(0, dtype=np.int64)
+        return replace(self, cells={key: cell.take(nothing) for key, cell in self.cells.items()})
 
     def __add__(self, other: Census) -> Census:
         """Return the census of the rows of both; neither argument changes."""
@@ -150,7 +144,8 @@ class Census:
         """
         coding, names = self.coding, list(self.names)
         tables = [(kind, name) for kind in (OUTCOME, TREATMENT) for name in names]
-        sketches = [self.cells[table].in_order() for table in tables]
+        sketches = [self.cells[table] for table in tables]
+        sketches = [sketch.take(np.argsort(sketch.number)) for sketch in sketches]
         labels = [
             coding.encode(sketch.label) if kind == OUTCOME else self.treatment(sketch.label)
             for (kind, _), sketch in zip(tables, sketches, strict=True)
@@ -247,22 +242,7 @@ class RowSketch:
     X: Array  # (m, d)
     label: Array  # (m,)
     weight: Array  # (m,)
-    digest: int = 0  # of all rows of the cell
-
-    @classmethod
-    def zero(cls, size: int, d: int) -> RowSketch:
-        """Return the sketch of no rows, which add nothing."""
-        none = np.empty(0)
-        return cls(
-            size,
-            0,
-            0.0,
-            np.empty(0, dtype=np.uint64),
-            np.empty(0, dtype=np.int64),
-            np.empty((0, d)),
-            none,
-            none,
-        )
+    digest: int  # of all rows of the cell
 
     @classmethod
     def of_rows(cls, rows: NumberedRows, size: int, known: RowSketch | None = None) -> RowSketch:
@@ -286,25 +266,29 @@ class RowSketch:
 
     def __add__(self, other: RowSketch) -> RowSketch:
         """Return the sketch of the rows of both; neither argument changes."""
-        key = np.concatenate([self.key, other.key])
-        at = np.argsort(key)[: self.size]
-        return RowSketch(
+        both = RowSketch(
             self.size,
             self.n_rows + other.n_rows,
             self.total_weight + other.total_weight,
-            key[at],
-            np.concatenate([self.number, other.number])[at],
-            np.concatenate([self.X, other.X])[at],
-            np.concatenate([self.label, other.label])[at],
-            np.concatenate([self.weight, other.weight])[at],
+            np.concatenate([self.key, other.key]),
+            np.concatenate([self.number, other.number]),
+            np.concatenate([self.X, other.X]),
+            np.concatenate([self.label, other.label]),
+            np.concatenate([self.weight, other.weight]),
             (self.digest + other.digest) % 2**64,
         )
+        return both.take(np.argsort(both.key)[: self.size])
 
-    def in_order(self) -> RowSketch:
-        """Return the sketch with rows in the order of their numbers."""
-        at = np.argsort(self.number)
-        names = ("key", "number", "X", "label", "weight")
-        return replace(self, **{name: getattr(self, name)[at] for name in names})
+    def take(self, at: IntArray) -> RowSketch:
+        """Return the sketch with the rows at some positions, in that order."""
+        return replace(
+            self,
+            key=self.key[at],
+            number=self.number[at],
+            X=self.X[at],
+            label=self.label[at],
+            weight=self.weight[at],
+        )
 
     def sample_weight(self) -> Array:
         """Return the weights of the rows, (m,), such that they add up to those of the cell."""

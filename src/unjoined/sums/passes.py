@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 
 from unjoined._support import import_extra
 from unjoined._threads import CHUNK_ROWS
-from unjoined._typing import Array
 from unjoined._validation import KINDS, OutcomeCoding
 from unjoined.data import (
     ChunkSource,
@@ -113,12 +112,11 @@ def labelled_batches(
     """Go through the labelled rows once: in the inner coding within limits, and as they came."""
     counted = (in_cells(chunk, plan.populations, census) for chunk in chunks)
     for rows in batches(counted, BATCH_ROWS):
-        outcome = inner_outcomes(rows, plan.coding)
+        inner = inner_rows(rows, plan.coding, census)
         if plan.clip is not None:
-            outcome = np.clip(outcome, -1.0, 1.0)
-        label = np.where(rows.is_outcome, outcome, census.treatment(rows.label))
-        X = plan.scaling.clipped(rows.X, plan.clip)
-        yield LabelledRows(X, label, rows.cell, rows.weight, rows.names, plan.coding), rows
+            X, label = plan.scaling.clipped(rows.X, plan.clip), np.clip(inner.label, -1.0, 1.0)
+            inner = replace(inner, X=X, label=label)
+        yield inner, rows
 
 
 def batches(chunks: Iterable[NumberedRows], size: int) -> Iterator[NumberedRows]:
@@ -166,19 +164,20 @@ def in_cells(chunk: NumberedRows, populations: Sequence[Any], census: Census) ->
     return replace(chunk, cell=codes[chunk.cell], names=names)
 
 
-def inner_outcomes(batch: NumberedRows, coding: OutcomeCoding) -> Array:
-    """Return labels as outcomes in the inner coding, where they are such."""
-    raw = batch.label
+def inner_rows(rows: NumberedRows, coding: OutcomeCoding, census: Census) -> LabelledRows:
+    """Return rows that count in the inner coding."""
+    raw = rows.label
     if coding.is_binary:
         # To rounding: (low + high) / 2 - (high - low) / 2 need not be low to the last digit.
         off = np.abs(np.abs(raw - coding.offset) - coding.scale) > 1e-9 * coding.scale
-        other = raw[off & batch.is_outcome]
+        other = raw[off & rows.is_outcome]
         if other.size:
             raise LabelError(
-                f"{batch.origin}: the outcome is {other[0]:g} in some rows, but is to be "
+                f"{rows.origin}: the outcome is {other[0]:g} in some rows, but is to be "
                 f"{coding.offset - coding.scale:g} or {coding.offset + coding.scale:g}."
             )
-    return coding.encode(raw)
+    label = np.where(rows.is_outcome, coding.encode(raw), census.treatment(raw))
+    return LabelledRows(rows.X, label, rows.cell, rows.weight, rows.names, coding)
 
 
 def dask_sums(source: DaskSource, plan: SumsPlan, census: Census) -> PlannedSums:
