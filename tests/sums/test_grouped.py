@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import chi2
 
-from unjoined.sums import CellKey, GroupedSums, MomentSums, hash_features, hash_with
+from unjoined.sums import CellKey, GroupedSums, MomentSums, deal_groups, hash_features, hash_with
 
 P = 3
 QUICK = settings(max_examples=40, deadline=None)
@@ -115,12 +114,7 @@ def test_sums_can_be_sent_to_another_process(round_trip):
     assert_close(again, one)
 
 
-# --- groups ---------------------------------------------------------------------------------
-
-
-def stable_groups(X, label, n_groups):
-    """Groups by the content of rows, as a pass over a source deals them."""
-    return (hash_with(hash_features(X), label) % np.uint64(n_groups)).astype(np.int64)
+# --- hashes and groups ------------------------------------------------------------------------
 
 
 def draw_rows(seed, n=200, d=3):
@@ -129,88 +123,62 @@ def draw_rows(seed, n=200, d=3):
     return rng.integers(-2, 3, (n, d)).astype(float), rng.choice([-1.0, 1.0], n)
 
 
+def hashes(X, label):
+    return hash_with(hash_features(X), label)
+
+
 @QUICK
-@given(SEEDS, st.integers(2, 20))
-def test_a_group_depends_on_the_content_of_the_row_only(seed, n_groups):
+@given(SEEDS)
+def test_a_hash_depends_on_the_content_of_the_row_only(seed):
     X, label = draw_rows(seed)
-    groups = stable_groups(X, label, n_groups)
+    expected = hashes(X, label)
     order = np.random.default_rng(seed).permutation(len(X))
-    assert_array_equal(stable_groups(X[order], label[order], n_groups), groups[order])
-    chunks = [stable_groups(X[i : i + 7], label[i : i + 7], n_groups) for i in range(0, 200, 7)]
-    assert_array_equal(np.concatenate(chunks), groups)
+    assert_array_equal(hashes(X[order], label[order]), expected[order])
     for layout in (np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2]):
-        assert_array_equal(stable_groups(layout, label, n_groups), groups)
-
-
-@QUICK
-@given(SEEDS, st.integers(2, 20))
-def test_equal_rows_share_a_group_and_minus_zero_is_zero(seed, n_groups):
-    X, label = draw_rows(seed)
-    groups = stable_groups(X, label, n_groups)
+        assert_array_equal(hashes(layout, label), expected)
     assert (X == 0.0).any()
-    assert_array_equal(stable_groups(np.where(X == 0.0, -0.0, X), label, n_groups), groups)
-    _, same = np.unique(np.column_stack([X, label]), axis=0, return_inverse=True)
-    for row in np.unique(same):
-        assert len(set(groups[same == row])) == 1
+    assert_array_equal(hashes(np.where(X == 0.0, -0.0, X), label), expected)
+    distinct = np.unique(np.column_stack([X, label]), axis=0)
+    assert len(np.unique(expected)) == len(distinct)
+
+
+@pytest.mark.parametrize("change", ["feature", "order", "label"])
+def test_rows_that_differ_have_other_hashes(change):
+    rng = np.random.default_rng(0)
+    X, label = rng.standard_normal((5000, 2)), np.ones(5000)
+    other = {
+        "feature": lambda: hashes(X + 1e-9, label),
+        "order": lambda: hashes(X[:, ::-1], label),
+        "label": lambda: hashes(X, -label),
+    }[change]()
+    assert not np.any(hashes(X, label) == other)
+
+
+def test_no_rows_have_no_hashes():
+    assert hashes(np.empty((0, 2)), np.empty(0)).shape == (0,)
 
 
 def test_groups_are_the_same_on_every_machine():
     """Fixed once and for all: stored sums of different machines are merged by group."""
-    X = np.array([[0.0, 0.0], [1.0, 2.0], [-1.5, 1e300], [0.1, -7.0]])
-    label = np.array([1.0, -1.0, 0.5, 1.0])
-    expected = [reference_group(row, y, 1000) for row, y in zip(X.tolist(), label, strict=True)]
-    assert stable_groups(X, label, 1000).tolist() == expected
+    numbers = [0, 1, 6, 7, 8, 10**6, 2**52]
+    expected = [(number + reference_hash(number // 7)) % 7 for number in numbers]
+    assert deal_groups(np.array(numbers), 7).tolist() == expected
 
 
-def reference_group(row, label, n_groups):
-    """Return the group by SplitMix64 in whole numbers, without numpy's wrap-around."""
+def reference_hash(*values):
+    """Return the hash by SplitMix64 in whole numbers, without numpy's wrap-around."""
     mask, state = 2**64 - 1, 0
-    for value in (*row, label):
+    for value in values:
         state ^= int.from_bytes(np.float64(value).tobytes(), "little")
         state = (state + 0x9E3779B97F4A7C15) & mask
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & mask
         state ^= state >> 31
-    return state % n_groups
+    return state
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("n_groups", [2, 5, 10, 64])
-@pytest.mark.parametrize("kind", ["normal", "grid", "one feature"])
-def test_groups_are_uniform_for_rows_of_any_kind_and_either_label(n_groups, kind):
-    """Counts of different rows are multinomial: 24 chi-square tests at 1e-4 together."""
-    n = 40_000
-    rng = np.random.default_rng(0)
-    X = {
-        "normal": rng.standard_normal((n, 3)),
-        "grid": np.column_stack([np.arange(n) // 200, np.arange(n) % 200]).astype(float),
-        "one feature": np.arange(n, dtype=float)[:, None],
-    }[kind]
-    label = rng.choice([-1.0, 1.0], n)
-    groups = stable_groups(X, label, n_groups)
-    assert groups.min() >= 0
-    for value in (-1.0, 1.0):
-        counts = np.bincount(groups[label == value], minlength=n_groups)
-        assert len(counts) == n_groups
-        expected = counts.sum() / n_groups
-        statistic = np.sum((counts - expected) ** 2 / expected)
-        assert statistic < chi2.isf(1e-4 / 24, n_groups - 1)
-
-
-@pytest.mark.parametrize("change", ["feature", "order", "label"])
-def test_rows_that_differ_fall_into_unrelated_groups(change):
-    """About 1 in 1000 pairs of different rows share one of 1000 groups; binomial at 1e-6."""
-    rng = np.random.default_rng(0)
-    X, label = rng.standard_normal((5000, 2)), np.ones(5000)
-    groups = stable_groups(X, label, 1000)
-    other = {
-        "feature": lambda: stable_groups(X + 1e-9, label, 1000),
-        "order": lambda: stable_groups(X[:, ::-1], label, 1000),
-        "label": lambda: stable_groups(X, -label, 1000),
-    }[change]()
-    # Poisson with mean 5: P(more than 20) < 1e-6.
-    assert np.sum(groups == other) <= 20
-
-
-def test_no_rows_have_no_groups():
-    assert stable_groups(np.empty((0, 2)), np.empty(0), 5).shape == (0,)
+def test_hashes_are_the_same_on_every_machine():
+    X = np.array([[0.0, 0.0], [1.0, 2.0], [-1.5, 1e300], [0.1, -7.0]])
+    label = np.array([1.0, -1.0, 0.5, 1.0])
+    expected = [reference_hash(*row, y) for row, y in zip(X.tolist(), label, strict=True)]
+    assert hashes(X, label).tolist() == expected

@@ -155,7 +155,7 @@ def _digest(asks: tuple[Ask, ...]) -> Array:
     for ask in asks:
         for parts, (_, coef) in ask.requests:
             digest.update(parts.block.tobytes())
-            # To rounding: sums of another order of rows lead to coefficients that differ by it.
+            # To rounding: sums of other chunks lead to coefficients that differ by it.
             digest.update(np.round(coef, 9).tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8).astype(np.float64)
 
