@@ -316,7 +316,7 @@ def test_every_message_about_passes(tmp_path):
     with pytest.raises(LabelError, match=r"partition 1 of .* on: treatment labels must be coded"):
         model.fit_chunks(arrays(DATA | {"y": codes}, [601]))
     wide, narrow = (
-        dask_pass.census_of_rows(next(number_rows(ArraySource(**(DATA | {"X": X})))), 9)
+        dask_pass.census_of_rows(next(number_rows(ArraySource(**(DATA | {"X": X})))), (9, 0))
         for X in (DATA["X"], DATA["X"][:, :1])
     )
     with pytest.raises(TableError, match=r"from row 0 on has 1 features, the rows before it have"):
@@ -345,7 +345,7 @@ def test_partitions_number_their_rows_as_a_source_does():
 def test_censuses_add_up_to_the_census_of_all_rows_in_any_order():
     """Whatever the order: the same sample, counts and values."""
     numbered = arrays(DATA, [7, 300, 300, 900]).numbered()
-    parts = [dask_pass.census_of_rows(rows, sample_rows=60) for rows in numbered]
+    parts = [dask_pass.census_of_rows(rows, (60, 0)) for rows in numbered]
     whole = take_census(ArraySource(**DATA), sample_rows=60)
     for order in (range(5), (4, 2, 0, 3, 1)):
         merged = reduce(add, [parts[i] for i in order])

@@ -137,6 +137,19 @@ def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
     assert again.value == pytest.approx(found.average.value)
 
 
+def test_a_model_that_never_says_the_same_twice_is_no_other_source(data):
+    """Scores of other hardware differ in the last digit; the rows are the same for all that."""
+    X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
+    source = ArraySource(X, data.y, data.kind, data.population, chunk_rows=150)
+    rng = np.random.default_rng(0)
+
+    def model(X):
+        return X["days"].to_numpy() / 100.0 + 1e-6 * rng.standard_normal(len(X))
+
+    found = evaluate_uplift(model, source, n_jobs=1, random_state=0)
+    assert np.isfinite(found.auuc.value)
+
+
 def terms_of(source):
     """The rows that a source in memory has, with the folds and fits of its pieces."""
     sample, fold = take_census(source, sample_rows=1000).sample(5)

@@ -114,7 +114,8 @@ class Source:
         if rows.feature_names is not None and hasattr(rows, "encoded"):
             scoring = ScoringEncoder(scorer)
             rows, encoder = rows.encoded(scoring), scoring.encoder
-        rows, census = look_through(rows, sample_rows=SAMPLE_ROWS)
+        n_scores = 0 if encoder is None else len(scorer.columns)
+        rows, census = look_through(rows, sample_rows=SAMPLE_ROWS, n_scores=n_scores)
         census.check_complete()
         return cls(rows, scorer, census, encoder)
 

@@ -41,11 +41,15 @@ def deal_groups(number: IntArray, n_groups: int) -> IntArray:
     return (number + first.astype(np.int64)) % n_groups
 
 
-def rows_digest(rows: NumberedRows) -> int:
-    """Return what rows are known by: the sum of hashes of what each holds and where it stands."""
+def rows_digest(rows: NumberedRows, n_scores: int = 0) -> int:
+    """Return what rows are known by: the sum of hashes of what each holds and where it stands.
+
+    Of the features the last are ``n_scores`` scores, which may differ in the last digit from pass
+    to pass and have no say.
+    """
     tables = [hashlib.sha256(f"{kind} {name}".encode()).digest() for kind, name in rows.tables]
     seeds = np.array([int.from_bytes(table[:8]) for table in tables], dtype=np.uint64)
-    state = hash_features(rows.X) ^ seeds[rows.cell]
+    state = hash_features(rows.X[:, : rows.X.shape[1] - n_scores]) ^ seeds[rows.cell]
     number = rows.number.astype(np.float64)
     return int(hash_with(state, rows.label, rows.weight, number).sum(dtype=np.uint64))
 
@@ -61,6 +65,7 @@ class Census:
     outcomes: Array  # the smallest, the largest and one value between, as far as there are such
     codes: Array  # distinct treatment labels; -1/+1 or 0/1
     cells: dict[tuple[str, Any], RowSketch]
+    n_scores: int = 0  # last of the features, which are scores
 
     @property
     def n_rows(self) -> int:
@@ -131,6 +136,7 @@ class Census:
             _some_values(self.outcomes, other.outcomes),
             _codes(self.codes, other.codes, other.place),
             cells,
+            self.n_scores,
         )
 
     def treatment(self, label: Array) -> Array:
@@ -163,13 +169,13 @@ class Census:
         return sample, deal_groups(number, n_groups)
 
 
-def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
+def take_census(source: ChunkSource, *, sample_rows: int, n_scores: int = 0) -> Census:
     """Go through a source once, keeping at most ``sample_rows`` rows of every cell."""
     total: Census | None = None
     names: tuple[str, ...] | None = ()
     for rows in number_rows(source):
         names = rows.feature_names if total is None else names
-        part = census_of_rows(rows, sample_rows, total)
+        part = census_of_rows(rows, (sample_rows, n_scores), total)
         total = part if total is None else total + part
     if total is None or not total.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
@@ -179,14 +185,22 @@ def take_census(source: ChunkSource, *, sample_rows: int) -> Census:
     return replace(total, feature_names=names)
 
 
-def census_of_rows(rows: NumberedRows, sample_rows: int, known: Census | None = None) -> Census:
-    """Return the census of one chunk; rows with larger keys than ``known`` keeps only count."""
+def census_of_rows(
+    rows: NumberedRows, shared: tuple[int, int], known: Census | None = None
+) -> Census:
+    """Return the census of one chunk; rows with larger keys than ``known`` keeps only count.
+
+    ``shared`` are the rows of each cell to keep, and the number of scores among the features.
+    """
+    sample_rows, n_scores = shared
     at = rows.counted()
     cells = {}
     for table, where in zip(rows.tables, at, strict=True):
         if len(where):
             before = None if known is None else known.cells.get(table)
-            cells[table] = RowSketch.of_rows(rows.take(where), sample_rows, before)
+            own = rows.take(where)
+            digest = rows_digest(own, n_scores)
+            cells[table] = RowSketch.of_rows(own, sample_rows, digest, before)
     m = len(rows.names)
     outcomes, codes = (rows.label[np.concatenate(part)] for part in (at[:m], at[m:]))
     place = f"{rows.origin}, from row {rows.first_row:,} on"
@@ -198,6 +212,7 @@ def census_of_rows(rows: NumberedRows, sample_rows: int, known: Census | None = 
         _some_values(np.empty(0), outcomes),
         _codes(np.empty(0), codes, place),
         cells,
+        n_scores,
     )
 
 
@@ -245,7 +260,9 @@ class RowSketch:
     digest: int  # of all rows of the cell
 
     @classmethod
-    def of_rows(cls, rows: NumberedRows, size: int, known: RowSketch | None = None) -> RowSketch:
+    def of_rows(
+        cls, rows: NumberedRows, size: int, digest: int, known: RowSketch | None = None
+    ) -> RowSketch:
         """Return the sketch of rows of one cell; what a full ``known`` would not keep counts."""
         keys = number_keys(rows.number)
         near = np.arange(len(rows))
@@ -261,7 +278,7 @@ class RowSketch:
             rows.X[at],
             rows.label[at],
             rows.weight[at],
-            rows_digest(rows),
+            digest,
         )
 
     def __add__(self, other: RowSketch) -> RowSketch:

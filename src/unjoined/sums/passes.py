@@ -198,13 +198,13 @@ def _sum_part(
 
 
 def look_through(
-    source: ChunkSource | DaskSource, *, sample_rows: int
+    source: ChunkSource | DaskSource, *, sample_rows: int, n_scores: int = 0
 ) -> tuple[ChunkSource | DaskSource, Census]:
     """Take the census of a source; return what further passes go through, and the census."""
     if not isinstance(source, DaskSource):
-        return source, take_census(source, sample_rows=sample_rows)
+        return source, take_census(source, sample_rows=sample_rows, n_scores=n_scores)
     numbered = source.numbered()
-    found: Census | None = over_partitions(numbered, census_of_rows, sample_rows)
+    found: Census | None = over_partitions(numbered, census_of_rows, (sample_rows, n_scores))
     if found is None or not found.cells:
         raise TableError("the source has no rows with a label and a positive weight.")
     return numbered, replace(found, feature_names=source.names)
@@ -219,11 +219,11 @@ def over_rows(
     thread.
     """
     if isinstance(source, DaskSource):
-        found = over_partitions(source, _known_part, (work, shared, 1))
+        found = over_partitions(source, _known_part, (work, shared, 1, census.n_scores))
     else:
-        parts = (_known_part(rows, (work, shared, n_jobs)) for rows in number_rows(source))
         found = None
-        for part in parts:
+        for rows in number_rows(source):
+            part = _known_part(rows, (work, shared, n_jobs, census.n_scores))
             found = part if found is None else plus(found, part)
     if found is None:
         raise TableError("the source had rows before and has none now.")
@@ -232,11 +232,11 @@ def over_rows(
     return total
 
 
-def _known_part(rows: NumberedRows, task: tuple[Work, Any, int | None]) -> tuple[Any, int]:
+def _known_part(rows: NumberedRows, task: tuple[Work, Any, int | None, int]) -> tuple[Any, int]:
     """Return what is found in some rows, and what they are known by."""
-    work, shared, n_jobs = task
+    work, shared, n_jobs, n_scores = task
     counted = rows.take(rows.number >= 0)
-    return work(rows, shared, n_jobs), rows_digest(counted)
+    return work(rows, shared, n_jobs), rows_digest(counted, n_scores)
 
 
 def over_partitions(
