@@ -69,7 +69,7 @@ from unjoined.metrics import (
     weighted_risk,
 )
 from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
-from unjoined.sums import Census, PlannedSums, contrasts_of, dask_census, in_two_groups, take_census
+from unjoined.sums import Census, PlannedSums, contrasts_of, in_two_groups, look_through
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
