@@ -103,7 +103,7 @@ test-browser: $(VENV)/.test
 	$(BIN)/python -m pytest -m browser tests/report
 
 benchmark: $(VENV)/.test
-	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py coverage.py planner.py populations.py problems.py trials.py verdict.py),$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out $(addprefix benchmarks/,accuracy.py against.py coverage.py planner.py populations.py problems.py trials.py verdict.py),$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 # Resumes from finished draws; an hour on one core.
