@@ -28,7 +28,8 @@ EXPECTED = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["telecom", pytest.param("hospital", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPECTED)
 def test_a_company_gets_its_list_and_report_without_an_edit(tmp_path, name):
     company = COMPANIES[name]
     found = journey(company, tmp_path, rows=400, people=100, seed=0)

@@ -153,6 +153,7 @@ HALF_SQUARE = SmoothLoss(
 )
 
 
+@pytest.mark.slow
 def test_with_a_conjugate_the_ridge_of_the_critic_is_a_quarter_of_that_of_min_max(data):
     """What the guide says of penalties; steps end within 1e-7 of the saddle point."""
     exact = MinMaxUplift(

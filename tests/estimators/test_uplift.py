@@ -159,7 +159,9 @@ BASES = {
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("base", list(BASES))
+@pytest.mark.parametrize(
+    "base", ["product", *(pytest.param(name, marks=pytest.mark.slow) for name in ("xor", "steps"))]
+)
 def test_what_a_base_lacks_does_not_pass_for_people_who_differ(base):
     """The effect is 0.4 for all; of six fits two are called different once in 200 times."""
 
