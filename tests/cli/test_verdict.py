@@ -135,6 +135,7 @@ def test_a_model_of_one_table_given_twice_is_red():
     assert "given twice" in model.verdict_["words"]
 
 
+@pytest.mark.slow
 def test_fit_says_how_many_peoples_rows_a_model_holds(capsys, apart):
     with contextlib.chdir(apart):
         words = ["fit", *TABLES, "--model", "held.skops", "--force"]

@@ -69,6 +69,7 @@ def test_wrong_kinds_of_files_are_refused_by_name(tmp_path, name, content, messa
     assert name in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_bad_row_far_into_a_file_is_located(tmp_path):
     path = tmp_path / "long.csv"
     rows = [f"{i},{i % 2}" for i in range(50_000)]

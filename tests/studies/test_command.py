@@ -31,6 +31,7 @@ def test_a_small_run_works_on_every_seed_and_is_not_run_twice(seed, capsys, tmp_
     assert [file.read_text() for file in files] == before
 
 
+@pytest.mark.slow
 def test_studies_are_run_in_the_papers_order_and_none_is_run_twice(capsys, data, tmp_path):
     options = ["--ridges", "--small", "--trials", "1", "--jobs", "1", "--data", data]
     main(["jobs", "email", "jobs", *options, "--out", str(tmp_path)])

@@ -131,6 +131,7 @@ def close():
     return task, draw_rows(task), run_task(task)["result"]
 
 
+@pytest.mark.slow
 def test_scores_of_a_synthetic_trial_are_the_textbook_ones(close):
     task, draw, result = close
     assert set(result["methods"]) == set(BINARY)
@@ -224,6 +225,7 @@ def without_seconds(files):
     return results
 
 
+@pytest.mark.slow
 def test_curves_and_areas_are_inverse_propensity_averages(jobs, data):
     for record in records_of(jobs):
         result = record["result"]
@@ -283,6 +285,7 @@ def test_finished_trials_are_not_run_again(jobs, data, tmp_path):
     assert again.page.read_text() == jobs.page.read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_and_a_line_cut_off_by_a_crash_is_run_again(
     jobs, data, tmp_path
 ):
