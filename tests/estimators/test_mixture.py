@@ -10,6 +10,7 @@ from scipy.special import expit
 from scipy.stats import binom
 from sklearn import config_context
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
@@ -863,6 +864,16 @@ def test_wrong_parameters_are_named(settings, message):
 def test_wrong_parameters_of_em_are_named(settings, message):
     with pytest.raises(InputError, match=message):
         EMUplift(**settings).fit(**draw(n=20))
+
+
+@pytest.mark.filterwarnings("ignore:the likelihood did not settle")  # trees need not
+def test_em_takes_models_that_have_a_length():
+    """A forest counts its trees, of which there are none before the fit."""
+    data = draw(n=60)
+    forest = RandomForestClassifier(3, min_samples_leaf=20, random_state=0)
+    model = EMUplift(forest, n_starts=1, random_state=0).fit(**data)
+    assert isinstance(model.fit_.treated, RandomForestClassifier)
+    assert np.isfinite(model.predict(data["X"])).all()
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "gaussian"])

@@ -42,4 +42,8 @@ def test_the_message_says_what_was_expected_and_what_was_found(model, message):
 
 
 def test_flags_of_numpy_are_flags():
-    MinMaxUplift(standardize=np.bool_(False)).fit(**DATA)
+    of_numpy, plain = (
+        MinMaxUplift(standardize=flag, random_state=0).fit(**DATA).predict(DATA["X"])
+        for flag in (np.bool_(False), False)
+    )
+    np.testing.assert_array_equal(of_numpy, plain)

@@ -501,7 +501,7 @@ class EMUplift(UpliftEstimator):
             outcomes.y,
             outcomes.exposure,
             outcomes.weight,
-            self.outcome_model or DEFAULT_MODELS[family],
+            DEFAULT_MODELS[family] if self.outcome_model is None else self.outcome_model,
             family=family,
             n_starts=self.n_starts,
             rng=rng,
