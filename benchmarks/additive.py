@@ -16,8 +16,9 @@ from collections.abc import Callable
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from unjoined.basis import CATEGORY, CONSTANT, CURVE, LINE, SQUARE, AdditiveBasis
-from unjoined.solve import AdditiveRows, BernoulliLaw, Parts, pass_in_memory
+from unjoined.model.additive_basis import CATEGORY, CONSTANT, CURVE, LINE, SQUARE, AdditiveBasis
+from unjoined.model.families import BernoulliLaw
+from unjoined.model.newton import AdditiveRows, Parts, pass_in_memory
 
 WANTED = 1.5
 CURVES = frozenset({CONSTANT, LINE, CATEGORY, SQUARE, CURVE})

@@ -37,7 +37,7 @@ from scipy.special import expit
 
 from unjoined import SeparateLabels, Uplift, read_table
 from unjoined._typing import Array
-from unjoined.cli import main
+from unjoined.cli.entry import main
 
 SHARE = 0.3  # of people who are treated
 Frame = pd.DataFrame

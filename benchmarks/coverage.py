@@ -21,9 +21,12 @@ from numpy.random import RandomState as Rng
 from scipy.special import expit
 
 from unjoined._typing import Array
-from unjoined.data import SimulatedProblem, campaign_problem, label_rows, paper_problem
-from unjoined.metrics import Estimate, Evaluation, GainByScore, evaluate_uplift, evaluation_of
-from unjoined.nuisance import cross_fit_linear, deal_evaluation_folds
+from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
+from unjoined.data.rows import label_rows
+from unjoined.evaluate import Estimate, Evaluation, GainByScore, evaluate_uplift
+from unjoined.evaluate.terms import evaluation_of
+from unjoined.model.linear import cross_fit_linear
+from unjoined.model.regressors import deal_evaluation_folds
 
 SIZES = (600, 2000)
 PEOPLE = 400_000

@@ -8,7 +8,7 @@ import time
 
 from unjoined import WeightedUplift
 from unjoined.data import campaign_problem
-from unjoined.metrics import evaluate_uplift
+from unjoined.evaluate import evaluate_uplift
 
 
 def main() -> None:

@@ -17,9 +17,10 @@ from fractions import Fraction
 import numpy as np
 
 from unjoined._typing import Array
-from unjoined.basis import LinearBasis
-from unjoined.data import LabelledRows, label_rows
-from unjoined.sums import CellKey, GroupedSums, accumulate
+from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.model import LinearBasis
+from unjoined.model.accumulate import accumulate
+from unjoined.model.moments import CellKey, GroupedSums
 
 CHUNK, UNIT = 1_000_000, 2**16
 CELLS = (("outcome", "a"), ("outcome", "b"), ("treatment", "a"), ("treatment", "b"))

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from unjoined.basis import GaussianBasis, Scaling
-from unjoined.basis.functions import ScaledBasis
-from unjoined.data import LabelledRows, label_rows
-from unjoined.sums import accumulate
+from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.model import GaussianBasis
+from unjoined.model.accumulate import accumulate
+from unjoined.model.basis import ScaledBasis, Scaling
 
 RESULTS = Path(__file__).parent / "results" / "growth.json"
 ROWS = (100_000, 300_000, 1_000_000, 3_000_000)

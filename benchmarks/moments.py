@@ -31,15 +31,15 @@ import unjoined.estimators.base as base_module
 import unjoined.estimators.minmax_plan as plan_module
 from unjoined import MinMaxUplift
 from unjoined._threads import Scratch, n_threads, over_pieces
-from unjoined.basis import GaussianBasis, Scaling
-from unjoined.basis.functions import ScaledBasis
-from unjoined.data import label_rows
+from unjoined.data.rows import label_rows
 from unjoined.estimators.minmax_plan import MinMaxPlanner
-from unjoined.nuisance import cross_fit_centring, deal_folds, subtract_means
-from unjoined.solve import RIDGES_G
-from unjoined.sums import accumulate
-from unjoined.sums.moments import add_gram
-from unjoined.sums.plan import SumsPlan
+from unjoined.model import GaussianBasis
+from unjoined.model.accumulate import accumulate
+from unjoined.model.basis import ScaledBasis, Scaling
+from unjoined.model.centring import cross_fit_centring, deal_folds, subtract_means
+from unjoined.model.minmax import RIDGES_G
+from unjoined.model.moments import add_gram
+from unjoined.model.plan import SumsPlan
 
 ROWS, FEATURES, CENTERS, WIDTH = 2_000_000, 10, 100, 6.0
 REPEATS, PIECE = 7, 16_384

@@ -19,7 +19,7 @@ from scipy.special import expit
 
 from unjoined._typing import Array
 from unjoined.data import SimulatedProblem, campaign_problem
-from unjoined.metrics import evaluate_uplift, plan_study
+from unjoined.evaluate import evaluate_uplift, plan_study
 
 ROWS = 500
 PILOTS = {500: 40, 250: 60, 125: 100}  # by rows of a table

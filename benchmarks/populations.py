@@ -23,7 +23,7 @@ from scipy.special import expit
 from unjoined import MinMaxUplift, Uplift
 from unjoined._typing import Array
 from unjoined.data import SeparateLabels, SimulatedProblem
-from unjoined.metrics import evaluate_uplift
+from unjoined.evaluate import evaluate_uplift
 
 ROWS, PEOPLE = 400, 2_000
 THIRD = {

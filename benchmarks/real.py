@@ -37,7 +37,7 @@ from unjoined import Uplift
 from unjoined._typing import Array
 from unjoined.data import unjoin
 from unjoined.datasets import fetch_email, fetch_jobs
-from unjoined.metrics import auuc
+from unjoined.evaluate import auuc
 
 DRAWS = {"ihdp": 200, "jobs": 200, "e-mail": 10}
 STRENGTHS = {"faint": 0.2, "strong": 1.0}

@@ -26,10 +26,13 @@ from scipy.special import expit
 
 from unjoined import SeparateLabels
 from unjoined._typing import Array
-from unjoined.data import SimulatedProblem, feature_matrix, label_rows
-from unjoined.metrics import Estimate, diagnose, evaluation_rows
-from unjoined.metrics.people import NamedFeatures, find_regions, verdict_of
-from unjoined.metrics.verdict import NO_GAP
+from unjoined.data import SimulatedProblem
+from unjoined.data.chunks import feature_matrix
+from unjoined.data.rows import label_rows
+from unjoined.evaluate import Estimate, diagnose
+from unjoined.evaluate.regions import NamedFeatures, find_regions, verdict_of
+from unjoined.evaluate.terms import evaluation_rows
+from unjoined.evaluate.verdict import NO_GAP
 
 DELTAS = (0.0, 0.1, 0.2, 0.4, 0.8)
 ROWS = {"two": 600, "three": 800, "shifted": 1500}

@@ -23,7 +23,7 @@ from unjoined._validation import (
     check_vector,
 )
 from unjoined.errors import InputError
-from unjoined.metrics import TieGroups, group_ties, trapezoid
+from unjoined.evaluate.curves import TieGroups, group_ties, trapezoid
 
 
 def sklift_uplift_auc(score: ArrayLike, y: ArrayLike, treatment: ArrayLike) -> float:

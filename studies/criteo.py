@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from unjoined._validation import check_count
-from unjoined.datasets import Lines, PublicData, Source, locate
+from unjoined.datasets import PublicData
+from unjoined.datasets.fetch import Lines, Source, locate
 from unjoined.errors import TableError
 
 DISPLAY_FEATURES = 10  # 1 and 2 are numbers, the others categories

@@ -11,7 +11,9 @@ import numpy as np
 
 from unjoined._typing import Array
 from unjoined._validation import check_count, check_option
-from unjoined.datasets import Lines, PublicData, Source, check_header, locate
+from unjoined.datasets import PublicData
+from unjoined.datasets.fetch import Lines, Source, locate
+from unjoined.datasets.trials import check_header
 from unjoined.errors import TableError
 
 CRITEO_UPLIFT = Source(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import unjoined
-from unjoined.data import write_raw_files
+from unjoined.data.raw import write_raw_files
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]

@@ -80,7 +80,7 @@ class CallRecorder:
 
 def run_command(arguments: list[str]) -> None:
     """Run a command of the tool, without leaving this process."""
-    from unjoined.cli import main
+    from unjoined.cli.entry import main
 
     with contextlib.suppress(SystemExit):
         main(arguments)

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from unjoined.data import REGIONS, unjoin, write_raw_files, write_shop
+from unjoined.data import unjoin
+from unjoined.data.raw import REGIONS, write_raw_files, write_shop
 
 ASIDE = 0.1  # of the public file: customers to score
 COLUMNS = (

@@ -16,7 +16,7 @@ from unjoined import Uplift
 from unjoined.data import campaign_problem, unjoin
 from unjoined.datasets import fetch_email
 from unjoined.errors import UnjoinedError
-from unjoined.metrics import diagnose, evaluate_uplift, joint_values, uplift_curve
+from unjoined.evaluate import diagnose, evaluate_uplift, joint_values, uplift_curve
 from unjoined.plot import plot_uplift_curve
 
 try:

@@ -15,8 +15,8 @@ import pandas as pd
 
 from unjoined import MinMaxUplift
 from unjoined.data import campaign_problem
-from unjoined.metrics import qini
-from unjoined.sums import aggregate_rows, fourier_plan, merge_sums, read_sums, write_sums
+from unjoined.evaluate import qini
+from unjoined.federated import aggregate_rows, fourier_plan, merge_sums, read_sums, write_sums
 
 problem = campaign_problem()
 data = problem.draw(20_000, random_state=0)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from unjoined import SeparateLabels, Uplift
 from unjoined.data import SimulatedProblem
-from unjoined.metrics import diagnose, evaluate_uplift
+from unjoined.evaluate import diagnose, evaluate_uplift
 from unjoined.targeting import expected_gain, top_share_rule
 
 NAMES = ["age", "earlier_stays", "lives_alone"]

@@ -5,8 +5,8 @@ by different policies. The package estimates each individual's uplift from them,
 the data can identify it, evaluates the estimate and turns it into a targeting list.
 
 The estimators and what the first steps need are here. The rest is in public submodules:
-``data``, ``datasets``, ``metrics``, ``targeting``, ``sums``, ``losses``, ``basis``, ``errors``,
-``export``, ``plot`` and ``report``.
+``data``, ``evaluate``, ``targeting``, ``report``, ``plot``, ``export``, ``federated``, ``paper``,
+``model``, ``datasets`` and ``errors``.
 """
 
 from __future__ import annotations
@@ -16,37 +16,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unjoined import (
-        basis,
         data,
         datasets,
         errors,
+        evaluate,
         export,
-        losses,
-        metrics,
+        federated,
+        model,
+        paper,
         plot,
         report,
-        sums,
         targeting,
     )
     from unjoined.data import SeparateLabels, TableSource, read_table
-    from unjoined.estimators import (
-        DensityUplift,
-        EMUplift,
+    from unjoined.estimators.em import EMUplift
+    from unjoined.estimators.minmax import MinMaxUplift
+    from unjoined.estimators.persist import load_model, save_model
+    from unjoined.estimators.uplift import Uplift
+    from unjoined.estimators.weighted import WeightedUplift
+    from unjoined.evaluate import identification_strength, record_gain
+    from unjoined.paper.density import DensityUplift
+    from unjoined.paper.neural import NeuralMinMaxUplift
+    from unjoined.paper.plugin import (
         FourLogistic,
         FourNNC,
         FourNNR,
         FourRidge,
         MinMaxGau,
-        MinMaxUplift,
-        NeuralMinMaxUplift,
         PlugInUplift,
         TwoStageUplift,
-        Uplift,
-        WeightedUplift,
-        load_model,
-        save_model,
     )
-    from unjoined.metrics import identification_strength, record_gain
 
 __version__ = "0.1.0"
 
@@ -67,36 +66,37 @@ __all__ = [
     "Uplift",
     "WeightedUplift",
     "__version__",
-    "basis",
     "data",
     "datasets",
     "errors",
+    "evaluate",
     "export",
+    "federated",
     "identification_strength",
     "load_model",
-    "losses",
-    "metrics",
+    "model",
+    "paper",
     "plot",
     "read_table",
     "record_gain",
     "report",
     "save_model",
-    "sums",
     "targeting",
 ]
 
-# Names are imported when they are first used, so that the command line answers at once. A name
-# is a submodule, or is found in one: in ``estimators``, unless it is said here.
-_SUBMODULES = {
-    *("basis", "data", "datasets", "errors", "export"),
-    *("losses", "metrics", "plot", "report", "sums", "targeting"),
-}
+# Names are imported when they are first used, so that the command line answers at once.
 _HOMES = {
-    "SeparateLabels": "data",
-    "TableSource": "data",
-    "identification_strength": "metrics",
-    "read_table": "data",
-    "record_gain": "metrics",
+    **dict.fromkeys(("SeparateLabels", "TableSource", "read_table"), "data"),
+    **dict.fromkeys(("identification_strength", "record_gain"), "evaluate"),
+    "DensityUplift": "paper.density",
+    "EMUplift": "estimators.em",
+    "MinMaxUplift": "estimators.minmax",
+    "NeuralMinMaxUplift": "paper.neural",
+    "Uplift": "estimators.uplift",
+    "WeightedUplift": "estimators.weighted",
+    **dict.fromkeys(("load_model", "save_model"), "estimators.persist"),
+    **dict.fromkeys(("FourLogistic", "FourNNC", "FourNNR", "FourRidge"), "paper.plugin"),
+    **dict.fromkeys(("MinMaxGau", "PlugInUplift", "TwoStageUplift"), "paper.plugin"),
 }
 
 
@@ -104,9 +104,9 @@ def __getattr__(name: str) -> Any:
     """Import a public name."""
     if name not in __all__:
         raise AttributeError(f"module 'unjoined' has no attribute {name!r}")
-    if name in _SUBMODULES:
+    if name not in _HOMES:
         return import_module(f"unjoined.{name}")
-    value = getattr(import_module(f"unjoined.{_HOMES.get(name, 'estimators')}"), name)
+    value = getattr(import_module(f"unjoined.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

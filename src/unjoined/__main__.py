@@ -3,7 +3,7 @@
 import sys
 
 try:
-    from unjoined.cli import main
+    from unjoined.cli.entry import main
 except KeyboardInterrupt:
     sys.stderr.write("unjoined: interrupted\n")
     raise SystemExit(130) from None

@@ -11,21 +11,19 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined._typing import Array, Basis
-from unjoined.basis import (
-    AdditiveBasis,
-    Curve,
-    FourierBasis,
-    GaussianBasis,
-    LinearBasis,
-    PrincipalBasis,
-    Scaling,
-    StackedBasis,
-)
-from unjoined.data import NO_VALUE, ColumnCode, TableEncoder, replace_file
+from unjoined.data.columns import NO_VALUE
+from unjoined.data.encode import ColumnCode, TableEncoder
+from unjoined.data.write import replace_file
 from unjoined.errors import InputError
-from unjoined.estimators import MinMaxUplift, Uplift, WeightedUplift, rows_held
-from unjoined.nuisance import AdditiveAverage
-from unjoined.solve import BernoulliLaw
+from unjoined.estimators.minmax import MinMaxUplift
+from unjoined.estimators.model_file import rows_held
+from unjoined.estimators.uplift import Uplift
+from unjoined.estimators.weighted import WeightedUplift
+from unjoined.model.additive_basis import AdditiveBasis, Curve
+from unjoined.model.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
+from unjoined.model.draw import PrincipalBasis
+from unjoined.model.families import BernoulliLaw
+from unjoined.model.specifications import AdditiveAverage
 
 __all__ = ["export_sql"]
 

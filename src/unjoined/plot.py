@@ -10,7 +10,7 @@ import numpy as np
 from unjoined._support import import_extra
 from unjoined._typing import ArrayLike
 from unjoined.errors import InputError
-from unjoined.metrics import UpliftCurve
+from unjoined.evaluate.curves import UpliftCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ def plot_uplift_curve(
     >>> import matplotlib
     >>> matplotlib.use("Agg")
     >>> from unjoined.data import paper_problem
-    >>> from unjoined.metrics import perfect_curve, uplift_curve
+    >>> from unjoined.evaluate import perfect_curve, uplift_curve
     >>> rows = paper_problem().draw_joint(500, random_state=0)
     >>> curve = uplift_curve(rows.uplift, rows.uplift)
     >>> ax = plot_uplift_curve(curve, perfect=perfect_curve(rows.uplift))

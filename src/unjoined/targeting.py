@@ -18,7 +18,7 @@ from unjoined._validation import (
     check_vector,
 )
 from unjoined.errors import InputError
-from unjoined.metrics import fill_from_top, group_ties
+from unjoined.evaluate.curves import fill_from_top, group_ties
 
 __all__ = [
     "Gain",

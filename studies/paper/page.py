@@ -18,7 +18,7 @@ from studies.paper.claims import (
 )
 from studies.paper.draws import CLOSE_B, LARGEST_ERROR, OURS, RIDGES, WIDTHS
 from unjoined._support import import_extra
-from unjoined.data import replace_file
+from unjoined.data.write import replace_file
 
 Block = dict[str, Any]
 PAPER_TRIALS = 50

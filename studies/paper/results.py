@@ -32,7 +32,7 @@ from studies.paper.page import draw_figures, paper_page
 from studies.paper.runner import run_tasks
 from unjoined._support import import_extra
 from unjoined._typing import Array, ArrayLike
-from unjoined.data import replace_file
+from unjoined.data.write import replace_file
 from unjoined.errors import TableError
 
 DIGITS = 5  # significant ones kept in the file

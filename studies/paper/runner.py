@@ -36,13 +36,17 @@ from studies.paper.draws import (
     draw_rows,
 )
 from unjoined._typing import Array
-from unjoined.basis import ScaledBasis
-from unjoined.data import CellKFold, SeparateLabels, label_rows, paper_problem, replace_file
+from unjoined.data import CellKFold, SeparateLabels, paper_problem
+from unjoined.data.rows import label_rows
+from unjoined.data.write import replace_file
 from unjoined.errors import TableError, UnjoinedError
-from unjoined.estimators import FourLogistic, FourNNC, FourNNR, FourRidge, MinMaxGau, Uplift
-from unjoined.metrics import HeldOutRows, auuc, uplift_curve
-from unjoined.solve import solve_minmax
-from unjoined.sums import accumulate, assemble
+from unjoined.estimators.uplift import Uplift
+from unjoined.evaluate import HeldOutRows, auuc, uplift_curve
+from unjoined.model.accumulate import accumulate
+from unjoined.model.basis import ScaledBasis
+from unjoined.model.minmax import solve_minmax
+from unjoined.model.plan import assemble
+from unjoined.paper.plugin import FourLogistic, FourNNC, FourNNR, FourRidge, MinMaxGau
 
 N_FOLDS = 2
 HUGE = 1e12  # stands for the infinities of a ratio whose divisor is 0

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from unjoined import load_model, read_table
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import TableSource, write_table
-from unjoined.sums import aggregate_rows, read_sums, write_sums
+from unjoined.federated import aggregate_rows, read_sums, write_sums
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unjoined import load_model, read_table
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import write_table
 
 

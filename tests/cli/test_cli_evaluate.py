@@ -5,8 +5,8 @@ import json
 import pytest
 
 from unjoined import SeparateLabels, load_model, read_table
-from unjoined.cli import main
-from unjoined.metrics import evaluate_uplift
+from unjoined.cli.entry import main
+from unjoined.evaluate import evaluate_uplift
 
 
 def run(capsys, *arguments):

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from unjoined import SeparateLabels
-from unjoined.cli import main
+from unjoined.cli.entry import main
 
 YES_NO = {
     "da": ("ja", "nej"),

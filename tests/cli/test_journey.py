@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from unjoined import SeparateLabels, Uplift, load_model, read_table
-from unjoined.cli import main
-from unjoined.data import write_raw_files
+from unjoined.cli.entry import main
+from unjoined.data.raw import write_raw_files
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = re.findall(r"^unjoined (.*)$", (ROOT / "README.md").read_text(), flags=re.M)

@@ -17,9 +17,10 @@ from sklearn.preprocessing import StandardScaler
 
 import unjoined
 from unjoined import FourLogistic, MinMaxUplift, SeparateLabels, Uplift, read_table, save_model
-from unjoined.cli import main
-from unjoined.data import paper_problem, raw_customers, unjoin, write_raw_files, write_table
-from unjoined.sums import write_sums
+from unjoined.cli.entry import main
+from unjoined.data import paper_problem, unjoin, write_table
+from unjoined.data.raw import raw_customers, write_raw_files
+from unjoined.federated import write_sums
 
 
 def run(capsys, *arguments):

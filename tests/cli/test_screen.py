@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from unjoined import WeightedUplift, load_model, save_model
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import paper_problem, write_table
 
 NASTY = "age[/years] :smile: \x1b[2Jx\ny\x9b\u202e[bold]"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from unjoined import FourLogistic, SeparateLabels, read_table, save_model
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.errors import ColumnWarning, MissingExtraError, TableError
 
 SECRET = "hunter2"  # noqa: S105

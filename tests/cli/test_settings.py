@@ -9,7 +9,7 @@ import pytest
 from typer.models import OptionInfo
 
 from unjoined import FourLogistic, SeparateLabels, read_table, save_model
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.cli.program import COMMANDS, app, load
 
 SETTINGS = """

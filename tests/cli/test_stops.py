@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import unjoined
-from unjoined.cli import main
+from unjoined.cli.entry import main
 
 
 def run(capsys, *arguments):

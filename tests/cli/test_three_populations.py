@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unjoined import load_model
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import SimulatedProblem, write_table
 
 pa = pytest.importorskip("pyarrow")

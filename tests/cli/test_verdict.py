@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from unjoined import SeparateLabels, Uplift, load_model, save_model
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import campaign_problem, paper_problem
 
 RED = 3

@@ -13,7 +13,7 @@ import pytest
 from unjoined import MinMaxUplift, SeparateLabels, TableSource
 from unjoined.data import ArraySource, DaskSource, SqlQuery
 from unjoined.errors import InputError, TableError
-from unjoined.metrics import auuc
+from unjoined.evaluate import auuc
 
 N = 8
 BASE = {"x": np.arange(N, dtype=float), "region": ["a", "b", "b", "a"] * 2}

@@ -8,16 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from unjoined import TableSource
-from unjoined.data import (
-    ArraySource,
-    ChunkSource,
-    DaskSource,
-    as_dask_source,
-    connected,
-    in_memory,
-    is_dask,
-    paper_problem,
-)
+from unjoined.data import ArraySource, ChunkSource, DaskSource, in_memory, paper_problem
+from unjoined.data.dask import as_dask_source, connected, is_dask
 from unjoined.errors import InputError, MissingExtraError, TableError
 
 dask = pytest.importorskip("dask")

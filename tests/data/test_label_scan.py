@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from unjoined.data import label_rows
 from unjoined.data import rows as _label_scan
-from unjoined.data.rows import scan_labels
+from unjoined.data.rows import label_rows, scan_labels
 
 QUICK = settings(max_examples=60, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)

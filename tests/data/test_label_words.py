@@ -9,7 +9,7 @@ import pytest
 from unjoined import MinMaxUplift, SeparateLabels, TableSource
 from unjoined.data import ArraySource, DaskSource
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedWarning
-from unjoined.metrics import joint_values
+from unjoined.evaluate import joint_values
 
 CODES = np.array([1, 0, 0, 1, 1, 0, 1, 0])
 WAYS = [

@@ -9,7 +9,7 @@ import pytest
 from unjoined import MinMaxUplift, SeparateLabels, TableSource
 from unjoined.data import ArraySource, IterableSource, paper_problem
 from unjoined.errors import TableError
-from unjoined.sums import aggregate_rows, fourier_plan
+from unjoined.federated import aggregate_rows, fourier_plan
 
 FAST = MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0)
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unjoined import TableSource, read_table
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.errors import TableError
 
 ENDINGS = ("csv", "csv.gz", "parquet")

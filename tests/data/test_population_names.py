@@ -17,10 +17,10 @@ from unjoined import (
     load_model,
     save_model,
 )
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import ArraySource, CellKFold, DaskSource, unjoin
 from unjoined.errors import InputError, LabelError, TableError
-from unjoined.sums import fourier_plan
+from unjoined.federated import fourier_plan
 
 FAST = MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1, random_state=0)
 LABELS = {"outcome": "y", "treatment": "t"}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined import SeparateLabels
-from unjoined.data import feature_matrix
+from unjoined.data.chunks import feature_matrix
 from unjoined.errors import ColumnWarning, InputError, LabelError, TableError
 
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}

@@ -12,16 +12,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from unjoined import SeparateLabels, TableSource
-from unjoined.data import (
-    ArraySource,
-    ChunkSource,
-    IterableSource,
-    Reading,
-    SqlQuery,
-    as_source,
-    paper_problem,
-    scan_table,
-)
+from unjoined.data import ArraySource, ChunkSource, IterableSource, SqlQuery, paper_problem
+from unjoined.data.sources import as_source
+from unjoined.data.tables import Reading, scan_table
 from unjoined.errors import InputError, LabelError, TableError
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unjoined import MinMaxUplift, SeparateLabels, TableSource, read_table, save_model
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.errors import TableError
 
 SAMPLE = 20_480  # rows by which DuckDB would settle types

@@ -15,7 +15,8 @@ from numpy.testing import assert_array_equal
 from scipy.special import expit
 from scipy.stats import chi2, norm
 
-from unjoined.data import feature_matrix, unjoin
+from unjoined.data import unjoin
+from unjoined.data.chunks import feature_matrix
 from unjoined.errors import InputError, LabelError, TableError
 
 N = 200_000

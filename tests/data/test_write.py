@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unjoined import MinMaxUplift, SeparateLabels, read_table, save_model
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import write_table
 from unjoined.errors import TableError, UnjoinedWarning
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from unjoined import MinMaxUplift, SeparateLabels, TableSource, Uplift, load_model, read_table
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import TableEncoder
 from unjoined.errors import ColumnWarning, LabelError, TableError
 

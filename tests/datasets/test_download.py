@@ -11,8 +11,7 @@ from pathlib import Path
 import pooch
 import pytest
 
-from unjoined.datasets import data_folder
-from unjoined.datasets.fetch import Source, locate
+from unjoined.datasets.fetch import Source, data_folder, locate
 from unjoined.errors import TableError
 
 CONTENT = b"age,visit\n" + b"31,1\n54,0\n" * 100_000  # some blocks long

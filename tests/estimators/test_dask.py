@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
+from unjoined.sums import passes as dask_pass
 
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
-from unjoined.data import ArraySource, DaskSource, number_rows, paper_problem
+from unjoined.data import ArraySource, DaskSource, paper_problem
+from unjoined.data.rows import number_rows
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.estimators.minmax_plan import MinMaxPlanner
-from unjoined.sums import passes as dask_pass
-from unjoined.sums import take_census
+from unjoined.model.census import take_census
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

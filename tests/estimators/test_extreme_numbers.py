@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from unjoined import DensityUplift, MinMaxUplift, PlugInUplift, Uplift, WeightedUplift
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.errors import ColumnWarning, InputError
 
 MODELS = {

@@ -14,10 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from unjoined import MinMaxGau, MinMaxUplift, SeparateLabels
-from unjoined.basis import GaussianBasis, LinearBasis
 from unjoined.data import CellKFold, campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError, WeakIdentificationWarning
-from unjoined.metrics import qini
+from unjoined.evaluate import qini
+from unjoined.model import GaussianBasis, LinearBasis
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 from unjoined import MinMaxUplift, identification_strength, load_model, save_model
-from unjoined.basis import LinearBasis
 from unjoined.data import ArraySource, paper_problem
 from unjoined.errors import InputError, LabelError, TableError, WeakIdentificationWarning
-from unjoined.sums import read_sums, write_sums
+from unjoined.federated import read_sums, write_sums
+from unjoined.model import LinearBasis
 
 PROBLEM = paper_problem(b=5.0)
 DATA = dict(PROBLEM.draw(400, random_state=0))

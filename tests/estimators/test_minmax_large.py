@@ -8,9 +8,10 @@ from sklearn.linear_model import LinearRegression
 from trials import oracle_share
 
 from unjoined import MinMaxUplift, identification_strength
-from unjoined.basis import ScaledBasis
-from unjoined.data import campaign_problem, label_rows, paper_problem
+from unjoined.data import campaign_problem, paper_problem
+from unjoined.data.rows import label_rows
 from unjoined.errors import InputError, WeakIdentificationWarning
+from unjoined.model.basis import ScaledBasis
 
 PROBLEM = paper_problem(b=5.0)
 DATA = PROBLEM.draw(1500, random_state=0)

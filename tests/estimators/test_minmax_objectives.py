@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from unjoined import MinMaxUplift, SeparateLabels, load_model, save_model
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError
-from unjoined.losses import (
+from unjoined.paper import (
     AbsoluteLoss,
     HuberLoss,
     PinballLoss,

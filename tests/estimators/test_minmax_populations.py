@@ -7,20 +7,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined import MinMaxUplift
-from unjoined.data import ArraySource, DaskSource, SimulatedProblem, label_rows
+from unjoined.data import ArraySource, DaskSource, SimulatedProblem
+from unjoined.data.rows import label_rows
 from unjoined.errors import LabelError
-from unjoined.sums import (
-    PolicySums,
-    aggregate_rows,
-    assemble,
-    best_contrasts,
-    contrasts_of,
-    fourier_plan,
-    in_two_groups,
-    merge_sums,
-    read_finished_sums,
-    write_sums,
-)
+from unjoined.federated import aggregate_rows, fourier_plan, merge_sums, write_sums
+from unjoined.model.moments import PolicySums
+from unjoined.model.plan import assemble, best_contrasts, contrasts_of, in_two_groups
+from unjoined.model.sums_file import read_finished_sums
 
 
 def mean(X, treated):

@@ -6,12 +6,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from unjoined import MinMaxGau, MinMaxUplift, SeparateLabels
-from unjoined.basis import GaussianBasis, LinearBasis
 from unjoined.data import CellKFold, SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.estimators import MinMaxSearch
-from unjoined.metrics import qini, weighted_risk
-from unjoined.solve import RIDGES_F, RIDGES_G
+from unjoined.estimators.minmax_plan import MinMaxSearch
+from unjoined.evaluate import qini, weighted_risk
+from unjoined.model import GaussianBasis, LinearBasis
+from unjoined.model.minmax import RIDGES_F, RIDGES_G
 
 PLAIN = {"width": "median", "ridge_f": 1e-2, "ridge_g": 1e-2}
 

@@ -9,12 +9,14 @@ from scipy.stats import norm
 from sklearn.naive_bayes import GaussianNB
 
 from unjoined import MinMaxUplift, load_model, save_model
-from unjoined.basis import LinearBasis
-from unjoined.data import SimulatedProblem, label_rows, paper_problem
+from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.data.rows import label_rows
 from unjoined.errors import InputError, OverlapWarning
-from unjoined.nuisance import weigh_shift
-from unjoined.solve import solve_minmax
-from unjoined.sums import accumulate, assemble
+from unjoined.model import LinearBasis
+from unjoined.model.accumulate import accumulate
+from unjoined.model.minmax import solve_minmax
+from unjoined.model.plan import assemble
+from unjoined.model.shift import weigh_shift
 
 
 def shifted(distance=0.5):

@@ -18,18 +18,10 @@ from sklearn.model_selection import GridSearchCV
 from unjoined import EMUplift, Uplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
-from unjoined.nuisance import (
-    ALONE,
-    EFFECT_FORMS,
-    GROWING_FORMS,
-    FormTable,
-    ModelRows,
-    average_forms,
-    deal,
-    hold_out_forms,
-    levelled,
-)
-from unjoined.solve import BernoulliLaw, MeanLaw
+from unjoined.model.averaging import average_forms, hold_out_forms, levelled
+from unjoined.model.families import BernoulliLaw, MeanLaw
+from unjoined.model.regressors import deal
+from unjoined.model.specifications import ALONE, EFFECT_FORMS, GROWING_FORMS, FormTable, ModelRows
 
 SMALL = {"n_jobs": 1, "random_state": 0}
 FAMILIES = ["bernoulli", "mean", "gaussian"]
@@ -902,7 +894,7 @@ def test_what_does_not_settle_is_warned_of(monkeypatch):
         fit, *rest = average_forms(*args, **settings)
         return replace(fit, best=replace(fit.best, converged=False)), *rest
 
-    monkeypatch.setattr("unjoined.nuisance.crossfit.average_forms", unsettled)
+    monkeypatch.setattr("unjoined.model.crossfit.average_forms", unsettled)
     with pytest.warns(ConvergenceWarning, match=r"did not settle; see fit_.objective"):
         fit(draw(n=200))
 

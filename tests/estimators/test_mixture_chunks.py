@@ -8,7 +8,7 @@ from scipy.special import expit
 from unjoined import Uplift, load_model, save_model
 from unjoined.data import ArraySource, DaskSource, SimulatedProblem
 from unjoined.errors import InputError, TableError
-from unjoined.sums import take_census
+from unjoined.model.census import take_census
 
 SAMPLE = 300  # rows of a table that settle forms and scales, of 1,000
 POLICIES = {

@@ -7,7 +7,7 @@ import unjoined
 from unjoined import DensityUplift, MinMaxUplift, PlugInUplift
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
-from unjoined.estimators import UpliftEstimator
+from unjoined.estimators.base import UpliftEstimator
 
 DATA = paper_problem(b=5.0).draw(100, random_state=0)
 # What these may be is said by the function that uses them.

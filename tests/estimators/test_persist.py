@@ -34,7 +34,7 @@ from unjoined import (
 from unjoined.data import campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError
 from unjoined.estimators.persist import LIVES_AT
-from unjoined.losses import HuberLoss, SmoothLoss
+from unjoined.paper import HuberLoss, SmoothLoss
 
 PACKAGES = ["basis", "data", "estimators", "losses", "metrics", "nuisance", "solve"]
 

@@ -7,8 +7,8 @@ from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from unjoined.data import label_rows
-from unjoined.nuisance import cross_fit, fit_policies
+from unjoined.data.rows import label_rows
+from unjoined.model.regressors import cross_fit, fit_policies
 
 
 def linear(X):

@@ -14,8 +14,8 @@ from trials import oracle_share
 
 from unjoined import SeparateLabels, Uplift, identification_strength, load_model, save_model
 from unjoined.data import SimulatedProblem, paper_problem
-from unjoined.metrics import Estimate
-from unjoined.nuisance import FormTable
+from unjoined.evaluate import Estimate
+from unjoined.model.specifications import FormTable
 
 CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
 

@@ -8,12 +8,13 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from unjoined import SeparateLabels, WeightedUplift
-from unjoined.basis import LinearBasis
-from unjoined.data import SimulatedProblem, label_rows, paper_problem
+from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.data.rows import label_rows
 from unjoined.errors import InputError
 from unjoined.estimators.weighted import RIDGES, fold_sums, risk_path, solve_weighted
-from unjoined.metrics import qini
-from unjoined.nuisance import Nuisances
+from unjoined.evaluate import qini
+from unjoined.model import LinearBasis
+from unjoined.model.regressors import Nuisances
 
 
 def mean(X, treated):

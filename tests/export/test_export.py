@@ -13,12 +13,12 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
 from unjoined import EMUplift, MinMaxUplift, PlugInUplift, Uplift, WeightedUplift
-from unjoined.basis import PrincipalBasis
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import campaign_problem
 from unjoined.errors import InputError
-from unjoined.estimators import save_model
+from unjoined.estimators.persist import save_model
 from unjoined.export import export_sql
+from unjoined.model.draw import PrincipalBasis
 
 # Few rows, and new people unlike them.
 pytestmark = pytest.mark.filterwarnings(

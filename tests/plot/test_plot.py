@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
-from unjoined.metrics import perfect_curve, uplift_curve
+from unjoined.evaluate import perfect_curve, uplift_curve
 from unjoined.plot import plot_uplift_curve, plot_uplift_histogram
 
 mpl.use("Agg")

@@ -30,8 +30,8 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from unjoined import DensityUplift, MinMaxUplift, PlugInUplift, SeparateLabels, TwoStageUplift
-from unjoined.basis import GaussianBasis, LinearBasis
 from unjoined.data import SimulatedProblem
+from unjoined.model import GaussianBasis, LinearBasis
 
 NEW = np.random.default_rng(9).standard_normal((50, 2))
 BASES = [LinearBasis(2), GaussianBasis(np.array([[-1.0, 0.0], [1.0, 0.5], [0.0, -1.0]]), 2.0)]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from unjoined.data import replace_file, write_table
+from unjoined.data import write_table
+from unjoined.data.write import replace_file
 from unjoined.errors import TableError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills and limits of Linux")

@@ -6,7 +6,7 @@ import pytest
 
 from unjoined import SeparateLabels, Uplift
 from unjoined.data import campaign_problem
-from unjoined.metrics import diagnose, evaluate_uplift
+from unjoined.evaluate import diagnose, evaluate_uplift
 from unjoined.report import Origin, Terms, report
 
 COLUMN = "<script>document.title='taken'</script>"

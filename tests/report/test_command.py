@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unjoined.cli import main
+from unjoined.cli.entry import main
 
 
 def run(capsys, *arguments):

@@ -11,7 +11,7 @@ import pytest
 from unjoined import TwoStageUplift
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, TableError, UnjoinedWarning
-from unjoined.metrics import cross_evaluate, plan_study
+from unjoined.evaluate import cross_evaluate, plan_study
 from unjoined.report import Terms, report, report_with_numbers
 from unjoined.targeting import profit_rule, top_share_rule
 

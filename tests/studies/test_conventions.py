@@ -15,7 +15,7 @@ from studies.conventions import (
     sklift_uplift_auc,
 )
 from unjoined.errors import InputError, LabelError
-from unjoined.metrics import auuc, joint_values, qini, rank_score, treat_all, uplift_curve
+from unjoined.evaluate import auuc, joint_values, qini, rank_score, treat_all, uplift_curve
 
 SEEDS = range(2)
 

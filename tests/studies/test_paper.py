@@ -28,7 +28,7 @@ from unjoined import FourNNC, MinMaxGau
 from unjoined.data import CellKFold, paper_problem
 from unjoined.datasets import fetch_jobs
 from unjoined.errors import InputError, TableError, UnjoinedError
-from unjoined.metrics import HeldOutRows, auuc, qini
+from unjoined.evaluate import HeldOutRows, auuc, qini
 
 pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.WeakIdentificationWarning")
 

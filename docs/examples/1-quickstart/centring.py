@@ -15,7 +15,7 @@ from scipy.special import expit
 from unjoined import MinMaxUplift
 from unjoined._typing import Array
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
-from unjoined.metrics import qini
+from unjoined.evaluate import qini
 
 BLUE, GREY = "#1f5f99", "0.45"
 N_DRAWS = 6

@@ -15,8 +15,9 @@ from scipy.special import expit
 
 from unjoined import MinMaxUplift
 from unjoined._typing import Array
-from unjoined.data import LabelledRows, SimulatedProblem, label_rows
-from unjoined.nuisance.shift import ShiftReport, weigh_shift
+from unjoined.data import SimulatedProblem
+from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.model.shift import ShiftReport, weigh_shift
 
 BLUE, ORANGE, GREY, GREEN = "#1f5f99", "#b35a00", "0.35", "#1a7f37"
 COLORS = {"north": BLUE, "south": ORANGE}

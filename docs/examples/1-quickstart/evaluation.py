@@ -16,7 +16,7 @@ from unjoined import SeparateLabels, Uplift
 from unjoined.data import unjoin
 from unjoined.datasets import PublicData, fetch_email
 from unjoined.errors import TableError
-from unjoined.metrics import (
+from unjoined.evaluate import (
     Evaluation,
     auuc,
     average_uplift,

@@ -13,7 +13,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from unjoined import SeparateLabels, Uplift
 from unjoined.data import campaign_problem
-from unjoined.metrics import perfect_curve, uplift_curve
+from unjoined.evaluate import perfect_curve, uplift_curve
 from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.35"

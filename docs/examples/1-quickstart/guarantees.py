@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unjoined import MinMaxUplift
-from unjoined.basis import LinearBasis
 from unjoined.data import SimulatedProblem
-from unjoined.metrics import ErrorBound, error_bound
+from unjoined.model import LinearBasis
+from unjoined.paper import ErrorBound, error_bound
 
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.45"
 ROWS = (100, 300, 1000, 3000, 10_000)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from unjoined import MinMaxUplift
 from unjoined.data import campaign_problem
-from unjoined.metrics import perfect_curve, uplift_curve
+from unjoined.evaluate import perfect_curve, uplift_curve
 from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE = "#1f5f99", "#b35a00"

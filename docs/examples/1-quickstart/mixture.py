@@ -15,8 +15,8 @@ from unjoined import MinMaxGau, Uplift
 from unjoined._typing import Array
 from unjoined.data import paper_problem
 from unjoined.errors import WeakIdentificationWarning
-from unjoined.estimators import UpliftEstimator
-from unjoined.metrics import qini
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.evaluate import qini
 
 B, N_PER_TABLE, N_DRAWS, REACH = 0.4, 2000, 4, 7.0
 

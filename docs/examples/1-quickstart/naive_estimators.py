@@ -18,8 +18,8 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from unjoined import DensityUplift, MinMaxUplift, PlugInUplift, TwoStageUplift
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.errors import RatioGuardWarning
-from unjoined.estimators import UpliftEstimator
-from unjoined.metrics import qini
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.evaluate import qini
 
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.45"
 SEEDS = range(3)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from unjoined import MinMaxUplift, NeuralMinMaxUplift
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
-from unjoined.metrics import perfect_curve, qini, uplift_curve
+from unjoined.evaluate import perfect_curve, qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE = "#1f5f99", "#b35a00"

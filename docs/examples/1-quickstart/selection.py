@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from unjoined import MinMaxUplift, PlugInUplift, WeightedUplift
 from unjoined.data import CellKFold, campaign_problem
 from unjoined.errors import RatioGuardWarning
-from unjoined.metrics import qini, uplift_scorer
+from unjoined.evaluate import qini, uplift_scorer
 
 BLUE = "#1f5f99"
 GREY = "0.45"

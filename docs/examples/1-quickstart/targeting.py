@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from unjoined import MinMaxUplift
 from unjoined.data import campaign_problem
-from unjoined.metrics import joint_values
+from unjoined.evaluate import joint_values
 from unjoined.targeting import expected_gain, profit_rule
 
 BLUE, ORANGE, GREEN, GREY = "#1f5f99", "#b35a00", "#2e7d4f", "0.45"

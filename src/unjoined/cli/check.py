@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from unjoined import metrics
 from unjoined.cli.inputs import Tables, as_table, check_paths
 from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
 from unjoined.cli.program import command
@@ -22,9 +21,13 @@ from unjoined.cli.show import (
     show_table,
     stop_if_red,
 )
-from unjoined.data import SeparateLabels, TableSource, read_table
+from unjoined.data.labels import SeparateLabels
+from unjoined.data.sources import TableSource
+from unjoined.data.tables import read_table
 from unjoined.errors import InputError
-from unjoined.metrics import Diagnosis, StudyGuess, diagnose
+from unjoined.evaluate import planner
+from unjoined.evaluate.diagnosis import Diagnosis
+from unjoined.evaluate.evidence import diagnose
 
 FOUR = (
     "--outcomes north=a.csv --outcomes south=b.csv \\\n  --treatments north=c.csv "
@@ -97,7 +100,7 @@ class GuessOptions:
     ] = 0.0
     treated_share: Annotated[float, typer.Option(help="Without a pilot: share treated.")] = 0.5
 
-    def guess(self, tables: Tables) -> StudyGuess | None:
+    def guess(self, tables: Tables) -> planner.StudyGuess | None:
         """Return the guess, None if no number was given but tables may be."""
         if self == GuessOptions():
             return None
@@ -111,7 +114,7 @@ class GuessOptions:
                 "a plan without a pilot needs --gap and --outcome-sd. For a 0/1 outcome of rate p, "
                 "--outcome-sd is the root of p (1 - p)."
             )
-        return StudyGuess(
+        return planner.StudyGuess(
             self.gap, self.outcome_sd, self.uplift, self.uplift_sd, self.treated_share
         )
 
@@ -154,7 +157,7 @@ def plan_study(
     data = tables.read() if guess is None else guess
     try:
         asked = asdict(wanted) | {"share": as_share(wanted.share)}
-        plan = metrics.plan_study(data, **asked, random_state=seed)
+        plan = planner.plan_study(data, **asked, random_state=seed)
     except InputError as error:  # which speaks of arguments
         said = re.sub(
             r"^(gap|level|quantity|share|half_width|standard_error) ", r"--\1 ", str(error)

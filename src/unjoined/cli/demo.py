@@ -33,20 +33,18 @@ from unjoined.cli.show import (
     show_table,
     tell_progress,
 )
-from unjoined.data import (
-    REGIONS,
-    SeparateLabels,
-    raw_customers,
-    read_table,
-    replace_file,
-    write_raw_files,
-    write_table,
-)
+from unjoined.data.labels import SeparateLabels
+from unjoined.data.raw import REGIONS, raw_customers, write_raw_files
+from unjoined.data.tables import read_table
+from unjoined.data.write import replace_file, write_table
 from unjoined.errors import TableError
-from unjoined.estimators import UpliftEstimator, save_model
-from unjoined.metrics import UpliftCurve, diagnose, perfect_curve, qini, uplift_curve
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.persist import save_model
+from unjoined.evaluate.curves import UpliftCurve, perfect_curve, qini, uplift_curve
+from unjoined.evaluate.evidence import diagnose
 from unjoined.plot import plot_uplift_curve
-from unjoined.report import Origin, Terms, report
+from unjoined.report.facts import Origin, Terms
+from unjoined.report.page import report
 
 SHARE = 0.3  # of customers on the list
 N_TRUTH = 20_000  # fresh customers the methods are compared on

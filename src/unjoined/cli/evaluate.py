@@ -14,8 +14,10 @@ from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
 from unjoined.cli.program import command
 from unjoined.cli.show import console, noted, print_json
 from unjoined.errors import InputError
-from unjoined.estimators import load_model
-from unjoined.metrics import Evaluation, cross_evaluate, evaluate_uplift, was_fitted_to
+from unjoined.estimators.persist import load_model
+from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.evaluate.evaluation import Evaluation
+from unjoined.evaluate.tables import was_fitted_to
 
 
 @command(

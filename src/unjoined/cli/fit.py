@@ -30,11 +30,17 @@ from unjoined.cli.show import (
     stop_if_red,
     uplift_summary,
 )
-from unjoined.data import available_bytes
+from unjoined.data.queries import available_bytes
 from unjoined.errors import InputError
-from unjoined.estimators import MinMaxUplift, Uplift, UpliftEstimator, rows_held, save_model
-from unjoined.metrics import cross_fit, diagnose
-from unjoined.sums import PlannedSums, read_finished_sums
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.minmax import MinMaxUplift
+from unjoined.estimators.model_file import rows_held
+from unjoined.estimators.persist import save_model
+from unjoined.estimators.uplift import Uplift
+from unjoined.evaluate.evidence import diagnose
+from unjoined.evaluate.tables import cross_fit
+from unjoined.model.plan import PlannedSums
+from unjoined.model.sums_file import read_finished_sums
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "auto": Uplift,

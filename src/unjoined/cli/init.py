@@ -19,16 +19,10 @@ from unjoined._validation import TREATMENT, did_you_mean, label_codes, shown
 from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
 from unjoined.cli.options import AsJson, Force, Population, Treated, command
 from unjoined.cli.show import console, print_json
-from unjoined.data import (
-    ENDINGS,
-    Reading,
-    SqlQuery,
-    database_tables,
-    is_query,
-    replace_file,
-    scan_table,
-    table_ending,
-)
+from unjoined.data.files import ENDINGS, table_ending
+from unjoined.data.queries import SqlQuery, database_tables, is_query
+from unjoined.data.tables import Reading, scan_table
+from unjoined.data.write import replace_file
 from unjoined.errors import LabelError, TableError
 
 FIRST_ROWS = 2000  # of each table that are looked at

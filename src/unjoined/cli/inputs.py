@@ -14,20 +14,13 @@ from typing import Any
 from unjoined._validation import did_you_mean
 from unjoined.cli.options import TableOptions, split_names
 from unjoined.cli.program import SETTINGS_TABLES
-from unjoined.data import (
-    ENDINGS,
-    SeparateLabels,
-    SqlQuery,
-    TableSource,
-    as_query,
-    available_bytes,
-    is_query,
-    needed_bytes,
-    read_table,
-    table_ending,
-)
+from unjoined.data.files import ENDINGS, table_ending
+from unjoined.data.labels import SeparateLabels
+from unjoined.data.queries import SqlQuery, as_query, available_bytes, is_query
+from unjoined.data.sources import TableSource
+from unjoined.data.tables import needed_bytes, read_table
 from unjoined.errors import TableError
-from unjoined.estimators import is_model_file
+from unjoined.estimators.persist import is_model_file
 
 # How a file begins that may be replaced, and what it is called; a table replaces any file.
 MODEL, SUMS, TABLE, SETTINGS = b"PK", b"unjoined-sums", b"", b"# Written by `unjoined init`"

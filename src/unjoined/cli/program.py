@@ -322,7 +322,7 @@ def _value(path: Path, name: str, value: Any, parameter: Any) -> Any:
 
 def _beside(path: Path, name: str, file: Any) -> str:
     """Return a file as seen from the working folder; a query stays as it is."""
-    from unjoined.data import STATEMENT  # with the command, which needs it too
+    from unjoined.data.queries import STATEMENT  # with the command, which needs it too
 
     if not isinstance(file, str):
         raise TableError(f"{str(path)!r}: {name!r} must be a path in quotes, got {file!r}.")

@@ -31,11 +31,16 @@ from unjoined.cli.options import (
 from unjoined.cli.program import command
 from unjoined.cli.score import WRITTEN, targeting_list
 from unjoined.cli.show import console, noted, print_json, stop_if_red
-from unjoined.data import SeparateLabels, read_table, table_ending, write_table
+from unjoined.data.files import table_ending
+from unjoined.data.labels import SeparateLabels
+from unjoined.data.tables import read_table
+from unjoined.data.write import write_table
 from unjoined.errors import InputError, mask_secrets
-from unjoined.estimators import UpliftEstimator, load_model
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.persist import load_model
 from unjoined.export import export_sql
-from unjoined.report import Origin, Terms, report_with_numbers
+from unjoined.report.facts import Origin, Terms
+from unjoined.report.page import report_with_numbers
 
 
 @dataclass(frozen=True, slots=True)

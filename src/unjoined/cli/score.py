@@ -46,10 +46,14 @@ from unjoined.cli.show import (
     tell_progress,
     uplift_summary,
 )
-from unjoined.data import Reading, estimate_rows, scan_table, table_ending, write_table
+from unjoined.data.files import table_ending
+from unjoined.data.tables import Reading, estimate_rows, scan_table
+from unjoined.data.write import write_table
 from unjoined.errors import InputError, TableError
-from unjoined.estimators import UpliftEstimator, load_model
-from unjoined.metrics import NEARLY_ALL, Estimate
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.estimators.persist import load_model
+from unjoined.evaluate.estimate import Estimate
+from unjoined.evaluate.strength import NEARLY_ALL
 from unjoined.targeting import treatment_rank
 
 PIECE_ROWS = 200_000  # people scored together

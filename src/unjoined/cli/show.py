@@ -30,11 +30,11 @@ from rich.text import Text
 from unjoined._support import PROGRESS, in_digits
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
-from unjoined.data import CellSummary
+from unjoined.data.labels import CellSummary
 from unjoined.errors import UnjoinedWarning, WeakIdentificationWarning, mask_secrets
-from unjoined.estimators import UpliftEstimator
-from unjoined.metrics import Estimate
-from unjoined.sums import PlannedSums
+from unjoined.estimators.base import UpliftEstimator
+from unjoined.evaluate.estimate import Estimate
+from unjoined.model.plan import PlannedSums
 
 LEFT_OUT = re.compile(r"(a column is|\d+ columns are) left out")
 PATIENCE = 2.0  # seconds before a bar is drawn

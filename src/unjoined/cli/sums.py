@@ -24,16 +24,9 @@ from unjoined.cli.options import (
 )
 from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
-from unjoined.sums import (
-    MIN_COUNT,
-    PlannedSums,
-    aggregate_rows,
-    fourier_plan,
-    merge_sums,
-    read_finished_sums,
-    read_sums,
-    write_sums,
-)
+from unjoined.federated.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
+from unjoined.model.plan import PlannedSums
+from unjoined.model.sums_file import read_finished_sums, read_sums, write_sums
 
 Out = Annotated[Path, typer.Option(metavar="FILE", help="File to write.")]
 

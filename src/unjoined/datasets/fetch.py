@@ -19,7 +19,7 @@ import numpy as np
 
 from unjoined._support import import_extra
 from unjoined._typing import Array, ArrayLike
-from unjoined.data import replace_file
+from unjoined.data.write import replace_file
 from unjoined.errors import TableError
 
 VARIABLE = "UNJOINED_DATA"

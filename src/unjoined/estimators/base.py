@@ -27,27 +27,12 @@ from unjoined._validation import (
     check_option,
     shown,
 )
-from unjoined.basis import Scaling
-from unjoined.data import (
-    ChunkSource,
-    DaskSource,
-    Encoded,
-    LabelledRows,
-    NotNumbersError,
-    TableEncoder,
-    as_dask_source,
-    as_source,
-    column_names,
-    has_numbers_only,
-    in_memory,
-    is_dask,
-    label_rows,
-    needs_encoding,
-    own_columns,
-    predict_lazily,
-    target_rows,
-    warn_of_notes,
-)
+from unjoined.data.chunks import NotNumbersError
+from unjoined.data.columns import column_names, has_numbers_only, needs_encoding
+from unjoined.data.dask import DaskSource, as_dask_source, in_memory, is_dask, predict_lazily
+from unjoined.data.encode import Encoded, TableEncoder, own_columns, warn_of_notes
+from unjoined.data.rows import LabelledRows, label_rows, target_rows
+from unjoined.data.sources import ChunkSource, as_source
 from unjoined.errors import ColumnWarning, InputError, RatioGuardWarning
 from unjoined.estimators.inputs import (
     MOST_NAMED,
@@ -57,19 +42,17 @@ from unjoined.estimators.inputs import (
     package_versions,
     policies_in_words,
 )
-from unjoined.metrics import (
-    Estimate,
-    IdentificationStrength,
-    average_effect,
-    critical_value,
-    strength_of,
-    verdict_of_fit,
-    warn_if_weak,
-    warn_of_tables,
-    weighted_risk,
-)
-from unjoined.nuisance import ConditionalMean, fit_conditional_mean, seeded_clone
-from unjoined.sums import Census, PlannedSums, contrasts_of, in_two_groups, look_through
+from unjoined.evaluate.checks import warn_of_tables
+from unjoined.evaluate.estimate import Estimate, critical_value
+from unjoined.evaluate.scores import weighted_risk
+from unjoined.evaluate.strength import IdentificationStrength, strength_of, warn_if_weak
+from unjoined.evaluate.terms import average_effect
+from unjoined.evaluate.verdict import verdict_of_fit
+from unjoined.model.basis import Scaling
+from unjoined.model.census import Census
+from unjoined.model.passes import look_through
+from unjoined.model.plan import PlannedSums, contrasts_of, in_two_groups
+from unjoined.model.regressors import ConditionalMean, fit_conditional_mean, seeded_clone
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)

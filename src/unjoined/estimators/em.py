@@ -18,8 +18,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, OutcomeCoding, check_count, check_option, check_positive
-from unjoined.basis import Scaling
-from unjoined.data import LabelledRows
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
@@ -30,19 +29,16 @@ from unjoined.estimators.base import (
     optional,
 )
 from unjoined.estimators.uplift import OutcomesToScore
-from unjoined.nuisance import (
-    AUTO,
-    BERNOULLI,
-    GAUSSIAN,
+from unjoined.model.basis import Scaling
+from unjoined.model.crossfit import AUTO, BERNOULLI, GAUSSIAN, Likelihood
+from unjoined.model.regressors import (
     ConditionalMean,
-    Likelihood,
-    ShiftReport,
     fit_policies,
     last_step,
     seeded_clone,
     takes_weights,
-    weigh_shift,
 )
+from unjoined.model.shift import ShiftReport, weigh_shift
 
 DEFAULT_MODELS = {BERNOULLI: LogisticRegression(), GAUSSIAN: LinearRegression()}
 PROBABILITY_FLOOR = 1e-9  # how far likelihoods (not predictions) keep probabilities from 0 and 1

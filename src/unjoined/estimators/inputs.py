@@ -14,10 +14,12 @@ from scipy.sparse import issparse
 
 from unjoined._support import in_digits
 from unjoined._typing import Array
-from unjoined.data import LabelledRows
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
-from unjoined.metrics import Estimate, IdentificationStrength, row_fingerprint
-from unjoined.sums import PlannedSums
+from unjoined.evaluate.estimate import Estimate
+from unjoined.evaluate.strength import IdentificationStrength
+from unjoined.evaluate.tables import row_fingerprint
+from unjoined.model.plan import PlannedSums
 
 MOST_NAMED = 5  # features
 COLUMNS = ("X", "y", "kind", "population", "sample_weight")

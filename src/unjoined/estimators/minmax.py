@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 from unjoined._support import narrated
 from unjoined._typing import Array, Basis, MatrixLike, RandomState
 from unjoined._validation import check_count, check_positive
-from unjoined.basis import BASES, ScaledBasis, has_constant
-from unjoined.data import DaskSource, LabelledRows, as_dask_source
+from unjoined.data.dask import DaskSource, as_dask_source
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import (
     Check,
@@ -42,25 +42,30 @@ from unjoined.estimators.minmax_problem import (
     solve_in_bounds,
     solve_with_loss,
 )
-from unjoined.losses import LOSSES, SquaredLoss
-from unjoined.metrics import (
+from unjoined.evaluate.strength import (
     IdentificationStrength,
     average_effect_of_sums,
     strength_of_sums,
     widening,
 )
-from unjoined.nuisance import (
+from unjoined.federated.agree import refuse_twins
+from unjoined.model.accumulate import combine
+from unjoined.model.basis import ScaledBasis, has_constant
+from unjoined.model.census import take_sample
+from unjoined.model.centring import (
     CROSS_FIT_ROWS,
     N_FOLDS,
-    ShiftReport,
     center_sums,
     check_center,
     cut_down,
     deal_folds,
-    weigh_shift,
 )
-from unjoined.solve import solve_minmax
-from unjoined.sums import PlannedSums, combine, dask_sums, refuse_twins, sum_source, take_sample
+from unjoined.model.draw import BASES
+from unjoined.model.losses import LOSSES, SquaredLoss
+from unjoined.model.minmax import solve_minmax
+from unjoined.model.passes import dask_sums, sum_source
+from unjoined.model.plan import PlannedSums
+from unjoined.model.shift import ShiftReport, weigh_shift
 
 SAMPLE_ROWS = 10_000  # of each cell, which settle the plan where there are many
 

@@ -13,30 +13,19 @@ from sklearn.utils.random import sample_without_replacement
 from unjoined._threads import n_threads
 from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
-from unjoined.basis import (
-    FourierBasis,
-    GaussianBasis,
-    ScaledBasis,
-    Scaling,
-    StackedBasis,
-    auto_centers,
-    draw_basis,
-    has_width,
-    means_basis,
-    rescaled,
-)
-from unjoined.data import LabelledRows
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.nuisance import N_FOLDS, cross_fit_centring, deal_folds, subtract_means
-from unjoined.solve import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
-from unjoined.sums import (
+from unjoined.model.accumulate import accumulate, combine
+from unjoined.model.basis import FourierBasis, GaussianBasis, ScaledBasis, Scaling, StackedBasis
+from unjoined.model.centring import N_FOLDS, cross_fit_centring, deal_folds, subtract_means
+from unjoined.model.draw import auto_centers, draw_basis, has_width, means_basis, rescaled
+from unjoined.model.minmax import RIDGES_F, RIDGES_G, choose_ridges, score_ridges
+from unjoined.model.moments import GroupedSums
+from unjoined.model.plan import (
     Centring,
-    GroupedSums,
     MinMaxSystem,
     SumsPlan,
-    accumulate,
     assemble,
-    combine,
     contrasts_of,
     in_two_groups,
     shared_means,

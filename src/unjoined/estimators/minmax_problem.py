@@ -9,12 +9,20 @@ import numpy as np
 
 from unjoined._typing import Basis, IntArray
 from unjoined._validation import OUTCOME, check_option
-from unjoined.basis import ScaledBasis, Scaling, weighted_quantile
-from unjoined.data import LabelledRows
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
-from unjoined.losses import LOSSES, SmoothLoss, ThreePlayerLoss, check_conjugate, check_conjugates
-from unjoined.solve import MinMaxSolution, solve_bounded, solve_loss
-from unjoined.sums import MinMaxSystem, RowScan, SumsPlan
+from unjoined.model.accumulate import RowScan
+from unjoined.model.basis import ScaledBasis, Scaling, weighted_quantile
+from unjoined.model.loss_solvers import solve_loss
+from unjoined.model.losses import (
+    LOSSES,
+    SmoothLoss,
+    ThreePlayerLoss,
+    check_conjugate,
+    check_conjugates,
+)
+from unjoined.model.minmax import MinMaxSolution, solve_bounded
+from unjoined.model.plan import MinMaxSystem, SumsPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from sklearn.base import BaseEstimator
 from sklearn.tree._tree import Tree
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined.basis import GaussianBasis, StackedBasis
 from unjoined.errors import InputError, TableError
 from unjoined.estimators.base import UpliftEstimator
-from unjoined.estimators.density import ConditionalDensity
-from unjoined.nuisance import last_step
+from unjoined.model.basis import GaussianBasis, StackedBasis
+from unjoined.model.regressors import last_step
+from unjoined.paper.density import ConditionalDensity
 
 SCHEMA, CHECKSUM, RECORD = "schema.json", "unjoined.sha256", "unjoined.json"
 VERSION = 1  # of the layout of files

@@ -15,13 +15,12 @@ from typing import Any, cast
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from unjoined import basis, losses, metrics, nuisance, solve
 from unjoined._support import import_extra
 from unjoined._validation import OutcomeCoding, check_count
-from unjoined.data import ColumnCode, TableEncoder, replace_file
+from unjoined.data.encode import ColumnCode, TableEncoder
+from unjoined.data.write import replace_file
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
-from unjoined.estimators.density import ConditionalDensity, DensitySearch, DensityUplift
 from unjoined.estimators.em import EMFit, EMUplift
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.minmax_plan import MinMaxSearch
@@ -39,46 +38,37 @@ from unjoined.estimators.model_file import (
     record_of,
     with_names,
 )
-from unjoined.estimators.neural import NeuralMinMaxUplift
-from unjoined.estimators.regressions import PlugInUplift, TwoStageCoefficients, TwoStageUplift
 from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import RiskPath, WeightedUplift
+from unjoined.evaluate.estimate import Estimate, Ratio
+from unjoined.evaluate.strength import GainByScore, IdentificationStrength
+from unjoined.model.additive_basis import AdditiveBasis, Curve
+from unjoined.model.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
+from unjoined.model.draw import PrincipalBasis
+from unjoined.model.families import BernoulliLaw, GaussianLaw, MeanLaw
+from unjoined.model.losses import AbsoluteLoss, HuberLoss, PinballLoss, SquaredLoss
+from unjoined.model.newton import AdditiveFit, Parts, Scales
+from unjoined.model.regressors import AdditiveMean, ConditionalMean
+from unjoined.model.shift import CellShift, ShiftReport
+from unjoined.model.specifications import AdditiveAverage, FormTable, Member
+from unjoined.paper.density import ConditionalDensity, DensitySearch, DensityUplift
+from unjoined.paper.neural import NeuralMinMaxUplift
+from unjoined.paper.plugin import PlugInUplift, TwoStageCoefficients, TwoStageUplift
 
-# What files call our types, wherever these live: a name in this list never changes, so that a
-# file can be read by later versions. A file with any other type of ours is refused.
-STORED: dict[str, tuple[type, ...]] = {
-    "unjoined": (
-        *(DensityUplift, MinMaxUplift, EMUplift, NeuralMinMaxUplift, PlugInUplift),
-        *(TwoStageUplift, Uplift, WeightedUplift),
-    ),
-    "unjoined.estimators": (
-        *(BoundsReport, EMFit, LossReport, MinMaxSearch, RiskPath, TwoStageCoefficients),
-    ),
-    "unjoined.basis": (
-        *(basis.AdditiveBasis, basis.Curve, basis.FourierBasis, basis.GaussianBasis),
-        *(basis.LinearBasis, basis.PrincipalBasis, basis.Scaling, basis.StackedBasis),
-    ),
-    "unjoined.losses": (
-        *(losses.AbsoluteLoss, losses.HuberLoss, losses.PinballLoss, losses.SquaredLoss),
-    ),
-    "unjoined.metrics": (
-        *(metrics.Estimate, metrics.GainByScore, metrics.IdentificationStrength, metrics.Ratio),
-    ),
-    "unjoined.nuisance": (
-        *(nuisance.AdditiveAverage, nuisance.AdditiveMean, nuisance.CellShift),
-        *(nuisance.ConditionalMean, nuisance.FormTable, nuisance.Member, nuisance.ShiftReport),
-    ),
-    "unjoined.solve": (
-        *(solve.AdditiveFit, solve.BernoulliLaw, ConditionalDensity, DensitySearch),
-        *(solve.GaussianLaw, solve.MeanLaw, solve.Parts, solve.Scales),
-    ),
-    "unjoined.data": (ColumnCode, OutcomeCoding, TableEncoder),
-}
-LIVES_AT = {
-    f"{place}.{kind.__name__}": f"{kind.__module__}.{kind.__name__}"
-    for place, kinds in STORED.items()
-    for kind in kinds
-}
+# What a file may hold of ours: any other type is refused. Files call a type by its name alone, so
+# that they can be read wherever it lives.
+STORED: tuple[type, ...] = (
+    *(DensityUplift, EMUplift, MinMaxUplift, NeuralMinMaxUplift, PlugInUplift, TwoStageUplift),
+    *(Uplift, WeightedUplift),
+    *(BoundsReport, EMFit, LossReport, MinMaxSearch, RiskPath, TwoStageCoefficients),
+    *(AdditiveBasis, Curve, FourierBasis, GaussianBasis, LinearBasis, PrincipalBasis, Scaling),
+    *(StackedBasis, AbsoluteLoss, HuberLoss, PinballLoss, SquaredLoss),
+    *(Estimate, GainByScore, IdentificationStrength, Ratio),
+    *(AdditiveAverage, AdditiveMean, CellShift, ConditionalMean, FormTable, Member, ShiftReport),
+    *(AdditiveFit, BernoulliLaw, ConditionalDensity, DensitySearch, GaussianLaw, MeanLaw, Parts),
+    *(Scales, ColumnCode, OutcomeCoding, TableEncoder),
+)
+LIVES_AT = {f"unjoined.{kind.__name__}": f"{kind.__module__}.{kind.__name__}" for kind in STORED}
 # Networks and boosted trees of scikit-learn that skops does not know to be harmless: they hold
 # numbers.
 HARMLESS = frozenset(

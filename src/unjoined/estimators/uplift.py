@@ -28,8 +28,8 @@ from unjoined._validation import (
     check_positive,
     check_weight,
 )
-from unjoined.basis import Scaling, weighted_quantile
-from unjoined.data import LabelledRows, TableEncoder
+from unjoined.data.encode import TableEncoder
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
     Check,
@@ -40,24 +40,23 @@ from unjoined.estimators.base import (
     optional,
 )
 from unjoined.estimators.inputs import MOST_NAMED, GivenRows, effect_in_words, policies_in_words
-from unjoined.estimators.mixture_rows import Passes, Sampled
-from unjoined.metrics import Estimate, GainByScore, evaluation_of, ranking_noise, strength_of
-from unjoined.nuisance import (
+from unjoined.estimators.streams import Passes, Sampled
+from unjoined.evaluate.estimate import Estimate
+from unjoined.evaluate.strength import GainByScore, ranking_noise, strength_of
+from unjoined.evaluate.terms import evaluation_of
+from unjoined.model.basis import Scaling, weighted_quantile
+from unjoined.model.crossfit import (
     AUTO,
     BERNOULLI,
     GAUSSIAN,
     MEAN,
-    AdditiveAverage,
-    ConditionalMean,
     CrossFit,
-    FormTable,
     Likelihood,
-    ModelRows,
-    ShiftReport,
     folds_of_fits,
-    in_words,
-    weigh_shift,
 )
+from unjoined.model.regressors import ConditionalMean
+from unjoined.model.shift import ShiftReport, weigh_shift
+from unjoined.model.specifications import AdditiveAverage, FormTable, ModelRows, in_words
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
 SAMPLE_FOLDS = 5  # of that sample

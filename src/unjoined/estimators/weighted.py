@@ -11,11 +11,12 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, Basis, IntArray, RandomState
 from unjoined._validation import check_count, check_not_negative, check_positive
-from unjoined.basis import BASES, Scaling, draw_basis
-from unjoined.data import LabelledRows
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import Check, UpliftEstimator, basis_or, check_model, word_or
-from unjoined.nuisance import Nuisances, cross_fit, deal_evaluation_folds
+from unjoined.model.basis import Scaling
+from unjoined.model.draw import BASES, draw_basis
+from unjoined.model.regressors import Nuisances, cross_fit, deal_evaluation_folds
 
 PREDICT_ROWS = 65_536
 RIDGES = np.logspace(-7.0, 1.0, 33)

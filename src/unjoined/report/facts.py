@@ -13,18 +13,24 @@ from sklearn.base import clone
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import check_random_state
 
-import unjoined.metrics as metrics
 from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, check_not_negative, check_share
-from unjoined.data import SeparateLabels
+from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.metrics import Estimate
+from unjoined.evaluate.estimate import Estimate
+from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
+from unjoined.evaluate.evidence import diagnose
+from unjoined.evaluate.planner import plan_study
+from unjoined.evaluate.regions import UNKNOWN, NamedFeatures, tree_conditions
+from unjoined.evaluate.tables import cross_fit
 from unjoined.report.people import FEWEST, Driver, People, find_drivers
 from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share_rule
 
 if TYPE_CHECKING:
-    from unjoined.metrics import Diagnosis, Evaluation, StudyPlan
-    from unjoined.nuisance import CrossFit
+    from unjoined.evaluate.diagnosis import Diagnosis
+    from unjoined.evaluate.evaluation import Evaluation
+    from unjoined.evaluate.study_plan import StudyPlan
+    from unjoined.model.crossfit import CrossFit
 
 DEPTH, SMALLEST_SEGMENT = 3, 0.05  # of the tree that describes segments; of the people
 TYPICAL = 0.1  # share of the people that each example stands for
@@ -209,7 +215,7 @@ class Facts:
     def is_told(self) -> bool:
         """Whether the tables identify the average uplift; if not, no number says anything."""
         bounded = np.isfinite(self.evaluation.average.interval(self.level)).all()
-        return bool(bounded) and self.diagnosis.verdict != metrics.UNKNOWN
+        return bool(bounded) and self.diagnosis.verdict != UNKNOWN
 
     @property
     def everyone(self) -> Stage:
@@ -240,11 +246,11 @@ def collect(
     shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
     if diagnosis is None:
         target = None if people is None else everyone.X
-        diagnosis = metrics.diagnose(data, target, **shared)
+        diagnosis = diagnose(data, target, **shared)
     if evaluation is None and held_out:
-        evaluation = metrics.evaluate_uplift(model, data, level=LEVEL, **shared)
+        evaluation = evaluate_uplift(model, data, level=LEVEL, **shared)
     elif evaluation is None:
-        evaluation = metrics.cross_evaluate(model, data, level=LEVEL, **shared)
+        evaluation = cross_evaluate(model, data, level=LEVEL, **shared)
     uplift, record = model.predict(everyone.X), getattr(model, "gain_", None)
     bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
     if record is not None and bounded and not held_out:  # one average, that of the fit's summary
@@ -280,7 +286,7 @@ def _cross_fit(
 ) -> CrossFit:
     """Return the cross-fit of the tables: a model's own if it was fitted to them and keeps one."""
     if held_out or not getattr(model, "keeps_crossfit", False):
-        return metrics.cross_fit(data, random_state=random_state)
+        return cross_fit(data, random_state=random_state)
     if not hasattr(model, "crossfit_"):  # it comes from a file, which holds nobody's rows
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnjoinedWarning)  # the first fit has said them
@@ -306,7 +312,7 @@ def _plan(data: SeparateLabels, evaluation: Evaluation, shared: dict[str, Any]) 
         if low <= 0.0 <= high and estimate.value:
             wanted, quantity, question = 0.7 * abs(estimate.value), name, asked
     try:
-        plan = metrics.plan_study(data, quantity=quantity, half_width=wanted, level=level, **shared)
+        plan = plan_study(data, quantity=quantity, half_width=wanted, level=level, **shared)
     except InputError:  # no policy gap to plan with
         return None
     return Study(question, wanted, plan)
@@ -382,11 +388,11 @@ def _segments(people: People, gains: Gains) -> list[Group]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnjoinedWarning)  # the fit has warned of odd columns
-        matrix, features = metrics.NamedFeatures.of(people.X)
+        matrix, features = NamedFeatures.of(people.X)
     least = max(FEWEST, math.ceil(SMALLEST_SEGMENT * len(people)))
     tree = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=least, random_state=0)
     leaf = tree.fit(matrix, gains.uplift).apply(matrix)
-    where = metrics.tree_conditions(tree.tree_)
+    where = tree_conditions(tree.tree_)
     found = [gains.group(features.in_words(where[i]), leaf == i) for i in np.unique(leaf)]
     return sorted(found, key=lambda group: -group.predicted)
 

@@ -20,7 +20,7 @@ from unjoined.report.people import FEWEST, TIMES, Driver
 from unjoined.report.words import Speech
 
 if TYPE_CHECKING:
-    from unjoined.metrics import Diagnosis, PolicyGap
+    from unjoined.evaluate.diagnosis import Diagnosis, PolicyGap
     from unjoined.report.facts import Facts
 
 WIDTH, HEIGHT = 440.0, 280.0

@@ -20,9 +20,15 @@ import numpy as np
 from unjoined._support import import_extra
 from unjoined._typing import MatrixLike, RandomState
 from unjoined._validation import KINDS
-from unjoined.data import SeparateLabels, TableEncoder, feature_matrix, replace_file
+from unjoined.data.chunks import feature_matrix
+from unjoined.data.encode import TableEncoder
+from unjoined.data.labels import SeparateLabels
+from unjoined.data.write import replace_file
 from unjoined.errors import InputError, TableError
-from unjoined.metrics import NEARLY_ALL, PLENTY, STRONG, was_fitted_to
+from unjoined.evaluate.estimate import PLENTY, STRONG
+from unjoined.evaluate.strength import NEARLY_ALL
+from unjoined.evaluate.tables import was_fitted_to
+from unjoined.model.moments import hash_features, hash_with
 from unjoined.report.facts import Facts, Origin, Terms, collect
 from unjoined.report.figures import (
     FULL_GAP,
@@ -46,12 +52,12 @@ from unjoined.report.words import (
     percent,
     verdict_numbers,
 )
-from unjoined.sums import hash_features, hash_with
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 if TYPE_CHECKING:
-    from unjoined.metrics import Diagnosis, Evaluation
+    from unjoined.evaluate.diagnosis import Diagnosis
+    from unjoined.evaluate.evaluation import Evaluation
 
 MOST_DRIVERS = 8  # features with a chart of their own
 MOST_BYTES = 3_000_000

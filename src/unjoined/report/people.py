@@ -12,7 +12,9 @@ import numpy as np
 
 from unjoined._support import in_digits
 from unjoined._typing import Array, MatrixLike
-from unjoined.data import TableEncoder, column_names, feature_matrix, own_columns
+from unjoined.data.chunks import feature_matrix
+from unjoined.data.columns import column_names
+from unjoined.data.encode import TableEncoder, own_columns
 from unjoined.errors import UnjoinedWarning
 
 FEWEST = 20  # people behind any number in a report

@@ -9,7 +9,9 @@ from typing import Any
 
 from unjoined._support import in_digits
 from unjoined._validation import OUTCOME
-from unjoined.metrics import MANY, NEARLY_ALL, PLENTY, STRONG, Estimate
+from unjoined.evaluate.estimate import PLENTY, STRONG, Estimate
+from unjoined.evaluate.regions import MANY
+from unjoined.evaluate.strength import NEARLY_ALL
 from unjoined.report.facts import Facts, Stage
 
 GREEN, AMBER, RED = "green", "amber", "red"

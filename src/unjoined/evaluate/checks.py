@@ -1,0 +1,460 @@
+r"""What must hold if tables are to tell uplift, and can be refuted by them.
+
+Tables of one population describe the same people; no table was given twice; implied chances lie
+between 0 and 1; three populations or more share the law of outcomes. With two populations most
+violations of the last cannot be seen.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import RandomState as Rng
+from numpy.typing import NDArray
+from scipy.special import gammaln
+from scipy.stats import binom, chi2, f, norm, t
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
+
+from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._validation import KINDS
+from unjoined.data.rows import LabelledRows
+from unjoined.errors import UnjoinedWarning
+from unjoined.evaluate.strength import against_zero
+from unjoined.evaluate.terms import GAP, EvaluationRows, RatioTerms
+from unjoined.model.basis import Scaling
+from unjoined.model.moments import hash_features, hash_with
+from unjoined.model.shift import effective_size
+
+ROWS_PER_MOMENT = 50  # of the smallest table, for each further feature of the test
+LEAST_ROWS = 30  # outcome rows in a group whose implied mean is tested
+CUT = 4.0  # standard deviations: means of features that are cut are normal for fewer rows
+ROWS_PER_FUNCTION = 10
+SPLIT_ROWS = 20_000  # of each table, that the classifier sees
+CHANCE = 1e-6  # of tables drawn apart that are taken for copies
+TOLD_ROWS = 50  # different rows of a table that tell whether all of them were repeated
+COPIED, REPEATED, WILD_WEIGHTS = "one table twice", "rows repeated", "weights"
+EFFECTIVE_ROWS = 10.0  # of a table; with fewer, a row or two decide everything
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A test of something that must hold if the tables are to tell uplift.
+
+    Attributes
+    ----------
+    what : str
+        What is tested, such as "means and squares of features".
+    where : str
+        Whose rows are tested.
+    statistic : float
+        The test statistic.
+    p_value : float
+        Of this test alone; nan if there were too few rows to test.
+    corrected : float
+        The p-value by Holm's method for all tests of the same table of results: rejecting
+        what is below 0.05 is wrong anywhere in the table with probability 0.05 at most.
+    """
+
+    what: str
+    where: str
+    statistic: float
+    p_value: float
+    corrected: float = float("nan")
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the corrected p-value is below 0.05."""
+        return self.corrected < 0.05
+
+
+def correct(checks: Sequence[Check]) -> tuple[Check, ...]:
+    """Return the checks with p-values corrected by Holm's method, those without one left out."""
+    p = np.array([check.p_value for check in checks])
+    order = np.argsort(p)[: np.isfinite(p).sum()]
+    steps = np.arange(len(order), 0, -1)
+    holm = np.minimum(np.maximum.accumulate(steps * p[order]), 1.0)
+    corrected = np.full(len(p), np.nan)
+    corrected[order] = holm
+    return tuple(
+        replace(check, corrected=float(c)) for check, c in zip(checks, corrected, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How far the features of two groups of rows are apart.
+
+    Attributes
+    ----------
+    where : str
+        The two groups that are compared.
+    difference : float
+        The largest difference of a feature's means, in its standard deviations.
+    feature : str
+        The feature it is found in.
+    told_apart : float
+        Chance that boosted trees put a row of each in the right order, on rows they did not learn
+        from: 0.5 if they cannot tell the two apart, 1 if always; nan for too few rows.
+    checks : tuple of Check
+        Tests that the two are drawn from one law.
+    """
+
+    where: str
+    difference: float
+    feature: str
+    told_apart: float
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Features and weights of one group of rows."""
+
+    X: Array  # (n, d)
+    weight: Array  # (n,) above 0
+
+
+def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng) -> Balance:
+    """Compare the features of two samples, by three tests.
+
+    Features are cut at four standard deviations, so that a few large values do not decide. If the
+    two have the same law, the mean of any function of the features is the same in both.
+    """
+    X = np.concatenate([one.X, two.X])
+    weight = np.concatenate([one.weight / one.weight.sum(), two.weight / two.weight.sum()])
+    Z = np.clip(Scaling.of_rows(X, weight)(X), -CUT, CUT)
+    first, second = replace(one, X=Z[: len(one.X)]), replace(two, X=Z[len(one.X) :])
+    apart, variance, n = _difference(first, second)
+    spread = np.sqrt(np.maximum(_variance(first) + _variance(second), 0.0) / 2.0)
+    varies = spread > 1e-12
+    # A feature that varies in neither may still differ: then in standard deviations of both.
+    size = np.divide(apart, spread, out=apart.copy(), where=varies)
+    worst = int(np.argmax(np.abs(size)))
+    sure = np.where(np.abs(apart) > 1e-9, np.inf, 0.0)
+    z = np.divide(apart, np.sqrt(variance), out=sure, where=varies & (variance > 0.0))
+    tail = 2.0 * t.sf(float(np.abs(z).max()), max(n - 2.0, 1.0))
+    classifier, told_apart = _split_classifier(where, first, second, rng)
+    checks = (
+        _hotelling(where, first, second),
+        Check(
+            "means of features, one by one",
+            where,
+            float(np.abs(z).max()),
+            min(tail * max(int(varies.sum()), 1), 1.0),
+        ),
+        classifier,
+    )
+    return Balance(where, float(size[worst]), names[worst], told_apart, checks)
+
+
+def _difference(one: Sample, two: Sample) -> tuple[Array, Array, float]:
+    """Return the differences of means, their variances, and the rows of equal weight behind."""
+    mean = [np.average(s.X, axis=0, weights=s.weight) for s in (one, two)]
+    size = [effective_size(s.weight) for s in (one, two)]
+    variance = [_variance(s) / max(n - 1.0, 1.0) for s, n in zip((one, two), size, strict=True)]
+    return mean[0] - mean[1], variance[0] + variance[1], sum(size)
+
+
+def _variance(sample: Sample) -> Array:
+    mean = np.average(sample.X, axis=0, weights=sample.weight)
+    return np.asarray(np.average((sample.X - mean) ** 2, axis=0, weights=sample.weight))
+
+
+def _hotelling(where: str, one: Sample, two: Sample) -> Check:
+    """Test that features and their squares have the same means, by Hotelling's T-square."""
+    what = "means of features and of squares"
+    size = [effective_size(s.weight) for s in (one, two)]
+    d, fewest = one.X.shape[1], min(size)
+    if fewest < ROWS_PER_FUNCTION * d:
+        return Check(what, where, float("nan"), float("nan"))
+    if fewest >= ROWS_PER_FUNCTION * 2 * d:
+        one, two = (replace(s, X=np.hstack([s.X, s.X**2])) for s in (one, two))
+    else:
+        what = "means of features"
+    apart, _, _ = _difference(one, two)
+    V = np.asarray(sum(_covariance(s) / (n - 1.0) for s, n in zip((one, two), size, strict=True)))
+    if not np.any(np.diag(V) > 0.0):
+        return Check(what, where, float("nan"), float("nan"))
+    square, p, _ = against_zero(apart, V)
+    free = sum(size) - 2.0  # Hotelling: T^2 (free - p + 1) / (p free) has an F law
+    statistic = square * (free - p + 1.0) / (p * free)
+    return Check(what, where, statistic, float(f.sf(statistic, p, free - p + 1.0)))
+
+
+def _covariance(sample: Sample) -> Array:
+    off = sample.X - np.average(sample.X, axis=0, weights=sample.weight)
+    return np.asarray((off * sample.weight[:, None]).T @ off / sample.weight.sum())
+
+
+def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> tuple[Check, float]:
+    """Test whether trees that learnt on half of the rows tell the other half apart.
+
+    One split, not folds: the scores of folds depend on each other, which makes a test of them
+    reject too often.
+    """
+    what = "boosted trees cannot tell them apart"
+    halves: tuple[list[Sample], list[Sample]] = ([], [])
+    for sample in (one, two):
+        at = rng.permutation(len(sample.X))[:SPLIT_ROWS]
+        for half, rows in zip(halves, np.array_split(at, 2), strict=True):
+            half.append(Sample(sample.X[rows], sample.weight[rows]))
+    if min(len(s.X) for s in halves[1]) < ROWS_PER_FUNCTION:
+        return Check(what, where, float("nan"), float("nan")), float("nan")
+    trees = HistGradientBoostingClassifier(
+        max_iter=40, max_leaf_nodes=8, max_bins=32, early_stopping=False, random_state=0
+    )
+    learnt = halves[0]
+    side = np.repeat([1, 0], [len(s.X) for s in learnt])
+    share = [s.weight / s.weight.sum() * len(side) / 2.0 for s in learnt]
+    with threadpool_limits(limits=1):  # so few rows gain nothing from threads
+        trees.fit(np.concatenate([s.X for s in learnt]), side, sample_weight=np.concatenate(share))
+        scores = [replace(s, X=trees.decision_function(s.X)[:, None]) for s in halves[1]]
+    apart, variance, n = _difference(*scores)
+    z = float(apart[0] / np.sqrt(variance[0])) if variance[0] > 0.0 else 0.0
+    side = np.repeat([1, 0], [len(s.X) for s in scores])
+    told = roc_auc_score(
+        side,
+        np.concatenate([s.X[:, 0] for s in scores]),
+        sample_weight=np.concatenate([s.weight / s.weight.sum() for s in scores]),
+    )
+    return Check(what, where, z, float(t.sf(z, n - 2.0))), float(told)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How many rows two tables have in common beyond what chance explains.
+
+    Attributes
+    ----------
+    where : str
+        The two tables.
+    share : float
+        Share of the smaller table's rows whose twin, equal in all features, is in the other.
+    same_labels : bool
+        Whether twins have the same label too, in tables of the same kind: then rows were
+        copied. False if people are in both tables with labels of their own.
+    """
+
+    where: str
+    share: float
+    same_labels: bool
+
+
+def shared_rows(where: str, X: Sequence[Array], labels: Sequence[Array] | None) -> Sharing:
+    """Return how many rows two tables share; with ``labels`` if they are of one kind.
+
+    Rows that occur exactly twice tell it. If tables are drawn apart, both copies of a row are in
+    one table as often as chance has it; if rows were copied from table to table, hardly ever.
+    Where rows repeat often, as with a few 0/1 features, only a whole copy can be told: both tables
+    then hold every row equally often.
+    """
+    keys = [hash_features(x) for x in X]
+    share = _surplus(*keys)
+    if share == 0.0 or labels is None:
+        return Sharing(where, share, same_labels=False)
+    shared = _surplus(*(hash_with(k, y) for k, y in zip(keys, labels, strict=True)))
+    y = np.concatenate(labels)
+    _, count = np.unique(y, return_counts=True)
+    agree = float(np.sum((count / len(y)) ** 2))  # of twins whose labels are drawn apart
+    return Sharing(where, share, same_labels=shared / share > 0.9 + 0.1 * agree)
+
+
+def _surplus(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> float:
+    """Return the share of the smaller table in twins beyond chance, 0 if chance may explain it."""
+    n1, n2 = len(one), len(two)
+    n = n1 + n2
+    _, group = np.unique(np.concatenate([one, two]), return_inverse=True)
+    a = np.bincount(group[:n1], minlength=group.max() + 1)
+    count = np.bincount(group)
+    if n1 == n2 and np.array_equal(2 * a, count):
+        # The chance that n1 of the n rows, drawn at random, take half of each kind.
+        log_chance = np.sum(_log_choose(count, a)) - _log_choose(np.array([n]), np.array([n1]))[0]
+        if log_chance < np.log(CHANCE):
+            return 1.0
+    pairs = count == 2
+    n_pairs, n_split = int(pairs.sum()), int((pairs & (a == 1)).sum())
+    split = 2.0 * n1 * n2 / (n * (n - 1.0))  # chance that two rows are in different tables
+    if n_pairs == 0 or binom.sf(n_split - 1, n_pairs, split) > CHANCE:
+        return 0.0
+    twins = n_split - (n_pairs - n_split) * split / (1.0 - split)
+    return float(np.clip(twins / min(n1, n2), 0.0, 1.0))
+
+
+class Doubt(NamedTuple):
+    """What is wrong with tables by themselves, whatever is estimated from them."""
+
+    what: str
+    text: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Return both sentences."""
+        return f"{self.text} {self.remedy}"
+
+
+def table_doubts(rows: LabelledRows) -> list[Doubt]:
+    """Return which tables are there twice, hold all rows several times, or have wild weights."""
+    keys, K, found = hash_with(hash_features(rows.X), rows.label), len(rows.names), []
+    seen: dict[tuple[str, int, int], str] = {}
+    for c, at in enumerate(rows.all_cells()):
+        kind, own = KINDS[c // K], keys[at]
+        title = f"the {kind} table of {rows.names[c % K]}"
+        _, count = np.unique(own, return_counts=True)
+        told = len(count) >= TOLD_ROWS
+        twin = seen.setdefault((kind, len(at), int(own.sum(dtype=np.uint64))), title)
+        if told and twin != title:
+            text = f"{twin} and {title} have all rows in common, as if one file was given twice."
+            found.append(Doubt(COPIED, text, "Give each population its own rows."))
+        if told and (times := int(np.gcd.reduce(count))) > 1:
+            text = f"{title} holds each of its rows {times} times, as if it had been copied."
+            remedy = "Give each row once: intervals take copies for people."
+            found.append(Doubt(REPEATED, text, remedy))
+        size = effective_size(rows.weight[at])
+        if size < EFFECTIVE_ROWS and len(at) >= 2.0 * EFFECTIVE_ROWS:
+            text = f"the weights of {title} make its {len(at):,} rows worth {size:.1f}."
+            found.append(Doubt(WILD_WEIGHTS, text, "Look for weights that are far too large."))
+    return found
+
+
+def warn_of_tables(rows: LabelledRows, *, stacklevel: int) -> list[Doubt]:
+    """Warn of tables that make every answer wrong, and return what is wrong with them."""
+    doubts = table_doubts(rows)
+    for doubt in doubts:
+        warnings.warn(str(doubt), UnjoinedWarning, stacklevel=stacklevel + 1)
+    return doubts
+
+
+def _log_choose(n: IntArray, k: IntArray) -> Array:
+    return np.asarray(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Implied:
+    """Mean outcomes without and with treatment that the tables imply, cross-fitted."""
+
+    plug_in: Array  # (n, 2) from a model of each population's outcomes: may leave the range
+    mean: Array  # (n,) mean outcome at the mean policy, outcome units
+    low: float  # the smaller of the two outcomes
+    high: float
+
+    @property
+    def outside(self) -> Array:
+        """Which rows imply a mean outside of the range, without or with treatment, (n,)."""
+        beyond = (self.plug_in < self.low) | (self.plug_in > self.high)
+        return np.asarray(beyond.any(axis=1))
+
+
+def implied_means(rows: EvaluationRows, outcomes: Array) -> Array:
+    r"""Solve the populations' mean outcomes (n, K) for those without and with treatment, (n, 2).
+
+    By least squares over the populations: the mean at treatment t is
+    :math:`\sum_k a_k \mu_k` with :math:`a_k = p_k + (t - \tilde e) c_k`.
+    """
+    p = rows.size / rows.size.sum()
+    middle = rows.policies @ p
+    apart = rows.policies - middle[:, None]
+    spread = np.maximum(apart**2 @ p, 1e-12)
+    slope = (apart * outcomes) @ p / spread
+    base = outcomes @ p
+    return np.column_stack([base - middle * slope, base + (1.0 - middle) * slope])
+
+
+def check_bounds(rows: EvaluationRows, terms: RatioTerms, implied: Implied) -> Check:
+    r"""Test that no implied mean of a two-valued outcome lies beyond its two values.
+
+    Rows whose cross-fitted implied mean is below the smaller value, or above the larger one, form
+    a group, without and with treatment: four groups. The mean of each group, weighted by the
+    squared gap, is estimated with the doubly robust score and tested one-sidedly; the smallest
+    p-value times four is the p-value.
+    """
+    found = []
+    for arm in (0, 1):
+        for side, bound in ((-1.0, implied.low), (1.0, implied.high)):
+            beyond = side * (implied.plug_in[:, arm] - bound) > 0.0
+            if np.count_nonzero(beyond & (rows.cell < rows.n_populations)) >= LEAST_ROWS:
+                found.append(_excess(rows, terms, implied.mean, float(arm), beyond, side, bound))
+    z = max(found, default=0.0)
+    p_value = min(4.0 * float(norm.sf(z)), 1.0) if found else 1.0
+    return Check("implied means within the outcome's range", "all tables", z, p_value)
+
+
+def _excess(
+    rows: EvaluationRows,
+    terms: RatioTerms,
+    mean: Array,
+    arm: float,
+    group: BoolArray,
+    side: float,
+    bound: float,
+) -> float:
+    """Return by how many standard errors a group's implied mean lies beyond a bound."""
+    K = rows.n_populations
+    p = rows.size / rows.size.sum()
+    population = rows.cell % K
+    a = np.where(rows.is_labelled, p[population], 0.0) + (arm - rows.policies @ p) * rows.contrast()
+    own = np.where(rows.cell < K, 1.0, -rows.effect) * a * rows.ratio * rows.residual
+    at_arm = mean + (arm - rows.policies.mean(axis=1)) * rows.effect
+    column = rows.omega(GAP) * group * (own + rows.aim * (at_arm - bound))
+    total = terms.totals(column)
+    error = np.sqrt(total.covariance[0, 0])
+    return float(side * total.value[0] / error) if error > 0.0 else 0.0
+
+
+def check_shared_law(rows: EvaluationRows, terms: RatioTerms, Z: Array) -> list[Check]:
+    r"""Test that three populations or more share the law of outcomes, given features and treatment.
+
+    For a reference pair (a, b) and each other population k, the contrast
+    :math:`c = (e_b - e_k, e_k - e_a, e_a - e_b)` cancels both the base and the uplift, so that the
+    moments of :math:`c_j b(x)` times the outcomes are 0. The pair is the one whose policies differ
+    most. With b = 1, and with b = (1, x), the scaled features Z, if rows allow.
+    """
+    K = rows.n_populations
+    if K < 3:
+        return []
+    e, population = rows.policies, rows.cell % K
+    pairs = list(combinations(range(K), 2))
+    a, b = pairs[int(np.argmax([np.mean((e[:, i] - e[:, j]) ** 2) for i, j in pairs]))]
+    own = np.where(rows.cell < K, 1.0, -rows.effect) * rows.ratio * rows.residual
+    own = np.where(rows.is_labelled, own, 0.0)
+    moments = []
+    for k in (k for k in range(K) if k not in (a, b)):
+        contrast = np.zeros_like(e)
+        contrast[:, a], contrast[:, b] = e[:, b] - e[:, k], e[:, k] - e[:, a]
+        contrast[:, k] = e[:, a] - e[:, b]
+        moments.append(contrast[np.arange(len(e)), population] * own)
+    fewest = min(np.bincount(rows.cell[rows.is_labelled]))
+    functions = {"average": np.ones((len(Z), 1))}
+    if fewest >= ROWS_PER_MOMENT * Z.shape[1] * (K - 2):
+        functions["average and features"] = np.column_stack([np.ones(len(Z)), Z])
+    checks = []
+    for name, B in functions.items():
+        columns = np.hstack([moment[:, None] * B for moment in moments])
+        statistic, degrees = terms.totals(columns).chi_square(slice(None))
+        p_value = float(chi2.sf(statistic, degrees))
+        checks.append(Check(f"one law of outcomes ({name})", "all tables", statistic, p_value))
+    return checks
+
+
+def total_given_target(
+    terms: RatioTerms, column: Array, reach: Array, K: int
+) -> tuple[float, float]:
+    """Return the total of a column (n,) and its variance, with target rows taken as given.
+
+    What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
+    says nothing about how well the gap is known. Where nobody was treated against a rule, the
+    variance is that of one such person in each table, who would count by ``reach`` (n,).
+    """
+    at = terms.cell == 2 * K
+    held = np.where(at, terms.share[at] @ column[at], column)
+    total = terms.totals(held)
+    one = np.zeros(2 * K)
+    labelled = ~at
+    np.maximum.at(one, terms.cell[labelled], np.abs(terms.share * reach)[labelled])
+    return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))

@@ -1,0 +1,406 @@
+"""People in words: features as users know them, regions where policies differ, who is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+
+from unjoined._support import in_digits
+from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
+from unjoined._validation import (
+    check_feature_sizes,
+    check_finite_features,
+    check_numeric_columns,
+    did_you_mean,
+    shown,
+)
+from unjoined.data.chunks import feature_matrix
+from unjoined.data.columns import column_names
+from unjoined.data.encode import ColumnCode, TableEncoder
+from unjoined.errors import InputError, TableError
+from unjoined.evaluate.checks import total_given_target
+from unjoined.evaluate.estimate import BOUNDED, STRONG, critical_value
+from unjoined.evaluate.terms import EvaluationRows, RatioTerms
+
+Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
+
+NUMBER, TRUTH, DATE, LEVEL, MISSING = "number", "truth", "date", "level", "missing"
+FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
+MANY = 0.8  # share of people told of, below which a decision rests on people of whom nobody knows
+DEPTH, SMALLEST_SHARE = 3, 0.05  # of the tree of regions, and of the people in each
+LEAST_SPREAD = 0.01  # of the gap, that a split must explain
+TREE_ROWS = 100_000
+NOBODY = 0.995  # mean count above which nobody is called left out
+
+IDENTIFIED, WEAK, UNKNOWN = "identified", "weakly identified", "not identified"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A column of numbers, and what it is to the user."""
+
+    name: str  # of the column of numbers
+    column: str  # of the user's table
+    holds: str  # a number, a truth value, a date, a category or that a value is missing
+    level: str = ""  # the category that it is 1 for
+    levels: tuple[str, ...] = ()  # all categories of the user's column
+    values: tuple[float, float] | None = None  # if it has two
+    is_whole: bool = False  # whether all values are whole numbers
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFeatures:
+    """How a user's table becomes numbers, and what to call them."""
+
+    each: tuple[Feature, ...]
+    encoder: TableEncoder | None  # None for a plain array
+
+    @classmethod
+    def of(cls, X: MatrixLike) -> tuple[Array, NamedFeatures]:
+        """Return features as numbers; text, dates and missing values are encoded."""
+        if column_names(X) is None:
+            matrix = feature_matrix(X)
+            named = cls.of_numbers(matrix, None)
+        else:
+            encoder = TableEncoder().fit(X)
+            matrix = encoder.encode(X).matrix
+            kinds = nw.from_native(X, eager_only=True).schema.items()
+            truths = {str(name) for name, kind in kinds if kind == nw.Boolean}
+            named = cls.of_numbers(matrix, encoder, truths)
+        check_finite_features(matrix, named.names)
+        check_feature_sizes(matrix, named.names)
+        return matrix, named
+
+    @classmethod
+    def of_numbers(
+        cls, matrix: Array, encoder: TableEncoder | None, truths: Collection[str] = ()
+    ) -> NamedFeatures:
+        """Return what to call the columns of numbers that an encoder made, or of an array."""
+        names = [f"x{j + 1}" for j in range(matrix.shape[1])]
+        parts = [Feature(name, name, NUMBER) for name in names]
+        if encoder is not None:
+            parts = [part for code in encoder.columns_ for part in _parts(code)]
+        each = (_look(part, matrix[:, j], truths) for j, part in enumerate(parts))
+        return cls(tuple(each), encoder)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of numbers."""
+        return [feature.name for feature in self.each]
+
+    def numbers(self, X: MatrixLike) -> tuple[Array, list[str]]:
+        """Return the target with the same columns as numbers, and what is strange about it."""
+        if len(X) == 0:
+            raise InputError("target has no rows. Leave it out, or give the people in question.")
+        found = column_names(X)
+        if self.encoder is not None and found is not None:
+            wanted = self.encoder.feature_names_in_.tolist()
+            if missing := [name for name in wanted if name not in found]:
+                raise TableError(
+                    f"target lacks the column {missing[0]!r} that the tables have; its columns "
+                    f"are {shown(found)}{did_you_mean(missing[0], found)}"
+                )
+            encoded = self.encoder.encode(X, table="target")
+            return encoded.matrix, encoded.notes
+        check_numeric_columns(X)
+        matrix = feature_matrix(X)
+        if matrix.shape[1] != len(self.each):
+            raise InputError(
+                f"target has {matrix.shape[1]} columns, but the tables have {len(self.each)} "
+                "features. Give the same features in the same order."
+            )
+        check_finite_features(matrix, self.names, table="target")
+        return matrix, []
+
+    def in_words(self, conditions: Conditions) -> str:
+        """Say conditions in words, features in the order of the table."""
+        columns: dict[str, list[int]] = {}
+        for j, bounds in sorted(conditions.items()):
+            if np.isfinite(bounds).any():
+                columns.setdefault(self.each[j].column, []).append(j)
+        words = [
+            word
+            for at in columns.values()
+            for word in _said([self.each[j] for j in at], [conditions[j] for j in at])
+        ]
+        return " and ".join(words) or "everyone"
+
+
+def _parts(code: ColumnCode) -> Iterator[Feature]:
+    """Yield what each column of numbers says of the user's column."""
+    names = code.names("one-hot")
+    if code.holds == "categories":
+        places = [place for j, place in enumerate(code.places) if j != code.base]
+        for name, place in zip(names, places, strict=True):
+            yield Feature(name, code.name, LEVEL, place, code.places)
+        return
+    yield Feature(names[0], code.name, DATE if code.holds == "times" else NUMBER)
+    for name in names[1:]:
+        yield Feature(name, code.name, MISSING)
+
+
+def _look(feature: Feature, values: Array, truths: Collection[str]) -> Feature:
+    """Add what the values of a feature tell of it."""
+    low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+    two = low < high and bool(np.all((values == low) | (values == high)))
+    holds = feature.holds
+    if holds == DATE and low < FIRST_DATE:
+        holds = NUMBER
+    if holds == NUMBER and feature.column in truths:
+        holds = TRUTH
+    whole = not two and bool(np.all(values == np.floor(values)))
+    ends = (low, high) if two else None
+    return replace(feature, holds=holds, values=ends, is_whole=whole)
+
+
+def _said(features: Sequence[Feature], bounds: Sequence[tuple[float, float]]) -> Iterator[str]:
+    """Say the conditions on one column of the user's table."""
+    column = features[0].column
+    if features[0].holds == LEVEL:
+        is_it = [low >= 0.0 for low, _ in bounds]
+        chosen = [f.level for f, yes in zip(features, is_it, strict=True) if yes]
+        excluded = {feature.level for feature in features}
+        left = [level for level in features[0].levels if level not in excluded]
+        yield f"{column} is {_listed(chosen or left, excluded if not chosen else set())}"
+        return
+    for feature, (low, high) in zip(features, bounds, strict=True):
+        if feature.holds == MISSING:
+            yield f"{column} is {'missing' if low >= 0.0 else 'known'}"
+        elif feature.values is not None:
+            value = feature.values[int(feature.values[0] <= low)]
+            truth = {0.0: "false", 1.0: "true"}.get(value, f"{value:.5g}")
+            plain = f"{column} is {_shown(feature, value)}"
+            yield f"{column} is {truth}" if feature.holds == TRUTH else plain
+        else:
+            yield between(feature, low, high)
+
+
+def _listed(left: list[str], excluded: set[str]) -> str:
+    """Say which categories are left, or which are not if these are fewer."""
+    if len(left) == 1 or not excluded:
+        return " or ".join(left)
+    if len(left) < len(excluded):
+        return "one of " + ", ".join(left)
+    return "not " + " or ".join(sorted(excluded))
+
+
+def between(feature: Feature, low: float, high: float) -> str:
+    """Say between what a number or a date lies."""
+    if not np.isfinite(low):
+        return f"{feature.column} is at most {_shown(feature, high)}"
+    if not np.isfinite(high):
+        return f"{feature.column} is above {_shown(feature, low)}"
+    if feature.is_whole and feature.holds == NUMBER:
+        first, last = (f"{np.floor(end):.0f}" for end in (low + 1.0, high))
+        return f"{feature.column} is {first}" + f" to {last}" * (first != last)
+    return f"{feature.column} is above {_shown(feature, low)}, at most {_shown(feature, high)}"
+
+
+def _shown(feature: Feature, value: float) -> str:
+    if feature.holds == DATE:
+        return str(np.datetime64(int(np.floor(value)), "D"))
+    if feature.is_whole:
+        return f"{np.floor(value):.0f}"
+    return in_digits(value)
+
+
+def verdict_of(strength: float) -> str:
+    """Return what a strength of the policy gap means for intervals."""
+    if strength >= STRONG:
+        return IDENTIFIED
+    return WEAK if strength >= BOUNDED else UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """People whom the same few conditions on features describe.
+
+    Attributes
+    ----------
+    where : str
+        The conditions in words, such as "age is at most 30 and member is 1".
+    share : float
+        Share of the people in the tables, or of the target.
+    gap : float
+        Mean difference of the treatment probabilities: e_1 - e_2 for two populations; for more,
+        the root mean square of the differences of any two.
+    strength : float
+        Of that gap: its square over its variance; for more than two populations of what the gap
+        is the root of.
+    standard_error : float
+        Of the gap; infinite where it is 0 for more than two populations.
+    """
+
+    where: str
+    share: float
+    gap: float
+    strength: float
+    standard_error: float
+
+    @property
+    def verdict(self) -> str:
+        """One of "identified", "weakly identified" and "not identified", by the strength."""
+        return verdict_of(self.strength)
+
+    @property
+    def gap_words(self) -> str:
+        """The gap, and how far it may be off at a level of 95 percent."""
+        off = critical_value(0.95) * self.standard_error
+        return f"{self.gap:+.2f} ± {off:.2f}" if np.isfinite(off) else f"{self.gap:+.2f}, no bound"
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """The regions of all people, and the tree they are the leaves of."""
+
+    each: tuple[Region, ...]
+    leaf: IntArray  # (regions,) their nodes in the tree
+    leaf_of: IntArray  # (n,) node of each row
+    children: IntArray  # (nodes, 2) -1 for leaves
+    conditions: tuple[Conditions, ...]  # that lead to each node
+    features: NamedFeatures
+
+    def name(self, verdicts: Sequence[str]) -> tuple[str, float]:
+        """Return the regions of some verdicts in as few words as the tree has, and their share."""
+        chosen = {
+            int(node): region.share
+            for node, region in zip(self.leaf, self.each, strict=True)
+            if region.verdict in verdicts
+        }
+        return self.words(chosen), sum(chosen.values())
+
+    def words(self, chosen: Collection[int]) -> str:
+        """Return some leaves in as few words as the tree has."""
+        parts = _joined(self._largest(0, chosen)) if chosen else []
+        return "; or where ".join(map(self.features.in_words, parts))
+
+    def _largest(self, node: int, chosen: Collection[int]) -> list[Conditions]:
+        """Return the conditions of the topmost nodes all of whose leaves are chosen."""
+        if all(leaf in chosen for leaf in self._leaves(node)):
+            return [self.conditions[node]]
+        below = [int(child) for child in self.children[node] if child >= 0]
+        return [part for child in below for part in self._largest(child, chosen)]
+
+    def _leaves(self, node: int) -> Iterator[int]:
+        if self.children[node, 0] < 0:
+            yield node
+        else:
+            for child in self.children[node]:
+                yield from self._leaves(int(child))
+
+
+def find_regions(rows: EvaluationRows, terms: RatioTerms, features: NamedFeatures) -> Regions:
+    """Split people by a tree of depth 3 on the cross-fitted policies, and measure each leaf.
+
+    The gap of a leaf is measured by D with g = 1 inside the leaf: the difference of the shares
+    treated, which rows outside of the fold's fits correct. For more than two populations each
+    counts by how far its policy is from the mean policy in the leaf.
+    """
+    people = rows.share * rows.aim  # adds up to 1 over the target
+    apart = rows.policies - rows.policies.mean(axis=1, keepdims=True)
+    # Two outputs, half of the gap each.
+    found = _split(rows.X, apart, people, LEAST_SPREAD**2 / 4.0, features)
+    regions = []
+    for leaf in found.leaf:
+        inside = found.leaf_of == leaf
+        words, share = features.in_words(found.conditions[leaf]), float(people[inside].sum())
+        regions.append(Region(words, share, *_measure(rows, terms, inside, people)))
+    return replace(found, each=tuple(regions))
+
+
+def say_left_out(rows: EvaluationRows, omega: Array, features: NamedFeatures) -> str:
+    """Say who counts less than half as much as others, by features."""
+    people = rows.share * rows.aim
+    if float(people @ omega) > NOBODY:
+        return "Nobody is left out."
+    found = _split(rows.X, omega, people, LEAST_SPREAD**2, features)
+    size, count = (
+        np.bincount(found.leaf_of, weights=w, minlength=len(found.children))[found.leaf]
+        for w in (people, people * omega)
+    )
+    each = count / size
+    few = each < 0.5 * each.max()
+    if not few.any():
+        return (
+            "People whom the populations treat alike count less. No simple condition on the "
+            "features tells who they are."
+        )
+    words = found.words(found.leaf[few].tolist())
+    return (
+        f"People where {words} count for {count[few].sum() / size[few].sum():.0%} each, because "
+        f"the populations treat them alike; they are {size[few].sum():.0%} of the people evaluated."
+    )
+
+
+def _split(
+    X: Array, outputs: Array, people: Array, least: float, features: NamedFeatures
+) -> Regions:
+    """Grow the tree on the rows that stand for the people the answer is for."""
+    at = np.flatnonzero(people > 0.0)
+    at = at[:: max(len(at) // TREE_ROWS, 1)]
+    tree = DecisionTreeRegressor(
+        max_depth=DEPTH,
+        min_weight_fraction_leaf=SMALLEST_SHARE,
+        min_impurity_decrease=least,
+        random_state=0,
+    ).fit(X[at], outputs[at], sample_weight=people[at])
+    leaf_of, nodes = tree.apply(X), tree.tree_
+    return Regions(
+        each=(),
+        leaf=np.unique(leaf_of[people > 0.0]),
+        leaf_of=leaf_of,
+        children=np.column_stack([nodes.children_left, nodes.children_right]),
+        conditions=tuple(tree_conditions(nodes)),
+        features=features,
+    )
+
+
+def _measure(
+    rows: EvaluationRows, terms: RatioTerms, inside: BoolArray, people: Array
+) -> tuple[float, float, float]:
+    """Return the mean gap inside a region, its strength and its standard error."""
+    K = rows.n_populations
+    p = rows.size / rows.size.sum()
+    share = people[inside].sum()
+    mean = people[inside] @ rows.policies[inside] / share
+    contrast = np.array([1.0, -1.0]) if K == 2 else p * (mean - p @ mean)
+    own = np.where((rows.cell >= K) & rows.is_labelled, contrast[rows.cell % K], 0.0)
+    column = inside * (own * rows.ratio * rows.residual + rows.aim * (rows.policies @ contrast))
+    D, V = total_given_target(terms, column, inside * own * rows.ratio, K)
+    gap, error = float(D / share), float(np.sqrt(V) / share)
+    if K > 2:
+        pairs = 0.5 * (1.0 - p @ p)
+        gap = float(np.sqrt(max(gap, 0.0) / pairs))
+        error = error / (2.0 * pairs * gap) if gap > 0.0 else np.inf
+    return gap, D**2 / V if V > 0.0 else 0.0, error
+
+
+def tree_conditions(tree: Any) -> list[Conditions]:
+    """Return the conditions that lead to each node of a fitted tree."""
+    found: list[Conditions] = [{} for _ in range(tree.node_count)]
+    for node in range(tree.node_count):  # parents come before their children
+        j, cut = int(tree.feature[node]), float(tree.threshold[node])
+        if tree.children_left[node] < 0:
+            continue
+        low, high = found[node].get(j, (-np.inf, np.inf))
+        found[tree.children_left[node]] = found[node] | {j: (low, cut)}
+        found[tree.children_right[node]] = found[node] | {j: (cut, high)}
+    return found
+
+
+def _joined(parts: list[Conditions]) -> list[Conditions]:
+    """Join parts that lie side by side: equal but for one feature, whose ranges touch."""
+    for one, two in permutations(parts, 2):
+        differ = [j for j in {*one, *two} if one.get(j) != two.get(j)]
+        if len(differ) == 1 and differ[0] in one and differ[0] in two:
+            (low, middle), (again, high) = one[differ[0]], two[differ[0]]
+            if middle == again:
+                rest = [part for part in parts if part not in (one, two)]
+                return _joined([*rest, one | {differ[0]: (low, high)}])
+    return parts

@@ -1,0 +1,636 @@
+"""What a fit says of its own tables: how policies differ, the average uplift, gains of lists."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh, solve
+from scipy.special import stdtrit
+from scipy.stats import rankdata
+
+from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    check_probability,
+    check_same_length,
+    check_vector,
+)
+from unjoined.data.chunks import feature_matrix
+from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.errors import InputError, WeakIdentificationWarning
+from unjoined.evaluate.estimate import STRONG, Estimate, Totals, critical_value
+from unjoined.evaluate.terms import EvaluationRows, average_effect, cell_positions
+from unjoined.model.basis import has_constant
+from unjoined.model.centring import center_sums
+from unjoined.model.moments import CellKey, GroupedSums, PolicySums, n_functions, sum_policies
+from unjoined.model.plan import PlannedSums
+
+FEW_BINS, MANY_BINS = 10, 20
+MANY_ROWS = 20_000  # of the smallest table: from here on there are many bins
+BIN_ROWS = 50  # of the smallest table that a bin should have
+STEADY = 1e-3  # share of the functions' mean square that keeps g from being rough
+NARROW = 0.1  # policy gap at which a person counts half, in averages from sums
+SAME = 1e-9  # of the largest score: scores that differ by less are tied
+NEARLY_ALL = 0.9  # share of people told of, below which what was measured is told apart
+
+
+@dataclass(frozen=True, slots=True)
+class IdentificationStrength:
+    """How far apart the policies are, as far as the treatment rows can tell.
+
+    All gaps are differences in the probability of treatment. For two populations they are
+    e_1(x) - e_2(x), between -1 and 1. For more they are twice the standard deviation of e_k over
+    the populations, each with its share of the treatment rows: between 0 and 1, and the
+    difference again if there are two of the same size.
+    """
+
+    mean_gap: float  # in the share treated
+    rms_gap: float  # root mean square of the gap over x, corrected for noise; 0 if not detectable
+    f_statistic: float  # first-stage F: whether the policies are the same at every x
+    degrees: int  # functions of x the gap was projected on, times the populations less one
+    populations: tuple[Any, ...] = ()  # their names
+    pairs: tuple[IdentificationStrength, ...] = ()  # of each two, if there are more than two
+    strength: float | None = None  # of the average's denominator, its square over its variance
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the average gap is known too poorly, its strength being below 17.
+
+        Features in which policies do not differ change it little, as they would the F of all
+        functions of x. A chi-square below 17 is weak whatever the strength: of a few rows, all of
+        them treated, the gap seems to be known exactly. Where no average was made, the chi-square
+        has to exceed 17 by what noise alone would hardly reach.
+        """
+        chi_square = self.f_statistic * self.degrees
+        if self.strength is not None:
+            return not min(self.strength, chi_square) >= STRONG
+        noise = self.degrees + 2.0 * np.sqrt(2.0 * self.degrees)
+        return bool(chi_square - noise < STRONG)
+
+    def measured_by(self, average: Estimate | None) -> IdentificationStrength:
+        """Return the same with the strength of an average's denominator, if it has one."""
+        if average is None or average.ratio is None:
+            return self
+        return replace(self, strength=average.ratio.strength)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns of a table of all pairs of populations, ready for a data frame."""
+        pairs = self.pairs or (self,)
+        numbers = ("mean_gap", "rms_gap", "f_statistic", "degrees", "is_weak")
+        return {
+            "first": [pair.populations[0] for pair in pairs],
+            "second": [pair.populations[1] for pair in pairs],
+        } | {name: [getattr(pair, name) for pair in pairs] for name in numbers}
+
+
+def identification_strength(
+    X: MatrixLike,
+    y: ArrayLike,
+    *,
+    kind: ArrayLike,
+    population: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> IdentificationStrength:
+    """Measure how different the policies are, the strength of the "instrument".
+
+    The paper's w = +-t has conditional mean e_1(x) - e_2(x), the policy gap. It is projected on
+    a constant, the features and their squares, and tested against zero. Of more than two
+    populations, what identifies uplift is the spread of their policies: the projections of all
+    of them are tested for being equal.
+
+    Parameters
+    ----------
+    X, y, kind, population, sample_weight
+        As in ``fit``; pass ``**data`` with a `SeparateLabels`. Only treatment rows are used.
+
+    Returns
+    -------
+    IdentificationStrength
+        With the strength of each pair of populations in ``pairs`` if there are more than two, and
+        as columns of a table in ``to_dict()``.
+
+    Notes
+    -----
+    Costs O(n d^2), and O(d^3) for each pair of populations. With equal policies w is +1 or -1
+    with even odds at every x, so that the covariance under the hypothesis is known exactly and
+    the first-stage F (a chi-square divided by its degrees) is about 1. A gap that is neither
+    constant, linear nor quadratic in any feature goes unseen. With many features and few rows,
+    squares and then slopes are left out so that there are ten rows to each degree of freedom;
+    squares also with more than 500 features.
+
+    Of K > 2 populations, p_k being their shares of the treatment rows, the gap at x is
+    2 sqrt(sum_k p_k (e_k(x) - e(x))^2) with e = sum_k p_k e_k. The statistic has K - 1 times as
+    many degrees of freedom as there are functions.
+
+    Examples
+    --------
+    >>> from unjoined.data import paper_problem
+    >>> far = identification_strength(**paper_problem(b=5.0).draw(1000, random_state=0))
+    >>> same = identification_strength(**paper_problem(b=0.0).draw(1000, random_state=0))
+    >>> far.is_weak, same.is_weak
+    (False, True)
+    """
+    rows = label_rows(
+        feature_matrix(X),
+        y,
+        kind=kind,
+        population=population,
+        sample_weight=sample_weight,
+        several=True,
+    )
+    return strength_of(rows).measured_by(average_effect(rows))
+
+
+def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> IdentificationStrength:
+    """Measure the strength from checked rows of two populations or more."""
+    policy = sum_policies(rows, n_jobs=n_jobs)
+    return strength_of_sums(policy, rows.names, rows.X.shape[1])
+
+
+def strength_of_sums(
+    policy: PolicySums, names: Sequence[Any], n_features: int | None = None
+) -> IdentificationStrength:
+    """Measure the strength from sums over the treatment rows of the populations of these names."""
+    d = (policy.label.shape[1] - 1) // 2 if n_features is None else n_features
+    if len(names) > 2:
+        return _strength_of_several(policy, names, d)
+    sign = np.array([1.0, -1.0])
+    half = 1.0 / (2.0 * policy.weight)  # each population counts half, whatever its size
+    # Estimates of E[w d] and, when the policies are equal, as w^2 = 1, of its covariance.
+    a = (sign * half) @ policy.label
+    G = np.tensordot(half, policy.gram, axes=1)
+    V = np.tensordot(half**2, policy.square, axes=1)
+    q = n_functions(int(policy.n_rows.sum()), d)
+    a, G, V = a[:q], G[:q, :q], V[:q, :q]
+    chi_square, degrees, _ = against_zero(a, V)
+    inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
+    signal = float(a @ inverse @ a - np.trace(inverse @ V))
+    return IdentificationStrength(
+        mean_gap=float(a[0]),
+        rms_gap=float(np.sqrt(max(signal, 0.0))),
+        f_statistic=chi_square / degrees,
+        degrees=degrees,
+        populations=tuple(names),
+    )
+
+
+def _strength_of_several(
+    policy: PolicySums, names: Sequence[Any], d: int
+) -> IdentificationStrength:
+    """Measure the strength from sums over the treatment rows of more than two populations."""
+    each = range(len(names))
+    n = policy.n_rows
+    q = n_functions(int(n.sum()) // (len(names) - 1), d)
+    p = n / n.sum()
+    B = policy.label[:, :q] / policy.weight[:, None]  # (m, q) estimates of E_k[t d]
+    V = policy.square[:, :q, :q] / policy.weight[:, None, None] ** 2  # covariances if t^2 = 1
+    G = np.tensordot(p / policy.weight, policy.gram[:, :q, :q], axes=1)
+    apart = B - p @ B
+    inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
+    # Noise alone adds p_k (1 - p_k) V_k to the expectation of the spread of the estimates.
+    noise = np.trace(inverse @ np.tensordot(p * (1.0 - p), V, axes=1))
+    signal = float(np.sum(p * np.einsum("kq,qr,kr->k", apart, inverse, apart)) - noise)
+    chi_square, degrees = _against_each_other(B, V)
+    return IdentificationStrength(
+        mean_gap=float(np.sqrt(p @ apart[:, 0] ** 2)),
+        rms_gap=float(np.sqrt(max(signal, 0.0))),
+        f_statistic=chi_square / degrees,
+        degrees=degrees,
+        populations=tuple(names),
+        pairs=tuple(
+            strength_of_sums(policy.of(i, j), (names[i], names[j]), d)
+            for i, j in combinations(each, 2)
+        ),
+    )
+
+
+def against_zero(a: Array, V: Array) -> tuple[float, int, Array]:
+    """Return the chi-square of an estimate with covariance V, its degrees and V's inverse."""
+    values, vectors = eigh(V)
+    kept = values > 1e-10 * values[-1]  # squares of 0/1 features repeat the features
+    root = vectors[:, kept] / np.sqrt(values[kept])  # root root^T = V^+
+    return float(np.sum((root.T @ a) ** 2)), int(kept.sum()), root @ root.T
+
+
+def _against_each_other(B: Array, V: Array) -> tuple[float, int]:
+    """Return the chi-square, and its degrees, of independent estimates being of one vector.
+
+    Each estimate is compared with the best mean of those before it. These differences are
+    independent, so that their chi-squares add up to that of all estimates, and covariances need
+    not be regular.
+    """
+    mean, covariance = B[0], V[0]
+    total, degrees = 0.0, 0
+    for b, own in zip(B[1:], V[1:], strict=True):
+        chi_square, kept, inverse = against_zero(b - mean, own + covariance)
+        total, degrees = total + chi_square, degrees + kept
+        gain = covariance @ inverse
+        mean = mean + gain @ (b - mean)
+        covariance = covariance - gain @ covariance
+    return total, degrees
+
+
+def warn_if_weak(strength: IdentificationStrength, *, stacklevel: int = 3) -> None:
+    """Warn the caller of ``fit`` if the policies can hardly be told apart."""
+    if strength.is_weak:
+        m = len(strength.populations)
+        who, gap = ("two", "+.3f") if m <= 2 else (str(m), ".3f")
+        known = (
+            ""
+            if strength.strength is None
+            else f" (strength {strength.strength:.1f}, below {STRONG:g})"
+        )
+        warnings.warn(
+            f"the {who} populations' policies can hardly be told apart: treatment probabilities "
+            f"differ by {strength.mean_gap:{gap}} on average{known}. Uplift is weakly identified "
+            "and its error grows like the inverse of that gap. See "
+            "`unjoined.identification_strength`.",
+            WeakIdentificationWarning,
+            stacklevel=stacklevel,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GainByScore:
+    r"""How much people gain by treatment, by where a model ranks them.
+
+    Made of rows that the scores have not seen: people were ranked within their fold, and each
+    range of ranks has its own totals :math:`N_j` and :math:`D_j`, whose ratio is the average
+    uplift there. The gain of any list of people follows from their predictions alone, with
+    Fieller's interval. No training row is kept.
+
+    Attributes
+    ----------
+    edges : array of shape (J + 1,)
+        Predictions, in outcome units, between one bin and the next, and the ends of all of them.
+    center : array of shape (J,)
+        Mean prediction in each bin.
+    numerator, denominator : array of shape (J,)
+        :math:`N_j`, outcome units, and :math:`D_j`.
+    covariance : array of shape (2 J, 2 J)
+        Of all numerators, then all denominators.
+    share : array of shape (J,)
+        Of the training rows in each bin.
+    known : array of shape (J,)
+        Share of people who are in each bin and for whom the policies differ enough to tell.
+    speaks_for : float
+        Share of people for whom the policies differ enough to tell, from 0 to 1.
+
+    Notes
+    -----
+    People count in a bin as in every average: fully where policies differ by 0.2 or more. What
+    the model's own effect leaves over is measured where it shows best, by the squared gap of the
+    policies, and is taken to be the same within a bin.
+
+    Two fits without one fold each have seen most rows in common. Where they rank by noise, what
+    one finds in the other's fold is found the other way round as well, so that numerators of bins
+    vary more than their rows say: about their total twice as much if noise is all that the fits
+    rank by. How much of it is noise is told by how far the fits agree.
+
+    Examples
+    --------
+    >>> from unjoined import Uplift
+    >>> from unjoined.data import campaign_problem
+    >>> problem = campaign_problem()
+    >>> model = Uplift(random_state=0).fit(**problem.draw(2000, random_state=0))
+    >>> uplift = model.predict(problem.draw_joint(1000, random_state=1).X)
+    >>> gain = model.gain_.gain(uplift, uplift > np.quantile(uplift, 0.7))
+    >>> low, high = gain.interval(0.95)
+    >>> bool(low < gain.value < high)
+    True
+    """
+
+    edges: Array
+    center: Array
+    numerator: Array
+    denominator: Array
+    covariance: Array
+    share: Array
+    known: Array
+    speaks_for: float
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not belong together, as a file may hold them."""
+        J = len(self.share)
+        bins = (self.center, self.numerator, self.denominator, self.known)
+        parts = (self.edges, *bins, self.covariance)
+        if [part.shape for part in parts] != [(J + 1,), *[(J,)] * len(bins), (2 * J, 2 * J)]:
+            raise InputError("the record of gains has parts that do not fit each other")
+        rising = bool((np.diff(self.edges) >= 0.0).all() and (np.diff(self.edges[1:-1]) > 0).all())
+        known = all(np.isfinite(part).all() for part in (*parts[:-1], self.share))
+        if not (rising and known and self.share.min() > 0.0):
+            raise InputError("the record of gains has bins without rows or in no order")
+
+    def __repr__(self) -> str:
+        """Return what is kept, without its numbers."""
+        return f"GainByScore({len(self.share)} bins, speaks for {self.speaks_for:.0%} of people)"
+
+    @classmethod
+    def of_rows(
+        cls,
+        evaluation: EvaluationRows,
+        score: Array,
+        predicted: Array,
+        weight: Array,
+        noise: float,
+    ) -> GainByScore:
+        """Make the record from out-of-fold scores of all rows, ranked within the rows' folds.
+
+        ``predicted`` (m,) are predictions of the model itself at training rows that count by
+        ``weight``: they say where bins end. Scores are in the units of the predictions. ``noise``
+        is the share of it in what the fits rank by, as `ranking_noise` tells it.
+        """
+        fewest = min(len(at) for at in cell_positions(evaluation.cell))
+        edges, below = _edges(predicted, weight, _number_of_bins(fewest))
+        J = len(below) + 1
+        people = evaluation.share * evaluation.aim
+        rank = np.empty(len(score))
+        for at in cell_positions(evaluation.fold):
+            rank[at] = mid_ranks(score[at], people[at])
+        place = np.searchsorted(below, rank, side="right")
+        terms = evaluation.where_it_shows(place, J)
+        totals = terms.by_bin(place, J)
+        share = np.diff(np.concatenate([[0.0], below, [1.0]]))
+        apart = np.eye(J) - share[:, None]  # takes off each bin's share of the total
+        covariance = totals.covariance.copy()
+        covariance[:J, :J] += noise * apart @ covariance[:J, :J] @ apart.T
+        inside = np.searchsorted(edges[1:-1], predicted, side="right")
+        center = np.bincount(inside, weight * predicted, J) / np.bincount(inside, weight, J)
+        return cls(
+            edges,
+            center,
+            totals.value[:J],
+            totals.value[J:],
+            covariance,
+            share,
+            evaluation.terms(evaluation.omega()).by_bin(place, J).value[J:],
+            terms.speaks_for,
+        )
+
+    def everyone(self) -> Estimate:
+        """Return the average uplift of all people who were ranked, outcome units.
+
+        Returns
+        -------
+        Estimate
+            Its interval is Fieller's.
+        """
+        J = len(self.share)
+        return self._totals(np.repeat([[1.0, 0.0], [0.0, 1.0]], J, axis=1))
+
+    def shifted(self, change: float) -> GainByScore:
+        """Return the record of people who gain more by ``change`` each, outcome units."""
+        J = len(self.share)
+        turn = np.eye(2 * J)
+        turn[:J, J:] = change * np.eye(J)
+        return replace(
+            self,
+            numerator=self.numerator + change * self.denominator,
+            covariance=turn @ self.covariance @ turn.T,
+        )
+
+    def slope(self) -> Estimate:
+        """Return by how much uplift rises from the person ranked lowest to the one ranked highest.
+
+        Returns
+        -------
+        Estimate
+            The slope of a line through the bins' averages, outcome units; nan for a single bin.
+            People who were ranked have not been seen by the fits that ranked them. No model of
+            outcomes is needed for it to be centred on 0 where all gain alike.
+        """
+        rank = np.cumsum(self.share) - 0.5 * self.share
+        return self._line(rank)[0] if len(rank) > 1 else Estimate(np.nan, np.nan)
+
+    def _line(self, at: Array) -> tuple[Estimate, Array]:
+        """Return the slope of the bins' averages by a number of each bin, and its numerators."""
+        N, D = self.numerator, self.denominator
+        apart = at - at @ D / D.sum()
+        weight = apart / (apart**2 @ D)
+        both = np.concatenate([weight, -N.sum() / D.sum() * weight])
+        variance = float(both @ self.covariance @ both)
+        return Estimate(float(weight @ N), float(np.sqrt(max(variance, 0.0)))), weight
+
+    def _totals(self, weights: Array) -> Estimate:
+        """Return the ratio of two sums of all numerators and denominators, by weights (2, 2 J)."""
+        value = np.concatenate([self.numerator, self.denominator])
+        return Totals(value, self.covariance).combined(weights).ratio(0, 1)
+
+    def bins(self, uplift: ArrayLike) -> IntArray:
+        """Return the bin of each person, from 0 for the lowest predictions.
+
+        Parameters
+        ----------
+        uplift : array-like of shape (n,)
+            Predictions of the model, outcome units.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        scores = check_vector("uplift", uplift)
+        return np.searchsorted(self.edges[1:-1], scores, side="right")
+
+    def gain(self, uplift: ArrayLike, rule: ArrayLike) -> Estimate:
+        """Return the total gain of treating people by a rule, over treating nobody.
+
+        Parameters
+        ----------
+        uplift : array-like of shape (n,)
+            Predictions of the model for the people of the list, outcome units.
+        rule : array-like of shape (n,)
+            Probability that each of them is treated, or whether.
+
+        Returns
+        -------
+        Estimate
+            In units of the outcome, summed over people. Its interval is Fieller's; it is infinite
+            where the tables cannot bound it. Costs O(n), and no row of the fit.
+
+        Raises
+        ------
+        InputError
+            Lengths differ, a number is not finite, or a rule lies outside of 0 to 1.
+        """
+        return self._estimate(uplift, rule, total=True)
+
+    def average(self, uplift: ArrayLike, rule: ArrayLike) -> Estimate:
+        """Return the gain for each person treated by a rule, over treating nobody.
+
+        Parameters
+        ----------
+        uplift, rule
+            As in `gain`.
+
+        Returns
+        -------
+        Estimate
+            In units of the outcome; nan if nobody is treated.
+        """
+        return self._estimate(uplift, rule, total=False)
+
+    def told(self, uplift: ArrayLike, rule: ArrayLike) -> float:
+        """Return the share of the people treated for whom the policies differ enough to tell.
+
+        `gain` takes the others to gain as much, bin by bin. This share of it was measured. It is
+        corrected by treatments that the policies' fits had not seen, as ``speaks_for`` is not.
+
+        Parameters
+        ----------
+        uplift, rule
+            As in `gain`.
+
+        Returns
+        -------
+        float
+            From 0 to 1; nan if nobody is treated.
+        """
+        share = self._treated(uplift, rule)[1] @ self.known
+        return float(np.clip(share, 0.0, 1.0))
+
+    def _treated(self, uplift: ArrayLike, rule: ArrayLike) -> tuple[float, Array]:
+        """Return how many are treated, and their share in each bin over the record's share."""
+        treated = check_probability("rule", rule)
+        check_same_length(uplift=check_vector("uplift", uplift), rule=treated)
+        count, J = float(treated.sum()), len(self.share)
+        if count == 0.0:
+            return count, np.full(J, np.nan)
+        return count, np.bincount(self.bins(uplift), treated, J) / (count * self.share)
+
+    def _estimate(self, uplift: ArrayLike, rule: ArrayLike, *, total: bool) -> Estimate:
+        count, h = self._treated(uplift, rule)
+        if count == 0.0:
+            return Estimate(0.0 if total else np.nan, 0.0 if total else np.nan)
+        times, zero, top = count if total else 1.0, np.zeros(len(self.share)), h
+        if len(h) > 1:
+            # A part of a bin is as far from its average as its predictions are, times the slope
+            # of averages over predictions.
+            scores = np.clip(check_vector("uplift", uplift), self.edges[0], self.edges[-1])
+            off = (scores - self.center[self.bins(uplift)]) @ np.asarray(rule, dtype=float) / count
+            top = h + (h @ self.denominator) * off * self._line(self.center)[1]
+        weights = np.array([np.concatenate([times * top, zero]), np.concatenate([zero, h])])
+        return self._totals(weights)
+
+
+def _number_of_bins(rows: int) -> int:
+    """Return how many bins a smallest table of some rows can fill."""
+    if rows >= MANY_ROWS:
+        return MANY_BINS
+    return int(np.clip(rows // BIN_ROWS, 1, FEW_BINS))
+
+
+def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
+    """Return the ends of bins of equal shares, and the share of people below those inside.
+
+    Predictions that are tied share a bin, so that there may be fewer bins than asked for.
+    """
+    order = np.argsort(predicted, kind="stable")
+    values, mass = predicted[order], np.cumsum(weight[order])
+    mass = mass / mass[-1]
+    tied = SAME * float(np.abs(values).max(initial=0.0))
+    starts = 1 + np.flatnonzero(np.diff(values) > tied)  # of each run of values but the first
+    ends = values[[0, -1]]
+    if not len(starts) or n_bins == 1:
+        return ends, np.empty(0)
+    below = mass[starts - 1]
+    wanted = np.arange(1, n_bins) / n_bins
+    nearest = np.unique([int(np.argmin(np.abs(below - share))) for share in wanted])
+    chosen = nearest.astype(np.int64)
+    at = starts[chosen]
+    return np.insert(ends, 1, 0.5 * (values[at - 1] + values[at])), below[chosen]
+
+
+def ranking_noise(scores: Array) -> float:
+    """Return the share of noise in what fits without one fold each rank by, from 0 to 1.
+
+    ``scores`` (m, K) are those of all fits at the same people. Noise of two such fits is that of
+    the rows they share, K - 2 folds of K - 1, so that it agrees to that extent.
+    """
+    K = scores.shape[1]
+    if np.ptp(scores, axis=0).min() <= SAME * np.abs(scores).max():  # somebody ranks nobody
+        return 1.0
+    ranks = np.apply_along_axis(rankdata, 0, scores)
+    agreement = (np.corrcoef(ranks.T).sum() - K) / (K * (K - 1))
+    return float(np.clip((1.0 - agreement) * (K - 1), 0.0, 1.0))
+
+
+def mid_ranks(score: Array, weight: Array) -> Array:
+    """Return the share of weight below each score plus half of the tied, from 0 to 1."""
+    order = np.argsort(score, kind="stable")
+    values, mass = score[order], np.cumsum(weight[order])
+    tied = SAME * float(np.abs(values).max(initial=0.0))
+    run = np.concatenate([[0], np.cumsum(np.diff(values) > tied)]).astype(np.int64)
+    last = np.flatnonzero(np.append(np.diff(run) > 0, True))
+    upper = mass[last]
+    lower = np.concatenate([[0.0], upper[:-1]])
+    rank = np.empty(len(score))
+    rank[order] = (0.5 * (lower + upper) / mass[-1])[run]
+    return rank
+
+
+def average_effect_of_sums(planned: PlannedSums) -> Estimate:
+    r"""Return the average uplift from sums of rows alone, outcome units.
+
+    For a function g in the span of the sums' functions, the contrasts of outcomes and of
+    treatments estimate :math:`E[g d u]` and :math:`E[g d]`, d being the policy gap; their ratio is
+    an average of the uplift. With a constant among the functions, g is about
+    :math:`d / (d^2 + 0.01)`, so that people count alike where policies differ; without, g is about
+    d. Each group of rows is met by the g of the others. The variance is that of leaving out one
+    group at a time, widened for few groups. Costs O(p^3) for each group.
+    """
+    two = planned.in_two_groups()
+    plan, sums = two.plan, two.sums
+    constant = has_constant(plan.basis)
+    if constant and not plan.centring:
+        sums = center_sums(sums, plan.basis)
+    p, groups = plan.basis.size, sums.groups
+    value = np.zeros((2, len(groups), 2, 2))  # numerator or denominator; group; population; sum
+    for i, group in enumerate(groups):
+        g = _weights_without(sums, group, p, constant=constant)
+        for a, kind in enumerate((OUTCOME, TREATMENT)):
+            for k in (0, 1):
+                if cell := sums.cells.get(CellKey(kind, k, group)):
+                    value[a, i, k] = g @ cell.label_basis[:p], cell.weight
+    scale = np.array([plan.coding.scale, 0.5])  # treatments are -1/+1
+    left = np.array([scale * _contrast(np.delete(value, i, 1)) for i in range(len(groups))])
+    G, apart = len(groups), left - left.mean(axis=0)
+    covariance = widening(G) ** 2 * (G - 1) / G * apart.T @ apart
+    return Totals(scale * _contrast(value), covariance).ratio(0, 1)
+
+
+def widening(n_groups: int) -> float:
+    """Return what standard errors from few groups are multiplied by, so that 95 % is 95 %."""
+    return float(stdtrit(n_groups - 1, 0.975)) / critical_value(0.95) if n_groups > 1 else np.nan
+
+
+def _contrast(value: Array) -> Array:
+    """Return the difference of the populations' means, of outcomes and of treatments."""
+    total = value.sum(axis=1)
+    mean = total[..., 0] / np.where(total[..., 1] > 0.0, total[..., 1], np.nan)
+    return np.asarray(mean[:, 0] - mean[:, 1])
+
+
+def _weights_without(sums: GroupedSums, group: int, p: int, *, constant: bool) -> Array:
+    """Return the coefficients of g, from all groups but one if every table has others."""
+    rest = {key: cell for key, cell in sums.cells.items() if key.group != group}
+    tables = [(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)]
+    others = GroupedSums(sums.p, rest)
+    if min(others.total(*table).weight for table in tables) == 0.0:
+        others = sums
+    treated = [others.total(TREATMENT, k) for k in (0, 1)]
+    cells = [others.total(*table) for table in tables]
+    C = sum((c.gram[:p, :p] / c.weight for c in cells), np.zeros((p, p))) / len(cells)
+    C[np.diag_indices(p)] += STEADY * max(float(np.trace(C)) / p, 1e-300)
+    if not constant:
+        first, second = (c.label_basis[:p] / c.weight for c in treated)
+        return np.asarray(solve(C, 0.5 * (first - second), assume_a="pos"))
+    first, second = (c.label_cross[:p, :p] / c.weight for c in treated)
+    A = 0.5 * (first - second)
+    met = solve(C, np.column_stack([A, C[:, 0]]), assume_a="pos")
+    return np.asarray(solve(A.T @ met[:, :p] + NARROW**2 * C, A.T @ met[:, p], assume_a="pos"))

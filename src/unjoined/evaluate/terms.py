@@ -1,0 +1,422 @@
+"""Two numbers per row that make every average of the uplift a ratio of two sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+
+from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
+from unjoined._validation import OUTCOME, TARGET, check_kind, check_option, check_weight, is_kind
+from unjoined.data.additive import Additive
+from unjoined.data.chunks import feature_matrix
+from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.errors import InputError
+from unjoined.evaluate.estimate import Estimate, Totals
+from unjoined.model.crossfit import CrossFit, EffectNuisances
+from unjoined.model.linear import cross_fit_linear
+from unjoined.model.regressors import deal_evaluation_folds
+from unjoined.model.shift import ShiftReport, weigh_shift
+
+FULL_GAP = 0.2  # from this gap on a person counts fully
+OVERLAP, GAP = "overlap", "gap"
+N_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums(Additive):
+    """Sums over the rows of each cell, of some columns and of their products.
+
+    The first of the columns is 1 for every row.
+    """
+
+    count: Array  # (C,) rows
+    first: Array  # (C, m + 1) of p v
+    second: Array  # (C, m + 1, m + 1) of p^2 v v'
+
+    @classmethod
+    def of_rows(cls, cell: IntArray, share: Array, values: Array, n_cells: int) -> Sums:
+        """Add up columns (n, m) of rows that have shares p."""
+        m = values.shape[1] + 1
+        count, first = np.zeros(n_cells), np.zeros((n_cells, m))
+        second = np.zeros((n_cells, m, m))
+        for at in cell_positions(cell):
+            c, v = cell[at[0]], np.column_stack([np.ones(len(at)), values[at]])
+            count[c], first[c] = len(at), share[at] @ v
+            v *= share[at, None]
+            second[c] = v.T @ v
+        return cls(count, first, second)
+
+    def totals(self) -> Totals:
+        """Return the totals of the columns, and their covariance.
+
+        Rows of a cell are independent draws, and so are cells: the covariance adds up products of
+        a cell's rows, centred within the cell.
+        """
+        held = self.count > 0.0
+        n, mean, second = self.count[held], self.first[held, 1:], self.second[held]
+        once = np.einsum("ci,cj->cij", mean, second[:, 0, 1:])
+        both = np.einsum("ci,cj->cij", mean, mean) * second[:, :1, :1]
+        off = second[:, 1:, 1:] - once - once.transpose(0, 2, 1) + both
+        times = np.divide(n, n - 1.0, out=np.full(len(n), math.nan), where=n > 1.0)
+        return Totals(mean.sum(axis=0), np.einsum("c,cij->ij", times, off))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatioTerms:
+    r"""Rows' shares of numerators N(h) and denominators D(h), for any function h of the features.
+
+    .. math::
+
+        N(h) = \sum_i p_i n_i h(x_i), \qquad D(h) = \sum_i p_i d_i h(x_i)
+
+    estimate :math:`E[\omega h u]` and :math:`E[\omega h]` over the target; p are shares of weight
+    that add up to one in each cell, which was drawn by itself. It is centred on the truth whatever
+    the models of outcomes are. The plain doubly robust score, whose treatment rows correct the
+    numerator, has numerators of its own and the aim for its denominator.
+    """
+
+    cell: IntArray  # (n,) outcome cells 0 to K - 1, treatment cells K to 2 K - 1, target 2 K
+    share: Array  # (n,) p
+    numerator: Array  # (n,) n, outcome units
+    denominator: Array  # (n,) d
+    aim: Array  # (n,) the part of d that describes the target: sum of p times aim is E[omega]
+    plain: Array  # (n,) numerator of the plain score, outcome units
+    reach: Array  # (n,) how far a residual of 1 moves n; 0 but for outcome rows
+
+    @property
+    def speaks_for(self) -> float:
+        """Share of the target that the answer speaks for, E[omega]."""
+        return float(self.share @ self.aim)
+
+    @property
+    def people(self) -> Array:
+        """Share of the people spoken for that each row stands for; they add up to 1."""
+        return self.share * self.aim / self.speaks_for
+
+    def totals(self, *columns: Array) -> Totals:
+        """Return the totals of columns (n,) or (n, m), and their covariance."""
+        values = np.column_stack(columns)
+        return Sums.of_rows(self.cell, self.share, values, int(self.cell.max()) + 1).totals()
+
+    def by_bin(self, place: IntArray, n_bins: int) -> Totals:
+        """Return numerators of groups that have no row in common, then denominators."""
+        n_cells, J = int(self.cell.max()) + 1, n_bins
+        group = self.cell * J + place
+        p, q, m = self.share, self.share**2, 2 * J + 1
+
+        def added(values: Array) -> Array:
+            sums = np.bincount(group, values, n_cells * J)
+            return np.asarray(sums.reshape(n_cells, J), dtype=np.float64)
+
+        first, second = np.zeros((n_cells, m)), np.zeros((n_cells, m, m))
+        n, d = self.numerator, self.denominator
+        first[:, 0] = added(p).sum(axis=1)
+        first[:, 1:] = np.hstack([added(p * n), added(p * d)])
+        second[:, 0, 0] = added(q).sum(axis=1)
+        second[:, 0, 1:] = np.hstack([added(q * n), added(q * d)])
+        at = np.arange(1, J + 1)
+        second[:, at, at], second[:, at + J, at + J] = added(q * n**2), added(q * d**2)
+        second[:, at, at + J] = second[:, at + J, at] = added(q * n * d)
+        return Sums(added(np.ones(len(p))).sum(axis=1), first, second).totals()
+
+    def average(self) -> Estimate:
+        """Return the average uplift of those whom the answer speaks for, outcome units."""
+        return self.value(np.ones(len(self.share)))
+
+    def value(self, rule: Array) -> Estimate:
+        """Return the gain per person of treating by a rule (n,), over treating nobody."""
+        return self.totals(self.numerator * rule, self.denominator).ratio(0, 1)
+
+    def group(self, member: BoolArray | Array) -> Estimate:
+        """Return the average uplift of a group, given as a mask or as shares of membership."""
+        return self.totals(self.numerator * member, self.denominator * member).ratio(0, 1)
+
+
+def cell_positions(cell: IntArray) -> list[IntArray]:
+    """Return the positions of the rows of each cell that has any."""
+    return [np.flatnonzero(cell == c) for c in np.unique(cell)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvaluationRows:
+    """Labelled rows, then target rows if they are others, with cross-fitted nuisances.
+
+    What no choice of people changes. `terms` makes the two numbers of each row from it.
+    """
+
+    X: Array  # (n, d)
+    cell: IntArray  # (n,) as in `RatioTerms`
+    fold: IntArray  # (n,) whose rows the nuisances have not seen
+    share: Array  # (n,)
+    residual: Array  # (n,) y - m - (e_k - mean e) f, t - e_k, or 0 for target rows
+    ratio: Array  # (n,) density ratio of the target to the cell
+    aim: Array  # (n,) share among the target rows, over the row's own share
+    policies: Array  # (n, K)
+    effect: Array  # (n,) f, outcome units
+    size: Array  # (K,) outcome rows of each population
+    shift: ShiftReport | None = None
+
+    @property
+    def n_populations(self) -> int:
+        """Number of populations K."""
+        return len(self.size)
+
+    def take(self, at: IntArray | slice) -> EvaluationRows:
+        """Return some of the rows."""
+        names = ("X", "cell", "fold", "share", "residual", "ratio", "aim", "policies", "effect")
+        return replace(self, **{name: getattr(self, name)[at] for name in names})
+
+    def thinned(self, at: IntArray) -> EvaluationRows:
+        """Return some rows that stand for all: in each cell, and of the people in question."""
+        part = self.take(at)
+        share = part.share / np.bincount(part.cell, part.share)[part.cell]
+        people = part.share * part.aim
+        return replace(part, share=share, aim=people / people.sum() / share)
+
+    @property
+    def is_labelled(self) -> BoolArray:
+        """Which rows carry a label, shape (n,)."""
+        return np.asarray(self.cell < 2 * self.n_populations)
+
+    @property
+    def gap(self) -> Array:
+        r"""Root mean square of the differences of two policies, shape (n,).
+
+        Pairs count by the product of their sizes; of two populations it is :math:`|e_1 - e_2|`.
+        """
+        p = self.size / self.size.sum()
+        return np.asarray(np.sqrt(self._spread() / (0.5 * (1.0 - p @ p))))
+
+    def _spread(self) -> Array:
+        """Return the variance of the policies over the populations at each row."""
+        p = self.size / self.size.sum()
+        return np.asarray(((self.policies - (self.policies @ p)[:, None]) ** 2) @ p)
+
+    def contrast(self) -> Array:
+        r"""Return :math:`c_k(x)` of each row's population: they add up to 0, with :math:`e_k` to 1.
+
+        Of two populations :math:`\pm 1 / (e_1 - e_2)`; of more, the combination of least variance
+        when outcomes vary alike. 0 where no policy differs from another, and for target rows.
+        """
+        p, K = self.size / self.size.sum(), self.n_populations
+        population = np.where(self.is_labelled, self.cell % K, 0)
+        own = self.policies[np.arange(len(self.cell)), population] - self.policies @ p
+        spread = self._spread()
+        safe = np.where(spread > 0.0, spread, 1.0)
+        return np.where(self.is_labelled & (spread > 0.0), p[population] * own / safe, 0.0)
+
+    def omega(self, weight: str = OVERLAP) -> Array:
+        """Return how much each row's person counts, from 0 to 1, shape (n,).
+
+        "overlap" counts people fully where policies differ by 0.2 or more, and less by the square
+        of the gap below; "gap" counts them by the squared gap.
+        """
+        check_option("weight", weight, (OVERLAP, GAP))
+        if weight == GAP:
+            return self.gap**2
+        return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
+
+    def where_it_shows(self, place: IntArray, n_groups: int) -> RatioTerms:
+        """Return the two numbers of each row, measured by the squared gap within each group.
+
+        People count as ever, by "overlap". What the nuisances leave of the effect is taken to be
+        the same within a group, and is measured where policies differ most: of all ways to weigh
+        rows, that has the least variance if outcomes vary alike.
+        """
+        omega, square, people = self.omega(), self.gap**2, self.share * self.aim
+        counted, measured = (np.bincount(place, people * w, n_groups) for w in (omega, square))
+        times = np.divide(counted, measured, out=np.zeros(n_groups), where=measured > 0.0)
+        return self.terms(omega, times[place] * square)
+
+    def terms(self, omega: Array, measured: Array | None = None) -> RatioTerms:
+        """Return the two numbers of each row, for people who count by ``omega`` (n,).
+
+        What is left of the effect by the nuisances is measured on people who count by
+        ``measured``, by default the same.
+        """
+        K = self.n_populations
+        reach = (omega if measured is None else measured) * self.contrast() * self.ratio
+        own = reach * self.residual
+        outcome, treatment = self.cell < K, (self.cell >= K) & (self.cell < 2 * K)
+        aim = self.aim * omega
+        numerator = np.where(outcome, own, 0.0) + aim * self.effect
+        return RatioTerms(
+            self.cell,
+            self.share,
+            numerator,
+            aim + np.where(treatment, own, 0.0),
+            aim,
+            numerator - np.where(treatment, self.effect * own, 0.0),
+            np.where(outcome, reach, 0.0),
+        )
+
+
+def labelled_rows(
+    X: MatrixLike,
+    y: ArrayLike,
+    kind: ArrayLike,
+    population: ArrayLike,
+    sample_weight: ArrayLike | None,
+) -> tuple[LabelledRows, BoolArray]:
+    """Check rows; return those that carry a label and a weight, and which they are."""
+    matrix = feature_matrix(X)
+    rows = label_rows(
+        matrix, y, kind=kind, population=population, sample_weight=sample_weight, several=True
+    )
+    if rows.X is matrix:  # then none was left out
+        return rows, np.ones(len(matrix), dtype=np.bool_)
+    target = is_kind(check_kind(kind, len(matrix)), TARGET)
+    return rows, ~target & (check_weight(sample_weight, len(matrix)) > 0.0)
+
+
+def evaluation_rows(
+    rows: LabelledRows,
+    crossfit: CrossFit,
+    *,
+    target: tuple[Array, Array] | None = None,
+    given: MatrixLike | None = None,
+    shift: Any = None,
+    n_jobs: int | None = None,
+    rng: Rng,
+    stacklevel: int = 2,
+) -> EvaluationRows:
+    """Return what evaluations are made of, by the cross-fit of the rows.
+
+    ``target`` are features and weights of the people the answer is for, by default all labelled
+    rows, and ``given`` the same people as they came; ``shift`` says how density ratios of the
+    target to each table are estimated, as in `weigh_shift`. None takes them as 1: right if the
+    tables describe the same people, and a small error if they do not and the outcome models are
+    good.
+    """
+    ratio, report = np.ones(len(rows.label)), None
+    if shift is not None:
+        X, weight = (None, None) if target is None else target
+        ratio, report = _density_ratios(rows, X, weight, shift, rng, stacklevel + 1)
+    if target is None:
+        return evaluation_of(rows, crossfit.fold, crossfit.nuisances, ratio, report)
+    labelled = labelled_part(rows, crossfit.fold, crossfit.nuisances, ratio, report)
+    X, weight = target
+    nuisances, dealt = crossfit.elsewhere(X, given, n_jobs=n_jobs, rng=rng)
+    return with_target(labelled, X, weight, dealt, nuisances, rows)
+
+
+def refuse_few(rows: LabelledRows) -> None:
+    """Refuse tables that the usual folds leave empty."""
+    fewest = min(len(at) for at in rows.all_cells())
+    if fewest < N_FOLDS:
+        raise InputError(
+            f"an evaluation fits policies and outcomes without each of {N_FOLDS} folds (n_folds="
+            f"{N_FOLDS}), so that each table needs {N_FOLDS} rows or more; the smallest has "
+            f"{fewest}. Collect more rows; plan_study says how many a wanted precision needs."
+        )
+
+
+def evaluation_of(
+    rows: LabelledRows,
+    fold: IntArray,
+    nuisances: EffectNuisances,
+    ratio: Array | None = None,
+    report: ShiftReport | None = None,
+) -> EvaluationRows:
+    """Return labelled rows whose nuisances are known, all of them being the target."""
+    ratio = np.ones(len(rows.label)) if ratio is None else ratio
+    labelled = labelled_part(rows, fold, nuisances, ratio, report)
+    total = float(rows.weight.sum())
+    return replace(labelled, aim=rows.weight / (total * labelled.share))
+
+
+def average_effect(rows: LabelledRows) -> Estimate:
+    """Return the average uplift of those for whom policies differ enough, outcome units.
+
+    The ratio form with nuisances that are fitted by ridge regression without each fold. It is
+    centred on the truth whatever they are. Costs O(n d^2).
+    """
+    rng = Rng(0)  # the same rows give the same number, whatever the estimator
+    fold = deal_evaluation_folds(rows, N_FOLDS, rng)
+    evaluation = evaluation_of(rows, fold, cross_fit_linear(rows, fold))
+    everyone = np.zeros(len(rows), dtype=np.int64)
+    return evaluation.where_it_shows(everyone, 1).average()
+
+
+def labelled_part(
+    rows: LabelledRows,
+    fold: IntArray,
+    nuisances: EffectNuisances,
+    ratio: Array,
+    report: ShiftReport | None,
+) -> EvaluationRows:
+    """Return labelled rows with their residuals, in outcome units, and no say in the target."""
+    n, scale = len(rows.label), rows.coding.scale
+    own = nuisances.policies[np.arange(n), rows.population]
+    expected = nuisances.outcome_mean + (own - nuisances.mean_policy) * nuisances.effect
+    residual = np.where(
+        rows.is_outcome, scale * (rows.label - expected), 0.5 + 0.5 * rows.label - own
+    )
+    share = np.empty(n)
+    for at in rows.all_cells():
+        share[at] = rows.weight[at] / rows.weight[at].sum()
+    return EvaluationRows(
+        rows.X,
+        rows.cell.astype(np.int64),
+        fold,
+        share,
+        residual,
+        ratio,
+        np.zeros(n),
+        nuisances.policies,
+        scale * nuisances.effect,
+        np.array([float(len(rows.at(OUTCOME, k))) for k in range(len(rows.names))]),
+        report,
+    )
+
+
+def with_target(
+    labelled: EvaluationRows,
+    X: Array,
+    weight: Array,
+    fold: IntArray,
+    nuisances: EffectNuisances,
+    rows: LabelledRows,
+) -> EvaluationRows:
+    """Return labelled rows with target rows behind them, a cell of their own."""
+    m, zeros = len(X), np.zeros(len(X))
+    return replace(
+        labelled,
+        X=np.concatenate([labelled.X, X]),
+        cell=np.concatenate([labelled.cell, np.full(m, 2 * labelled.n_populations)]),
+        fold=np.concatenate([labelled.fold, fold]),
+        share=np.concatenate([labelled.share, weight / weight.sum()]),
+        residual=np.concatenate([labelled.residual, zeros]),
+        ratio=np.concatenate([labelled.ratio, zeros + 1.0]),
+        aim=np.concatenate([labelled.aim, zeros + 1.0]),
+        policies=np.concatenate([labelled.policies, nuisances.policies]),
+        effect=np.concatenate([labelled.effect, rows.coding.scale * nuisances.effect]),
+    )
+
+
+def _density_ratios(
+    rows: LabelledRows,
+    target: Array | None,
+    target_weight: Array | None,
+    shift: Any,
+    rng: Rng,
+    stacklevel: int,
+) -> tuple[Array, ShiftReport]:
+    """Return the ratio of the target's density to the cell's at each row, of mean 1 in a cell."""
+    # Rows are numbered through their labels, since rows of ratio 0 are left out of the result.
+    numbered = replace(rows, label=np.arange(len(rows.label), dtype=np.float64))
+    weighted, report = weigh_shift(
+        numbered,
+        target,
+        shift,
+        rng=rng,
+        target_weight=target_weight,
+        stacklevel=stacklevel + 1,
+    )
+    at, ratio = weighted.label.astype(np.int64), np.zeros(len(rows.label))
+    ratio[at] = weighted.weight / rows.weight[at]
+    return ratio, report

@@ -1,0 +1,343 @@
+"""The first look at a source: cells, labels, and a sample, however rows are cut into chunks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState as Rng
+
+from unjoined._typing import Array, IntArray
+from unjoined._validation import (
+    OUTCOME,
+    TREATMENT,
+    OutcomeCoding,
+    check_names,
+    check_outcome,
+    check_treatment,
+    check_two,
+)
+from unjoined.data.additive import plus
+from unjoined.data.rows import LabelledRows, NumberedRows, number_rows
+from unjoined.data.sources import ChunkSource
+from unjoined.errors import LabelError, TableError
+from unjoined.model.moments import HashArray, hash_features, hash_with
+
+
+def number_keys(number: IntArray) -> HashArray:
+    """Return 64 bits for each number, shape (n,)."""
+    return hash_with(np.zeros(len(number), dtype=np.uint64), number.astype(np.float64))
+
+
+def deal_groups(number: IntArray, n_groups: int) -> IntArray:
+    """Return the groups of rows that have these numbers within their tables, shape (n,).
+
+    Every run of ``n_groups`` rows of a table fills each group once, beginning with a group that
+    is hashed from the number of the run. So groups are equal in size, to a row, and neither what
+    rows hold nor what populations are called has a say: copies of a row are dealt as others are.
+    """
+    first = number_keys(number // n_groups) % np.uint64(n_groups)
+    return (number + first.astype(np.int64)) % n_groups
+
+
+def rows_digest(rows: NumberedRows, n_scores: int = 0) -> int:
+    """Return what rows are known by: the sum of hashes of what each holds and where it stands.
+
+    Of the features the last are ``n_scores`` scores, which may differ in the last digit from pass
+    to pass and have no say.
+    """
+    tables = [hashlib.sha256(f"{kind} {name}".encode()).digest() for kind, name in rows.tables]
+    seeds = np.array([int.from_bytes(table[:8]) for table in tables], dtype=np.uint64)
+    state = hash_features(rows.X[:, : rows.X.shape[1] - n_scores]) ^ seeds[rows.cell]
+    number = rows.number.astype(np.float64)
+    return int(hash_with(state, rows.label, rows.weight, number).sum(dtype=np.uint64))
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What one pass over all rows found; the same however they are cut into chunks."""
+
+    place: str  # what messages call the rows, or the last of them
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    names: tuple[Any, ...]  # of the populations, sorted
+    outcomes: Array  # the smallest, the largest and one value between, as far as there are such
+    codes: Array  # distinct treatment labels; -1/+1 or 0/1
+    cells: dict[tuple[str, Any], RowSketch]
+    n_scores: int = 0  # last of the features, which are scores
+
+    @property
+    def n_rows(self) -> int:
+        """Rows with a label and a weight above 0."""
+        return sum(cell.n_rows for cell in self.cells.values())
+
+    @property
+    def coding(self) -> OutcomeCoding:
+        """How outcomes are written inside, if this source has all of them."""
+        if len(self.outcomes) < 2:
+            raise LabelError(
+                f"the outcome is {self.outcomes[0]:g} in all outcome rows; where nothing varies "
+                "there is no uplift to estimate. Check the outcome column and how its rows were "
+                "chosen."
+            )
+        return check_outcome(self.outcomes)
+
+    def check_complete(self) -> None:
+        """Refuse a source that lacks a cell, or has a single population."""
+        check_names(
+            self.names,
+            lambda name: " and ".join(kind for kind, of in self.cells if of == name) + " rows",
+        )
+        if len(self.names) < 2:
+            check_two(self.names, "the source has {}")
+        for name in self.names:
+            for kind in (OUTCOME, TREATMENT):
+                if (kind, name) not in self.cells:
+                    raise LabelError(
+                        f"population {name!r} has no {kind} rows with positive weight; each "
+                        f"population needs an {OUTCOME} table and a {TREATMENT} table."
+                    )
+
+    @property
+    def digest(self) -> int:
+        """A fingerprint of all rows and their weights, however they are cut into chunks."""
+        cells = sorted((kind, str(name), cell.digest) for (kind, name), cell in self.cells.items())
+        return int.from_bytes(hashlib.sha256(repr(cells).encode()).digest()[:6])
+
+    def check_same(self, digest: int) -> None:
+        """Refuse a further pass whose rows, by the sum of their digests, are not those counted."""
+        if (sum(cell.digest for cell in self.cells.values()) - digest) % 2**64:
+            raise TableError(
+                "the source gave other rows, or the same in another order, when it was read again. "
+                "Rows must stay as they are while they are added up: give files, a query with "
+                "ORDER BY, or a function whose rows nobody changes; partitions of Dask may have to "
+                "be persisted."
+            )
+
+    def without_samples(self) -> Census:
+        """Return the census with cells that hold no rows, which is quick to send around."""
+        nothing = np.empty(0, dtype=np.int64)
+        return replace(self, cells={key: cell.take(nothing) for key, cell in self.cells.items()})
+
+    def __add__(self, other: Census) -> Census:
+        """Return the census of the rows of both; neither argument changes."""
+        if other.n_features != self.n_features:
+            raise TableError(
+                f"{other.place} has {other.n_features} features, the rows before it have "
+                f"{self.n_features}. All chunks need the same features, in the same order."
+            )
+        cells = plus(self.cells, other.cells)
+        return Census(
+            other.place,
+            self.n_features,
+            self.feature_names,
+            _sorted_names(cells),
+            _some_values(self.outcomes, other.outcomes),
+            _codes(self.codes, other.codes, other.place),
+            cells,
+            self.n_scores,
+        )
+
+    def treatment(self, label: Array) -> Array:
+        """Return treatment labels as -1/+1."""
+        return 2.0 * label - 1.0 if np.isin(self.codes, (0.0, 1.0)).all() else label
+
+    def sample(self, n_groups: int) -> tuple[LabelledRows, IntArray]:
+        """Return a sample of every cell in the inner coding, and the rows' groups.
+
+        Rows are in the order of their numbers, and their weights add up to the cell's.
+        """
+        coding, names = self.coding, list(self.names)
+        tables = [(kind, name) for kind in (OUTCOME, TREATMENT) for name in names]
+        sketches = [self.cells[table] for table in tables]
+        sketches = [sketch.take(np.argsort(sketch.number)) for sketch in sketches]
+        labels = [
+            coding.encode(sketch.label) if kind == OUTCOME else self.treatment(sketch.label)
+            for (kind, _), sketch in zip(tables, sketches, strict=True)
+        ]
+        sizes = [len(sketch.number) for sketch in sketches]
+        sample = LabelledRows(
+            np.concatenate([sketch.X for sketch in sketches]),
+            np.concatenate(labels),
+            np.repeat(np.arange(len(tables), dtype=np.min_scalar_type(len(tables))), sizes),
+            np.concatenate([sketch.sample_weight() for sketch in sketches]),
+            names,
+            coding,
+        )
+        number = np.concatenate([sketch.number for sketch in sketches])
+        return sample, deal_groups(number, n_groups)
+
+
+def take_census(source: ChunkSource, *, sample_rows: int, n_scores: int = 0) -> Census:
+    """Go through a source once, keeping at most ``sample_rows`` rows of every cell."""
+    total: Census | None = None
+    names: tuple[str, ...] | None = ()
+    for rows in number_rows(source):
+        names = rows.feature_names if total is None else names
+        part = census_of_rows(rows, (sample_rows, n_scores), total)
+        total = part if total is None else total + part
+    if total is None or not total.cells:
+        raise TableError("the source has no rows with a label and a positive weight.")
+    if names == ():
+        asked = source.feature_names
+        names = None if asked is None else tuple(asked)
+    return replace(total, feature_names=names)
+
+
+def census_of_rows(
+    rows: NumberedRows, shared: tuple[int, int], known: Census | None = None
+) -> Census:
+    """Return the census of one chunk; rows with larger keys than ``known`` keeps only count.
+
+    ``shared`` are the rows of each cell to keep, and the number of scores among the features.
+    """
+    sample_rows, n_scores = shared
+    at = rows.counted()
+    cells = {}
+    for table, where in zip(rows.tables, at, strict=True):
+        if len(where):
+            before = None if known is None else known.cells.get(table)
+            own = rows.take(where)
+            digest = rows_digest(own, n_scores)
+            cells[table] = RowSketch.of_rows(own, sample_rows, digest, before)
+    m = len(rows.names)
+    outcomes, codes = (rows.label[np.concatenate(part)] for part in (at[:m], at[m:]))
+    place = f"{rows.origin}, from row {rows.first_row:,} on"
+    return Census(
+        place,
+        int(rows.X.shape[1]),
+        None,
+        _sorted_names(cells),
+        _some_values(np.empty(0), outcomes),
+        _codes(np.empty(0), codes, place),
+        cells,
+        n_scores,
+    )
+
+
+def _sorted_names(cells: Mapping[tuple[str, Any], RowSketch]) -> tuple[Any, ...]:
+    return tuple(sorted({name for _, name in cells}, key=lambda name: (type(name).__name__, name)))
+
+
+def _some_values(known: Array, values: Array) -> Array:
+    """Return the smallest, the largest and one more distinct value, if there are as many."""
+    both = np.concatenate([known, values])
+    if not len(both):
+        return both
+    low, high = both.min(), both.max()
+    between = (both != low) & (both != high)
+    some = [low, both[np.argmax(between)], high] if between.any() else [low, high]
+    return np.unique(some)
+
+
+def _codes(known: Array, values: Array, place: str) -> Array:
+    """Return the different treatment codes, of which there may be two."""
+    codes = _some_values(known, values)
+    try:
+        check_treatment(codes)
+    except LabelError as error:
+        raise LabelError(f"{place}: {error}") from error
+    return codes
+
+
+@dataclass(frozen=True, slots=True)
+class RowSketch:
+    """The ``size`` rows of a cell whose keys are the smallest.
+
+    As keys are hashed from the rows' numbers, this is a simple random sample of the cell, the same
+    however rows are cut into chunks.
+    """
+
+    size: int
+    n_rows: int  # of the cell
+    total_weight: float
+    key: HashArray  # (m,) ascending, m <= size
+    number: IntArray  # (m,) within the table
+    X: Array  # (m, d)
+    label: Array  # (m,)
+    weight: Array  # (m,)
+    digest: int  # of all rows of the cell
+
+    @classmethod
+    def of_rows(
+        cls, rows: NumberedRows, size: int, digest: int, known: RowSketch | None = None
+    ) -> RowSketch:
+        """Return the sketch of rows of one cell; what a full ``known`` would not keep counts."""
+        keys = number_keys(rows.number)
+        near = np.arange(len(rows))
+        if known is not None and len(known.key) == size:
+            near = np.flatnonzero(keys < known.key[-1])
+        at = near[np.argsort(keys[near])[:size]]
+        return cls(
+            size,
+            len(rows),
+            float(rows.weight.sum()),
+            keys[at],
+            rows.number[at],
+            rows.X[at],
+            rows.label[at],
+            rows.weight[at],
+            digest,
+        )
+
+    def __add__(self, other: RowSketch) -> RowSketch:
+        """Return the sketch of the rows of both; neither argument changes."""
+        both = RowSketch(
+            self.size,
+            self.n_rows + other.n_rows,
+            self.total_weight + other.total_weight,
+            np.concatenate([self.key, other.key]),
+            np.concatenate([self.number, other.number]),
+            np.concatenate([self.X, other.X]),
+            np.concatenate([self.label, other.label]),
+            np.concatenate([self.weight, other.weight]),
+            (self.digest + other.digest) % 2**64,
+        )
+        return both.take(np.argsort(both.key)[: self.size])
+
+    def take(self, at: IntArray) -> RowSketch:
+        """Return the sketch with the rows at some positions, in that order."""
+        return replace(
+            self,
+            key=self.key[at],
+            number=self.number[at],
+            X=self.X[at],
+            label=self.label[at],
+            weight=self.weight[at],
+        )
+
+    def sample_weight(self) -> Array:
+        """Return the weights of the rows, (m,), such that they add up to those of the cell."""
+        if len(self.number) == self.n_rows:
+            return self.weight
+        # Rounded, as the last digits depend on the order in which weights were added, and fits to
+        # the sample would magnify that.
+        total = float(f"{self.total_weight:.9g}")
+        factor = total / float(self.weight.sum())
+        return self.weight * factor
+
+
+def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
+    """Return the positions of at most ``most`` rows of each cell, in order."""
+    chosen = []
+    for at in cells:
+        n = min(len(at), most)
+        # One row out of each of as many strips: distinct, and soon done. Strips differ by a row
+        # in length, so that they start at random, or rows would not be equally likely.
+        edges = np.arange(n + 1) * len(at) // n
+        some = edges[:-1] + (rng.random_sample(n) * np.diff(edges)).astype(np.int64)
+        chosen.append(at[np.sort((some + rng.randint(len(at))) % len(at))])
+    return chosen
+
+
+def take_sample(rows: LabelledRows, most: int, rng: Rng) -> tuple[LabelledRows, IntArray]:
+    """Return at most ``most`` rows of each cell, with the weight of all, and where they were."""
+    cells = rows.all_cells()
+    chosen = sample_cells(cells, most, rng)
+    more = [np.full(len(at), len(c) / len(at)) for at, c in zip(chosen, cells, strict=True)]
+    positions = np.concatenate(chosen)
+    sample = rows.take(positions)
+    return replace(sample, weight=sample.weight * np.concatenate(more)), positions

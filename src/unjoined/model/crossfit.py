@@ -1,0 +1,301 @@
+"""The cross-fit: policies, mean outcome and effect of every row, by fits that have not seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import RandomState as Rng
+
+from unjoined._threads import CHUNK_ROWS, over_pieces
+from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
+from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
+from unjoined.data.rows import LabelledRows
+from unjoined.model.averaging import CHOICE_ROWS, average_forms
+from unjoined.model.basis import Scaling
+from unjoined.model.families import BernoulliLaw, GaussianLaw, Law, MeanLaw
+from unjoined.model.regressors import (
+    ConditionalMean,
+    FoldedPolicy,
+    Nuisances,
+    deal,
+    deal_rows,
+    fit_policies,
+)
+from unjoined.model.specifications import EFFECT_FORMS, GROWING_FORMS, AdditiveAverage, ModelRows
+
+AUTO, BERNOULLI, GAUSSIAN, MEAN = "auto", "bernoulli", "gaussian", "mean"
+CLIP = 0.005  # policies are kept this far from 0 and 1
+PIECE_ROWS = CHUNK_ROWS // 4
+N_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """What the likelihood of outcome rows is made of, beside base and effect."""
+
+    family: str
+    coding: OutcomeCoding
+    outcome_scaling: Scaling
+    policies: tuple[ConditionalMean, ...]
+    scaling: Scaling | None = None  # of the features that policies take, None if as they are
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: LabelledRows,
+        family: str,
+        policies: tuple[ConditionalMean, ...],
+        scaling: Scaling | None = None,
+    ) -> Likelihood:
+        """Return the likelihood of rows, by default of the family that suits them."""
+        if family == AUTO:
+            family = BERNOULLI if rows.coding.is_binary else MEAN
+        return cls(family, rows.coding, outcome_scaling(rows, family), policies, scaling)
+
+    def law(self, chance: Array, weight: Array) -> Law:
+        """Return the law of the outcome, given the mean policy at rows that count by weights."""
+        split = float(np.average(chance, weights=weight))
+        laws: dict[str, Law] = {
+            BERNOULLI: BernoulliLaw(split),
+            GAUSSIAN: GaussianLaw(split),
+            MEAN: MeanLaw(),
+        }
+        return laws[self.family]
+
+    def encode(self, label: Array) -> Array:
+        """Return inner labels in the law's coding: 0/1, or scaled."""
+        if self.family == BERNOULLI:
+            return 0.5 + 0.5 * label
+        outcome = self.coding.offset + self.coding.scale * label
+        return self.outcome_scaling(outcome[:, None])[:, 0]
+
+    @property
+    def offset(self) -> float:
+        """The inner label that the law's 0 stands for."""
+        return (float(self.outcome_scaling.mean[0]) - self.coding.offset) / self.coding.scale
+
+    @property
+    def scale(self) -> float:
+        """Inner labels by which the law's 1 differs from its 0."""
+        return float(self.outcome_scaling.scale[0]) / self.coding.scale
+
+    def chances(self, X: Array) -> Array:
+        """Return every population's probability of treatment, shape (n, number of them)."""
+        features = X if self.scaling is None else self.scaling(X)
+        return np.column_stack([policy(features) for policy in self.policies])
+
+    def exposure(self, chances: Array, population: IntArray) -> Array:
+        """Return what the law needs of the policies at each row."""
+        own: Array = chances[np.arange(len(chances)), population]
+        return own - chances.mean(axis=1) if self.family == MEAN else own
+
+    def rows(self, X: Array, label: Array, population: IntArray) -> tuple[Array, Array, Array]:
+        """Return outcomes and exposures as the law takes them, and the mean policy at each row."""
+        chances = self.chances(X)
+        return self.encode(label), self.exposure(chances, population), chances.mean(axis=1)
+
+    def outcomes(self, rows: LabelledRows, at: IntArray) -> tuple[ModelRows, Array]:
+        """Return some outcome rows as the law takes them, and the mean policy at each."""
+        X, population = rows.X[at], rows.population[at]
+        y, exposure, chance = self.rows(X, rows.label[at], population)
+        return ModelRows.of_weights(X, y, exposure, rows.weight[at]), chance
+
+
+def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
+    """Return what lies between the outcome and the law's coding of it."""
+    if family == BERNOULLI:  # from 0/1
+        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
+        return Scaling(np.array([low]), np.array([reach]))
+    outcome = rows.of_kind(OUTCOME)
+    in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
+    return Scaling.of_rows(in_units, rows.share[outcome])
+
+
+@dataclass(frozen=True, slots=True)
+class EffectNuisances(Nuisances):
+    """Nuisances with an effect: population k's mean outcome is m + (e_k - mean of e) f."""
+
+    effect: Array  # (n,) f, inner coding
+
+    @property
+    def mean_policy(self) -> Array:
+        """Mean of the populations' policies at each row."""
+        return np.asarray(self.policies.mean(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class EffectModels:
+    """Policies, base and effect, each fitted without each fold; they give values at any rows."""
+
+    # Treatments being -1/+1, of each fold of the treatment rows: of each population.
+    policies: tuple[tuple[Callable[[Array], Array], ...], ...]
+    outcomes: tuple[AdditiveAverage, ...]  # of each fold of the outcome rows
+    offset: float  # of the inner outcome that base and effect are fitted to
+    scale: float
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds of the outcome rows."""
+        return len(self.outcomes)
+
+    def scores(self, X: Array) -> Array:
+        """Return the effect at rows by the fits without each fold, shape (n, folds)."""
+        return np.column_stack([fit.uplift(X) for fit in self.outcomes])
+
+    def chances(self, X: Array, j: int) -> Array:
+        """Return every population's policy by the fits without fold ``j``, shape (n, K)."""
+        chances = [0.5 + 0.5 * policy(X) for policy in self.policies[j]]
+        return np.clip(np.column_stack(chances), CLIP, 1.0 - CLIP)
+
+    def __call__(
+        self,
+        X: Array,
+        fold: IntArray,
+        policy_fold: IntArray | None = None,
+        *,
+        n_jobs: int | None = None,
+    ) -> EffectNuisances:
+        """Return the nuisances of rows, each by the fits without the row's fold.
+
+        Policies may have folds of their own: the fits of either kind have not seen the row then.
+        """
+        n, K = len(X), len(self.policies[0])
+        policies, mean, effect = np.empty((n, K)), np.empty(n), np.empty(n)
+        policy_fold = fold if policy_fold is None else policy_fold
+
+        def fill(start: int) -> None:
+            piece = slice(start, start + PIECE_ROWS)
+            for j in range(len(self.policies)):
+                at: BoolArray = policy_fold[piece] == j
+                policies[piece][at] = self.chances(X[piece][at], j)
+            for j, outcome in enumerate(self.outcomes):
+                at = fold[piece] == j
+                center = policies[piece][at].mean(axis=1)
+                treated, untreated = outcome.means(X[piece][at], center)
+                mixed = center * treated + (1.0 - center) * untreated
+                mean[piece][at] = self.offset + self.scale * mixed
+                effect[piece][at] = self.scale * (treated - untreated)
+
+        for _ in over_pieces(fill, range(0, n, PIECE_ROWS), n_jobs):
+            pass
+        return EffectNuisances(policies, mean, effect)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossFit:
+    """Policies, mean outcome and effect of labelled rows, each by fits that have not seen the row.
+
+    Made once for a data set and shared by all that is said of it: fit, diagnose, evaluate, plan and
+    report. The models give values at other people too, whom no fit has seen.
+    """
+
+    rows: LabelledRows
+    likelihood: Likelihood
+    fit: AdditiveAverage  # to all rows
+    models: EffectModels  # without each fold
+    fold: IntArray  # (n,) of each labelled row: the outcome's fits without it
+    nuisances: EffectNuisances  # at the labelled rows
+    encode: Callable[[MatrixLike], Array] | None = None  # people's features as the models take them
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: LabelledRows,
+        *,
+        family: str = AUTO,
+        categorical: tuple[int, ...] = (),
+        fold: IntArray | None = None,
+        n_jobs: int | None,
+        rng: Rng,
+    ) -> CrossFit:
+        """Fit additive models of the policies, then of base and effect.
+
+        ``fold`` is that of each row, if it is given; no more outcome rows than choose among forms
+        are fitted then. Else folds are dealt. Costs nine forms times five folds, and three forms
+        times three folds for each policy.
+        """
+        folded = fit_policies(
+            rows.X, rows, None, fold=fold, rng=rng, n_jobs=n_jobs, categorical=categorical
+        )
+        policies = tuple(each.policy for each in folded)
+        likelihood = Likelihood.of_rows(rows, family, policies)
+        at = rows.of_kind(OUTCOME)
+        own = deal(rows.population[at], N_FOLDS, rng) if fold is None else fold[at]
+        if fold is not None:
+            few = np.sort(rng.permutation(len(at))[:CHOICE_ROWS])
+            at, own = at[few], own[few]
+        outcomes, chance = likelihood.outcomes(rows, at)
+        fit, without, place = average_forms(
+            outcomes,
+            likelihood.law(chance, outcomes.weight),
+            EFFECT_FORMS + GROWING_FORMS,
+            own,
+            categorical=categorical,
+            n_jobs=n_jobs,
+            rng=rng,
+        )
+        folds = folds_of_fits(rows, folded, place, rng) if fold is None else (fold, fold)
+        return cls.of_fits(rows, likelihood, fit, folded, without, folds, n_jobs=n_jobs)
+
+    @classmethod
+    def of_fits(
+        cls,
+        rows: LabelledRows,
+        likelihood: Likelihood,
+        fit: AdditiveAverage,
+        policies: tuple[FoldedPolicy, ...],
+        without: tuple[AdditiveAverage, ...],
+        folds: tuple[IntArray, IntArray],
+        *,
+        n_jobs: int | None,
+    ) -> CrossFit:
+        """Return what fits without folds say of rows; ``folds`` are of outcomes and of policies."""
+        n_policies = min(len(policy.without) for policy in policies)
+        models = EffectModels(
+            tuple(zip(*(policy.without[:n_policies] for policy in policies), strict=True)),
+            without,
+            likelihood.offset,
+            likelihood.scale,
+        )
+        nuisances = models(rows.X, *folds, n_jobs=n_jobs)
+        return cls(rows, likelihood, fit, models, folds[0], nuisances)
+
+    def fits(self, rows: LabelledRows) -> bool:
+        """Tell whether these are the rows that were fitted, whatever numbers stand for words."""
+        mine = self.rows
+        return np.array_equal(mine.label, rows.label) and np.array_equal(mine.cell, rows.cell)
+
+    def elsewhere(
+        self, X: Array, given: MatrixLike | None, *, n_jobs: int | None, rng: Rng
+    ) -> tuple[EffectNuisances, IntArray]:
+        """Return the nuisances of other people, each by the fits without a fold that is dealt.
+
+        ``X`` are their features as numbers, ``given`` as they came.
+        """
+        fold = deal_rows(len(X), self.models.n_folds, rng)
+        numbers = X if self.encode is None or given is None else self.encode(given)
+        of_policy = fold % len(self.models.policies)
+        return self.models(numbers, fold, of_policy, n_jobs=n_jobs), fold
+
+
+def folds_of_fits(
+    rows: LabelledRows, policies: tuple[FoldedPolicy, ...], fold: IntArray, rng: Rng
+) -> tuple[IntArray, IntArray]:
+    """Return the folds of the outcome's fits and of the policies' fits at all rows.
+
+    ``fold`` is that of each outcome row. A treatment row has a fold of the policies, an outcome row
+    one of the outcome. The other fold is dealt, as often as rows of the other kind have it: no fit
+    of that kind has seen the row. So both terms of a ratio average over the same estimates, and no
+    model is fitted for it.
+    """
+    n_policies = min(len(policy.without) for policy in policies)
+    of_outcome, of_policy = (np.empty(len(rows), dtype=np.int64) for _ in range(2))
+    for k, policy in enumerate(policies):
+        treated, outcome = rows.at(TREATMENT, k), rows.at(OUTCOME, k)
+        of_policy[treated] = policy.fold % n_policies
+        of_policy[outcome] = rng.permutation(np.resize(of_policy[treated], len(outcome)))
+        of_outcome[treated] = rng.permutation(np.resize(fold, len(treated)))
+    of_outcome[rows.of_kind(OUTCOME)] = fold
+    return of_outcome, of_policy

@@ -1,0 +1,268 @@
+r"""The min-max problem for losses other than the square, with a certificate of the solution.
+
+A loss :math:`\rho` of the difference has two players,
+
+.. math::
+
+    \min_\alpha \max_\beta \; \alpha^\top A \beta - 2 b^\top \beta - E[\rho^*(g_\beta)]
+    + \lambda_f \|\alpha\|^2 - \tfrac{\lambda_g}{4} \|\beta\|^2 .
+
+Minimised over alpha it is a concave problem in beta. Other losses have three players,
+
+.. math::
+
+    \inf_f \sup_g \inf_h \; K(f, g, h) = E[w f g] - 2 E[z h] + E[\ell^*_*(g, h)],
+
+where :math:`\ell^*(s, y')` is the conjugate of :math:`\ell(y, y')` in its first argument and
+:math:`\ell^*_*(s, h) = \sup_{y'} y' h - \ell^*(s, y')` that of :math:`\ell^*` in its second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.optimize import minimize
+
+from unjoined._typing import Array
+from unjoined.errors import InputError
+from unjoined.model.accumulate import RowScan
+from unjoined.model.losses import BoxLoss, SmoothLoss, ThreePlayerLoss
+from unjoined.model.minmax import solve_box_qp
+from unjoined.model.plan import MinMaxSystem
+
+MAX_STEPS = 200  # of Newton's method, which needs about ten
+
+
+@dataclass(frozen=True, slots=True)
+class LossSolution:
+    """The saddle point of a general loss, with a certificate of how good it is."""
+
+    alpha: Array  # (p,) coefficients of f
+    beta: Array  # (p,) coefficients of g
+    gap: float  # value at alpha minus value at beta: 0 at the saddle point, never below
+    value: float  # of the regularised objective
+    rounds: int  # quadratic programmes or Newton steps
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap over the size of the objective."""
+        return self.gap / max(abs(self.value), np.finfo(float).tiny)
+
+
+def solve_loss(
+    system: MinMaxSystem, rows: RowScan, share: Array, loss: Any, *, ridge_f: float, ridge_g: float
+) -> LossSolution:
+    """Solve the problem of a loss by the method that suits it.
+
+    ``rows`` has the critic's basis, ``share`` the weight of each row, adding up to 1. Only a loss
+    whose conjugate is a square on a box does without the basis values of all rows in memory.
+    """
+    problem = _Problem(system, share, ridge_f, ridge_g)
+    if isinstance(loss, ThreePlayerLoss):
+        return problem.three_player(rows.basis(rows.X), loss)
+    if isinstance(loss, SmoothLoss):
+        return problem.smooth(rows.basis(rows.X), loss)
+    return problem.box(rows, loss)
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What all methods need: the averages, the rows' shares and the ridges."""
+
+    system: MinMaxSystem
+    share: Array  # (n,)
+    ridge_f: float
+    ridge_g: float
+
+    @property
+    def curvature(self) -> Array:
+        """The quadratic form in beta that is left by minimising over alpha, and its ridge."""
+        A = self.system.A
+        return A.T @ A / (2.0 * self.ridge_f) + self.ridge_g / 2.0 * np.eye(A.shape[1])
+
+    def box(self, rows: RowScan, loss: BoxLoss) -> LossSolution:
+        r"""Solve for a conjugate :math:`\kappa g^2` on a box: a quadratic programme in beta."""
+        b, C, kappa = self.system.b, self.system.C, loss.curvature
+        Q, (lower, upper) = 2.0 * kappa * C + self.curvature, loss.box
+        beta, rounds = cho_solve(cho_factor(Q), -2.0 * b), 0
+        qp = None
+        if np.isfinite([lower, upper]).any():
+            qp = solve_box_qp(Q, 2.0 * b, beta, rows, lower=lower, upper=upper)
+            # A critic that leaves the box by a rounding error has an infinite conjugate; the box
+            # contains 0, so shrinking it a little makes it feasible and the certificate honest.
+            beta, rounds = qp.x / (1.0 + qp.worst / min(-lower, upper)), qp.rounds
+        # Residuals are v = 2 kappa g, plus the multipliers of rows at the edge of the box.
+        quadratic = kappa * float(beta @ C @ beta)
+        rho, pull = quadratic, 2.0 * kappa * (C @ beta)
+        if qp is not None and qp.index.size:
+            inside, share = 2.0 * kappa * (qp.phi @ beta), self.share[qp.index]
+            rho += float(share @ (loss(inside + qp.multiplier / share) - loss(inside)))
+            pull = pull + qp.phi.T @ qp.multiplier
+        return self.certified(beta, quadratic, rho, pull, rounds)
+
+    def certified(
+        self, beta: Array, conjugate: float, rho: float, pull: Array, rounds: int
+    ) -> LossSolution:
+        r"""Return the solution of ``beta``, with a bound on how far it is from optimal.
+
+        For any residuals v the maximum over beta at fixed alpha is at most
+        :math:`E[\rho(v)] + \|A^\top\alpha - 2b - E[v\psi]\|^2/\lambda_g`, by Fenchel and Young.
+        With the v of the solution that is tight, and an upper bound whatever the solver did.
+        ``conjugate`` is :math:`E[\rho^*(g)]`, ``rho`` and ``pull`` are :math:`E[\rho(v)]` and
+        :math:`E[v\psi]`.
+        """
+        A, b = self.system.A, self.system.b
+        alpha = -A @ beta / (2.0 * self.ridge_f)
+        penalty = self.ridge_f * float(alpha @ alpha)  # also |A beta|^2 / (4 ridge_f)
+        ridge = self.ridge_g / 4.0 * float(beta @ beta)
+        lower = -2.0 * float(b @ beta) - conjugate - ridge - penalty
+        rest = A.T @ alpha - 2.0 * b - pull
+        upper = penalty + rho + float(rest @ rest) / self.ridge_g
+        return LossSolution(alpha, beta, upper - lower, lower, rounds)
+
+    def smooth(self, phi: Array, loss: SmoothLoss) -> LossSolution:
+        """Solve for a smooth conjugate, by some ten Newton steps of O(n p^2)."""
+        share = self.share
+        concave = _Concave(phi, share, loss, 2.0 * self.system.b, self.curvature)
+        beta, value, steps = concave.minimise()
+        g = phi @ beta
+        v = np.asarray(loss.slope(g))
+        conjugate, rho = float(share @ loss.conjugate(g)), float(share @ loss(v))
+        solution = self.certified(beta, conjugate, rho, phi.T @ (share * v), steps)
+        if not solution.gap <= 1e-3 * (1.0 + abs(value)):  # also if it is NaN
+            raise InputError(
+                f"the problem of this loss was not solved: duality gap {solution.gap:g} after "
+                f"{steps} steps. Either its conjugate gives values that are not finite, or the "
+                "critic sits at the edge of its domain, where double precision ends: loss='huber' "
+                "has no such limit."
+            )
+        return solution
+
+    def three_player(self, phi: Array, loss: ThreePlayerLoss) -> LossSolution:
+        r"""Solve for three players, with the ridge of g for h as well.
+
+        The minimum over alpha is known in closed form, that over gamma, the coefficients of h, is
+        found by a quasi-Newton method at each step of another one over beta; all of it is convex.
+        The gap compares the value at alpha, maximised anew over beta, with the value at beta.
+        Costs O(n p) per evaluation, some thousands of them.
+        """
+        A, p = self.system.A, len(self.system.b)
+        game = _MaxMin(phi, self.share, loss, self.system.b, self.ridge_g / 2.0)
+        ridge = self.ridge_g * np.eye(p)
+        beta, lower, steps = game.maximise(np.zeros(p), A.T @ A / (2.0 * self.ridge_f) + ridge)
+        alpha = -A @ beta / (2.0 * self.ridge_f)
+        _, at_alpha, _ = game.maximise(A.T @ alpha, ridge)
+        upper = at_alpha + self.ridge_f * float(alpha @ alpha)
+        return LossSolution(alpha, beta, upper - lower, lower, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Concave:
+    """Minus the objective in beta: a convex function on the conjugate's open domain."""
+
+    phi: Array
+    share: Array
+    loss: SmoothLoss
+    linear: Array
+    curvature: Array
+
+    def value(self, beta: Array) -> float:
+        low, high = self.loss.domain
+        g = self.phi @ beta
+        if g.min() <= low or g.max() >= high:
+            return np.inf
+        conjugate = float(self.share @ self.loss.conjugate(g))
+        return float(self.linear @ beta) + conjugate + 0.5 * float(beta @ self.curvature @ beta)
+
+    def minimise(self) -> tuple[Array, float, int]:
+        """Newton's method; a step out of the domain has an infinite value and is halved."""
+        beta = np.zeros(len(self.linear))
+        value = self.value(beta)
+        for steps in range(MAX_STEPS):
+            g = self.phi @ beta
+            slope = self.linear + self.phi.T @ (self.share * self.loss.slope(g))
+            slope = slope + self.curvature @ beta
+            scaled = self.phi * (self.share * self.loss.curve(g))[:, None]
+            step = -cho_solve(cho_factor(scaled.T @ self.phi + self.curvature), slope)
+            decrease = float(slope @ step)  # twice what is left to gain, to second order
+            if -decrease <= 1e-16 * (1.0 + abs(value)):
+                return beta, value, steps
+            length = 1.0
+            # "not <=" also refuses NaN
+            while not self.value(beta + length * step) <= value + 0.25 * length * decrease:
+                length /= 2.0
+                if length < 1e-12:
+                    return beta, value, steps
+            beta = beta + length * step
+            value = self.value(beta)
+        return beta, value, MAX_STEPS
+
+
+@dataclass(frozen=True, slots=True)
+class _MaxMin:
+    """The three-player problem once alpha is given or minimised out: a maximum of a minimum."""
+
+    phi: Array  # (n, p)
+    share: Array  # (n,)
+    loss: ThreePlayerLoss
+    b: Array  # (p,)
+    ridge: float
+
+    def answer(self, beta: Array, start: Array, root: Array) -> tuple[Array, float]:
+        """Return gamma that minimises the third player's part, and its value."""
+        g = self.phi @ beta
+
+        def value(c: Array) -> tuple[float, Array]:
+            gamma = solve_triangular(root, c, lower=False)
+            h = self.phi @ gamma
+            total = (
+                float(self.share @ self.loss.biconjugate(g, h))
+                - 2.0 * float(self.b @ gamma)
+                + self.ridge * float(gamma @ gamma)
+            )
+            slope = self.phi.T @ (self.share * self.loss.slope_h(g, h))
+            slope = slope - 2.0 * self.b + 2.0 * self.ridge * gamma
+            return total, np.asarray(solve_triangular(root, slope, lower=False, trans="T"))
+
+        best = _descend(value, root @ start)
+        return np.asarray(solve_triangular(root, best.x, lower=False)), float(best.fun)
+
+    def maximise(self, linear: Array, quadratic: Array) -> tuple[Array, float, int]:
+        """Maximise linear^T beta - beta^T quadratic beta / 2 + (third player's minimum)."""
+        p = len(self.b)
+        C = (self.phi * self.share[:, None]).T @ self.phi
+        # In these coordinates both curvatures are near the identity, whatever the ridges, and a
+        # quasi-Newton method needs few steps.
+        outer = cholesky(quadratic + C + 1e-12 * np.trace(C) * np.eye(p))
+        inner = cholesky(C + 2.0 * self.ridge * np.eye(p))
+        last = [np.zeros(p)]  # the third player's last answer, where the next search begins
+
+        def negative(c: Array) -> tuple[float, Array]:
+            beta = solve_triangular(outer, c, lower=False)
+            last[0], minimum = self.answer(beta, last[0], inner)
+            g, h = self.phi @ beta, self.phi @ last[0]
+            slope = linear - quadratic @ beta
+            slope = slope + self.phi.T @ (self.share * self.loss.slope_g(g, h))
+            total = float(linear @ beta) - 0.5 * float(beta @ quadratic @ beta) + minimum
+            return -total, np.asarray(solve_triangular(outer, -slope, lower=False, trans="T"))
+
+        best = _descend(negative, np.zeros(p))
+        beta = np.asarray(solve_triangular(outer, best.x, lower=False))
+        return beta, -float(best.fun), int(best.nit)
+
+
+def _descend(value: Callable[[Array], tuple[float, Array]], start: Array) -> Any:
+    result = minimize(
+        value,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"gtol": 1e-9, "ftol": 1e-15, "maxiter": 2000},
+    )
+    if not np.isfinite(result.fun):
+        raise InputError("the loss gave values that are not finite. Check its biconjugate.")
+    return result

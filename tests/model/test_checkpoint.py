@@ -1,0 +1,87 @@
+"""Checkpoints: a pass goes on only with the rows, tables and plan that it was begun with."""
+
+import numpy as np
+import pytest
+
+from unjoined.errors import TableError
+from unjoined.federated import aggregate_rows, fourier_plan, read_sums
+
+N = 1024  # rows after which a checkpoint is written
+PLAN = fourier_plan({"age": (0.0, 1.0)}, ["north", "south"], n_functions=1, n_groups=2)
+
+
+@pytest.fixture(autouse=True)
+def often(limits):
+    """Write a checkpoint every 1024 rows: a million of them would take seconds for each test."""
+    limits("sums.passes", BATCH_ROWS=N // 16, CHECKPOINT_BATCHES=16)
+
+
+class StoppedError(Exception):
+    """What ends the pass, as a power cut would."""
+
+
+def rows_of(*, first="north", second="south", kind="outcome", seed=0):
+    """Return a function that makes the chunks: a checkpoint's worth of rows, then a few more."""
+
+    def chunks():
+        for i, name in enumerate((first, second)):
+            rng = np.random.default_rng([seed, i])
+            n = N if i == 0 else 1000
+            y = rng.normal(size=n) if kind == "outcome" else rng.integers(0, 2, n)
+            X = rng.normal(size=(n, 1))
+            yield {"X": X, "y": y, "kind": np.full(n, kind), "population": np.full(n, name)}
+
+    return chunks
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """The checkpoint of a pass that was interrupted behind the first table."""
+    path = tmp_path / "checkpoint"
+
+    def chunks():
+        for chunk in rows_of()():
+            if path.exists():
+                raise StoppedError
+            yield chunk
+
+    with pytest.raises(StoppedError):
+        aggregate_rows(chunks, PLAN, checkpoint=path)
+    return path
+
+
+def test_a_checkpoint_is_of_use(checkpoint):
+    assert read_sums(checkpoint)[1].n_rows == N
+    found = aggregate_rows(rows_of(), PLAN, checkpoint=checkpoint)
+    assert found.n_rows("outcome", 0) == N
+    assert found.n_rows("outcome", 1) == 1000
+
+
+def test_a_checkpoint_is_not_resumed_with_the_tables_populations_swapped(checkpoint):
+    swapped = rows_of(first="south", second="north")
+    with pytest.raises(TableError, match="first rows are not those the checkpoint has added up"):
+        aggregate_rows(swapped, PLAN, checkpoint=checkpoint)
+
+
+def test_a_checkpoint_is_not_resumed_with_other_rows(checkpoint):
+    with pytest.raises(TableError, match="first rows are not those the checkpoint has added up"):
+        aggregate_rows(rows_of(seed=1), PLAN, checkpoint=checkpoint)
+
+
+def test_a_checkpoint_is_not_resumed_with_another_plan(checkpoint):
+    other = fourier_plan({"age": (0.0, 2.0)}, ["north", "south"], n_functions=1, n_groups=2)
+    with pytest.raises(TableError, match=r"belongs to other .* Delete it to start anew"):
+        aggregate_rows(rows_of(), other, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("size", [0, 10, 200, -1])
+def test_a_truncated_checkpoint_is_refused_and_the_message_says_what_to_do(checkpoint, size):
+    checkpoint.write_bytes(checkpoint.read_bytes()[:size])
+    with pytest.raises(TableError, match=r"the checkpoint .* Delete it to start anew"):
+        aggregate_rows(rows_of(), PLAN, checkpoint=checkpoint)
+
+
+def test_a_checkpoint_that_ends_amid_a_batch_does_not_count_rows_twice(checkpoint, limits):
+    limits("sums.passes", BATCH_ROWS=1000)
+    with pytest.raises(TableError, match="stands at row 1,024, amid a batch"):
+        aggregate_rows(rows_of(), PLAN, checkpoint=checkpoint)
