@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 def limits():
     """Lower limits that a module sets itself, so that few rows go the way of many.
 
-    ``limits("sums.passes", BATCH_ROWS=256)``: no other test and no other module sees it.
+    ``limits("model.passes", BATCH_ROWS=256)``: no other test and no other module sees it.
     """
     with pytest.MonkeyPatch.context() as patch:
 

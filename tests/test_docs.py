@@ -124,40 +124,20 @@ def test_the_citation_and_the_package_agree_on_the_version():
     assert f"## {unjoined.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@cache
-def inside_packages():
-    """Return the modules that their package does not name, each with its package."""
-    named = {}
-    for path in SOURCES:
-        if path.name == "__init__.py":
-            nodes = list(ast.walk(parsed(path)))
-            named[path.parent] = {alias.name for n in nodes for alias in getattr(n, "names", ())}
-            named[path.parent] |= {n.value for n in nodes if isinstance(n, ast.Constant)}
-    return {
-        (path.parent.name, path.stem)
-        for path in SOURCES
-        if path.stem not in named[path.parent]  # a function's name too
-    }
-
-
-def modules_behind_packages(path):
-    """Return what a test imports that other code must not: modules inside packages, and private."""
+def private_imports(path):
+    """Return the private names that a test imports."""
     names = []
     for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-    paths = [name.split(".")[1:3] for name in names if name.startswith("unjoined.")]
-    return [path for path in paths if path[0].startswith("_") or tuple(path) in inside_packages()]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unjoined"):
+            names += [alias.name for alias in node.names if alias.name.startswith("_")]
+    return names
 
 
-def test_tests_go_through_public_names_and_patch_little():
-    """Both numbers may go down and not up. Limits lowered by the fixture `limits` do not count."""
+def test_tests_import_no_private_name_and_patch_little():
+    """The number may go down and not up. Limits lowered by the fixture `limits` do not count."""
     tests = sorted((ROOT / "tests").rglob("*.py"))
-    behind = [path.name for path in tests if modules_behind_packages(path)]
+    assert {path.name: names for path in tests if (names := private_imports(path))} == {}
     patched = [path.name for path in tests if re.search("monkey[p]atch", path.read_text(), re.I)]
-    assert len(behind) <= 20, behind
     assert len(patched) <= 25, patched
 
 

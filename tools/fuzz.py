@@ -32,14 +32,13 @@ try:
 except ImportError:
     atheris = None
 with nullcontext() if atheris is None else atheris.instrument_imports(include=["unjoined"]):
-    from unjoined.sums import files as sums_files
-
     import unjoined
     from unjoined.cli import program
     from unjoined.data import paper_problem
     from unjoined.datasets import fetch_email
     from unjoined.errors import UnjoinedError
     from unjoined.federated import PlannedSums, fourier_plan, read_sums, write_sums
+    from unjoined.model import sums_file as sums_files
     from unjoined.model.moments import GroupedSums, PolicySums
 
 FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-"))

@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from unjoined.sums import passes as sums_passes
 
 import unjoined
 from unjoined.cli.entry import main as unjoined_command
 from unjoined.cli.program import COMMANDS
+from unjoined.model import passes as sums_passes
 
 # Imported before the fork, so that the commands need not do so again and again. `plan` needs none.
 LIBRARIES = (

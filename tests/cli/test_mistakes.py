@@ -338,8 +338,8 @@ WRONG = {
     ),
     "a row of the data set": (lambda: labels()[0], "is not a matrix. Pass data.X"),
     "a frame of no library": (
-        lambda: unjoined.metrics.plan_study(
-            unjoined.metrics.StudyGuess(0.4, 0.3), half_width=0.1
+        lambda: unjoined.evaluate.plan_study(
+            unjoined.evaluate.StudyGuess(0.4, 0.3), half_width=0.1
         ).to_frame("panda"),
         "Did you mean 'pandas'?",
     ),
@@ -393,7 +393,7 @@ WRONG = {
     "read a folder": (lambda: read_table("deep"), "is a folder"),
     "write a picture": (lambda: write_table(table("y"), "x.png"), "must end in"),
     "lengths": (lambda: unjoined.targeting.expected_gain([0.1], [1.0, 0.0]), "has 1, rule has 2"),
-    "level": (lambda: unjoined.metrics.Estimate(0.0, 1.0).interval(95), "Write 0.95"),
+    "level": (lambda: unjoined.evaluate.Estimate(0.0, 1.0).interval(95), "Write 0.95"),
     "policy": (
         lambda: unjoin(np.ones((9, 1)), [0, 1, 0] * 3, [0, 1, 1] * 3, policies={"a": 2, "b": 0}),
         "polic",

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
-from unjoined.sums import passes as dask_pass
 
 import unjoined
 from unjoined import MinMaxUplift, WeightedUplift
@@ -22,6 +21,7 @@ from unjoined.data import ArraySource, DaskSource, paper_problem
 from unjoined.data.rows import number_rows
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.estimators.minmax_plan import MinMaxPlanner
+from unjoined.model import passes as dask_pass
 from unjoined.model.census import take_census
 
 dask = pytest.importorskip("dask")
@@ -395,17 +395,17 @@ def test_metrics_take_dask_columns(name):
     rng = np.random.default_rng(0)
     score, values = rng.normal(size=90), rng.normal(size=90)
     found = JOINT[name](
-        unjoined.targeting if name == "expected_gain" else unjoined.metrics,
+        unjoined.targeting if name == "expected_gain" else unjoined.evaluate,
         da.from_array(score, 40),
         da.from_array(values, 40),
     )
     assert found == JOINT[name](
-        unjoined.targeting if name == "expected_gain" else unjoined.metrics, score, values
+        unjoined.targeting if name == "expected_gain" else unjoined.evaluate, score, values
     )
     frame = dd.from_pandas(pd.DataFrame({"s": score, "v": values}), npartitions=3)
     assert (
         JOINT[name](
-            unjoined.targeting if name == "expected_gain" else unjoined.metrics,
+            unjoined.targeting if name == "expected_gain" else unjoined.evaluate,
             frame["s"],
             frame["v"],
         )
@@ -417,7 +417,7 @@ def test_scores_without_joint_labels_take_dask_columns(expected):
     lazy = {name: da.from_array(values, 300) for name, values in DATA.items()}
     held = expected.predict(DATA["X"])
     models = {"policy_model": LogisticRegression(), "outcome_model": Ridge()}
-    for score in (unjoined.metrics.weighted_risk, unjoined.metrics.outcome_risk):
+    for score in (unjoined.evaluate.weighted_risk, unjoined.evaluate.outcome_risk):
         found = score(expected.predict(lazy["X"]), **lazy, **models)
         assert found == pytest.approx(score(held, **DATA, **models))
-    assert expected.score(**lazy) == pytest.approx(-unjoined.metrics.weighted_risk(held, **DATA))
+    assert expected.score(**lazy) == pytest.approx(-unjoined.evaluate.weighted_risk(held, **DATA))

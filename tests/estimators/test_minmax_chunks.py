@@ -126,7 +126,7 @@ def test_a_failed_fit_leaves_no_half_of_another(fitted):
 
 @pytest.fixture
 def small_batches(limits):
-    limits("sums.passes", BATCH_ROWS=256, CHECKPOINT_BATCHES=2)
+    limits("model.passes", BATCH_ROWS=256, CHECKPOINT_BATCHES=2)
 
 
 class Breaks:

@@ -293,7 +293,7 @@ def test_the_number_of_centres_goes_by_all_rows_though_some_are_looked_at():
 
 
 def test_held_out_values_do_not_depend_on_chunks(data, fitted, limits):
-    limits("sums.add_up", PIECE_ROWS=7)
+    limits("model.accumulate", PIECE_ROWS=7)
     small = MinMaxUplift(random_state=0).fit(**data)
     assert_allclose(small.search_.risk, fitted.search_.risk, rtol=1e-9)
 

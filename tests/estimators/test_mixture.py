@@ -549,7 +549,7 @@ def test_what_judges_a_fit_has_no_say_in_it():
 
 def test_fits_without_a_fold_of_many_rows_are_those_that_are_fitted_without_it(limits):
     """One step from the fit to all rows; the change is small, so that its square is nothing."""
-    limits("nuisance.additive", CHOICE_ROWS=300)
+    limits("model.averaging", CHOICE_ROWS=300)
     rng = np.random.RandomState(0)
     X, exposure = rng.standard_normal((4000, 2)), rng.uniform(0.1, 0.9, 4000)
     y = 1.0 * (rng.random_sample(4000) < expit(X[:, 0] + exposure * (1.0 + X[:, 1])))
@@ -596,7 +596,7 @@ def test_an_effect_that_grows_with_the_base_is_found_and_named(tmp_path):
 
 
 def test_many_rows_do_without_effects_that_grow_with_the_base(limits):
-    limits("nuisance.additive", CHOICE_ROWS=300)
+    limits("model.averaging", CHOICE_ROWS=300)
     assert not {form.name for form in GROWING_FORMS} & set(fit(draw("real")).candidates_.name)
 
 
@@ -616,7 +616,7 @@ def test_many_rows_agree_with_few(limits):
     """Forms are chosen by 300 of 2,000 outcome rows, then all of them are fitted."""
     data = draw("real", n=1000)
     whole = fit(data)
-    limits("nuisance.additive", CHOICE_ROWS=300)
+    limits("model.averaging", CHOICE_ROWS=300)
     some = fit(data)
     assert len(some.fit_.members) == len(some.candidates_.kept)
     assert some.fit_.weight.sum() == pytest.approx(1.0)

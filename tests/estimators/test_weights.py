@@ -117,7 +117,7 @@ def _risks(data, weight, *, binary):
     """Return every score and measure that takes separate labels and weights."""
     labelled = {**data, "sample_weight": weight}
     f = data["X"][:, 0]
-    held = uj.metrics.HeldOutRows.from_data(**labelled, n_folds=2)
+    held = uj.evaluate.HeldOutRows.from_data(**labelled, n_folds=2)
     scores = [held.score(f, name) for name in ("weighted_risk", "outcome_risk", "fixed_critic")]
     if binary:
         return np.array(scores)
@@ -127,9 +127,9 @@ def _risks(data, weight, *, binary):
     return np.array(
         [
             *scores,
-            uj.metrics.minmax_objective(f, 0.5 * f, **labelled),
+            uj.evaluate.minmax_objective(f, 0.5 * f, **labelled),
             held.difference(f, 0 * f, "outcome_risk").standard_error,
-            uj.metrics.error_bound(linear, labelled, min_gap=0.2).bound,
+            uj.paper.error_bound(linear, labelled, min_gap=0.2).bound,
             strength.f_statistic,
             strength.rms_gap,
             strength.mean_gap,
@@ -167,7 +167,7 @@ def test_weights_divided_by_their_number_reversed_the_order_of_four_logistic():
     share = []
     for scale in (1.0, 1.0 / len(weight)):
         model = uj.FourLogistic(random_state=0).fit(**data, sample_weight=scale * weight)
-        share.append(uj.metrics.qini(model.predict(new.X), new.uplift, normalize=True).value)
+        share.append(uj.evaluate.qini(model.predict(new.X), new.uplift, normalize=True).value)
     assert share[0] == pytest.approx(share[1], abs=1e-9)
 
 

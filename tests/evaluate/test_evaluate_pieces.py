@@ -91,7 +91,7 @@ def test_pieces_tables_and_partitions_change_nothing(data, limits):
     weight = np.random.RandomState(0).uniform(0.5, 2.0, len(X))
     parts = {"X": X, "y": data.y, "kind": data.kind, "population": population}
     parts = {name: np.asarray(column) for name, column in parts.items()} | {"sample_weight": weight}
-    limits("metrics.pieces", SAMPLE_ROWS=60)
+    limits("evaluate.pieces", SAMPLE_ROWS=60)
 
     def model(X):
         return 0.1 * np.asarray(X)[:, 1] - 0.05 * np.asarray(X)[:, 0]
@@ -216,7 +216,7 @@ def test_comparisons_and_effects_are_the_same_from_chunks_and_partitions(data, l
     dask = pytest.importorskip("dask.array")
     parts = {name: np.asarray(data[name]) for name in ("X", "y", "kind", "population")}
     columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
-    limits("metrics.pieces", SAMPLE_ROWS=60)
+    limits("evaluate.pieces", SAMPLE_ROWS=60)
     options = {"n_jobs": 1, "random_state": 0}
     models = {"true": PROBLEM.uplift, "opposite": opposite}
     sources = ArraySource(**parts, chunk_rows=37), DaskSource.from_arrays(**columns), columns

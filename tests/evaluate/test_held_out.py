@@ -369,7 +369,7 @@ def test_a_weighted_scorer_asks_for_weights():
 
 
 def test_the_scorer_forgets_old_rows_and_travels_light(limits):
-    limits("metrics.scores", REMEMBERED=2)
+    limits("evaluate.scores", REMEMBERED=2)
     scorer = uplift_scorer("outcome_risk", weighted=True)
     model = DummyRegressor().fit([[0.0, 0.0]], [0.0])
     for seed in range(3):

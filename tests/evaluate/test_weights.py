@@ -22,27 +22,27 @@ def rows():
 def measures(score, treated, y, weight, *, propensity=None):
     """Return every value that a metric gives, as one vector."""
     given = {"sample_weight": weight}
-    values = uj.metrics.joint_values(y, treated, propensity=propensity, **given)
-    curve = uj.metrics.uplift_curve(score, values, **given)
+    values = uj.evaluate.joint_values(y, treated, propensity=propensity, **given)
+    curve = uj.evaluate.uplift_curve(score, values, **given)
     shares = np.linspace(0.0, 1.0, 7)
     estimates = [
-        uj.metrics.auuc(score, values, **given),
-        uj.metrics.auuc(score, values, ties="paper", **given),
-        uj.metrics.qini(score, values, **given),
-        uj.metrics.qini(score, values, normalize=True, **given),
-        uj.metrics.rank_score(score, values, **given),
-        uj.metrics.uplift_at_k(score, values, 0.3, **given),
-        uj.metrics.uplift_at_k(score, values, 1.0, **given),
-        uj.metrics.average_uplift(values, score > 5.0, **given),
-        uj.metrics.treat_all(values, **given),
+        uj.evaluate.auuc(score, values, **given),
+        uj.evaluate.auuc(score, values, ties="paper", **given),
+        uj.evaluate.qini(score, values, **given),
+        uj.evaluate.qini(score, values, normalize=True, **given),
+        uj.evaluate.rank_score(score, values, **given),
+        uj.evaluate.uplift_at_k(score, values, 0.3, **given),
+        uj.evaluate.uplift_at_k(score, values, 1.0, **given),
+        uj.evaluate.average_uplift(values, score > 5.0, **given),
+        uj.evaluate.treat_all(values, **given),
     ]
     return (
         np.concatenate(
             [
                 [estimate.value for estimate in estimates],
                 curve.at(shares),
-                uj.metrics.perfect_curve(values, **given).at(shares),
-                uj.metrics.random_curve(values, **given).at(shares),
+                uj.evaluate.perfect_curve(values, **given).at(shares),
+                uj.evaluate.random_curve(values, **given).at(shares),
                 [curve.area()],
             ]
         ),
@@ -50,7 +50,7 @@ def measures(score, treated, y, weight, *, propensity=None):
             [
                 [estimate.standard_error for estimate in estimates],
                 np.interp(shares, curve.share, curve.standard_error),
-                uj.metrics.random_curve(values, **given).standard_error,
+                uj.evaluate.random_curve(values, **given).standard_error,
             ]
         ),
     )
@@ -90,7 +90,7 @@ def test_equal_weights_are_as_good_as_none_and_weight_zero_is_as_good_as_no_row(
 def test_standard_errors_are_those_of_a_weighted_mean():
     """The linearised formula, written out: the mean, and the curve as means of v 1[top]."""
     score, treated, y, weight = rows()
-    values = uj.metrics.joint_values(y, treated, propensity=0.4)
+    values = uj.evaluate.joint_values(y, treated, propensity=0.4)
     kept = weight > 0
     share, n = weight[kept] / weight.sum(), int(kept.sum())
 
@@ -98,9 +98,9 @@ def test_standard_errors_are_those_of_a_weighted_mean():
         mean = share @ column[kept]
         return math.sqrt(n / (n - 1) * np.sum(share**2 * (column[kept] - mean) ** 2))
 
-    found = uj.metrics.treat_all(values, sample_weight=weight).standard_error
+    found = uj.evaluate.treat_all(values, sample_weight=weight).standard_error
     assert found == pytest.approx(error(values), rel=1e-12)
-    curve = uj.metrics.uplift_curve(score, values, sample_weight=weight)
+    curve = uj.evaluate.uplift_curve(score, values, sample_weight=weight)
     cuts = np.unique(score[kept])[::-1]
     expected = [0.0, *(error(values * (score >= cut)) for cut in cuts)]
     np.testing.assert_allclose(curve.standard_error, expected, rtol=1e-10)
@@ -114,7 +114,7 @@ def test_the_error_of_a_weighted_area_is_the_spread_over_draws():
         score = rng.standard_normal(200)
         values = score + rng.standard_normal(200)
         weight = rng.exponential(size=200)
-        estimate = uj.metrics.qini(score, values, sample_weight=weight)
+        estimate = uj.evaluate.qini(score, values, sample_weight=weight)
         found.append(estimate.value)
         error.append(estimate.standard_error)
     assert np.mean(error) == pytest.approx(np.std(found), rel=5.0 / math.sqrt(800.0))
@@ -122,16 +122,16 @@ def test_the_error_of_a_weighted_area_is_the_spread_over_draws():
 
 def test_the_mean_of_weighted_values_is_the_difference_of_weighted_arms():
     _, treated, y, weight = rows()
-    values = uj.metrics.joint_values(y, treated, sample_weight=weight)
+    values = uj.evaluate.joint_values(y, treated, sample_weight=weight)
     arms = [np.average(y[arm], weights=weight[arm]) for arm in (treated, ~treated)]
-    found = uj.metrics.treat_all(values, sample_weight=weight).value
+    found = uj.evaluate.treat_all(values, sample_weight=weight).value
     assert found == pytest.approx(arms[0] - arms[1], rel=1e-12)
 
 
 def test_weights_that_are_all_zero_or_wrong_are_refused():
     with pytest.raises(uj.errors.InputError, match="sample_weight is 0 in all 3 rows"):
-        uj.metrics.auuc([1, 2, 3], [0.0, 1.0, 2.0], sample_weight=np.zeros(3))
+        uj.evaluate.auuc([1, 2, 3], [0.0, 1.0, 2.0], sample_weight=np.zeros(3))
     with pytest.raises(uj.errors.InputError, match="finite and not negative"):
-        uj.metrics.uplift_curve([1, 2, 3], [0.0, 1.0, 2.0], sample_weight=[1.0, -1.0, 1.0])
+        uj.evaluate.uplift_curve([1, 2, 3], [0.0, 1.0, 2.0], sample_weight=[1.0, -1.0, 1.0])
     with pytest.raises(uj.errors.InputError, match="sample_weight has 2 entries"):
-        uj.metrics.treat_all([0.0, 1.0, 2.0], sample_weight=[1.0, 1.0])
+        uj.evaluate.treat_all([0.0, 1.0, 2.0], sample_weight=[1.0, 1.0])

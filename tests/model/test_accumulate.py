@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from unjoined.sums import add_up as pieces
 
 from unjoined.data import paper_problem
 from unjoined.data.rows import label_rows
 from unjoined.errors import InputError
 from unjoined.model import GaussianBasis, LinearBasis
+from unjoined.model import accumulate as pieces
 from unjoined.model.accumulate import CACHE_ROWS, accumulate, chunk_rows
 from unjoined.model.basis import ScaledBasis, Scaling
 from unjoined.model.moments import MomentSums, add_gram, mirrored
@@ -168,7 +168,7 @@ def test_sums_do_not_depend_on_blocks_pieces_and_chunks(limits, labels, n_jobs):
         rows = replace(rows, label=rows.label - 0.3 * np.tanh(rows.X[:, 0]))
     groups = np.arange(len(rows.X)) % 3
     whole = accumulate(BASIS, P, rows, groups=groups)
-    limits("sums.add_up", BLOCK_ROWS=100, PIECE_ROWS=50, chunk_rows=lambda p: 7)
+    limits("model.accumulate", BLOCK_ROWS=100, PIECE_ROWS=50, chunk_rows=lambda p: 7)
     cut = accumulate(BASIS, P, rows, groups=groups, n_jobs=n_jobs)
     assert set(cut.cells) == set(whole.cells)
     for key, cell in whole.cells.items():

@@ -176,14 +176,14 @@ def test_steps_of_a_programme_are_limited(limits):
     def give_up(E, wanted, maxiter):
         raise RuntimeError(f"no solution within {maxiter} steps")
 
-    limits("solve.minmax", nnls=give_up)
+    limits("model.minmax", nnls=give_up)
     Q, q, phi = random_problem(0)
     with pytest.raises(InputError, match="could not be solved in reasonable time"):
         solve_box_qp(Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=-0.1, upper=0.1)
 
 
 def test_rounds_are_limited(limits):
-    limits("solve.minmax", MAX_ROUNDS=1)
+    limits("model.minmax", MAX_ROUNDS=1)
     Q, q, phi = random_problem(0)
     with pytest.raises(InputError, match="did not settle within 1 rounds"):
         solve_box_qp(Q, q, np.linalg.solve(Q, -q), all_rows(phi), lower=-0.1, upper=0.1)

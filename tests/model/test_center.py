@@ -237,14 +237,14 @@ def test_neither_threads_nor_chunks_change_the_centre(limits):
     rows = rows_of(main_effect(), 400)
     fold = deal_folds(rows, rng())
     whole = center(rows, fold, rng(3)).rows.label
-    limits("sums.plan", CACHE_ROWS=256)
+    limits("model.plan", CACHE_ROWS=256)
     one, two = (center(rows, fold, rng(3), n_jobs=n).rows.label for n in (None, 2))
     assert_array_equal(one, two)
     assert_allclose(one, whole, atol=1e-9 * np.abs(rows.label).max())
 
 
 def test_a_sample_draws_centres_from_some_rows_only(limits):
-    limits("nuisance.centring", SAMPLE_ROWS=50)
+    limits("model.centring", SAMPLE_ROWS=50)
     found = fit_centring(rows_of(main_effect(), 100), rng())
     assert found.means.basis.size == 4 + 27  # 10 * 50 ** (1 / 4) centres
     assert isinstance(found, Centring)

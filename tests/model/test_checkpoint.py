@@ -13,7 +13,7 @@ PLAN = fourier_plan({"age": (0.0, 1.0)}, ["north", "south"], n_functions=1, n_gr
 @pytest.fixture(autouse=True)
 def often(limits):
     """Write a checkpoint every 1024 rows: a million of them would take seconds for each test."""
-    limits("sums.passes", BATCH_ROWS=N // 16, CHECKPOINT_BATCHES=16)
+    limits("model.passes", BATCH_ROWS=N // 16, CHECKPOINT_BATCHES=16)
 
 
 class StoppedError(Exception):
@@ -82,6 +82,6 @@ def test_a_truncated_checkpoint_is_refused_and_the_message_says_what_to_do(check
 
 
 def test_a_checkpoint_that_ends_amid_a_batch_does_not_count_rows_twice(checkpoint, limits):
-    limits("sums.passes", BATCH_ROWS=1000)
+    limits("model.passes", BATCH_ROWS=1000)
     with pytest.raises(TableError, match="stands at row 1,024, amid a batch"):
         aggregate_rows(rows_of(), PLAN, checkpoint=checkpoint)

@@ -24,7 +24,7 @@ def draw(n):
 @pytest.mark.parametrize("n", [0, 1, 100])
 @pytest.mark.parametrize("scaled", [True, False])
 def test_the_result_is_the_product_of_values_and_coefficients(limits, n, scaled):
-    limits("sums.add_up", PIECE_ROWS=30, chunk_rows=lambda p: 7)
+    limits("model.accumulate", PIECE_ROWS=30, chunk_rows=lambda p: 7)
     X = draw(n)
     basis = ScaledBasis(BASIS, SCALING) if scaled else (lambda rows: BASIS(SCALING(rows)))
     expected = BASIS(SCALING(X)) @ COEF

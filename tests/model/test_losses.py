@@ -269,7 +269,7 @@ def test_only_thresholds_know_units():
 
 
 def test_newton_stops_at_its_limit_and_the_gap_says_so(problem, limits):
-    limits("solve.losses", MAX_STEPS=1)
+    limits("model.loss_solvers", MAX_STEPS=1)
     system, scan, _, share = problem
     strong = replace(system, b=3.0 * system.b)
     with pytest.raises(InputError, match=r"duality gap .* after 1 steps"):

@@ -179,7 +179,7 @@ def test_batches_are_the_same_however_a_source_is_cut(cuts, size):
 @pytest.mark.parametrize("data", [DATA, weighted()], ids=["plain", "weighted"])
 @pytest.mark.parametrize("centred", [False, True])
 def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred, limits):
-    limits("sums.passes", BATCH_ROWS=256)
+    limits("model.passes", BATCH_ROWS=256)
     rows = label_rows(**data)
     if data is not DATA:  # a source adds weights up as they come, whatever their units
         rows = replace(rows, weight=np.asarray(data["sample_weight"])[data["sample_weight"] > 0.0])
@@ -196,7 +196,7 @@ def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred, limits)
 
 
 def test_sums_do_not_depend_on_chunks_or_threads_to_the_bit(limits):
-    limits("sums.passes", BATCH_ROWS=256)
+    limits("model.passes", BATCH_ROWS=256)
     plan = make_plan(critic=LinearBasis(2))
     expected = add_up(ArraySource(**DATA), plan)
     for chunk_rows, n_jobs in ((1, 1), (97, 2), (600, 3)):
@@ -273,7 +273,7 @@ class Interrupted:
 @pytest.fixture
 def checkpoint(tmp_path, limits):
     """Where a pass is kept that was interrupted behind 768 of 1,200 rows."""
-    limits("sums.passes", BATCH_ROWS=256, CHECKPOINT_BATCHES=1)
+    limits("model.passes", BATCH_ROWS=256, CHECKPOINT_BATCHES=1)
     census, path = take_census(ArraySource(**DATA), sample_rows=500), tmp_path / "checkpoint"
     with pytest.raises(KeyboardInterrupt):
         sum_source(Interrupted(10), make_plan(), census, path)
@@ -300,7 +300,7 @@ def test_a_checkpoint_of_other_rows_is_refused(checkpoint, limits):
     some = taken(DATA, np.concatenate(one_cell))
     with pytest.raises(TableError, match="it has 600 rows, the checkpoint stands at 768"):
         add_up(ArraySource(**some), plan, checkpoint=checkpoint)
-    limits("sums.passes", BATCH_ROWS=500)
+    limits("model.passes", BATCH_ROWS=500)
     with pytest.raises(TableError, match="the checkpoint stands at row 768, amid a batch"):
         add_up(ArraySource(**DATA), plan, checkpoint=checkpoint)
 

@@ -28,7 +28,7 @@ def slow(X, label, weight):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_are_those_of_the_rows_one_by_one(weighted, limits):
-    limits("sums.moments", CACHE_ROWS=16)  # a last chunk that is not full
+    limits("model.moments", CACHE_ROWS=16)  # a last chunk that is not full
     at = ROWS.at("treatment", 1)
     weight = np.linspace(0.5, 2.0, len(at)) if weighted else np.ones(len(at))
     X, label = ROWS.X[at], ROWS.label[at]

@@ -9,15 +9,15 @@ LOSSES = {
     "squared": "squared",
     "absolute": "absolute",
     "huber": "huber",
-    "huber-object": uj.losses.HuberLoss(2.0),
-    "pinball": uj.losses.PinballLoss(0.3),
-    "smooth": uj.losses.SmoothLoss(
+    "huber-object": uj.paper.HuberLoss(2.0),
+    "pinball": uj.paper.PinballLoss(0.3),
+    "smooth": uj.paper.SmoothLoss(
         rho=lambda v: v**2 / 2.0,
         conjugate=lambda g: g**2 / 2.0,
         slope=lambda g: g,
         curve=lambda g: np.ones_like(g),
     ),
-    "three-player": uj.losses.ThreePlayerLoss(
+    "three-player": uj.paper.ThreePlayerLoss(
         conjugate=lambda s, y: (s + y) ** 2 / 2.0,
         biconjugate=lambda g, h: h**2 / 2.0 - g * h,
         slope_g=lambda g, h: -h,

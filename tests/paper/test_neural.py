@@ -22,8 +22,8 @@ from unjoined.paper import SmoothLoss
 from unjoined.paper.networks import (
     SaddleRows,
     SaddleSettings,
-    _batches,
     default_network,
+    row_batches,
     seeded,
     train_saddle,
 )
@@ -252,7 +252,7 @@ def test_batches_hold_every_cell_and_average_to_all_rows():
     rng = np.random.RandomState(0)
     weight = torch.tensor(rng.uniform(0.5, 2.0, sum(sizes)))
     number = torch.arange(sum(sizes), dtype=torch.float64)[:, None]
-    batches = list(_batches(SaddleRows(number, weight, weight, sizes), 16, rng))
+    batches = list(row_batches(SaddleRows(number, weight, weight, sizes), 16, rng))
     assert len(batches) == 10
     assert all((batch.n_treatment, len(batch.Z)) == (6, 14) for batch in batches)
     seen = [batch.Z[:, 0].long() for batch in batches]

@@ -18,7 +18,7 @@ TOOL = Path(__file__).parents[2] / "tools" / "kills.py"
 
 DIES = """
 import os, signal, sys
-from unjoined.data import replace_file
+from unjoined.data.write import replace_file
 def write(file):
     file.write_text("half")
     if sys.argv[2] == "die":

@@ -343,7 +343,7 @@ def cross_fit(
     Examples
     --------
     >>> from unjoined.data import campaign_problem
-    >>> from unjoined.metrics import diagnose, plan_study
+    >>> from unjoined.evaluate import diagnose, plan_study
     >>> data = campaign_problem().draw(500, random_state=0)
     >>> crossfit = cross_fit(data)
     >>> diagnose(data, crossfit=crossfit).verdict

@@ -346,12 +346,12 @@ def _run_epoch(
 ) -> float:
     players.f.train()
     players.g.train()
-    values = [players.step(batch) for batch in _batches(rows, settings.batch_size, rng)]
+    values = [players.step(batch) for batch in row_batches(rows, settings.batch_size, rng)]
     # One look per epoch: asking for every step's value would stall a graphics card.
     return float(import_torch().stack(values).mean())
 
 
-def _batches(
+def row_batches(
     rows: SaddleRows, batch_size: int | None, rng: np.random.RandomState
 ) -> Iterator[SaddleRows]:
     """Yield batches with rows of all four cells, a quarter from each."""
