@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
+from unjoined._threads import CACHE_ROWS, Scratch
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import check_row_width
 from unjoined.errors import InputError
@@ -23,6 +24,7 @@ MOST_FACTORS = 24  # features and levels of categories in pairs; more have too m
 MOST_FEATURES = 100  # those that go along with the labels most
 FEWEST_COSINES = 2
 MOST_FUNCTIONS = 240  # of single features: beyond, curves get fewer cosines
+_SCRATCH = Scratch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +182,15 @@ class AdditiveBasis:
                 np.cos(curve.angle(X[:, c]), out=waves[j])
         return waves.T
 
-    def __call__(self, X: Array, waves: Array | None = None) -> Array:
-        """Map rows (n, d) to the values of the functions (n, p), given their waves if known."""
+    def __call__(self, X: Array, waves: Array | None = None, *, out: Array | None = None) -> Array:
+        """Map rows (n, d) to the values of the functions (n, p), given their waves if known.
+
+        ``out``, (p, n), is written over if it is given; the values are then a view of it.
+        """
         check_row_width(X, self.n_features)
         waves = self.waves(X) if waves is None else waves
         # Function by function: columns are written in one go.
-        values = np.empty((self.size, len(X)))
+        values = np.empty((self.size, len(X))) if out is None else out
         values[0] = 1.0
         k = len(self.features)
         lines = values[1 : 1 + k]
@@ -217,6 +222,20 @@ class AdditiveBasis:
             at += 1
         return values.T
 
+    def combined(self, X: Array, *coef: Array) -> list[Array]:
+        """Return the functions at rows times matrices of coefficients, (n, columns) each.
+
+        By pieces: the values of all functions at many rows would fill memory that is dear to get.
+        """
+        found = [np.empty((len(X), each.shape[1])) for each in coef]
+        for start in range(0, len(X), CACHE_ROWS):
+            at = slice(start, start + CACHE_ROWS)
+            rows = X[at]
+            values = self(rows, out=_SCRATCH.array("values", self.size, len(rows)))
+            for to, each in zip(found, coef, strict=True):
+                np.matmul(values, each, out=to[at])
+        return found
+
 
 def _levels(categories: list[tuple[int, Array, Array]], most: int) -> tuple[tuple[int, int], ...]:
     """Return the levels of the categories that fit among ``most``, those of few levels first."""
@@ -230,10 +249,13 @@ def _levels(categories: list[tuple[int, Array, Array]], most: int) -> tuple[tupl
 
 def _write_cosines(wave: Array, out: Array) -> None:
     """Write sqrt(2) cos(j angle) / j, where wave is cos(angle), by the Chebyshev recurrence."""
-    before, now = np.ones_like(wave), wave
-    for j in range(len(out)):
-        np.multiply(now, np.sqrt(2.0) / (j + 1), out=out[j])
-        before, now = now, 2.0 * wave * now - before
+    twice = 2.0 * wave
+    out[0] = wave
+    for j in range(1, len(out)):
+        np.multiply(twice, out[j - 1], out=out[j])
+        out[j] -= out[j - 2] if j > 1 else 1.0
+    for j, row in enumerate(out):
+        row *= np.sqrt(2.0) / (j + 1)
 
 
 def leading_features(X: Array, y: Array, exposure: Array, weight: Array) -> frozenset[int] | None:

@@ -14,7 +14,7 @@ from numpy.random import RandomState as Rng
 from scipy.optimize import least_squares
 
 from unjoined._support import PROGRESS
-from unjoined._threads import CACHE_ROWS, n_threads, one_blas_thread, over_pieces
+from unjoined._threads import CACHE_ROWS, Scratch, n_threads, one_blas_thread, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined.model.additive_basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features
 from unjoined.model.families import (
@@ -490,8 +490,11 @@ def _over_all(
     waves = over_pieces(lambda at: basis.waves(rows.X[at : at + CACHE_ROWS]), starts, n_jobs)
     wide = np.hstack([rows.X, np.concatenate(list(waves))])
 
+    scratch = Scratch()
+
     def values(X: Array) -> Array:
-        return basis(X[:, :d], X[:, d:])
+        out = scratch.array("values", basis.size, len(X))
+        return basis(X[:, :d], X[:, d:], out=out)
 
     data = AdditiveRows(wide.T, rows.y, rows.exposure, rows.weight)
     folds = [np.flatnonzero(fold == j) for j in range(K)]

@@ -23,7 +23,13 @@ from unjoined.model.regressors import (
     deal_rows,
     fit_policies,
 )
-from unjoined.model.specifications import EFFECT_FORMS, GROWING_FORMS, AdditiveAverage, ModelRows
+from unjoined.model.specifications import (
+    EFFECT_FORMS,
+    GROWING_FORMS,
+    AdditiveAverage,
+    ModelRows,
+    uplift_of_fits,
+)
 
 AUTO, BERNOULLI, GAUSSIAN, MEAN = "auto", "bernoulli", "gaussian", "mean"
 CLIP = 0.005  # policies are kept this far from 0 and 1
@@ -142,7 +148,7 @@ class EffectModels:
 
     def scores(self, X: Array) -> Array:
         """Return the effect at rows by the fits without each fold, shape (n, folds)."""
-        return np.column_stack([fit.uplift(X) for fit in self.outcomes])
+        return np.column_stack(uplift_of_fits(self.outcomes, X))
 
     def chances(self, X: Array, j: int) -> Array:
         """Return every population's policy by the fits without fold ``j``, shape (n, K)."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dpotrs, dtrtri
 
-from unjoined._threads import CACHE_ROWS, over_pieces
+from unjoined._threads import CACHE_ROWS, Scratch, over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined.model.families import Law, Sums
 
@@ -34,6 +34,7 @@ MOST_STEPS = 50  # with the scales fixed, at the end
 TOL = 1e-6  # nats of all rows that a step must promise then
 SHORTEST = 1e-3  # of a full step
 SUFFICIENT = 1e-4  # share of what a step promises that it must bring (Armijo)
+_SCRATCH = Scratch()
 
 
 class AdditiveRows(NamedTuple):
@@ -49,12 +50,12 @@ def sums_of_rows(rows: AdditiveRows, law: Law, coef: Array, parts: Parts) -> Sum
     """Add up one set of rows."""
     values, y, exposure, weight = rows
     p = len(parts.base)
-    of_base = values if p == len(values) else values[parts.base]
-    of_effect = values if len(parts.effect) == len(values) else values[parts.effect]
+    of_base, of_effect = _functions(values, parts.base), _functions(values, parts.effect)
     t = law(y, exposure, coef[:p] @ of_base, coef[p:] @ of_effect)
     gradient = np.concatenate([of_base @ (weight * t.by_base), of_effect @ (weight * t.by_effect)])
-    design, root = np.empty((len(coef), len(y))), np.sqrt(weight * t.base_base)
+    root = np.sqrt(weight * t.base_base)
     lean = np.divide(weight * t.base_effect, root, out=np.zeros_like(root), where=root > 0.0)
+    design = _SCRATCH.array("design", len(coef), len(y))
     np.multiply(of_base, root, out=design[:p])
     np.multiply(of_effect, lean, out=design[p:])
     curvature = design @ design.T
@@ -63,6 +64,14 @@ def sums_of_rows(rows: AdditiveRows, law: Law, coef: Array, parts: Parts) -> Sum
         curvature[p:, p:] += design[p:] @ design[p:].T
     square, counted = float(weight @ t.square), float(weight @ t.counted)
     return Sums(float(weight @ t.loss), gradient, curvature, square, counted)
+
+
+def _functions(values: Array, places: IntArray) -> Array:
+    """Return the values of some functions: a view, if they follow each other."""
+    first, n = int(places[0]) if len(places) else 0, len(places)
+    if n and int(places[-1]) == first + n - 1:  # places rise
+        return values[first : first + n]
+    return values[places]
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class AdditiveMean:
 
     def __call__(self, X: Array) -> Array:
         """Return the mean at each row, in units of the label."""
-        base, _ = self.model(X)
+        base = self.model.base(X)
         mean = (expit(base) if self.is_binary else base) @ self.model.weight
         return np.asarray(self.offset + self.scale * mean)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple
@@ -229,8 +230,12 @@ class AdditiveAverage:
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """Return base and effect of each member at rows, shape (n, members) each."""
-        values, (base, effect) = self.basis(X), self.coefficients()
-        return values @ base, values @ effect
+        base, effect = self.basis.combined(X, *self.coefficients())
+        return base, effect
+
+    def base(self, X: Array) -> Array:
+        """Return the base of each member at rows, shape (n, members)."""
+        return self.basis.combined(X, self.coefficients()[0])[0]
 
     def coefficients(self) -> tuple[Array, Array]:
         """Return those of base and effect, (p, members) each."""
@@ -346,6 +351,18 @@ class AdditiveAverage:
             for j, member in enumerate(self.members)
         ]
         return np.asarray(np.logaddexp.reduce(parts, axis=0))
+
+
+def uplift_of_fits(fits: Sequence[AdditiveAverage], X: Array) -> list[Array]:
+    """Return the uplift at rows by several fits; those of one basis evaluate it once."""
+    found: dict[int, Array] = {}
+    for basis in {id(fit.basis): fit.basis for fit in fits}.values():
+        alike = {j: fit for j, fit in enumerate(fits) if fit.basis is basis}
+        values = basis.combined(X, *(c for fit in alike.values() for c in fit.coefficients()))
+        pairs = zip(values[::2], values[1::2], strict=True)
+        for (j, fit), (base, effect) in zip(alike.items(), pairs, strict=True):
+            found[j] = np.asarray(fit.best.law.uplift(base, effect) @ fit.weight)
+    return [found[j] for j in range(len(fits))]
 
 
 def nats(law: Law, rows: ModelRows, base: Array, effect: Array) -> Array:
