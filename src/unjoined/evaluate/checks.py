@@ -22,6 +22,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
+from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, BoolArray, IntArray
 from unjoined._validation import KINDS
 from unjoined.data.rows import LabelledRows
@@ -129,10 +130,13 @@ def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng
     """
     X = np.concatenate([one.X, two.X])
     weight = np.concatenate([one.weight / one.weight.sum(), two.weight / two.weight.sum()])
-    Z = np.clip(Scaling.of_rows(X, weight)(X), -CUT, CUT)
-    first, second = replace(one, X=Z[: len(one.X)]), replace(two, X=Z[len(one.X) :])
+    scaling = Scaling.of_rows(X, weight)
+    d, fewest = X.shape[1], min(effective_size(s.weight) for s in (one, two))
+    with_squares = fewest >= ROWS_PER_FUNCTION * 2 * d
+    moments = [_Moments.of_sample(s, scaling, with_squares=with_squares) for s in (one, two)]
+    first, second = (each.leading(d) for each in moments)
     apart, variance, n = _difference(first, second)
-    spread = np.sqrt(np.maximum(_variance(first) + _variance(second), 0.0) / 2.0)
+    spread = np.sqrt(np.maximum(first.variance + second.variance, 0.0) / 2.0)
     varies = spread > 1e-12
     # A feature that varies in neither may still differ: then in standard deviations of both.
     size = np.divide(apart, spread, out=apart.copy(), where=varies)
@@ -140,9 +144,9 @@ def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng
     sure = np.where(np.abs(apart) > 1e-9, np.inf, 0.0)
     z = np.divide(apart, np.sqrt(variance), out=sure, where=varies & (variance > 0.0))
     tail = 2.0 * t.sf(float(np.abs(z).max()), max(n - 2.0, 1.0))
-    classifier, told_apart = _split_classifier(where, first, second, rng)
+    classifier, told_apart = _split_classifier(where, one, two, scaling, rng)
     checks = (
-        _hotelling(where, first, second),
+        _hotelling(where, moments[0], moments[1], d),
         Check(
             "means of features, one by one",
             where,
@@ -154,46 +158,77 @@ def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng
     return Balance(where, float(size[worst]), names[worst], told_apart, checks)
 
 
-def _difference(one: Sample, two: Sample) -> tuple[Array, Array, float]:
+class _Moments(NamedTuple):
+    """Means and covariances of functions of the features of one sample."""
+
+    mean: Array  # (p,)
+    covariance: Array  # (p, p)
+    size: float  # rows of equal weight behind them
+
+    @classmethod
+    def of_sample(
+        cls, sample: Sample, scaling: Scaling | None, *, with_squares: bool = False
+    ) -> _Moments:
+        """Add up features, scaled and cut unless there is no scaling, and perhaps their squares.
+
+        By pieces, in one go. As distances from the first row: what never varies has no variance.
+        """
+        total = square = np.zeros(())
+        origin = None
+        for start in range(0, len(sample.X), CACHE_ROWS):
+            at = slice(start, start + CACHE_ROWS)
+            columns = np.ascontiguousarray(_cut(sample.X[at], scaling).T)
+            if with_squares:
+                columns = np.vstack([columns, columns**2])
+            origin = columns[:, :1].copy() if origin is None else origin
+            columns = columns - origin  # a new array: those of scores are a view
+            weighted = columns * sample.weight[at]
+            total = total + weighted.sum(axis=1)
+            square = square + weighted @ columns.T
+        weight = sample.weight.sum()
+        mean = total / weight
+        first = np.zeros(1) if origin is None else origin[:, 0]
+        covariance = square / weight - np.multiply.outer(mean, mean)
+        return cls(first + mean, covariance, effective_size(sample.weight))
+
+    @property
+    def variance(self) -> Array:
+        """Of each function."""
+        return np.maximum(np.diag(self.covariance), 0.0)
+
+    def leading(self, p: int) -> _Moments:
+        """Return the moments of the first functions."""
+        return _Moments(self.mean[:p], self.covariance[:p, :p], self.size)
+
+
+def _cut(X: Array, scaling: Scaling | None) -> Array:
+    """Return features in standard deviations, cut, or as they are without a scaling."""
+    return X if scaling is None else np.clip(scaling(X), -CUT, CUT)
+
+
+def _difference(one: _Moments, two: _Moments) -> tuple[Array, Array, float]:
     """Return the differences of means, their variances, and the rows of equal weight behind."""
-    mean = [np.average(s.X, axis=0, weights=s.weight) for s in (one, two)]
-    size = [effective_size(s.weight) for s in (one, two)]
-    variance = [_variance(s) / max(n - 1.0, 1.0) for s, n in zip((one, two), size, strict=True)]
-    return mean[0] - mean[1], variance[0] + variance[1], sum(size)
+    variance = [each.variance / max(each.size - 1.0, 1.0) for each in (one, two)]
+    return one.mean - two.mean, variance[0] + variance[1], one.size + two.size
 
 
-def _variance(sample: Sample) -> Array:
-    mean = np.average(sample.X, axis=0, weights=sample.weight)
-    return np.asarray(np.average((sample.X - mean) ** 2, axis=0, weights=sample.weight))
-
-
-def _hotelling(where: str, one: Sample, two: Sample) -> Check:
+def _hotelling(where: str, one: _Moments, two: _Moments, d: int) -> Check:
     """Test that features and their squares have the same means, by Hotelling's T-square."""
-    what = "means of features and of squares"
-    size = [effective_size(s.weight) for s in (one, two)]
-    d, fewest = one.X.shape[1], min(size)
-    if fewest < ROWS_PER_FUNCTION * d:
-        return Check(what, where, float("nan"), float("nan"))
-    if fewest >= ROWS_PER_FUNCTION * 2 * d:
-        one, two = (replace(s, X=np.hstack([s.X, s.X**2])) for s in (one, two))
-    else:
-        what = "means of features"
-    apart, _, _ = _difference(one, two)
-    V = np.asarray(sum(_covariance(s) / (n - 1.0) for s, n in zip((one, two), size, strict=True)))
+    what = "means of features and of squares" if len(one.mean) > d else "means of features"
+    if min(one.size, two.size) < ROWS_PER_FUNCTION * d:
+        return Check("means of features and of squares", where, float("nan"), float("nan"))
+    V = np.asarray(sum(each.covariance / (each.size - 1.0) for each in (one, two)))
     if not np.any(np.diag(V) > 0.0):
         return Check(what, where, float("nan"), float("nan"))
-    square, p, _ = against_zero(apart, V)
-    free = sum(size) - 2.0  # Hotelling: T^2 (free - p + 1) / (p free) has an F law
+    square, p, _ = against_zero(one.mean - two.mean, V)
+    free = one.size + two.size - 2.0  # Hotelling: T^2 (free - p + 1) / (p free) has an F law
     statistic = square * (free - p + 1.0) / (p * free)
     return Check(what, where, statistic, float(f.sf(statistic, p, free - p + 1.0)))
 
 
-def _covariance(sample: Sample) -> Array:
-    off = sample.X - np.average(sample.X, axis=0, weights=sample.weight)
-    return np.asarray((off * sample.weight[:, None]).T @ off / sample.weight.sum())
-
-
-def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> tuple[Check, float]:
+def _split_classifier(
+    where: str, one: Sample, two: Sample, scaling: Scaling, rng: Rng
+) -> tuple[Check, float]:
     """Test whether trees that learnt on half of the rows tell the other half apart.
 
     One split, not folds: the scores of folds depend on each other, which makes a test of them
@@ -204,7 +239,7 @@ def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> tuple[C
     for sample in (one, two):
         at = rng.permutation(len(sample.X))[:SPLIT_ROWS]
         for half, rows in zip(halves, np.array_split(at, 2), strict=True):
-            half.append(Sample(sample.X[rows], sample.weight[rows]))
+            half.append(Sample(_cut(sample.X[rows], scaling), sample.weight[rows]))
     if min(len(s.X) for s in halves[1]) < ROWS_PER_FUNCTION:
         return Check(what, where, float("nan"), float("nan")), float("nan")
     trees = HistGradientBoostingClassifier(
@@ -216,7 +251,7 @@ def _split_classifier(where: str, one: Sample, two: Sample, rng: Rng) -> tuple[C
     with threadpool_limits(limits=1):  # so few rows gain nothing from threads
         trees.fit(np.concatenate([s.X for s in learnt]), side, sample_weight=np.concatenate(share))
         scores = [replace(s, X=trees.decision_function(s.X)[:, None]) for s in halves[1]]
-    apart, variance, n = _difference(*scores)
+    apart, variance, n = _difference(*(_Moments.of_sample(s, None) for s in scores))
     z = float(apart[0] / np.sqrt(variance[0])) if variance[0] > 0.0 else 0.0
     side = np.repeat([1, 0], [len(s.X) for s in scores])
     told = roc_auc_score(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 from sklearn.utils import check_random_state
 
+from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
 from unjoined._validation import KINDS, OUTCOME, TREATMENT
 from unjoined.data.rows import LabelledRows
@@ -251,9 +252,10 @@ def _refutable(
     ``mean`` is the cross-fitted mean outcome at the rows, inner coding. The second test models each
     population's outcomes by itself, and looks at no more rows of a table than that takes.
     """
-    checks = check_shared_law(
-        own, own.terms(own.omega(GAP)), Scaling.of_rows(rows.X, rows.share)(rows.X)
-    )
+    checks: list[Check] = []
+    if len(rows.names) > 2:
+        Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
+        checks = check_shared_law(own, own.terms(own.omega(GAP)), Z)
     coding = rows.coding
     if not coding.is_binary:
         return tuple(checks), float("nan")
@@ -370,13 +372,20 @@ def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
 def _condition(rows: EvaluationRows) -> float:
     """Return how much less is known of the worst linear part of uplift than of the best."""
     at, share = _people(rows)
-    Z = Scaling.of_rows(rows.X[at], share)(rows.X[at])
-    B = np.column_stack([np.ones(len(Z)), Z])
-    gram = (B * share[:, None]).T @ B
+    X, square = rows.X[at], rows.gap[at] ** 2
+    scaling = Scaling.of_rows(X, share)
+    gram = information = np.zeros(())
+    for start in range(0, len(X), CACHE_ROWS):  # by pieces, which need no more memory
+        piece = slice(start, start + CACHE_ROWS)
+        Z = scaling(X[piece])
+        B = np.column_stack([np.ones(len(Z)), Z])
+        counted = B * share[piece, None]
+        gram = gram + counted.T @ B
+        counted *= square[piece, None]
+        information = information + counted.T @ B
     values, vectors = np.linalg.eigh(gram)
     kept = values > 1e-10 * values[-1]
     root = vectors[:, kept] / np.sqrt(values[kept])
-    information = (B * (share * rows.gap[at] ** 2)[:, None]).T @ B
     sizes = np.linalg.eigvalsh(root.T @ information @ root)
     return float(np.sqrt(sizes[-1] / max(float(sizes[0]), 1e-12)))
 
