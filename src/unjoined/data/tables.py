@@ -55,8 +55,9 @@ from unjoined.errors import TableError
 FIRST_CELLS = 100  # that show what a column of text may hold
 THOUSANDS = r"^[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+$"
 LONGEST = 1e18  # whole numbers from there on, of nineteen digits or more, are ids
-SIGNS, ZERO, AFTER_ZERO = list(b"+-"), ord("0"), list(b".eE")
-BATCH_ROWS = 1 << 16  # of a text file, whose cells become numbers at once, before more are read
+PLUS, MINUS, ZERO = b"+-0"
+AFTER_ZERO = tuple(b".eE")
+BATCH_ROWS = 1 << 17  # of a text file, whose cells become numbers at once, before more are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +228,15 @@ def _has_zero_in_front(cells: Any) -> bool:
     ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset :][: len(cells) + 1]
     data = np.frombuffer(letters, dtype=np.uint8)
     start, stop = ends[:-1], ends[1:]
-    start = start + (stop > start) * np.isin(data[np.minimum(start, len(data) - 1)], SIGNS)
-    start = start[stop > start + 1]
-    return bool(((data[start] == ZERO) & ~np.isin(data[start + 1], AFTER_ZERO)).any())
+    first = data.take(start, mode="clip")
+    is_signed = (first == PLUS) | (first == MINUS)
+    if is_signed.any():
+        start = start + is_signed
+        first = data.take(start, mode="clip")
+    at = np.flatnonzero(first == ZERO)
+    at = at[stop[at] > start[at] + 1]  # a letter beyond an empty cell is another's
+    second = data[start[at] + 1]
+    return not np.logical_or.reduce([second == mark for mark in AFTER_ZERO]).all()
 
 
 def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str] = ()) -> Frame:
