@@ -154,11 +154,14 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
         config = options.pop("config")
         for name, group in groups.items():
             options[name] = group(**{f.name: options.pop(f.name) for f in fields(group)})
-        from unjoined.cli.show import progress  # with the command, which needs it too
+        # With the command, which needs them too.
+        from unjoined._threads import one_blas_thread
+        from unjoined.cli.show import progress
 
         before = SETTINGS_TABLES.set([] if config is None else _tables_named(config))
         try:
-            with progress():
+            # Threads of BLAS that wait for the next product keep their cores busy.
+            with progress(), one_blas_thread():
                 function(**options)
         finally:
             SETTINGS_TABLES.reset(before)
