@@ -203,7 +203,7 @@ class Chooser:
         wanted = np.isin(block, places)
         of_block = np.searchsorted(places, block[wanted])
         found = []
-        for slope, variance in squared_slopes(fit, self.rows.take(at), self.values[:, at], wanted):
+        for slope, variance in squared_slopes(fit, self.rows, self.values, at, wanted):
             score = np.bincount(of_block, slope) / np.bincount(of_block, variance)
             found.append(np.argsort(-score, kind="stable")[: KEPT[kind]])
         return found
@@ -539,9 +539,9 @@ def _row_losses(
         for name, fits in without.items():
             law, row = fits[0].law, np.arange(len(own))
             law = replace(law, variance=noise) if isinstance(law, MeanLaw) else law
-            base, effect = (
-                np.column_stack(each) for each in zip(*(f(values) for f in fits), strict=True)
-            )
+            members = [Member.of_fit(1.0, name, fit, values.shape[1]) for fit in fits]
+            base = values @ np.column_stack([member.base for member in members])
+            effect = values @ np.column_stack([member.effect for member in members])
             terms = law(rows.y[at], rows.exposure[at], base[row, own], effect[row, own])
             losses[name][at] = rows.weight[at] * terms.loss
 
