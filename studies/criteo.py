@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from studies.lines import Lines
 from unjoined._validation import check_count
-from unjoined.datasets import PublicData
-from unjoined.datasets.fetch import Lines, Source, locate
+from unjoined.datasets import PublicData, PublicFile, locate
 from unjoined.errors import TableError
 
 DISPLAY_FEATURES = 10  # 1 and 2 are numbers, the others categories
@@ -32,10 +32,11 @@ EXPECTED_A = (
     "one candidate"
 )
 EXPECTED_B = "expected 'shared ID| FEATURE_CATEGORY ...'"
-CRITEO_SOURCE = Source(
+CRITEO_FILE: PublicFile = (
     "CriteoBannerFillingChallenge.tar.gz",
-    ("https://s3-eu-west-1.amazonaws.com/reco-dataset/CriteoBannerFillingChallenge.tar.gz",),
+    "https://s3-eu-west-1.amazonaws.com/reco-dataset/CriteoBannerFillingChallenge.tar.gz",
     "35 GB",
+    (),
 )
 FEATURES = tuple(f"display_{j}" for j in range(1, DISPLAY_FEATURES + 1))
 INDEX_COLUMNS = ("challenge_index", "testbed_feature_id")
@@ -282,7 +283,7 @@ def fetch_criteo(
         10 are ignored). Without it only the two numeric features are given.
     download : bool, default=False
         Whether to download the whole test-bed if it is not in the cache: 35 GB, hence not by
-        default. We know no checksum of it; gzip's own is verified.
+        default. We know no checksum of it; gzip's own is verified as it is read.
     progress : bool, default=True
         Whether a download shows a bar, if stderr is a terminal.
 
@@ -327,7 +328,7 @@ def fetch_criteo(
     """
     if max_rows is not None:
         check_count("max_rows", max_rows)
-    file = locate(CRITEO_SOURCE, path=path, download=download, progress=progress)
+    file = locate(CRITEO_FILE, path=path, download=download, progress=progress)
     impressions = criteo_impressions(file, display_index=display_index)
     first = next(impressions, None)
     if first is None:

@@ -9,21 +9,18 @@ from typing import Literal
 
 import numpy as np
 
+from studies.lines import Lines, check_header
 from unjoined._typing import Array
 from unjoined._validation import check_count, check_option
-from unjoined.datasets import PublicData
-from unjoined.datasets.fetch import Lines, Source, locate
-from unjoined.datasets.trials import check_header
+from unjoined.datasets import PublicData, PublicFile, locate
 from unjoined.errors import TableError
 
-CRITEO_UPLIFT = Source(
+CRITEO_UPLIFT: PublicFile = (
     "criteo-research-uplift-v2.1.csv.gz",
-    (
-        "https://huggingface.co/datasets/criteo/criteo-uplift/resolve/main/"
-        "criteo-research-uplift-v2.1.csv.gz",
-        "http://go.criteo.net/criteo-research-uplift-v2.1.csv.gz",
-    ),
+    "https://huggingface.co/datasets/criteo/criteo-uplift/resolve/main/"
+    "criteo-research-uplift-v2.1.csv.gz",
     "311 MB",
+    (),
 )
 CRITEO_FEATURES = tuple(f"f{j}" for j in range(12))
 CRITEO_LABELS = ("treatment", "conversion", "visit", "exposure")
@@ -56,7 +53,7 @@ def fetch_criteo_uplift(
         the cache.
     download, progress : bool, default=True
         Whether to download the file (311 MB) if it is not in the cache, see `data_folder`, and to
-        show a bar on a terminal. We have no checksum of it; gzip's own is verified.
+        show a bar on a terminal. We have no checksum of it; gzip's own is verified as it is read.
 
     Returns
     -------

@@ -18,8 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from studies.criteo import fetch_criteo
 from unjoined._typing import Array, IntArray
 from unjoined.data import SeparateLabels, paper_problem, unjoin
-from unjoined.datasets import PublicData, fetch_email, fetch_jobs
-from unjoined.datasets.fetch import data_folder
+from unjoined.datasets import PublicData, data_folder, fetch_email, fetch_jobs
 from unjoined.errors import InputError, TableError
 from unjoined.evaluate import joint_values
 

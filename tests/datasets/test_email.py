@@ -81,32 +81,30 @@ def test_a_gzipped_copy_and_other_line_ends_read_the_same(tmp_path):
     ("old", "new", "message"),
     [
         ("Rural", "Moon", r"zip_code should be one of Urban, Surburban, Rural, not 'Moon'"),
-        ("Web,No", "Fax,No", "channel should be one of Phone, Web, Multichannel, not 'Fax'"),
-        ("No E-Mail", "Letter", "segment should be one of No E-Mail, .*, not 'Letter'"),
         ("6) $750", "9) $750", "history_segment should be one of 1, 2, .*, not '9'"),
         (",1,0,0\r\n", ",2,0,0\r\n", "visit should be one of 0, 1, not '2'"),
-        ("829.08", "nan", "expected finite numbers, found '6,"),
+        ("829.08", "nan", "history should be finite numbers"),
         ("829.08", "much", "could not convert string to float: 'much'"),
-        (",1,0,0\r\n", ",1,0\r\n", "expected 12 cells, found 11"),
+        (",1,0,0\r\n", ",1,0\r\n", "could not convert string to float: "),
     ],
 )
-def test_a_bad_cell_is_named_with_file_and_line(tmp_path, old, new, message):
+def test_a_file_with_another_cell_is_refused_and_the_cell_named(tmp_path, old, new, message):
     assert old in ROWS[1]
     path = small(tmp_path, [ROWS[0], ROWS[1].replace(old, new), *ROWS[2:]])
-    with pytest.raises(TableError, match=rf"line 3 of '.*email.csv' cannot be read: {message}"):
+    with pytest.raises(TableError, match=rf"email.csv' is not the e-mail file: {message}"):
         fetch_email(path=path)
 
 
-def test_what_is_no_csv_is_named_with_file_and_line(tmp_path):
-    (file := tmp_path / "email.csv").write_bytes(b"recency,h\r\x00\x00istory\n1,2\n")
-    with pytest.raises(TableError, match=r"line 1 of '.*email\.csv' cannot be read: "):
+def test_a_damaged_copy_is_refused(tmp_path):
+    (file := tmp_path / "email.csv").write_bytes(gzip.compress(HEADER.encode())[:-9])
+    with pytest.raises(TableError, match=r"is not the e-mail file: .* fetch it again"):
         fetch_email(path=file)
 
 
 def test_another_file_is_refused_by_its_header(tmp_path):
     with pytest.raises(TableError, match=r"is not the e-mail file: .*, not 'age,visit'"):
         fetch_email(path=small(tmp_path, header="age,visit\r\n"))
-    with pytest.raises(TableError, match="has no rows"):
+    with pytest.raises(TableError, match="it has no rows"):
         fetch_email(path=small(tmp_path, rows=[]))
 
 
