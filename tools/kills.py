@@ -39,7 +39,7 @@ from unjoined.model import passes as sums_passes
 LIBRARIES = (
     *("duckdb", "pyarrow.csv", "pyarrow.parquet", "pyarrow.compute", "skops.io", "openpyxl"),
     *("pandas", "jinja2", "rich.progress", "matplotlib.figure"),
-    *(f"unjoined.cli.{entry.module}" for entry in COMMANDS.values()),
+    *(f"unjoined.cli.{module}" for module, _ in COMMANDS.values()),
 )
 OPERATIONS = {"open", "os.rename", "os.remove", "os.chmod", "os.mkdir", "tempfile.mkstemp"}
 TABLES, NEW = (

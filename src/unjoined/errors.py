@@ -14,6 +14,7 @@ __all__ = [
     "DisclosureWarning",
     "InputError",
     "LabelError",
+    "LeftOutWarning",
     "MissingExtraError",
     "OverlapWarning",
     "RatioGuardWarning",
@@ -89,6 +90,10 @@ class WeakIdentificationWarning(UnjoinedWarning):
 
 class ColumnWarning(UnjoinedWarning):
     """A column was left out, is in other units, or holds values such as no row of the fit had."""
+
+
+class LeftOutWarning(ColumnWarning):
+    """Columns of tables are not taken for features."""
 
 
 class OverlapWarning(UnjoinedWarning):

@@ -10,6 +10,7 @@ import pytest
 from unjoined import WeightedUplift, load_model, save_model
 from unjoined.cli.entry import main
 from unjoined.data import paper_problem, write_table
+from unjoined.evaluate.verdict import Finding, Verdict
 
 NASTY = "age[/years] :smile: \x1b[2Jx\ny\x9b\u202e[bold]"
 SHOWN = r"age[/years] :smile: \x1b[2Jx\ny\x9b\u202e[bold]"
@@ -123,11 +124,9 @@ def test_json_holds_numbers_however_far_away_people_are(capsys, tmp_path):
     assert np.isfinite(result["uplift"]["mean"])
 
 
-@pytest.mark.parametrize(
-    "headline", ["Not identified. Too alike.", "Identified for 60% of people."]
-)
+@pytest.mark.parametrize(("strong", "headline"), [(0.0, "Weakly"), (0.6, "Identified for 60%")])
 def test_a_warning_of_weak_policies_does_not_contradict_the_verdict(
-    capsys, monkeypatch, tmp_path, headline
+    capsys, monkeypatch, tmp_path, strong, headline
 ):
     rng = np.random.RandomState(0)
     words = ["--outcome", "y", "--treatment", "t", "--estimator", "two-stage"]
@@ -138,10 +137,12 @@ def test_a_warning_of_weak_policies_does_not_contradict_the_verdict(
             file = tmp_path / f"{kind}_{name}.csv"
             file.write_text("\n".join([f"age,{label}", *lines]))
             words += [f"--{kind}", f"{name}={file}"]
-    verdict = {"verdict": "weakly identified", "colour": "amber", "words": headline}
+    numbers = {"whom": "all others", "share": 1.0 - strong, "whose": "people"}
+    finding = Finding("weakly identified", "regions.small gap", numbers)
+    verdict = Verdict("weakly identified", (finding,), ("n", "s"), strong)
     found = SimpleNamespace(as_verdict=lambda: verdict)
     monkeypatch.setattr("unjoined.cli.fit.diagnose", lambda *_, **__: found)
     code, out, err = run(capsys, "fit", *words, "--model", tmp_path / "m.skops")
     assert code == 0
     assert f"Verdict (amber): {headline}" in out
-    assert ("can hardly be told apart" in out + err) is headline.startswith("Not")
+    assert ("can hardly be told apart" in out + err) is (strong == 0.0)

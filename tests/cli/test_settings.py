@@ -1,8 +1,9 @@
 """Settings in a file: every key counts, and no table that they name is ever written over."""
 
-import inspect
 import json
 import os
+from importlib import import_module
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from typer.models import OptionInfo
 
 from unjoined import FourLogistic, SeparateLabels, read_table, save_model
 from unjoined.cli.entry import main
-from unjoined.cli.program import COMMANDS, app, load
+from unjoined.cli.program import COMMANDS, LOADED
 
 SETTINGS = """
 outcomes = { north = "outcomes_north.parquet", south = "outcomes_south.parquet" }
@@ -56,13 +57,14 @@ def shop(tmp_path_factory, write_campaign):
 
 def test_every_option_says_its_own_name():
     """Versions of typer differ in what they call an option that does not: 0.27 has --SHARE."""
-    for name in COMMANDS:
-        load(name)
-    for info in app.registered_commands:
-        for parameter in inspect.signature(info.callback).parameters.values():
-            for about in getattr(parameter.annotation, "__metadata__", ()):
+    for name, (module, does) in COMMANDS.items():
+        import_module(f"unjoined.cli.{module}")
+        function, _ = LOADED[name]
+        assert function.__doc__.startswith(does)
+        for hint in get_type_hints(function, include_extras=True).values():
+            for about in getattr(hint, "__metadata__", ()):
                 if isinstance(about, OptionInfo):
-                    assert about.param_decls, (info.callback.__name__, parameter.name)
+                    assert about.param_decls, (name, about.help)
                     assert all(word == word.lower() for word in about.param_decls)
 
 

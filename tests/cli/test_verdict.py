@@ -113,7 +113,7 @@ def test_a_model_fitted_in_python_keeps_its_verdict(capsys, alike, apart):
         ]
         data = SeparateLabels.from_tables(*tables, outcome="y", treatment="t")
         model = Uplift(random_state=0).fit(data)
-        assert model.verdict_["colour"] == colour
+        assert model.verdict_.colour == colour
         save_model(model, path / "python.skops")
         assert load_model(path / "python.skops").verdict_ == model.verdict_
         with contextlib.chdir(path):
@@ -131,8 +131,8 @@ def test_a_model_of_one_table_given_twice_is_red():
     X, y = np.array(data.X), np.array(data.y)
     X[two], y[two] = X[one], y[one]
     model = Uplift(random_state=0).fit(X, y, kind=data.kind, population=data.population)
-    assert model.verdict_["colour"] == "red"
-    assert "given twice" in model.verdict_["words"]
+    assert model.verdict_.colour == "red"
+    assert "given twice" in model.verdict_.words
 
 
 @pytest.mark.slow

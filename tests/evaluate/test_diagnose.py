@@ -160,7 +160,7 @@ def test_people_who_differ_between_populations_are_a_note_while_both_have_their_
 def test_a_verdict_on_two_populations_says_what_they_cannot_show(found):
     said = "Not tested: that people with the same features respond alike in A and B"
     assert said in found.headline
-    assert said in found.as_verdict()["words"]
+    assert said in found.as_verdict().words
     three = diagnose(trial({"A": 0.9, "B": 0.1, "C": 0.5}, seed=1))
     assert "Not tested" not in three.headline
     assert "Not tested" not in diagnose(trial({"A": 0.5, "B": 0.5})).headline  # red says enough

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from unjoined.cli.inputs import Tables, as_table, check_paths
-from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
-from unjoined.cli.program import command
-from unjoined.cli.show import (
-    STYLES,
-    console,
-    noted,
-    print_json,
-    show_labels,
-    show_table,
-    stop_if_red,
+from unjoined.cli.options import (
+    AsJson,
+    Categories,
+    Features,
+    Ignore,
+    Outcome,
+    Outcomes,
+    Population,
+    Seed,
+    Treated,
+    Treatment,
+    Treatments,
+    Weight,
+    as_share,
 )
+from unjoined.cli.program import Config, command
+from unjoined.cli.show import STYLES, console, noted, print_json, show_labels, show_titled, stop_if
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.sources import TableSource
 from unjoined.data.tables import read_table
@@ -28,6 +33,7 @@ from unjoined.errors import InputError
 from unjoined.evaluate import planner
 from unjoined.evaluate.diagnosis import Diagnosis
 from unjoined.evaluate.evidence import diagnose
+from unjoined.evaluate.verdict import RED
 
 FOUR = (
     "--outcomes north=a.csv --outcomes south=b.csv \\\n  --treatments north=c.csv "
@@ -37,16 +43,39 @@ FOUR = (
 
 @command(f"unjoined check {FOUR}", f"unjoined check {FOUR} --target customers.csv --json")
 def check(
-    given: TableOptions,
+    outcomes: Outcomes = None,
+    treatments: Treatments = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    categories: Categories = None,
+    weight: Weight = None,
+    treated: Treated = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="TABLE", help="The people to be scored: is the answer theirs?"),
+        typer.Option(
+            "--target", metavar="TABLE", help="The people to be scored: is the answer theirs?"
+        ),
     ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Say whether the tables can tell uplift, for whom, and what to do if not."""
-    tables = Tables.of(given)
+    tables = Tables(
+        outcomes,
+        treatments,
+        outcome,
+        treatment,
+        population,
+        features,
+        ignore,
+        categories,
+        weight,
+        treated,
+    )
     tables.require("check needs {}.")
     asked = None if target is None else as_table(target)
     check_paths(tables.paths, [])
@@ -61,7 +90,7 @@ def check(
         print_json(facts | result.to_dict())
     else:
         show_diagnosis(console(), data, result)
-    stop_if_red(result.colour)
+    stop_if(result.colour == RED)
 
 
 def show_diagnosis(out: Console, data: SeparateLabels | TableSource, result: Diagnosis) -> None:
@@ -76,65 +105,9 @@ def show_diagnosis(out: Console, data: SeparateLabels | TableSource, result: Dia
         out.print("To use such a column after all, name all features with --features.")
     for line in result.remarks() + result.measurements():
         out.print(line)
-    for title, columns, rows in result.result_tables():
-        out.print()
-        out.print(title, style="bold")
-        show_table(out, columns, rows)
+    show_titled(out, result.result_tables())
     out.print()
     out.print(f"What to do next: {result.next_step}")
-
-
-@dataclass(frozen=True)
-class GuessOptions:
-    """What is known without a pilot."""
-
-    gap: Annotated[
-        float | None, typer.Option(help="Without a pilot: difference of the chances of treatment.")
-    ] = None
-    outcome_sd: Annotated[
-        float | None, typer.Option(help="Without a pilot: standard deviation of the outcome.")
-    ] = None
-    uplift: Annotated[float, typer.Option(help="Without a pilot: the average uplift.")] = 0.0
-    uplift_sd: Annotated[
-        float, typer.Option(help="Without a pilot: standard deviation of uplift over people.")
-    ] = 0.0
-    treated_share: Annotated[float, typer.Option(help="Without a pilot: share treated.")] = 0.5
-
-    def guess(self, tables: Tables) -> planner.StudyGuess | None:
-        """Return the guess, None if no number was given but tables may be."""
-        if self == GuessOptions():
-            return None
-        if named := [option for option, value in tables.given.items() if value]:
-            raise InputError(
-                f"plan-study takes a pilot or a guess, not both: leave out {named[0]} and the "
-                "other tables, or --gap, --outcome-sd and the like."
-            )
-        if self.gap is None or self.outcome_sd is None:
-            raise InputError(
-                "a plan without a pilot needs --gap and --outcome-sd. For a 0/1 outcome of rate p, "
-                "--outcome-sd is the root of p (1 - p)."
-            )
-        return planner.StudyGuess(
-            self.gap, self.outcome_sd, self.uplift, self.uplift_sd, self.treated_share
-        )
-
-
-@dataclass(frozen=True)
-class PrecisionOptions:
-    """What is to be known, and how precisely."""
-
-    quantity: Annotated[str, typer.Option(help="One of average, auuc, qini, top.")] = "average"
-    share: Annotated[str, typer.Option(help="With --quantity top: share treated.")] = "0.3"
-    half_width: Annotated[
-        float | None, typer.Option(help="Wanted half width of the interval, outcome units.")
-    ] = None
-    standard_error: Annotated[
-        float | None, typer.Option(help="Or the wanted standard error, outcome units.")
-    ] = None
-    level: Annotated[float, typer.Option(help="Level of the interval.")] = 0.95
-    treatment_rows: Annotated[float, typer.Option(help="Treatment rows for each outcome row.")] = (
-        1.0
-    )
 
 
 @command(
@@ -142,22 +115,90 @@ class PrecisionOptions:
     f"unjoined plan-study {FOUR} \\\n  --quantity auuc --half-width 0.01",
 )
 def plan_study(
-    pilot: TableOptions,
-    guessed: GuessOptions,
-    wanted: PrecisionOptions,
+    outcomes: Outcomes = None,
+    treatments: Treatments = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    categories: Categories = None,
+    weight: Weight = None,
+    treated: Treated = None,
+    gap: Annotated[
+        float | None,
+        typer.Option("--gap", help="Without a pilot: difference of the chances of treatment."),
+    ] = None,
+    outcome_sd: Annotated[
+        float | None,
+        typer.Option("--outcome-sd", help="Without a pilot: standard deviation of the outcome."),
+    ] = None,
+    uplift: Annotated[
+        float, typer.Option("--uplift", help="Without a pilot: the average uplift.")
+    ] = 0.0,
+    uplift_sd: Annotated[
+        float,
+        typer.Option(
+            "--uplift-sd", help="Without a pilot: standard deviation of uplift over people."
+        ),
+    ] = 0.0,
+    treated_share: Annotated[
+        float, typer.Option("--treated-share", help="Without a pilot: share treated.")
+    ] = 0.5,
+    quantity: Annotated[
+        str, typer.Option("--quantity", help="One of average, auuc, qini, top.")
+    ] = "average",
+    share: Annotated[
+        str, typer.Option("--share", help="With --quantity top: share treated.")
+    ] = "0.3",
+    half_width: Annotated[
+        float | None,
+        typer.Option("--half-width", help="Wanted half width of the interval, outcome units."),
+    ] = None,
+    standard_error: Annotated[
+        float | None,
+        typer.Option("--standard-error", help="Or the wanted standard error, outcome units."),
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Level of the interval.")] = 0.95,
+    treatment_rows: Annotated[
+        float, typer.Option("--treatment-rows", help="Treatment rows for each outcome row.")
+    ] = 1.0,
     seed: Seed = 0,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Say how many rows, and how large a policy gap, a wanted precision needs."""
-    tables = Tables.of(pilot)
-    guess = guessed.guess(tables)
-    if guess is None:
+    tables = Tables(
+        outcomes,
+        treatments,
+        outcome,
+        treatment,
+        population,
+        features,
+        ignore,
+        categories,
+        weight,
+        treated,
+    )
+    data: Any
+    if (gap, outcome_sd, uplift, uplift_sd, treated_share) == (None, None, 0.0, 0.0, 0.5):
         tables.require("plan-study needs a pilot, as {}, or --gap and --outcome-sd.")
         check_paths(tables.paths, [])
-    data = tables.read() if guess is None else guess
+        data = tables.read()
+    else:
+        spread = _check_guess(tables, gap, outcome_sd)
+        data = planner.StudyGuess(*spread, uplift, uplift_sd, treated_share)
     try:
-        asked = asdict(wanted) | {"share": as_share(wanted.share)}
-        plan = planner.plan_study(data, **asked, random_state=seed)
+        plan = planner.plan_study(
+            data,
+            quantity=quantity,
+            share=as_share(share),
+            half_width=half_width,
+            standard_error=standard_error,
+            level=level,
+            treatment_rows=treatment_rows,
+            random_state=seed,
+        )
     except InputError as error:  # which speaks of arguments
         said = re.sub(
             r"^(gap|level|quantity|share|half_width|standard_error) ", r"--\1 ", str(error)
@@ -170,7 +211,21 @@ def plan_study(
     out = console()
     for j, line in enumerate(plan.sentences()):
         out.print(line, style="bold" if j == 0 else None)
-    for title, columns, rows in plan.result_tables():
-        out.print()
-        out.print(title, style="bold")
-        show_table(out, columns, rows)
+    show_titled(out, plan.result_tables())
+
+
+def _check_guess(
+    tables: Tables, gap: float | None, outcome_sd: float | None
+) -> tuple[float, float]:
+    """Refuse a guess beside a pilot, and one that lacks what it needs."""
+    if named := [option for option, value in tables.given.items() if value]:
+        raise InputError(
+            f"plan-study takes a pilot or a guess, not both: leave out {named[0]} and the "
+            "other tables, or --gap, --outcome-sd and the like."
+        )
+    if gap is None or outcome_sd is None:
+        raise InputError(
+            "a plan without a pilot needs --gap and --outcome-sd. For a 0/1 outcome of rate p, "
+            "--outcome-sd is the root of p (1 - p)."
+        )
+    return gap, outcome_sd

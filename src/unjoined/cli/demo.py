@@ -21,7 +21,8 @@ import unjoined
 from unjoined._support import import_extra, in_digits
 from unjoined._typing import Array
 from unjoined.cli.inputs import Tables
-from unjoined.cli.options import AsJson, Folder, Force, Seed, TableOptions, command
+from unjoined.cli.options import AsJson, Force, Seed
+from unjoined.cli.program import Config, command
 from unjoined.cli.score import Scored, Target, show_list
 from unjoined.cli.show import (
     STYLES,
@@ -66,13 +67,16 @@ class Result:
 
 @command("unjoined demo", "unjoined demo --rows 1000 --out my-demo")
 def demo(
-    folder: Folder = Path("unjoined-demo"),
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Folder for the files it writes.")
+    ] = Path("unjoined-demo"),
     rows: Annotated[
-        int, typer.Option(min=100, metavar="NUMBER", help="Rows in each table.")
+        int, typer.Option("--rows", min=100, metavar="NUMBER", help="Rows in each table.")
     ] = 5000,
     force: Force = False,
     seed: Seed = 0,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Run the whole job on a simulated campaign whose answer is known."""
     _check_folder(folder, force=force)
@@ -87,9 +91,8 @@ def demo(
         f"different files, about different people. They are in {folder}, as a company has them: "
         "text, dates, ids, empty cells, columns in any order."
     )
-    options = TableOptions(outcomes, treatments, outcome="visit", treatment="mailed")
     with noted():
-        data = Tables.of(options).read()
+        data = Tables(outcomes, treatments, outcome="visit", treatment="mailed").read()
     show_labels(out, data.summary())
     _title(out, "2. Can these tables identify uplift?")
     diagnosis = diagnose(data, random_state=seed)

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import warnings
+from contextlib import ExitStack
 from typing import Any, TextIO
 
 from unjoined._support import import_extra
@@ -59,8 +60,9 @@ def _run(arguments: list[str] | None) -> int:
     """Run one command and return its exit code; typing errors are reported here."""
     typer = import_extra("typer", extra="cli")
     import_extra("rich", extra="cli")
-    from unjoined.cli.program import app
+    from unjoined.cli.program import COMMANDS, make_app
 
+    words = sys.argv[1:] if arguments is None else arguments
     # Newer versions of typer carry a click of their own, whose errors are not those of click.
     usage_error, click_error = typer.BadParameter.__mro__[1:3]
     with warnings.catch_warnings():
@@ -68,7 +70,17 @@ def _run(arguments: list[str] | None) -> int:
         warnings.simplefilter("always", UnjoinedWarning)
         warnings.showwarning = _show_warning
         try:
-            code = app(args=arguments, prog_name="unjoined", standalone_mode=False)
+            app = make_app(words)
+            with ExitStack() as around:
+                if words and words[0] in COMMANDS:
+                    # The command has imported them, too.
+                    from unjoined._threads import one_blas_thread
+                    from unjoined.cli.show import progress
+
+                    around.enter_context(progress())
+                    # Threads of BLAS that wait for the next product keep their cores busy.
+                    around.enter_context(one_blas_thread())
+                code = app(args=words, prog_name="unjoined", standalone_mode=False)
         except typer.Abort:
             raise KeyboardInterrupt from None
         except click_error as error:
@@ -76,9 +88,7 @@ def _run(arguments: list[str] | None) -> int:
                 error.show()
                 return MISTAKE
             path = error.ctx.command_path if isinstance(error, usage_error) and error.ctx else ""
-            mistake = _mistake(
-                str(error.format_message()), sys.argv[1:] if arguments is None else arguments
-            )
+            mistake = _mistake(str(error.format_message()), words)
             end = "" if mistake.endswith((".", "?")) else "."
             _tell(f"{mistake}{end} See {path or 'unjoined'} --help.")
             return MISTAKE

@@ -10,13 +10,27 @@ import typer
 from unjoined._validation import check_option
 from unjoined.cli.fit import ESTIMATORS
 from unjoined.cli.inputs import Tables, check_paths
-from unjoined.cli.options import AsJson, Seed, TableOptions, as_share
-from unjoined.cli.program import command
+from unjoined.cli.options import (
+    AsJson,
+    Categories,
+    Chunks,
+    Features,
+    Ignore,
+    Outcome,
+    Outcomes,
+    Population,
+    Seed,
+    Treated,
+    Treatment,
+    Treatments,
+    Weight,
+    as_share,
+)
+from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, noted, print_json
 from unjoined.errors import InputError
 from unjoined.estimators.persist import load_model
 from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
-from unjoined.evaluate.evaluation import Evaluation
 from unjoined.evaluate.tables import was_fitted_to
 
 
@@ -28,35 +42,56 @@ from unjoined.evaluate.tables import was_fitted_to
     "--population region \\\n  --outcome bought --treatment mailed --share 0.2 --json",
 )
 def evaluate(
-    options: TableOptions,
+    outcomes: Outcomes = None,
+    treatments: Treatments = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    categories: Categories = None,
+    weight: Weight = None,
+    treated: Treated = None,
     model: Annotated[
-        Path | None, typer.Option(help="A model that was fitted to other rows than these.")
+        Path | None,
+        typer.Option("--model", help="A model that was fitted to other rows than these."),
     ] = None,
     cross: Annotated[
         bool, typer.Option("--cross", help="Fit --estimator without each fold of these rows.")
     ] = False,
-    estimator: Annotated[str, typer.Option(help="With --cross: as in `unjoined fit`.")] = "auto",
-    folds: Annotated[int, typer.Option(min=2, help="With --cross: how many folds.")] = 5,
+    estimator: Annotated[
+        str, typer.Option("--estimator", help="With --cross: as in `unjoined fit`.")
+    ] = "auto",
+    folds: Annotated[int, typer.Option("--folds", min=2, help="With --cross: how many folds.")] = 5,
     share: Annotated[
         list[str] | None,
-        typer.Option(help="Value of treating this share, such as 30% or 0.3; repeatable."),
-    ] = None,
-    threshold: Annotated[
-        list[float] | None, typer.Option(help="Value of treating from this uplift on; repeatable.")
-    ] = None,
-    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    chunks: Annotated[
-        bool | None,
         typer.Option(
-            "--chunks/--no-chunks",
-            help="Read tables in pieces, or not; default: if they are larger than memory allows.",
+            "--share", help="Value of treating this share, such as 30% or 0.3; repeatable."
         ),
     ] = None,
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option("--threshold", help="Value of treating from this uplift on; repeatable."),
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    chunks: Chunks = None,
     seed: Seed = 0,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Say what a model is worth on held-out tables, with intervals."""
-    tables = Tables.of(options)
+    tables = Tables(
+        outcomes,
+        treatments,
+        outcome,
+        treatment,
+        population,
+        features,
+        ignore,
+        categories,
+        weight,
+        treated,
+    )
     tables.require("evaluate needs {}.")
     if (model is None) != cross:
         raise InputError(
@@ -90,8 +125,10 @@ def evaluate(
             found = evaluate_uplift(fitted, data, **asked)
     if as_json:
         print_json(found.to_dict() | {"warnings": notes})
-    else:
-        _show(found)
+        return
+    out = console()
+    for line in str(found).splitlines():  # one at a time: the console shows line ends as such
+        out.print(line, soft_wrap=True)
 
 
 def _rules(shares: list[str] | None, thresholds: list[float] | None) -> dict[str, Any] | None:
@@ -101,10 +138,3 @@ def _rules(shares: list[str] | None, thresholds: list[float] | None) -> dict[str
     }
     rules |= {f"from {t:g} on": ("threshold", t) for t in thresholds or ()}
     return rules or None
-
-
-def _show(found: Evaluation) -> None:
-    """Print an evaluation, one line at a time: the console shows line ends as such."""
-    out = console()
-    for line in str(found).splitlines():
-        out.print(line, soft_wrap=True)

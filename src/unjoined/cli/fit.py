@@ -13,25 +13,39 @@ from rich.console import Console
 import unjoined
 from unjoined._validation import check_option
 from unjoined.cli.inputs import MODEL, SUMS, Tables, check_paths
-from unjoined.cli.options import AsJson, Checkpoint, Force, Seed, TableOptions, command
+from unjoined.cli.options import (
+    AsJson,
+    Categories,
+    Checkpoint,
+    Chunks,
+    Features,
+    Force,
+    Ignore,
+    Outcome,
+    Outcomes,
+    Population,
+    Seed,
+    Treated,
+    Treatment,
+    Treatments,
+    Weight,
+)
+from unjoined.cli.program import Config, command
 from unjoined.cli.show import (
-    LEFT_OUT,
     cell_sizes,
     console,
     estimate_facts,
-    for_whom,
-    is_settled,
     noted,
     print_json,
     show_cell_sizes,
     show_labels,
     show_uplift,
     show_verdict,
-    stop_if_red,
+    stop_if,
     uplift_summary,
 )
 from unjoined.data.queries import available_bytes
-from unjoined.errors import InputError
+from unjoined.errors import InputError, LeftOutWarning, WeakIdentificationWarning
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.model_file import rows_held
@@ -39,8 +53,10 @@ from unjoined.estimators.persist import save_model
 from unjoined.estimators.uplift import Uplift
 from unjoined.evaluate.evidence import diagnose
 from unjoined.evaluate.tables import cross_fit
+from unjoined.evaluate.verdict import RED, Verdict
 from unjoined.model.plan import PlannedSums
 from unjoined.model.sums_file import read_finished_sums
+from unjoined.words import reach_in_words
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
     "auto": Uplift,
@@ -70,58 +86,76 @@ Facts = dict[str, Any]
 )
 def fit(
     ctx: typer.Context,
-    tables: TableOptions,
+    outcomes: Outcomes = None,
+    treatments: Treatments = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    categories: Categories = None,
+    weight: Weight = None,
+    treated: Treated = None,
     estimator: Annotated[
         str,
         typer.Option(
+            "--estimator",
             metavar="NAME",
             help=f"One of {', '.join(ESTIMATORS)}; auto says in words what it found.",
         ),
     ] = "auto",
-    chunks: Annotated[
-        bool | None,
-        typer.Option(
-            "--chunks/--no-chunks",
-            help="Read tables in pieces, or not; default: if they are larger than memory allows.",
-        ),
-    ] = None,
+    chunks: Chunks = None,
     checkpoint: Checkpoint = None,
     moments: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Instead of tables: a file of sums of all four."),
+        typer.Option(
+            "--moments", metavar="FILE", help="Instead of tables: a file of sums of all four."
+        ),
     ] = None,
-    model: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the model.")] = Path(
-        "model.skops"
-    ),
+    model: Annotated[
+        Path, typer.Option("--model", metavar="FILE", help="Where to write the model.")
+    ] = Path("model.skops"),
     force: Force = False,
     seed: Seed = 0,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Estimate uplift from tables or sums, and write the model to a file."""
-    named = Tables.of(tables)
-    inputs = named.paths + ([] if moments is None else [("--moments", moments)])
+    tables = Tables(
+        outcomes,
+        treatments,
+        outcome,
+        treatment,
+        population,
+        features,
+        ignore,
+        categories,
+        weight,
+        treated,
+    )
+    inputs = tables.paths + ([] if moments is None else [("--moments", moments)])
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     check_paths(inputs, [*kept, ("--model", model, MODEL)], force=force)
     check_option("--estimator", estimator, ESTIMATORS)
     if model.suffix != ".skops":
         raise InputError(f"--model {str(model)!r} must end in .skops.")
     out = console(quiet=as_json)
-    with noted(lambda kind: is_settled(fitted, kind)) as notes:
+    with noted(lambda warning: _is_answered(warning, fitted.verdict_)) as notes:
         if moments is not None:
-            _check_beside_sums(named, estimator, checkpoint, chunks)
+            _check_beside_sums(tables, estimator, checkpoint, chunks)
             start, estimator = MinMaxUplift(random_state=seed), "minmax"
             fitted, facts = _fit_sums(out, start, read_finished_sums(moments))
             _show_features(out, fitted, {})
         else:
-            named.require("fit needs {}, or --moments with a file of sums.")
-            pieces = _in_pieces(out, named, estimator, chunks)
+            tables.require("fit needs {}, or --moments with a file of sums.")
+            pieces = _in_pieces(out, tables, estimator, chunks)
             if checkpoint is not None and not pieces:
                 raise InputError("--checkpoint is for tables that are read with --chunks.")
             if pieces:
-                fitted, facts = _fit_pieces(out, named, estimator, checkpoint, seed)
+                fitted, facts = _fit_pieces(out, tables, estimator, checkpoint, seed)
             else:
-                fitted, facts = _fit_rows(out, named, estimator, seed)
-    fitted.notes_ = [note for note in notes if not LEFT_OUT.match(note)]
+                fitted, facts = _fit_rows(out, tables, estimator, seed)
+    fitted.notes_ = [str(note) for note in notes if not isinstance(note, LeftOutWarning)]
     fitted.left_out_ = facts.get("left_out", {})
     written = save_model(fitted, model)
     if checkpoint is not None:
@@ -135,16 +169,21 @@ def fit(
             "centres of its functions, so the file is data about people. --estimator auto holds "
             "none; in Python, basis='means' takes means of 20 people or more."
         )
-    config = ctx.params.get("config")
     spelled = f"--model {written} --table PEOPLE.csv --out LIST.csv"
     if config is not None:
         same = (ctx.default_map or {}).get("model") == str(model)
         spelled = f"--config {config}" + ("" if same else f" --model {written}")
-    if fitted.verdict_["colour"] != "red":
+    is_red = fitted.verdict_.colour == RED
+    if not is_red:
         out.print(f"Next: unjoined score {spelled}", soft_wrap=True)
     if as_json:
         print_json({"model": str(written), "estimator": estimator} | facts)
-    stop_if_red(fitted.verdict_["colour"])
+    stop_if(is_red)
+
+
+def _is_answered(warning: Warning, verdict: Verdict) -> bool:
+    """Tell whether a check of all kinds of people answers a warning of weak policies."""
+    return isinstance(warning, WeakIdentificationWarning) and verdict.is_settled
 
 
 def _check_beside_sums(
@@ -274,12 +313,12 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["average_effect"] = estimate_facts(average)
     lines = fitted.summary_lines()
     del lines["features"]  # all of them have been named
-    if strength.is_weak and is_settled(fitted):
+    if strength.is_weak and fitted.verdict_.is_settled:
         del lines["policies"]
     for line in lines.values():
         out.print(line)
     if average is not None and "differences" not in lines:  # which says whom it speaks for
-        out.print("The average effect " + for_whom(fitted))
+        out.print(f"The average effect {reach_in_words(getattr(fitted, 'gain_', None))}")
     if (spread := getattr(fitted, "effect_features_", None)) is not None and np.any(spread):
         total = float(np.sum(spread**2))
         shares = [float(s**2 / total) for s in spread]
@@ -287,4 +326,4 @@ def show_fit(out: Console, fitted: UpliftEstimator) -> Facts:
         facts["effect_varies_with"] = dict(zip(map(str, labels), shares, strict=True))
     if (ends := getattr(fitted, "effect_range_", None)) is not None:
         facts["nine_in_ten"] = [float(end) for end in ends]
-    return facts | {"verdict": show_verdict(out, fitted)}
+    return facts | {"verdict": show_verdict(out, fitted.verdict_)}

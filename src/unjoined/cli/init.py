@@ -17,7 +17,8 @@ from unjoined._support import import_extra
 from unjoined._typing import Frame
 from unjoined._validation import TREATMENT, did_you_mean, label_codes, shown
 from unjoined.cli.inputs import SETTINGS, Named, as_table, check_paths
-from unjoined.cli.options import AsJson, Force, Population, Treated, command
+from unjoined.cli.options import AsJson, Force, Outcome, Population, Treated
+from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, print_json
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.queries import SqlQuery, database_tables, is_query
@@ -120,17 +121,18 @@ def init(
             help="Tables, folders of tables, workbooks or databases; default: this folder."
         ),
     ] = None,
-    outcome: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the outcome.")] = "",
+    outcome: Outcome = "",
     treatment: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Column with the treatment.")
+        str, typer.Option("--treatment", metavar="COLUMN", help="Column with the treatment.")
     ] = "",
     population: Population = None,
     treated: Treated = None,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the settings.")] = Path(
-        "unjoined.toml"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Where to write the settings.")
+    ] = Path("unjoined.toml"),
     force: Force = False,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Write a file of settings for your tables, and say what was guessed."""
     check_paths([], [("--out", out, SETTINGS)], force=force)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from glob import glob
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from unjoined._validation import did_you_mean
-from unjoined.cli.options import TableOptions, split_names
+from unjoined.cli.options import split_names
 from unjoined.cli.program import SETTINGS_TABLES
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.labels import SeparateLabels
@@ -33,43 +34,42 @@ Input = tuple[str, Named]  # the option, and what it names
 Output = tuple[str, Path, bytes]  # the option, the file, and how one of its kind begins
 
 
-@dataclass(frozen=True, slots=True)
 class Tables:
     """The tables and columns that a command line names, each column with one meaning."""
 
-    outcomes: dict[str, Named]  # by population; under "" if a column tells the population
-    treatments: dict[str, Named]
-    outcome: str  # "" if not given, and so for treatment
-    treatment: str
-    population: str | None
-    weight: str | None
-    features: list[str]  # all columns that are left, if empty
-    ignored: list[str]
-    treated: list[str] | None = None  # treatments that mean treated, if they are not plain
-    categories: tuple[str, ...] = ()  # features that are codes
-    text: tuple[str, ...] = ()  # columns of text files that are left as they are written
-
-    @classmethod
-    def of(cls, options: TableOptions) -> Tables:
+    def __init__(
+        self,
+        outcomes: Sequence[str] | None = None,
+        treatments: Sequence[str] | None = None,
+        outcome: str = "",
+        treatment: str = "",
+        population: str | None = None,
+        features: str | None = None,
+        ignore: str | None = None,
+        categories: str | None = None,
+        weight: str | None = None,
+        treated: Sequence[str] | None = None,
+    ) -> None:
         """Check what can be checked before a table is read."""
-        tables = cls(
-            _named_tables("--outcomes", options.outcomes),
-            _named_tables("--treatments", options.treatments),
-            options.outcome,
-            options.treatment,
-            options.population,
-            options.weight,
-            split_names("--features", options.features),
-            split_names("--ignore", options.ignore),
-            options.treated or None,
-            tuple(split_names("--categories", options.categories)),
-        )
-        tables._check_columns(has_features=options.features is not None)
-        return tables
+        # By population; under "" if a column tells the population.
+        self.outcomes = _named_tables("--outcomes", outcomes)
+        self.treatments = _named_tables("--treatments", treatments)
+        self.columns = {  # of labels, populations and weights
+            "--outcome": outcome,
+            "--treatment": treatment,
+            "--population": population,
+            "--weight": weight,
+        }
+        self.features = split_names("--features", features)  # all columns that are left, if empty
+        self.ignored = split_names("--ignore", ignore)
+        self.categories = tuple(split_names("--categories", categories))
+        self.treated = treated or None  # treatments that mean treated, if they are not plain
+        self.text: tuple[str, ...] = ()  # columns of text files that are left as they are written
+        self._check_columns(has_features=features is not None)
 
     def require(self, needs: str) -> None:
         """Say which of the tables and labels is missing."""
-        needed = list(self.given)[:4]
+        needed = ("--outcomes", "--treatments", "--outcome", "--treatment")
         if missing := [option for option in needed if not self.given[option]]:
             raise TableError(f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}.")
 
@@ -81,18 +81,15 @@ class Tables:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What was given, by option, what every fit needs first."""
-        return {
-            "--outcomes": self.outcomes,
-            "--treatments": self.treatments,
-            "--outcome": self.outcome,
-            "--treatment": self.treatment,
-            "--population": self.population,
-            "--weight": self.weight,
-            "--features": self.features,
-            "--ignore": self.ignored,
-            "--treated": self.treated,
-        }
+        """What was given, by option."""
+        tables = {"--outcomes": self.outcomes, "--treatments": self.treatments}
+        lists = {"--features": self.features, "--ignore": self.ignored, "--treated": self.treated}
+        return tables | self.columns | lists
+
+    @property
+    def population(self) -> str | None:
+        """The column that names each row's population, if there is one."""
+        return self.columns["--population"]
 
     @property
     def in_pieces(self) -> bool:
@@ -110,7 +107,7 @@ class Tables:
         # north, 1 or 01: text
         text = {*self.text, *self.categories, *filter(None, [self.population])}
         tables = {table: read_table(table, text=text) for _, table in self.paths}
-        if mixed := _mixed_columns(tables.values()) - {*self._special}:
+        if mixed := _mixed_columns(tables.values()) - {*self.columns.values()}:
             tables = {table: read_table(table, text=text | mixed) for _, table in self.paths}
         columns = {name for table in tables.values() for name in table.column_names}
         # An identifier may be in some tables only; a name that is in none is a typing error.
@@ -128,10 +125,10 @@ class Tables:
     def of_model(self, model: Any) -> Tables:
         """Return the same with the features of a model, unless others are named."""
         names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-        tables = replace(self, text=written_columns(model))
-        if self.features or not names:
-            return tables
-        return replace(tables, features=[name for name in names if name not in self.ignored])
+        tables = copy(self)
+        tables.text = written_columns(model)
+        tables.features = self.features or [name for name in names if name not in self.ignored]
+        return tables
 
     def stream(self) -> TableSource:
         """Return the rows as a source that reads them in pieces, however many there are."""
@@ -147,11 +144,8 @@ class Tables:
 
     def check_party(self) -> None:
         """Check the tables of one party, who may have some of the four only."""
-        for kind, files, label in (
-            ("outcome", self.outcomes, self.outcome),
-            ("treatment", self.treatments, self.treatment),
-        ):
-            if files and not label:
+        for kind, files in (("outcome", self.outcomes), ("treatment", self.treatments)):
+            if files and not self.columns[f"--{kind}"]:
                 raise TableError(f"--{kind}s needs --{kind}, the column with the {kind}.")
             if self.population is None and "" in files:
                 raise TableError(
@@ -163,8 +157,8 @@ class Tables:
 
     def _combine(self, whole: Any, rows: Callable[[Named], Any], **options: Any) -> Any:
         """Make a whole of the tables, by whichever of its constructors suits the layout."""
-        options |= {"outcome": self.outcome, "treatment": self.treatment}
-        options |= {"sample_weight": self.weight, "treated": self.treated}
+        options |= {name: self.columns[f"--{name}"] for name in ("outcome", "treatment")}
+        options |= {"sample_weight": self.columns["--weight"], "treated": self.treated}
         options |= {"categories": self.categories}
         parts = [
             {name: rows(table) for name, table in of.items()}
@@ -175,15 +169,10 @@ class Tables:
         two = (next(iter(part.values()), None) for part in parts)
         return whole.from_frames(*two, population=self.population, **options)
 
-    @property
-    def _special(self) -> tuple[str | None, ...]:
-        return self.outcome, self.treatment, self.population, self.weight
-
     def _check_columns(self, *, has_features: bool) -> None:
         meaning: dict[str, str] = {}
-        options = ("--outcome", "--treatment", "--population", "--weight")
-        for option, name in zip(options, self._special, strict=True):
-            if name == "" and option in options[2:]:
+        for option, name in self.columns.items():
+            if name == "" and option in ("--population", "--weight"):
                 raise TableError(f"{option} is empty. Name a column, or leave it out.")
             if name and name in meaning:
                 raise TableError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,22 +9,26 @@ import typer
 
 from unjoined._typing import Frame
 from unjoined._validation import check_share, did_you_mean, shown
-from unjoined.cli.program import command as command
 from unjoined.errors import InputError, TableError
 
-Paths = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=TABLE",
-        help="Once for each population, or one TABLE with --population. A table is a file (CSV, "
-        "Parquet, Excel, JSON lines), shop.duckdb:TABLE, shop.sqlite:TABLE, book.xlsx:SHEET, or a "
-        'query: "SELECT ...".',
-    ),
+TABLES = (
+    "Once for each population, or one TABLE with --population. A table is a file (CSV, "
+    "Parquet, Excel, JSON lines), shop.duckdb:TABLE, shop.sqlite:TABLE, book.xlsx:SHEET, or a "
+    'query: "SELECT ...".'
+)
+Outcomes = Annotated[
+    list[str] | None, typer.Option("--outcomes", metavar="NAME=TABLE", help=TABLES)
 ]
-Outcome = Annotated[str, typer.Option(metavar="COLUMN", help="Column with the outcome.")]
+Treatments = Annotated[
+    list[str] | None, typer.Option("--treatments", metavar="NAME=TABLE", help=TABLES)
+]
+Outcome = Annotated[
+    str, typer.Option("--outcome", metavar="COLUMN", help="Column with the outcome.")
+]
 Treatment = Annotated[
     str,
     typer.Option(
+        "--treatment",
         metavar="COLUMN",
         help="Column with the treatment: 0/1, yes/no, treated/control and the like.",
     ),
@@ -33,37 +36,52 @@ Treatment = Annotated[
 Treated = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="VALUE", help="The value that means treated, if it is none of these; repeatable."
+        "--treated",
+        metavar="VALUE",
+        help="The value that means treated, if it is none of these; repeatable.",
     ),
 ]
 Population = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column that names each row's population.")
+    str | None,
+    typer.Option("--population", metavar="COLUMN", help="Column that names each row's population."),
 ]
 Features = Annotated[
     str | None,
     typer.Option(
+        "--features",
         metavar="COLUMNS",
         help="Feature columns, comma-separated; default: all that look like features.",
     ),
 ]
 Ignore = Annotated[
-    str | None, typer.Option(metavar="COLUMNS", help="Columns to leave out, comma-separated.")
+    str | None,
+    typer.Option("--ignore", metavar="COLUMNS", help="Columns to leave out, comma-separated."),
 ]
 Categories = Annotated[
     str | None,
     typer.Option(
+        "--categories",
         metavar="COLUMNS",
         help="Columns of codes, such as store numbers, not amounts; comma-separated.",
     ),
 ]
-Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with row weights.")]
+Weight = Annotated[
+    str | None, typer.Option("--weight", metavar="COLUMN", help="Column with row weights.")
+]
 Checkpoint = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="File that an interrupted pass resumes from.")
+    Path | None,
+    typer.Option(
+        "--checkpoint", metavar="FILE", help="File that an interrupted pass resumes from."
+    ),
 ]
 Seed = Annotated[
     int,
     typer.Option(
-        min=0, max=2**32 - 1, metavar="NUMBER", help="The same seed gives the same result."
+        "--seed",
+        min=0,
+        max=2**32 - 1,
+        metavar="NUMBER",
+        help="The same seed gives the same result.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
@@ -74,7 +92,9 @@ DespiteRed = Annotated[
         "--despite-red", help="Write whom to treat although the verdict on the tables is red."
     ),
 ]
-Model = Annotated[Path, typer.Option(metavar="FILE", help="A model written by `unjoined fit`.")]
+Model = Annotated[
+    Path, typer.Option("--model", metavar="FILE", help="A model written by `unjoined fit`.")
+]
 People = Annotated[
     str,
     typer.Option(
@@ -85,36 +105,32 @@ People = Annotated[
 ]
 Keep = Annotated[
     str | None,
-    typer.Option(metavar="COLUMNS", help="Columns to copy, such as an id, comma-separated."),
+    typer.Option(
+        "--keep", metavar="COLUMNS", help="Columns to copy, such as an id, comma-separated."
+    ),
 ]
-Share = Annotated[str | None, typer.Option(metavar="SHARE", help="Treat this share: 30% or 0.3.")]
+Share = Annotated[
+    str | None, typer.Option("--share", metavar="SHARE", help="Treat this share: 30% or 0.3.")
+]
 Budget = Annotated[
-    float | None, typer.Option(metavar="MONEY", help="Most that may be spent; needs --cost.")
+    float | None,
+    typer.Option("--budget", metavar="MONEY", help="Most that may be spent; needs --cost."),
 ]
-Cost = Annotated[float, typer.Option(metavar="MONEY", help="What treating one person costs.")]
+Cost = Annotated[
+    float, typer.Option("--cost", metavar="MONEY", help="What treating one person costs.")
+]
 Value = Annotated[
-    float | None, typer.Option(metavar="MONEY", help="What one unit of the outcome is worth.")
+    float | None,
+    typer.Option("--value", metavar="MONEY", help="What one unit of the outcome is worth."),
 ]
 
-Folder = Annotated[
-    Path, typer.Option("--out", metavar="FOLDER", help="Folder for the files it writes.")
+Chunks = Annotated[
+    bool | None,
+    typer.Option(
+        "--chunks/--no-chunks",
+        help="Read tables in pieces, or not; default: if they are larger than memory allows.",
+    ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class TableOptions:
-    """Options that name tables and what their columns mean."""
-
-    outcomes: Paths = None
-    treatments: Paths = None
-    outcome: Outcome = ""
-    treatment: Treatment = ""
-    population: Population = None
-    features: Features = None
-    ignore: Ignore = None
-    categories: Categories = None
-    weight: Weight = None
-    treated: Treated = None
 
 
 def split_names(option: str, names: str | None) -> list[str]:

@@ -1,79 +1,83 @@
-"""The program: its commands, each loaded when it is asked for; and options from a file."""
+"""The program: its commands, of which the one that is asked for is loaded; options from a file."""
 
 from __future__ import annotations
 
-import inspect
+import os
 import tomllib
 from collections.abc import Callable
 from contextvars import ContextVar
-from copy import copy
-from dataclasses import fields, is_dataclass
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command_from_info
-from typer.models import OptionInfo
 
 from unjoined.errors import TableError
 
-
-class Entry(NamedTuple):
-    """A command: the module of this package that holds it, and what it does."""
-
-    module: str
-    does: str
-
-
-# In the order of ``unjoined --help``. What a command does is the first line of its docstring.
+# In the order of ``unjoined --help``: the module of this package that holds a command, and what it
+# does, which is the first line of its docstring.
 COMMANDS = {
-    "init": Entry("init", "Write a file of settings for your tables, and say what was guessed."),
-    "demo": Entry("demo", "Run the whole job on a simulated campaign whose answer is known."),
-    "check": Entry(
-        "check", "Say whether the tables can tell uplift, for whom, and what to do if not."
+    "init": ("init", "Write a file of settings for your tables, and say what was guessed."),
+    "demo": ("demo", "Run the whole job on a simulated campaign whose answer is known."),
+    "check": ("check", "Say whether the tables can tell uplift, for whom, and what to do if not."),
+    "fit": ("fit", "Estimate uplift from tables or sums, and write the model to a file."),
+    "score": ("score", "Write whom to treat: uplift, rank and decision for each person."),
+    "evaluate": ("evaluate", "Say what a model is worth on held-out tables, with intervals."),
+    "report": ("report", "Write a report: whom to treat, what it brings, how far to trust it."),
+    "plan-study": (
+        "check",
+        "Say how many rows, and how large a policy gap, a wanted precision needs.",
     ),
-    "fit": Entry("fit", "Estimate uplift from tables or sums, and write the model to a file."),
-    "score": Entry("score", "Write whom to treat: uplift, rank and decision for each person."),
-    "evaluate": Entry(
-        "evaluate",
-        "Say what a model is worth on held-out tables, with intervals.",
-    ),
-    "report": Entry(
-        "report", "Write a report: whom to treat, what it brings, how far to trust it."
-    ),
-    "plan-study": Entry(
-        "check", "Say how many rows, and how large a policy gap, a wanted precision needs."
-    ),
-    "export": Entry("report", "Write a model as SQL, which scores without this program."),
-    "plan": Entry("sums", "Write the plan that all parties then use: features, scales, functions."),
-    "aggregate": Entry("sums", "Turn one party's tables into a file of sums for the agreed plan."),
-    "merge": Entry("sums", "Add up files of sums that were made with one plan."),
+    "export": ("report", "Write a model as SQL, which scores without this program."),
+    "plan": ("sums", "Write the plan that all parties then use: features, scales, functions."),
+    "aggregate": ("sums", "Turn one party's tables into a file of sums for the agreed plan."),
+    "merge": ("sums", "Add up files of sums that were made with one plan."),
 }
+LOADED: dict[str, tuple[Callable[..., None], str | None]] = {}  # functions and their examples
+Function = TypeVar("Function", bound=Callable[..., None])
 
 
-class Commands(TyperGroup):
-    """Commands that are imported when they run, so that help and completion come at once."""
+def command(*examples: str) -> Callable[[Function], Function]:
+    """Make a function a command of the program, with examples below its help."""
+    lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
+    epilog = f"\b\nExample{'s' * (len(examples) > 1)}:\n{lines}" if examples else None
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands."""
-        return list(COMMANDS)
+    def register(function: Function) -> Function:
+        LOADED[function.__name__.replace("_", "-")] = function, epilog
+        return function
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return what help and completion need of a command."""
-        self.commands.update(
-            {name: TyperCommand(name, help=e.does) for name, e in COMMANDS.items()}
-        )
-        return self.commands.get(cmd_name)
+    return register
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command itself, imported."""
-        name, command, rest = super().resolve_command(ctx, args)
-        if not ctx.resilient_parsing:
-            _refuse_empty_words(rest)
-        return name, None if command is None else load(str(name)), rest
+
+def make_app(words: list[str]) -> typer.Typer:
+    """Return the program, with the commands imported that the words may ask for.
+
+    Importing all of them takes a second, which help and completion do without.
+    """
+    app = typer.Typer(
+        help="Whom to treat, when treatment and outcome labels can never be joined.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    completed = [os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")]
+    asked = {*words[:1], *" ".join(completed).split()}
+    for name, (module, does) in COMMANDS.items():
+        if name in asked:
+            import_module(f"unjoined.cli.{module}")
+            function, epilog = LOADED[name]
+            app.command(name, epilog=epilog)(function)
+        else:
+            app.command(name, help=does)(_not_asked)
+    if words and words[0] in COMMANDS:
+        _refuse_empty_words(words[1:])
+    return app
+
+
+def _not_asked() -> None:
+    """Stand for a command that is not imported."""
 
 
 def _refuse_empty_words(words: list[str]) -> None:
@@ -90,130 +94,6 @@ def _refuse_empty_words(words: list[str]) -> None:
             raise TableError(f"{what} is empty. Say what it is, or leave it out.")
 
 
-def load(name: str) -> Any:
-    """Import a command."""
-    import_module(f"unjoined.cli.{COMMANDS[name].module}")
-    # As typer names them: a function plan_study is the command plan-study.
-    known = {
-        info.name or info.callback.__name__.replace("_", "-"): info
-        for info in app.registered_commands
-        if info.callback is not None
-    }
-    return get_command_from_info(known[name], pretty_exceptions_short=False, rich_markup_mode=None)
-
-
-app = typer.Typer(
-    cls=Commands,
-    help="Whom to treat, when treatment and outcome labels can never be joined.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-Function = TypeVar("Function", bound=Callable[..., None])
-
-
-def command(*examples: str) -> Callable[[Function], Function]:
-    """Make a function a command of the program, with examples below its help.
-
-    A parameter whose type is a dataclass stands for the options that are its fields, so that
-    commands share them. Every command takes its options from a file as well, with ``--config``.
-    """
-
-    def register(function: Function) -> Function:
-        lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
-        epilog = f"\b\nExample{'s' * (len(examples) > 1)}:\n{lines}"
-        app.command(epilog=epilog if examples else None)(_with_options(function))
-        return function
-
-    return register
-
-
-def _with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return the function with the fields of dataclasses in place of the dataclasses."""
-    hints = get_type_hints(function, include_extras=True)
-    given = inspect.signature(function).parameters
-    groups = {name: hints[name] for name in given if is_dataclass(hints[name])}
-    parameters = []
-    for name, parameter in given.items():
-        if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name], kind=KEYWORD))
-            continue
-        types = get_type_hints(groups[name], include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name, KEYWORD, default=field.default, annotation=types[field.name]
-            )
-            for field in fields(groups[name])
-        ]
-    parameters.append(inspect.Parameter("config", KEYWORD, default=None, annotation=ConfigFile))
-
-    @wraps(function)
-    def run(**options: Any) -> None:
-        config = options.pop("config")
-        for name, group in groups.items():
-            options[name] = group(**{f.name: options.pop(f.name) for f in fields(group)})
-        # With the command, which needs them too.
-        from unjoined._threads import one_blas_thread
-        from unjoined.cli.show import progress
-
-        before = SETTINGS_TABLES.set([] if config is None else _tables_named(config))
-        try:
-            # Threads of BLAS that wait for the next product keep their cores busy.
-            with progress(), one_blas_thread():
-                function(**options)
-        finally:
-            SETTINGS_TABLES.reset(before)
-
-    parameters = [p.replace(annotation=_with_name(p.name, p.annotation)) for p in parameters]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    return run
-
-
-KEYWORD = inspect.Parameter.KEYWORD_ONLY
-
-
-def _with_name(name: str, annotation: Any) -> Any:
-    """Return the type of a parameter whose option is called as the parameter is.
-
-    Typer 0.27 takes the name of what an option expects for the option's own: --SHARE for --share.
-    """
-    kind, *about = get_args(annotation) or (annotation,)
-    for info in about:
-        if isinstance(info, OptionInfo) and not info.param_decls:
-            named = copy(info)
-            named.param_decls = (f"--{name.replace('_', '-')}",)
-            return Annotated[kind, named]
-    return annotation
-
-
-def _read_config(ctx: typer.Context, value: Path | None) -> Path | None:
-    """Let a file of settings say what options are by default."""
-    if value is not None and not ctx.resilient_parsing:
-        known = {
-            option.lstrip("-").replace("-", "_"): parameter
-            for parameter in ctx.command.params
-            for option in parameter.opts
-            if parameter.name != "config"
-        }
-        ctx.default_map = read_config(value, str(ctx.info_name), known)
-    return value
-
-
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        callback=_read_config,
-        is_eager=True,
-        metavar="FILE",
-        help="Options from a TOML file, such as `unjoined init` writes.",
-    ),
-]
-
-
 def _version(value: bool) -> None:
     if value:
         from unjoined import __version__
@@ -222,7 +102,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version."
@@ -233,6 +112,33 @@ def _options(
 
 # The tables that --config names, for whichever command: none is ever overwritten.
 SETTINGS_TABLES: ContextVar[list[str]] = ContextVar("SETTINGS_TABLES", default=[])  # noqa: B039
+
+
+def _read_config(ctx: typer.Context, value: Path | None) -> Path | None:
+    """Let a file of settings say what options are by default."""
+    SETTINGS_TABLES.set([])
+    if value is not None and not ctx.resilient_parsing:
+        known = {
+            option.lstrip("-").replace("-", "_"): parameter
+            for parameter in ctx.command.params
+            for option in parameter.opts
+            if parameter.name != "config"
+        }
+        ctx.default_map = read_config(value, str(ctx.info_name), known)
+        SETTINGS_TABLES.set(_tables_named(value))
+    return value
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        callback=_read_config,
+        is_eager=True,
+        metavar="FILE",
+        help="Options from a TOML file, such as `unjoined init` writes.",
+    ),
+]
 
 # What may stand above all sections, for every command that has such an option.
 TABLES = ("outcomes", "treatments")

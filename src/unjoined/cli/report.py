@@ -3,161 +3,55 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
+from unjoined._support import import_extra
 from unjoined._typing import Frame
 from unjoined.cli.inputs import QUERY, TABLE, Input, Tables, as_table, check_paths, written_columns
 from unjoined.cli.options import (
     AsJson,
     Budget,
+    Categories,
     Cost,
     DespiteRed,
+    Features,
     Force,
+    Ignore,
     Keep,
     Model,
+    Outcome,
+    Outcomes,
+    Population,
     Seed,
     Share,
-    TableOptions,
+    Treated,
+    Treatment,
+    Treatments,
     Value,
+    Weight,
     as_share,
     select_columns,
     split_names,
 )
-from unjoined.cli.program import command
-from unjoined.cli.score import WRITTEN, targeting_list
-from unjoined.cli.show import console, noted, print_json, stop_if_red
+from unjoined.cli.program import Config, command
+from unjoined.cli.score import WRITTEN
+from unjoined.cli.show import console, noted, print_json, stop_if
 from unjoined.data.files import table_ending
-from unjoined.data.labels import SeparateLabels
 from unjoined.data.tables import read_table
 from unjoined.data.write import write_table
 from unjoined.errors import InputError, mask_secrets
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
+from unjoined.evaluate.verdict import RED
 from unjoined.export import export_sql
 from unjoined.report.facts import Origin, Terms
 from unjoined.report.page import report_with_numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What an outcome is worth, what treating costs, and how many may be treated."""
-
-    unit: Annotated[
-        str | None, typer.Option(help="What outcomes are called, such as purchases.")
-    ] = None
-    value: Value = None
-    cost: Cost = 0.0
-    currency: Annotated[str, typer.Option(help="Written after amounts of money.")] = ""
-    share: Share = None
-    budget: Budget = None
-
-    def terms(self, outcome: str) -> Terms:
-        """Return them checked, with a name for the outcome."""
-        unit = self.unit or f"units of {outcome}"
-        share = None if self.share is None else as_share(self.share)
-        return Terms(unit, self.value, self.cost, self.currency, share, self.budget)
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """What is written, and whom about."""
-
-    people: Annotated[
-        str | None,
-        typer.Option(
-            "--table", metavar="TABLE", help="People to choose from; default: those of the tables."
-        ),
-    ] = None
-    out: Annotated[Path, typer.Option(help="Where to write, .html.")] = Path("report.html")
-    list_out: Annotated[
-        Path | None,
-        typer.Option(
-            "--list",
-            help="Where to write the list of the people in --table, .csv or .parquet.",
-            show_default="beside the report",
-        ),
-    ] = None
-    keep: Keep = None
-    despite_red: DespiteRed = False
-    force: Force = False
-
-    def check(self, inputs: list[Input]) -> None:
-        """Refuse files that would be overwritten, and options that are of no use."""
-        if self.people is None and self.list_out is not None:
-            raise InputError("--list writes a list of the people in --table: give that table too.")
-        if self.people is None and self.keep is not None:
-            raise InputError("--keep copies columns to the list of people: give --table too.")
-        if self.out.suffix.lower() not in (".html", ".htm"):
-            raise InputError(f"--out {str(self.out)!r} must end in .html.")
-        if self.list_path is not None and table_ending(self.list_path) not in WRITTEN:
-            raise InputError(f"--list {str(self.list_path)!r} must end in {', '.join(WRITTEN)}.")
-        inputs = [*inputs, *([("--table", as_table(self.people))] if self.people else [])]
-        outputs = [("--out", self.out, TABLE)]
-        outputs += [("--list", self.list_path, TABLE)] if self.list_path else []
-        check_paths(inputs, outputs, force=self.force)
-
-    def read(self, model: UpliftEstimator) -> Frame | None:
-        """Return the people; columns to keep that are not features stay as they are written."""
-        if self.people is None:
-            return None
-        known = getattr(model, "feature_names_in_", ())
-        text = [*written_columns(model), *(c for c in self._kept if c not in known)]
-        people = read_table(as_table(self.people), text=text)
-        select_columns(people, list(map(str, known)), title=repr(self.people))
-        return people
-
-    def write_list(
-        self, model: UpliftEstimator, people: Frame, terms: Terms, *, decide: bool
-    ) -> None:
-        """Write the list of people, the best first, with the columns that say who they are."""
-        if self.list_path is None:
-            return
-        names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-        title = repr(self.people)
-        uplift = model.predict(select_columns(people, names, title=title))
-        share = float(terms.rule(uplift).mean()) if decide else None
-        kept = self.kept_of(model, people)
-        write_table(
-            targeting_list(model, people, title=title, keep=kept, share=share), self.list_path
-        )
-
-    def kept_of(self, model: UpliftEstimator, people: Frame) -> list[str]:
-        """Return the columns that the list copies: by default all that are not features."""
-        names = {str(name) for name in getattr(model, "feature_names_in_", ())}
-        return self._kept or [name for name in people.column_names if name not in names]
-
-    @property
-    def list_path(self) -> Path | None:
-        """Where the list is written, beside the report unless said otherwise."""
-        if self.list_out is not None or self.people is None:
-            return self.list_out
-        return self.out.with_name(f"{self.out.stem}-list.csv")
-
-    @property
-    def link(self) -> str | None:
-        """The list as the report links to it, if it lies beside it."""
-        path = self.list_path
-        is_beside = path is not None and path.parent.resolve() == self.out.parent.resolve()
-        return path.name if path is not None and is_beside else None
-
-    def list_command(self, path: Path, model: UpliftEstimator, people: Frame | None) -> str | None:
-        """Return the command that writes the list for another share."""
-        if people is None:
-            return None
-        table = mask_secrets(str(self.people))
-        words = ["unjoined", "score", "--model", str(path), "--table", table]
-        kept = self.kept_of(model, people)
-        words += ["--keep", ",".join(kept)] if kept else []
-        return shlex.join([*words, "--out", "LIST.csv"])
-
-    @property
-    def _kept(self) -> list[str]:
-        return split_names("--keep", self.keep)
+from unjoined.targeting import treatment_rank
 
 
 @command(
@@ -168,64 +62,165 @@ class Files:
 def report(
     ctx: typer.Context,
     model: Model,
-    options: TableOptions,
-    decision: Decision,
-    files: Files,
-    title: Annotated[str, typer.Option(help="Heading of the report.")] = "Whom to treat",
+    outcomes: Outcomes = None,
+    treatments: Treatments = None,
+    outcome: Outcome = "",
+    treatment: Treatment = "",
+    population: Population = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    categories: Categories = None,
+    weight: Weight = None,
+    treated: Treated = None,
+    unit: Annotated[
+        str | None, typer.Option("--unit", help="What outcomes are called, such as purchases.")
+    ] = None,
+    value: Value = None,
+    cost: Cost = 0.0,
+    currency: Annotated[
+        str, typer.Option("--currency", help="Written after amounts of money.")
+    ] = "",
+    share: Share = None,
+    budget: Budget = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table", metavar="TABLE", help="People to choose from; default: those of the tables."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Where to write, .html.")] = Path(
+        "report.html"
+    ),
+    list_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--list",
+            help="Where to write the list of the people in --table, .csv or .parquet.",
+            show_default="beside the report",
+        ),
+    ] = None,
+    keep: Keep = None,
+    despite_red: DespiteRed = False,
+    force: Force = False,
+    title: Annotated[str, typer.Option("--title", help="Heading of the report.")] = "Whom to treat",
     held_out: Annotated[
         bool, typer.Option("--held-out", help="The model was fitted to other rows than these.")
     ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Write a report: whom to treat, what it brings, how far to trust it."""
-    tables = Tables.of(options)
+    tables = Tables(
+        outcomes,
+        treatments,
+        outcome,
+        treatment,
+        population,
+        features,
+        ignore,
+        categories,
+        weight,
+        treated,
+    )
     tables.require("report needs {}.")
-    files.check([*tables.paths, ("--model", model)])
-    terms, fitted = decision.terms(options.outcome), load_model(model)
+    if table is not None and list_out is None:
+        list_out = out.with_name(f"{out.stem}-list.csv")
+    _check_files([*tables.paths, ("--model", model)], table, keep, out, list_out, force=force)
+    kept, fraction = split_names("--keep", keep), None if share is None else as_share(share)
+    terms = Terms(unit or f"units of {outcome}", value, cost, currency, fraction, budget)
+    fitted = load_model(model)
+    names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
     with noted(known=getattr(fitted, "notes_", ())) as notes:
         data = tables.of_model(fitted).read()
-        if decision.unit is None and _is_yes_or_no(data):
+        if unit is None and set(np.unique(data["y"][data.rows("outcome")])) <= {0.0, 1.0}:
             terms = replace(terms, unit="responses")
         known = getattr(fitted, "left_out_", None) or dict.fromkeys(tables.ignored, "")
-        left_out = [f"{name!r} {why}".rstrip() for name, why in known.items()]
-        people = files.read(fitted)
+        people = again = None
+        if table is not None:
+            # Columns to keep that are not features stay as they are written.
+            text = [*written_columns(fitted), *(name for name in kept if name not in names)]
+            people = read_table(as_table(table), text=text)
+            select_columns(people, names, title=repr(table))
+            kept = kept or [name for name in people.column_names if name not in names]
+            words = ["unjoined", "score", "--model", str(model), "--table", mask_secrets(table)]
+            words += ["--keep", ",".join(kept)] if kept else []
+            again = shlex.join([*words, "--out", "LIST.csv"])
+        is_beside = list_out is not None and list_out.parent.resolve() == out.parent.resolve()
+        origin = Origin(
+            title,
+            command_line(ctx),
+            list_out.name if list_out is not None and is_beside else None,
+            tuple(f"{name!r} {why}".rstrip() for name, why in known.items()),
+            again,
+        )
         written, numbers = report_with_numbers(
             fitted,
             data,
-            files.out,
+            out,
             people=people,
             terms=terms,
-            origin=Origin(
-                title,
-                command_line(ctx),
-                files.link,
-                tuple(left_out),
-                files.list_command(model, fitted, people),
-            ),
+            origin=origin,
             held_out=held_out,
-            overwrite=files.force,
+            overwrite=force,
             random_state=seed,
         )
-    stops = numbers["colour"] == "red" and not files.despite_red
-    if people is not None:
-        files.write_list(fitted, people, terms, decide=not stops)
-    out, listed = console(quiet=as_json), files.list_path
-    if listed is not None:
-        warned = ""
-        if stops:
-            warned = " It has no column treat: the report is red and says why."
-        out.print(f"Wrote {listed}, the list of people.{warned}")
-    out.print(f"Wrote {written}. Open it in a browser; it needs no network.")
+    stops = numbers["colour"] == RED and not despite_red
+    screen = console(quiet=as_json)
+    if people is not None and list_out is not None:
+        features_of = select_columns(people, names, title=repr(table))
+        _write_list(list_out, fitted, features_of, people.select(kept), None if stops else terms)
+    if list_out is not None:
+        warned = " It has no column treat: the report is red and says why." if stops else ""
+        screen.print(f"Wrote {list_out}, the list of people.{warned}")
+    screen.print(f"Wrote {written}. Open it in a browser; it needs no network.")
     if as_json:
-        files_written = {"report": str(written), "list": None if listed is None else str(listed)}
+        files_written = {
+            "report": str(written),
+            "list": None if list_out is None else str(list_out),
+        }
         print_json(files_written | numbers | {"warnings": notes})
-    stop_if_red("red" if stops else "")
+    stop_if(stops)
 
 
-def _is_yes_or_no(data: SeparateLabels) -> bool:
-    """Tell whether outcomes are 0 and 1, so that what is gained is so many more responses."""
-    return set(np.unique(data["y"][data.rows("outcome")])) <= {0.0, 1.0}
+def _check_files(
+    inputs: list[Input],
+    table: str | None,
+    keep: str | None,
+    out: Path,
+    list_out: Path | None,
+    *,
+    force: bool,
+) -> None:
+    """Refuse files that would be overwritten, and options that are of no use."""
+    if table is None and list_out is not None:
+        raise InputError("--list writes a list of the people in --table: give that table too.")
+    if table is None and keep is not None:
+        raise InputError("--keep copies columns to the list of people: give --table too.")
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--out {str(out)!r} must end in .html.")
+    outputs = [("--out", out, TABLE)]
+    if list_out is not None:
+        if table_ending(list_out) not in WRITTEN:
+            raise InputError(f"--list {str(list_out)!r} must end in {', '.join(WRITTEN)}.")
+        outputs.append(("--list", list_out, TABLE))
+    people = [] if table is None else [("--table", as_table(table))]
+    check_paths([*inputs, *people], outputs, force=force)
+
+
+def _write_list(
+    path: Path, model: UpliftEstimator, people: Frame, kept: Frame, terms: Terms | None
+) -> None:
+    """Write people, the best first, with the columns that say who they are; decide by terms."""
+    uplift = model.predict(people)
+    rank = treatment_rank(uplift)
+    columns = {name: kept.column(name) for name in kept.column_names}
+    columns = columns or {"row": np.arange(len(rank))}
+    columns |= {"uplift": uplift, "rank": rank}
+    if terms is not None:
+        columns["treat"] = rank <= int(terms.rule(uplift).sum() + 1e-9)
+    listed = import_extra("pyarrow", extra="cli").table(columns)
+    write_table(listed.take(np.argsort(rank)), path)
 
 
 def command_line(ctx: typer.Context) -> str:
@@ -243,11 +238,12 @@ def command_line(ctx: typer.Context) -> str:
 @command("unjoined export --model model.skops --sql score.sql --table people --keep id")
 def export(
     model: Model,
-    sql: Annotated[Path, typer.Option(help="Write a SQL query to this file.")],
-    table: Annotated[str, typer.Option(help="The table to score.")] = "people",
+    sql: Annotated[Path, typer.Option("--sql", help="Write a SQL query to this file.")],
+    table: Annotated[str, typer.Option("--table", help="The table to score.")] = "people",
     keep: Keep = None,
     force: Force = False,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Write a model as SQL, which scores without this program."""
     check_paths([("--model", model)], [("--sql", sql, QUERY)], force=force)

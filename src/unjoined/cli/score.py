@@ -13,8 +13,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from unjoined._support import import_extra, in_digits
-from unjoined._typing import Array, BoolArray, Frame, IntArray
+from unjoined._support import import_extra
+from unjoined._typing import Array, BoolArray, Frame
 from unjoined._validation import check_finite, check_not_negative, shown
 from unjoined.cli.inputs import TABLE, Named, as_table, check_paths, written_columns
 from unjoined.cli.options import (
@@ -29,20 +29,18 @@ from unjoined.cli.options import (
     Share,
     Value,
     as_share,
-    command,
     select_columns,
     split_names,
 )
+from unjoined.cli.program import Config, command
 from unjoined.cli.show import (
     console,
     estimate_facts,
-    for_whom,
-    interval_words,
     noted,
     print_json,
     show_uplift,
     show_verdict,
-    stop_if_red,
+    stop_if,
     tell_progress,
     uplift_summary,
 )
@@ -54,7 +52,9 @@ from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.strength import NEARLY_ALL
+from unjoined.evaluate.verdict import RED
 from unjoined.targeting import treatment_rank
+from unjoined.words import interval, reach_in_words, signed, span, with_interval
 
 PIECE_ROWS = 200_000  # people scored together
 INTERVAL = ("uplift_low", "uplift_high")
@@ -65,31 +65,30 @@ SAME = 1e-9  # of the largest uplift: people who differ by less are tied
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Options that say how many people to treat, and what that costs and is worth."""
+    """How many people to treat, and what that costs and is worth."""
 
-    share: Share = None
-    top: Annotated[int | None, typer.Option(min=0, metavar="N", help="Treat this many people.")] = (
-        None
-    )
-    threshold: Annotated[
-        float | None,
-        typer.Option(metavar="UPLIFT", help="Treat everybody with this uplift or more."),
-    ] = None
-    budget: Budget = None
-    cost: Cost = 0.0
-    value: Value = None
+    share: str | None = None
+    top: int | None = None
+    threshold: float | None = None
+    budget: float | None = None
+    cost: float = 0.0
+    value: float | None = None
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse numbers that mean nothing, and two ways to say how many."""
-        ways = {"--share": self.share, "--top": self.top, "--threshold": self.threshold}
-        ways |= {"--budget": self.budget}
+        ways = {
+            f"--{name}": getattr(self, name) for name in ("share", "top", "threshold", "budget")
+        }
         given = [option for option, value in ways.items() if value is not None]
         if len(given) > 1:
             raise InputError(
                 f"{given[0]} and {given[1]} both say how many people to treat. Leave out one."
             )
-        check_not_negative("--cost", self.cost)
-        for option, value in (("--budget", self.budget), ("--value", self.value)):
+        for option, value in (
+            ("--cost", self.cost),
+            ("--budget", self.budget),
+            ("--value", self.value),
+        ):
             if value is not None:
                 check_not_negative(option, value)
         if self.threshold is not None:
@@ -127,13 +126,27 @@ def score(
     model: Model,
     table: People,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="Where to write: .csv, .parquet or .xlsx.")
+        Path,
+        typer.Option("--out", metavar="FILE", help="Where to write: .csv, .parquet or .xlsx."),
     ],
-    target: Target,
+    share: Share = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=0, metavar="N", help="Treat this many people.")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold", metavar="UPLIFT", help="Treat everybody with this uplift or more."
+        ),
+    ] = None,
+    budget: Budget = None,
+    cost: Cost = 0.0,
+    value: Value = None,
     keep: Keep = None,
     despite_red: DespiteRed = False,
     force: Force = False,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Write whom to treat: uplift, rank and decision for each person."""
     people = as_table(table)
@@ -146,20 +159,20 @@ def score(
             f"--keep cannot copy the column {taken[0]!r}, because the list has its own column of "
             "that name. Rename yours in the table."
         )
-    target.check()
+    target = Target(share, top, threshold, budget, cost, value)
     fitted = load_model(model)
     screen = console(quiet=as_json)
     with noted() as notes:
         scored = Scored.of_table(fitted, people, kept)
     for note in getattr(fitted, "notes_", ()):
         screen.print(f"When the model was fitted: {note}")
-    stops = fitted.verdict_["colour"] == "red" and not despite_red
+    stops = fitted.verdict_.colour == RED and not despite_red
     facts = show_list(screen, fitted, scored, None if stops else target)
     written = write_table(scored.listed(None if stops else target), out)
     screen.print(f"Wrote {written}.")
     if as_json:
         print_json({"out": str(written)} | facts | {"warnings": notes})
-    stop_if_red("red" if stops else "")
+    stop_if(stops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +304,7 @@ def show_list(
             out.print(f"{count:,} {words}")
     if people.ignored:
         out.print(f"Ignored, because the model does not use them: {shown(people.ignored)}.")
-    verdict = show_verdict(out, model)
+    verdict = show_verdict(out, model.verdict_)
     if target is None:
         out.print(
             "The list has no column treat, because the verdict is red: nobody should be chosen by "
@@ -309,68 +322,44 @@ def _show_gain(
     if record is None:
         total = float(people.uplift[:n].sum())
         out.print(
-            f"{whom} is predicted to add {in_digits(total, sign=True)} in units of the outcome, if "
+            f"{whom} is predicted to add {signed(total)} in units of the outcome, if "
             "the model is right about each of them; it has no record of its own errors, so there "
             "is no interval."
         )
         return {"predicted_gain": total, "gain": None}
-    gain: Estimate = record.gain(people.uplift, chosen)
-    told = record.told(people.uplift, chosen)
-    measured = f"It {for_whom(model)}" if told >= NEARLY_ALL else _say_measured(gain, told)
+    gain, told = record.gain(people.uplift, chosen), record.told(people.uplift, chosen)
+    measured = f"It {reach_in_words(record)}" if told >= NEARLY_ALL else _say_measured(gain, told)
     out.print(
-        f"{whom} is expected to add {interval_words(gain)} in units of the outcome. {measured}"
+        f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"
     )
     predicted = float(people.uplift[:n].sum())
     out.print(
-        f"Their column uplift adds up to {in_digits(predicted, sign=True)}: predictions are for "
-        "the order of people. What to promise is the number above, which people show whom the "
-        "fits had not seen."
+        f"Their column uplift adds up to {signed(predicted)}: predictions are for the order of "
+        "people. What to promise is the number above, which people show whom the fits had not seen."
     )
-    facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": target.cost * n}
+    spent = target.cost * n
+    facts: dict[str, Any] = {"gain": estimate_facts(gain), "cost": spent}
     facts |= {"speaks_for": record.speaks_for, "measured_share": told}
     facts |= {"predicted_gain": predicted}
     if target.value is not None:
-        low, high = (target.value * end - target.cost * n for end in gain.interval(0.95))
-        net = target.value * gain.value - target.cost * n
+        low, high = (target.value * end - spent for end in gain.interval(0.95))
+        net = target.value * gain.value - spent
         facts["net"] = {"value": net, "low": low, "high": high, "level": 0.95}
-        ends = f"95% interval {low:+,.2f} to {high:+,.2f}"
-        bounds = ends if np.isfinite([low, high]).all() else "the tables cannot bound it"
         out.print(
-            f"In money: {target.value * gain.value:,.2f} less {target.cost * n:,.2f} for treatment "
-            f"leaves {net:+,.2f} ({bounds})."
+            f"In money: {target.value * gain.value:,.2f} less {spent:,.2f} for treatment leaves "
+            f"{net:+,.2f} ({interval(low, high, say='{:+,.2f}'.format)})."
         )
     elif target.cost:
-        out.print(f"It costs {target.cost * n:,.2f}.")
+        out.print(f"It costs {spent:,.2f}.")
     return facts
 
 
 def _say_measured(gain: Estimate, told: float) -> str:
     """Say which part of a gain comes from people whom the tables tell of."""
     low, high = (told * end for end in gain.interval(0.95))
-    ends = ""
-    if np.isfinite([low, high]).all():
-        ends = f" ({in_digits(low, sign=True)} to {in_digits(high, sign=True)})"
+    ends = f" ({span(low, high)})" if np.isfinite([low, high]).all() else ""
     return (
-        f"Of this, {in_digits(told * gain.value, sign=True)}{ends} was measured: it comes from the "
-        f"{told:.0%} of them whom the populations treated differently. The rest takes the others "
-        "to gain as much, which the tables cannot tell."
+        f"Of this, {signed(told * gain.value)}{ends} was measured: it comes from the {told:.0%} of "
+        "them whom the populations treated differently. The rest takes the others to gain as much, "
+        "which the tables cannot tell."
     )
-
-
-def targeting_list(
-    model: UpliftEstimator, table: Frame, *, title: str, keep: list[str], share: float | None
-) -> Frame:
-    """Return a pyarrow table, best first: kept columns or the row number, uplift, rank, treat.
-
-    Without a share it has no column treat.
-    """
-    names = [str(name) for name in model.feature_names_in_]
-    uplift = model.predict(select_columns(table, names, title=title))
-    rank = treatment_rank(uplift)
-    order: IntArray = np.argsort(rank)
-    kept = select_columns(table, keep, title=title)
-    columns = {name: kept.column(name) for name in keep} or {"row": np.arange(len(rank))}
-    columns |= {"uplift": uplift, "rank": rank}
-    if share is not None:
-        columns["treat"] = rank <= Target(share=repr(share)).count(uplift[order])
-    return import_extra("pyarrow", extra="cli").table(columns).take(order)

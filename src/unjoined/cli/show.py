@@ -31,15 +31,15 @@ from unjoined._support import PROGRESS, in_digits
 from unjoined._typing import Array
 from unjoined._validation import OUTCOME, TREATMENT, printable
 from unjoined.data.labels import CellSummary
-from unjoined.errors import UnjoinedWarning, WeakIdentificationWarning, mask_secrets
-from unjoined.estimators.base import UpliftEstimator
-from unjoined.evaluate.estimate import Estimate
+from unjoined.errors import LeftOutWarning, UnjoinedWarning, mask_secrets
+from unjoined.evaluate.estimate import Estimate, ResultTable
+from unjoined.evaluate.verdict import AMBER, GREEN, RED, Verdict
 from unjoined.model.plan import PlannedSums
+from unjoined.words import signed
 
-LEFT_OUT = re.compile(r"(a column is|\d+ columns are) left out")
 PATIENCE = 2.0  # seconds before a bar is drawn
-STYLES = {"green": "bold green", "amber": "bold yellow", "red": "bold red"}
-RED = 3  # exit code of a red verdict, unless somebody said that he knows
+STYLES = {GREEN: "bold green", AMBER: "bold yellow", RED: "bold red"}
+STOPPED = 3  # exit code of a red verdict, unless somebody said that he knows
 
 
 class _PlainConsole(Console):
@@ -128,27 +128,30 @@ def tell_progress(job: str, done: int, total: int) -> None:
 
 @contextmanager
 def noted(
-    hide: Callable[[type[Warning]], bool] | None = None, known: Iterable[str] = ()
-) -> Iterator[list[str]]:
-    """Collect what the library warns of, in words, and pass it on at the end, unless hidden.
+    hide: Callable[[Warning], bool] | None = None, known: Iterable[str] = ()
+) -> Iterator[list[Warning]]:
+    """Collect what the library warns of, and pass it on at the end, unless hidden.
 
     What is ``known`` already is left out, and so is what was said before with other numbers, as
     fits without a fold do.
     """
-    notes: list[str] = []
+    notes: list[Warning] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnjoinedWarning)
         yield notes
-    told = {re.sub(r"\d[\d,.]*", "", note) for note in known}
-    for warning in caught:
-        same = re.sub(r"\d[\d,.]*", "", str(warning.message))
-        if hide is not None and hide(warning.category):
+    said = {_without_numbers(note) for note in known}
+    for warning in (entry.message for entry in caught):
+        same = _without_numbers(str(warning))
+        if not isinstance(warning, UnjoinedWarning) or same in said or (hide and hide(warning)):
             continue
-        if issubclass(warning.category, UnjoinedWarning) and same not in told:
-            told.add(same)
-            notes.append(str(warning.message))
-            if not LEFT_OUT.match(notes[-1]):  # which is told among the results
-                warnings.warn(warning.message, warning.category, stacklevel=2)
+        said.add(same)
+        notes.append(warning)
+        if not isinstance(warning, LeftOutWarning):  # which is told among the results
+            warnings.warn(warning, stacklevel=2)
+
+
+def _without_numbers(note: str) -> str:
+    return re.sub(r"\d[\d,.]*", "", note)
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -158,8 +161,8 @@ def print_json(result: dict[str, Any]) -> None:
 
 def _numbers_or_null(value: Any) -> Any:
     """Replace infinite and missing numbers, which JSON does not have, by null; mask passwords."""
-    if isinstance(value, str):
-        return mask_secrets(value)
+    if isinstance(value, str | Warning):
+        return mask_secrets(str(value))
     if isinstance(value, dict):
         return {key: _numbers_or_null(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -175,6 +178,14 @@ def show_table(out: Console, columns: Iterable[str], rows: Iterable[Iterable[str
     for row in rows:
         table.add_row(*row)
     out.print(table)
+
+
+def show_titled(out: Console, tables: Iterable[ResultTable]) -> None:
+    """Print tables, each with its title above."""
+    for title, columns, rows in tables:
+        out.print()
+        out.print(title, style="bold")
+        show_table(out, columns, rows)
 
 
 def show_pairs(out: Console, rows: Iterable[tuple[str, str]]) -> None:
@@ -227,31 +238,8 @@ def show_uplift(out: Console, uplift: Array, whose: str) -> None:
     s = uplift_summary(uplift)
     out.print(
         f"Predictions for {whose}, in units of the outcome: nine in ten lie between "
-        f"{in_digits(s['quantile_05'], sign=True)} and {in_digits(s['quantile_95'], sign=True)}, "
+        f"{signed(s['quantile_05'])} and {signed(s['quantile_95'])}, "
         f"{s['share_not_harmed']:.0%} at 0 or above."
-    )
-
-
-def interval_words(estimate: Estimate, level: float = 0.95, unit: str = "") -> str:
-    """Return a number with its interval, in words where the tables cannot bound it."""
-    low, high = estimate.interval(level)
-    value = in_digits(estimate.value, sign=True) + unit
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return f"{value} (the tables cannot bound it)"
-    ends = " to ".join(in_digits(end, sign=True) for end in (low, high))
-    return f"{value} ({level:.0%} interval {ends})"
-
-
-def for_whom(model: UpliftEstimator) -> str:
-    """Say whom an average or a gain was measured on, to go behind "it"."""
-    record = getattr(model, "gain_", None)
-    if record is None:
-        return "counts people by how differently the populations treated them."
-    if record.speaks_for > 0.995:
-        return "was measured on all kinds of people: the populations treated all differently."
-    return (
-        f"was measured on the {record.speaks_for:.0%} of people whom the populations treated "
-        "differently. Of the others the tables say nothing."
     )
 
 
@@ -263,23 +251,13 @@ def estimate_facts(estimate: Estimate, level: float = 0.95) -> dict[str, Any]:
     }
 
 
-def is_settled(model: UpliftEstimator, kind: type[Warning] = WeakIdentificationWarning) -> bool:
-    """Tell whether the verdict of check answers a warning of weak policies: enough people differ.
-
-    The warning rests on one number for all people, the verdict on what each kind of people shows.
-    """
-    settled = model.verdict_["words"].startswith("Identified")
-    return issubclass(kind, WeakIdentificationWarning) and settled
-
-
-def show_verdict(out: Console, model: UpliftEstimator) -> dict[str, str]:
+def show_verdict(out: Console, verdict: Verdict) -> dict[str, str]:
     """Print the verdict on the tables of a model, and return it."""
-    verdict = model.verdict_
-    out.print(f"Verdict ({verdict['colour']}): {verdict['words']}", style=STYLES[verdict["colour"]])
-    return verdict
+    out.print(f"Verdict ({verdict.colour}): {verdict.words}", style=STYLES[verdict.colour])
+    return verdict.to_dict()
 
 
-def stop_if_red(colour: str) -> None:
+def stop_if(is_red: bool) -> None:
     """End a command that did its work on tables that cannot tell, with an exit code of its own."""
-    if colour == "red":
-        raise typer.Exit(RED)
+    if is_red:
+        raise typer.Exit(STOPPED)

@@ -13,22 +13,22 @@ from unjoined.cli.options import (
     Checkpoint,
     Force,
     Outcome,
-    Paths,
+    Outcomes,
     Population,
     Seed,
-    TableOptions,
     Treated,
     Treatment,
+    Treatments,
     Weight,
-    command,
 )
+from unjoined.cli.program import Config, command
 from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
 from unjoined.federated.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
 from unjoined.model.plan import PlannedSums
 from unjoined.model.sums_file import read_finished_sums, read_sums, write_sums
 
-Out = Annotated[Path, typer.Option(metavar="FILE", help="File to write.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.")]
 
 
 @command(
@@ -36,24 +36,36 @@ Out = Annotated[Path, typer.Option(metavar="FILE", help="File to write.")]
     "    --populations north,south --out plan.sums"
 )
 def plan(
-    feature: Annotated[list[str], typer.Option(help="NAME=TYPICAL:SPREAD, once for each feature.")],
-    populations: Annotated[str, typer.Option(help="Two or more, comma-separated.")],
+    feature: Annotated[
+        list[str], typer.Option("--feature", help="NAME=TYPICAL:SPREAD, once for each feature.")
+    ],
+    populations: Annotated[
+        str, typer.Option("--populations", help="Two or more, comma-separated.")
+    ],
     out: Out,
     outcome_values: Annotated[
-        str | None, typer.Option(help="LOW,HIGH if the outcome has two values.")
+        str | None, typer.Option("--outcome-values", help="LOW,HIGH if the outcome has two values.")
     ] = None,
     functions: Annotated[
         int | None,
-        typer.Option(min=1, help="Fourier features; default: 3 per feature, up to 30."),
+        typer.Option(
+            "--functions", min=1, help="Fourier features; default: 3 per feature, up to 30."
+        ),
     ] = None,
-    width: Annotated[float | None, typer.Option(help="In spreads.")] = None,
-    groups: Annotated[int, typer.Option(min=2, help="Groups ridges are chosen by.")] = 5,
-    clip: Annotated[float | None, typer.Option(help="Spreads to keep features within.")] = None,
+    width: Annotated[float | None, typer.Option("--width", help="In spreads.")] = None,
+    groups: Annotated[
+        int, typer.Option("--groups", min=2, help="Groups ridges are chosen by.")
+    ] = 5,
+    clip: Annotated[
+        float | None, typer.Option("--clip", help="Spreads to keep features within.")
+    ] = None,
     outcome_range: Annotated[
-        str | None, typer.Option(help="LOW,HIGH to keep an outcome within; with --clip.")
+        str | None,
+        typer.Option("--outcome-range", help="LOW,HIGH to keep an outcome within; with --clip."),
     ] = None,
     force: Force = False,
     seed: Seed = 0,
+    config: Config = None,
 ) -> None:
     """Write the plan that all parties then use: features, scales, functions."""
     check_paths([], [("--out", out, SUMS)], force=force)
@@ -82,30 +94,29 @@ def plan(
     "    --outcomes south=sales_s.csv --outcome bought --out outcomes.sums"
 )
 def aggregate(
-    plan: Annotated[Path, typer.Option(help="The agreed plan.")],
+    plan: Annotated[Path, typer.Option("--plan", help="The agreed plan.")],
     out: Out,
-    outcomes: Paths = None,
-    treatments: Paths = None,
+    outcomes: Outcomes = None,
+    treatments: Treatments = None,
     outcome: Outcome = "",
     treatment: Treatment = "",
     population: Population = None,
     weight: Weight = None,
     treated: Treated = None,
     min_count: Annotated[
-        int, typer.Option(min=2, help="Fewest effective rows to a sum.")
+        int, typer.Option("--min-count", min=2, help="Fewest effective rows to a sum.")
     ] = MIN_COUNT,
     checkpoint: Checkpoint = None,
-    threads: Annotated[int, typer.Option(help="-1 is all cores.")] = -1,
+    threads: Annotated[int, typer.Option("--threads", help="-1 is all cores.")] = -1,
     force: Force = False,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Turn one party's tables into a file of sums for the agreed plan."""
     if threads == 0:
         raise InputError("--threads must not be 0: give a number of threads, or -1 for all cores.")
-    tables = Tables.of(
-        TableOptions(
-            outcomes, treatments, outcome, treatment, population, weight=weight, treated=treated
-        )
+    tables = Tables(
+        outcomes, treatments, outcome, treatment, population, weight=weight, treated=treated
     )
     tables.check_party()
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
@@ -129,6 +140,7 @@ def merge(
     out: Out,
     force: Force = False,
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Add up files of sums that were made with one plan."""
     for file in files:  # one by one: merging finds out by itself if two hold the same rows

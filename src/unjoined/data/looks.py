@@ -29,7 +29,7 @@ from unjoined.data.columns import (
     read_text,
     value_word,
 )
-from unjoined.errors import ColumnWarning, TableError
+from unjoined.errors import ColumnWarning, LeftOutWarning, TableError
 
 LEADING = 50_000  # rows of each table that are looked at first, and that show whether values repeat
 FEWEST = 50  # rows of a table that say anything of a column
@@ -315,13 +315,11 @@ class Choice(NamedTuple):
 
     def warn(self, *, stacklevel: int) -> None:
         """Warn of what was left out, all columns in one warning, and of each note."""
-        sentences = list(self.notes)
         if self.left_out:
             n = len(self.left_out)
             which = "a column is left out" if n == 1 else f"{n} columns are left out"
             listed = "; ".join(map(str, self.left_out))
-            sentences.insert(
-                0, f"{which}: {listed}. To use such a column, name all features yourself."
-            )
-        for sentence in sentences:
+            sentence = f"{which}: {listed}. To use such a column, name all features yourself."
+            warnings.warn(sentence, LeftOutWarning, stacklevel=stacklevel + 1)
+        for sentence in self.notes:
             warnings.warn(sentence, ColumnWarning, stacklevel=stacklevel + 1)

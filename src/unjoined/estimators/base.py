@@ -34,25 +34,19 @@ from unjoined.data.encode import Encoded, TableEncoder, own_columns, warn_of_not
 from unjoined.data.rows import LabelledRows, label_rows, target_rows
 from unjoined.data.sources import ChunkSource, as_source
 from unjoined.errors import ColumnWarning, InputError, RatioGuardWarning
-from unjoined.estimators.inputs import (
-    MOST_NAMED,
-    GivenRows,
-    effect_in_words,
-    fingerprint,
-    package_versions,
-    policies_in_words,
-)
+from unjoined.estimators.inputs import MOST_NAMED, GivenRows, fingerprint, package_versions
 from unjoined.evaluate.checks import warn_of_tables
 from unjoined.evaluate.estimate import Estimate, critical_value
 from unjoined.evaluate.scores import weighted_risk
 from unjoined.evaluate.strength import IdentificationStrength, strength_of, warn_if_weak
 from unjoined.evaluate.terms import average_effect
-from unjoined.evaluate.verdict import verdict_of_fit
+from unjoined.evaluate.verdict import Verdict, verdict_of_fit
 from unjoined.model.basis import Scaling
 from unjoined.model.census import Census
 from unjoined.model.passes import look_through
 from unjoined.model.plan import PlannedSums, contrasts_of, in_two_groups
 from unjoined.model.regressors import ConditionalMean, fit_conditional_mean, seeded_clone
+from unjoined.words import effect_in_words, policies_in_words
 
 FEW_ROWS = 20  # to predict, which say nothing about units
 QUANTILES = (0.0, 0.01, 0.5, 0.99, 1.0)
@@ -162,7 +156,7 @@ class UpliftEstimator(BaseEstimator, ABC):
     populations_: list[Any]
     average_effect_: Estimate
     run_: dict[str, Any]  # versions, settings with the seed, and a fingerprint of the rows
-    verdict_: dict[str, str]  # of the tables: verdict, colour and words, as check gives them
+    verdict_: Verdict  # of the tables
     contrast_: Array  # (number of populations,) if there are more than two, in two groups
 
     _parameters: ClassVar[Mapping[str, Check]] = {}  # what each parameter may be

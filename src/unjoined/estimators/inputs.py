@@ -1,4 +1,4 @@
-"""How estimators take columns and features, and what they say of a fit in words."""
+"""How estimators take columns, and what a fit is known by."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from unjoined._support import in_digits
-from unjoined._typing import Array
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
-from unjoined.evaluate.estimate import Estimate
-from unjoined.evaluate.strength import IdentificationStrength
 from unjoined.evaluate.tables import row_fingerprint
 from unjoined.model.plan import PlannedSums
 
@@ -66,55 +62,6 @@ class GivenRows(NamedTuple):
                 f"with a SeparateLabels, or {method}(X, y, kind=..., population=...). {ROUTING}."
             )
         return cls(X, labels["y"], labels["kind"], labels["population"], sample_weight)
-
-
-def interval_in_words(estimate: Estimate, most: float = np.inf, level: float = 0.95) -> str:
-    """Return an interval, which cannot reach beyond ``most``, or that there is none."""
-    low, high = estimate.interval(level)
-    if not np.isfinite([low, high]).all():
-        return "the tables cannot bound it"
-    low, high = np.clip([low, high], -most, most)
-    return f"{level:.0%} interval {in_digits(low, sign=True)} to {in_digits(high, sign=True)}"
-
-
-def effect_in_words(estimate: Estimate | None, most: float = np.inf) -> str:
-    """Say what the average effect is, as far as it is known."""
-    if estimate is None:
-        return "Average effect: not known; fit to rows to know it."
-    if not np.isfinite(estimate.value):
-        return "Average effect: the rows are too few, or the policies too alike, to tell."
-    low, high = estimate.interval(0.95)
-    if low > most or high < -most:
-        value = in_digits(estimate.value, sign=True)
-        return (
-            f"Average effect: {value} ({interval_in_words(estimate)}), which is more than"
-            " the outcome allows: the tables contradict each other. Run diagnose."
-        )
-    value = in_digits(float(np.clip(estimate.value, -most, most)), sign=True)
-    interval = interval_in_words(estimate, most)
-    return f"Average effect: {value} ({interval}), in units of the outcome."
-
-
-def policies_in_words(strength: IdentificationStrength, contrast: Array | None = None) -> str:
-    """Say how different the policies are, and which populations were held against which."""
-    gap = f"{100 * strength.rms_gap:.0f} percentage points"
-    known = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
-    words = (
-        "The policies can hardly be told apart: nothing here is reliable."
-        if strength.is_weak
-        else f"The policies differ by about {gap}, which the rows can tell{known}."
-    )
-    if contrast is None:
-        return words
-    parts = [
-        [
-            f"{name} ({abs(c):.0%})"
-            for name, c in zip(strength.populations, contrast, strict=True)
-            if s * c > 5e-3
-        ]
-        for s in (1, -1)
-    ]
-    return f"{words} Held against each other: {', '.join(parts[0])} and {', '.join(parts[1])}."
 
 
 @cache

@@ -42,6 +42,7 @@ from unjoined.estimators.uplift import Uplift
 from unjoined.estimators.weighted import RiskPath, WeightedUplift
 from unjoined.evaluate.estimate import Estimate, Ratio
 from unjoined.evaluate.strength import GainByScore, IdentificationStrength
+from unjoined.evaluate.verdict import Finding, Verdict
 from unjoined.model.additive_basis import AdditiveBasis, Curve
 from unjoined.model.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.model.draw import PrincipalBasis
@@ -63,7 +64,7 @@ STORED: tuple[type, ...] = (
     *(BoundsReport, EMFit, LossReport, MinMaxSearch, RiskPath, TwoStageCoefficients),
     *(AdditiveBasis, Curve, FourierBasis, GaussianBasis, LinearBasis, PrincipalBasis, Scaling),
     *(StackedBasis, AbsoluteLoss, HuberLoss, PinballLoss, SquaredLoss),
-    *(Estimate, GainByScore, IdentificationStrength, Ratio),
+    *(Estimate, Finding, GainByScore, IdentificationStrength, Ratio, Verdict),
     *(AdditiveAverage, AdditiveMean, CellShift, ConditionalMean, FormTable, Member, ShiftReport),
     *(AdditiveFit, BernoulliLaw, ConditionalDensity, DensitySearch, GaussianLaw, MeanLaw, Parts),
     *(Scales, ColumnCode, OutcomeCoding, TableEncoder),

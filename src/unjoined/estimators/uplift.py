@@ -39,7 +39,7 @@ from unjoined.estimators.base import (
     one_of,
     optional,
 )
-from unjoined.estimators.inputs import MOST_NAMED, GivenRows, effect_in_words, policies_in_words
+from unjoined.estimators.inputs import MOST_NAMED, GivenRows
 from unjoined.estimators.streams import Passes, Sampled
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.strength import GainByScore, ranking_noise, strength_of
@@ -57,6 +57,7 @@ from unjoined.model.crossfit import (
 from unjoined.model.regressors import ConditionalMean
 from unjoined.model.shift import ShiftReport, weigh_shift
 from unjoined.model.specifications import AdditiveAverage, FormTable, ModelRows, in_words
+from unjoined.words import effect_in_words, policies_in_words
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
 SAMPLE_FOLDS = 5  # of that sample

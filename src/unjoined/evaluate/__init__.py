@@ -14,7 +14,7 @@ from unjoined.evaluate.curves import (
     uplift_at_k,
     uplift_curve,
 )
-from unjoined.evaluate.diagnosis import Diagnosis, Finding, PolicyGap
+from unjoined.evaluate.diagnosis import Diagnosis, PolicyGap
 from unjoined.evaluate.effects import Coefficient, EffectSummary, GroupEffect, effect_summary
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.evaluate import compare_uplift, cross_evaluate, evaluate_uplift, record_gain
@@ -41,6 +41,7 @@ from unjoined.evaluate.scores import (
 from unjoined.evaluate.strength import GainByScore, IdentificationStrength, identification_strength
 from unjoined.evaluate.study_plan import PlanPoint, StudyPlan
 from unjoined.evaluate.tables import cross_fit
+from unjoined.evaluate.verdict import Finding
 
 __all__ = [
     "Balance",

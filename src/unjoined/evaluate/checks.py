@@ -272,14 +272,15 @@ class Sharing:
         The two tables.
     share : float
         Share of the smaller table's rows whose twin, equal in all features, is in the other.
-    same_labels : bool
+    same_labels : bool or None
         Whether twins have the same label too, in tables of the same kind: then rows were
-        copied. False if people are in both tables with labels of their own.
+        copied. False if people are in both tables with labels of their own; None if one table
+        holds outcomes and the other treatments.
     """
 
     where: str
     share: float
-    same_labels: bool
+    same_labels: bool | None
 
 
 def shared_rows(where: str, X: Sequence[Array], labels: Sequence[Array] | None) -> Sharing:
@@ -293,7 +294,7 @@ def shared_rows(where: str, X: Sequence[Array], labels: Sequence[Array] | None) 
     keys = [hash_features(x) for x in X]
     share = _surplus(*keys)
     if share == 0.0 or labels is None:
-        return Sharing(where, share, same_labels=False)
+        return Sharing(where, share, same_labels=None)
     shared = _surplus(*(hash_with(k, y) for k, y in zip(keys, labels, strict=True)))
     y = np.concatenate(labels)
     _, count = np.unique(y, return_counts=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -25,66 +24,13 @@ from unjoined.evaluate.estimate import (
     as_text,
     new_axes,
 )
-from unjoined.evaluate.regions import IDENTIFIED, UNKNOWN, WEAK, Region
+from unjoined.evaluate.regions import IDENTIFIED, UNKNOWN, Region
 from unjoined.evaluate.strength import IdentificationStrength
+from unjoined.evaluate.verdict import COLOURS, NEXT_STEPS, PAINT, Finding, Verdict
 from unjoined.model.shift import CellShift
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-COLOURS = {IDENTIFIED: "green", WEAK: "amber", UNKNOWN: "red"}
-NEXT_STEPS = {
-    IDENTIFIED: "fit a model (unjoined fit) and judge it on rows it has not seen (unjoined "
-    "evaluate). What no table can show stays an assumption: outcomes depend on features and "
-    "treatment alone, in the same way in each population.",
-    WEAK: "mend what is named above if you can. A model can be fitted as it is, but trust the "
-    "intervals of unjoined evaluate more than any single number; unjoined plan-study says how many "
-    "rows would do.",
-    UNKNOWN: "do not act on a model of these tables before what is named above is mended. unjoined "
-    "plan-study says how many rows, and how large a gap, a wanted precision needs.",
-}
-
-
-def untested(populations: Sequence[Any]) -> str:
-    """Say what the tables of two populations cannot show; three or more can be tested for it."""
-    if len(populations) != 2:
-        return ""
-    one, two = populations
-    return (
-        f"Not tested: that people with the same features respond alike in {one} and {two}. Two "
-        "populations cannot show it, and any other difference between them passes for uplift."
-    )
-
-
-PAINT = {"green": "#2e7d32", "amber": "#b26a00", "red": "#c62828"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that speaks against a verdict of "identified", and what to do about it.
-
-    Attributes
-    ----------
-    verdict : str
-        The best verdict that is left: "weakly identified" or "not identified"; "identified" for
-        a remark that changes nothing.
-    what : str
-        What was found, a sentence.
-    remedy : str
-        What to do about it, a sentence.
-    topic : str
-        What it is about: "rows", "sharing", "balance", "law", "strength", "regions", "target" or
-        "populations".
-    """
-
-    verdict: str
-    what: str
-    remedy: str
-    topic: str = ""
-
-    def __str__(self) -> str:
-        """Return both sentences."""
-        return f"{self.what[:1].upper()}{self.what[1:]} {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,34 +136,23 @@ class Diagnosis:
     @property
     def headline(self) -> str:
         """The verdict in one line: the reason, the remedy, and what was not tested."""
-        if self.verdict == IDENTIFIED:
-            whom = "all" if self._strong > 0.995 else f"{self._strong:.0%} of"
-            said = f"Identified. The policies differ enough for {whom} people."
-        elif self.findings[0].topic == "regions" and self._strong > 0.0:
-            said = f"Identified for {self._strong:.0%} of people, weakly for the others. "
-            said += str(self.findings[0])
-        else:
-            said = f"{self.verdict.capitalize()}. {self.findings[0]}"
-        return f"{said} {self.untested}".rstrip()
+        return self.as_verdict().words
 
     @property
     def untested(self) -> str:
         """What an answer assumes that these tables cannot show; empty if there is no answer."""
-        return "" if self.verdict == UNKNOWN else untested(self.identification.populations)
-
-    @property
-    def _strong(self) -> float:
-        """Share of people in regions that are identified."""
-        return sum(region.share for region in self.regions if region.verdict == IDENTIFIED)
+        return self.as_verdict().untested
 
     @property
     def next_step(self) -> str:
         """What to do with a verdict like this one, a sentence or two."""
         return NEXT_STEPS[self.verdict]
 
-    def as_verdict(self) -> dict[str, str]:
-        """Return what a fitted model keeps of it as ``verdict_``: a word, its colour, words."""
-        return {"verdict": self.verdict, "colour": self.colour, "words": self.headline}
+    def as_verdict(self) -> Verdict:
+        """Return what a fitted model keeps of it as ``verdict_``."""
+        strong = sum(region.share for region in self.regions if region.verdict == IDENTIFIED)
+        names = tuple(map(str, self.identification.populations))
+        return Verdict(self.verdict, self.findings, names, float(strong))
 
     @property
     def reach_words(self) -> str:
@@ -244,6 +179,7 @@ class Diagnosis:
         """Return all of it as plain words and numbers, ready for JSON."""
         plain: dict[str, Any] = as_plain(self, 0.95)
         plain |= {name: getattr(self, name) for name in ("colour", "headline", "next_step")}
+        plain["findings"] = [finding.to_dict() for finding in self.findings]
         for name, word in (("regions", "verdict"), ("checks", "is_rejected")):
             for said, each in zip(plain[name], getattr(self, name), strict=True):
                 said[word] = getattr(each, word)
@@ -418,7 +354,7 @@ def _p(value: float) -> str:
 def draw_regions(diagnosis: Diagnosis, ax: Axes | None) -> Axes:
     """Draw the policy gap over people, regions as bars in the colours of their verdicts."""
     ax = ax or new_axes(3.8)
-    title = diagnosis.headline.split(". ")[0]
+    title = diagnosis.as_verdict().title
     ax.set_title(title, color=PAINT[diagnosis.colour], loc="left")
     regions = sorted(diagnosis.regions, key=lambda region: region.gap)
     for y, region in enumerate(regions):

@@ -4,32 +4,160 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unjoined.evaluate.checks import COPIED, Doubt
-from unjoined.evaluate.diagnosis import COLOURS, Diagnosis, Finding, untested
 from unjoined.evaluate.estimate import STRONG
 from unjoined.evaluate.regions import IDENTIFIED, MANY, UNKNOWN, WEAK, Regions
 from unjoined.evaluate.strength import IdentificationStrength
+from unjoined.words import FINDINGS, untested_in_words
+
+if TYPE_CHECKING:
+    from unjoined.evaluate.diagnosis import Diagnosis
 
 FEWEST_ROWS = 50  # in a table; below, nothing is measured
 FEWEST_EVENTS = 20  # outcome rows with the rarer of two outcomes
 NO_GAP = 2.5  # standard errors; with equal policies the statistic is above it in 3 % of draws
 SURE = 0.001  # corrected p-value of what is taken as refuted
 SMALL_SHARE = 0.05  # of people or rows that is passed over
+NEARLY_ALL_ROWS = 0.995
 SMALL_DIFFERENCE, TINY_DIFFERENCE = 0.1, 0.05  # standard deviations
 HARDLY_APART = 0.55  # as the next one; below, a difference is small
 # Chance that trees put a pair of rows from two tables in the right order: from the first on few
 # people of one have a like in the other, from the second on hardly anyone.
 MOSTLY_APART, APART = 0.9, 0.99
 THIN, UNCOVERED = 0.05, 0.5  # share of rows that count, share of the target that is covered
+GREEN, AMBER, RED = "green", "amber", "red"
+COLOURS = {IDENTIFIED: GREEN, WEAK: AMBER, UNKNOWN: RED}
+PAINT = {GREEN: "#2e7d32", AMBER: "#b26a00", RED: "#c62828"}
 ORDER = (UNKNOWN, WEAK, IDENTIFIED)
-GIVE_EVERYONE = (
-    "Give everyone of {}, or a random sample, with 1 for those who were treated and 0 for the "
-    "others."
-)
-TWO_TABLES = "outcome and treatment table of {}"  # as a Balance says where it was measured
+NEXT_STEPS = {
+    IDENTIFIED: "fit a model (unjoined fit) and judge it on rows it has not seen (unjoined "
+    "evaluate). What no table can show stays an assumption: outcomes depend on features and "
+    "treatment alone, in the same way in each population.",
+    WEAK: "mend what is named above if you can. A model can be fitted as it is, but trust the "
+    "intervals of unjoined evaluate more than any single number; unjoined plan-study says how many "
+    "rows would do.",
+    UNKNOWN: "do not act on a model of these tables before what is named above is mended. unjoined "
+    "plan-study says how many rows, and how large a gap, a wanted precision needs.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that speaks against a verdict of "identified", and what to do about it.
+
+    Attributes
+    ----------
+    verdict : str
+        The best verdict that is left: "weakly identified" or "not identified"; "identified" for
+        a remark that changes nothing.
+    code : str
+        What was found: a topic, a dot and the case, such as "rows.short".
+    numbers : dict
+        How much of it, and where.
+    """
+
+    verdict: str
+    code: str
+    numbers: dict[str, Any]
+
+    @property
+    def topic(self) -> str:
+        """What it is about: rows, sharing, balance, law, strength, regions, target, populations."""
+        return self.code.partition(".")[0]
+
+    @property
+    def what(self) -> str:
+        """What was found, a sentence."""
+        return FINDINGS[self.code][0].format(**self.numbers)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, a sentence."""
+        return FINDINGS[self.code][1].format(**self.numbers)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return it in words, ready for JSON."""
+        return {name: getattr(self, name) for name in ("verdict", "what", "remedy", "topic")}
+
+    def __str__(self) -> str:
+        """Return both sentences."""
+        return f"{self.what[:1].upper()}{self.what[1:]} {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether tables can tell uplift: a grade and what it rests on.
+
+    Attributes
+    ----------
+    grade : str
+        "identified", "weakly identified" or "not identified".
+    findings : tuple of Finding
+        What speaks against a better one, the worst first.
+    populations : tuple of str
+        Whose policies were compared.
+    strong : float or None
+        Share of people whose policies differ enough; None if a fit judged by itself, which looks
+        at all people together and at nothing else.
+    """
+
+    grade: str
+    findings: tuple[Finding, ...]
+    populations: tuple[str, ...]
+    strong: float | None = None
+
+    @property
+    def colour(self) -> str:
+        """The grade as a colour: "green", "amber" or "red"."""
+        return COLOURS[self.grade]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether nothing is wrong but that some people are treated too much alike."""
+        regions = self.grade == WEAK and self.findings[0].topic == "regions"
+        return regions and bool(self.strong)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a check of all kinds of people has found that policies differ enough for some.
+
+        A warning of weak policies rests on one number for all people and is answered by it.
+        """
+        return self.strong is not None and (self.grade == IDENTIFIED or self.is_partial)
+
+    @property
+    def title(self) -> str:
+        """The grade in a few words."""
+        if self.is_partial:
+            return f"Identified for {self.strong:.0%} of people, weakly for the others"
+        return self.grade.capitalize()
+
+    @property
+    def reason(self) -> str:
+        """The worst finding, or for whom the policies differ enough; and what was not tested."""
+        if self.grade == IDENTIFIED and self.strong is not None:
+            whom = "all" if self.strong > NEARLY_ALL_ROWS else f"{self.strong:.0%} of"
+            said = f"The policies differ enough for {whom} people."
+        else:
+            said = str(self.findings[0])
+        return f"{said} {self.untested}".rstrip()
+
+    @property
+    def untested(self) -> str:
+        """What an answer assumes that these tables cannot show; empty if there is no answer."""
+        return "" if self.grade == UNKNOWN else untested_in_words(self.populations)
+
+    @property
+    def words(self) -> str:
+        """All of it in one line."""
+        return self.reason if self.strong is None else f"{self.title}. {self.reason}"
+
+    def to_dict(self) -> dict[str, str]:
+        """Return what other programs need of it: a word, its colour, words."""
+        return {"verdict": self.grade, "colour": self.colour, "words": self.words}
 
 
 class Asides(NamedTuple):
@@ -45,77 +173,57 @@ class Asides(NamedTuple):
 
 def judge(measured: Diagnosis, asides: Asides) -> Diagnosis:
     """Return the diagnosis with its verdict, as good as the worst finding allows."""
-    sources = {
-        "rows": _rows,
-        "sharing": _sharing,
-        "balance": _balance,
-        "law": _refuted,
-        "strength": _strength,
-        "regions": _regions,
-        "target": _overlap,
-        "populations": _between,
-    }
-    findings = [
-        replace(finding, topic=topic)
-        for topic, source in sources.items()
-        for finding in source(measured, asides)
-    ]
+    sources = (_rows, _sharing, _balance, _refuted, _strength, _regions, _overlap, _between)
+    findings = [finding for source in sources for finding in source(measured, asides)]
     findings.sort(key=lambda finding: ORDER.index(finding.verdict))
     verdict = findings[0].verdict if findings else IDENTIFIED
     return replace(measured, verdict=verdict, findings=tuple(findings))
 
 
-def verdict_of_fit(strength: IdentificationStrength, doubts: Sequence[Doubt]) -> dict[str, str]:
-    """Return the verdict that a fit can give by itself, as `Diagnosis.as_verdict` does.
+def verdict_of_fit(strength: IdentificationStrength, doubts: Sequence[Doubt]) -> Verdict:
+    """Return the verdict that a fit can give by itself.
 
     It knows how far the policies are apart and what is wrong with tables by themselves.
     """
-    f = strength.f_statistic
     if doubts:
-        verdict, words = UNKNOWN, f"{str(doubts[0])[:1].upper()}{str(doubts[0])[1:]}"
+        finding = _doubt(doubts[0])
+    elif strength.is_weak:
+        finding = _finding(UNKNOWN, "fit.no gap", f=strength.f_statistic)
+    elif strength.f_statistic < STRONG:
+        finding = _finding(WEAK, "fit.small gap", f=strength.f_statistic)
     else:
-        if strength.is_weak:
-            verdict = UNKNOWN
-            words = "The policies are too alike to tell uplift, so do not act on this ranking"
-        elif f < STRONG:
-            verdict = WEAK
-            words = "The policies differ just enough; look at the intervals before you act"
-        else:
-            verdict, words = IDENTIFIED, "The policies differ enough to tell uplift"
-        words += f" (first-stage F = {f:,.0f}). Nothing else was checked."
-        if verdict != UNKNOWN:
-            words = f"{words} {untested(strength.populations)}".rstrip()
-    return {"verdict": verdict, "colour": COLOURS[verdict], "words": words}
+        finding = _finding(IDENTIFIED, "fit.gap", f=strength.f_statistic)
+    return Verdict(finding.verdict, (finding,), tuple(map(str, strength.populations)))
+
+
+def _finding(verdict: str, code: str, **numbers: Any) -> Finding:
+    return Finding(verdict, code, numbers)
+
+
+def _doubt(doubt: Doubt) -> Finding:
+    return _finding(UNKNOWN, "rows.doubt", doubt=doubt.text, remedy=doubt.remedy)
 
 
 def _rows(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask for enough rows in each table, and enough of the rarer outcome."""
     few = min((t for t in d.tables if t.kind != "target"), key=lambda table: table.n_rows)
     if few.n_rows < FEWEST_ROWS:
-        yield Finding(
+        yield _finding(
             UNKNOWN,
-            f"the {few.kind} table of {few.population} is too short ({few.n_rows}): nothing can be "
-            f"measured with fewer than {FEWEST_ROWS} rows in each table.",
-            "Collect more rows; plan_study says how many a wanted precision needs.",
+            "rows.short",
+            kind=few.kind,
+            population=few.population,
+            rows=few.n_rows,
+            fewest=FEWEST_ROWS,
         )
     treatments = [table for table in d.tables if table.kind == "treatment"]
     if all(table.label_mean == 1.0 for table in treatments):
-        yield Finding(
-            UNKNOWN,
-            "every row of every treatment table is treated, as in lists of those who were treated; "
-            "they do not say who was not.",
-            GIVE_EVERYONE.format("each population"),
-        )
+        yield _finding(UNKNOWN, "rows.all treated", whom="each population")
     for doubt in a.doubts:
         if doubt.what != COPIED:  # which the shared rows tell
-            yield Finding(UNKNOWN, doubt.text, doubt.remedy)
+            yield _doubt(doubt)
     if a.rarest is not None and a.rarest < FEWEST_EVENTS:
-        yield Finding(
-            WEAK,
-            f"only {a.rarest} outcome rows have the rarer of the two outcomes.",
-            f"Collect outcome rows until there are {FEWEST_EVENTS} or more, or take an outcome "
-            "that is less rare.",
-        )
+        yield _finding(WEAK, "rows.rare outcome", rows=a.rarest, fewest=FEWEST_EVENTS)
 
 
 def _sharing(d: Diagnosis, a: Asides) -> Iterator[Finding]:
@@ -123,48 +231,25 @@ def _sharing(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     for s in d.shared:
         if s.share < SMALL_SHARE:
             continue
-        rows = "all rows" if s.share > 0.995 else f"{s.share:.0%} of the rows"
+        rows = "all rows" if s.share > NEARLY_ALL_ROWS else f"{s.share:.0%} of the rows"
         if s.same_labels:
-            yield Finding(
-                UNKNOWN if s.share > 0.5 else WEAK,
-                f"{s.where} have {rows} in common, labels included, as if one file had been given "
-                "twice.",
-                "Give each population its own rows.",
-            )
-        elif "outcome table" in s.where and "treatment table" in s.where:
-            yield Finding(
-                UNKNOWN if s.share > 0.9 else WEAK,
-                f"{s.where} have {rows} in common, so that these are not separate draws.",
-                "If both labels of a person are known, join the rows on their features and use an "
-                "ordinary uplift model; else give each table its own rows.",
-            )
+            grade = UNKNOWN if s.share > 0.5 else WEAK
+            yield _finding(grade, "sharing.copied", where=s.where, rows=rows)
+        elif s.same_labels is None:
+            grade = UNKNOWN if s.share > 0.9 else WEAK
+            yield _finding(grade, "sharing.both labels", where=s.where, rows=rows)
         else:
-            yield Finding(
-                IDENTIFIED,
-                f"{rows.capitalize()} of {s.where} are equal in all features, with labels of their "
-                "own, as if the same people were in both.",
-                "Intervals take the tables as drawn apart, and may be too wide or too narrow.",
-            )
+            yield _finding(IDENTIFIED, "sharing.same people", where=s.where, rows=rows)
 
 
 def _strength(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask for policies that differ over all people."""
     if d.gap is None:
         return
-    vary = "Compare populations or periods treated differently, or vary treatment at random"
     if a.z < NO_GAP:
-        yield Finding(
-            UNKNOWN,
-            f"the policies cannot be told apart (z = {a.z:.1f}, below {NO_GAP:g}).",
-            f"{vary}; more rows help only where there is a difference.",
-        )
+        yield _finding(UNKNOWN, "strength.no gap", z=float(a.z), least=NO_GAP)
     elif a.z**2 < STRONG:
-        yield Finding(
-            WEAK,
-            f"the policies differ too little for these rows (strength {a.z**2:.1f}, below "
-            f"{STRONG:g}); only intervals that allow for it hold, and they are wide.",
-            f"{vary}, or collect more rows; plan_study says how many.",
-        )
+        yield _finding(WEAK, "strength.small gap", strength=float(a.z**2), least=STRONG)
 
 
 def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
@@ -173,107 +258,81 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
         return
     where, share = a.regions.name((WEAK, UNKNOWN))
     if share >= SMALL_SHARE:
-        whom = "everyone" if where == "everyone" else f"those where {where}"
-        whose = "the target" if d.overlap else "people"
-        yield Finding(
+        yield _finding(
             WEAK if share > 1.0 - MANY else IDENTIFIED,
-            f"policies differ too little for {whom} ({share:.0%} of {whose}).",
-            "Draw no conclusion about them alone: averages already leave them out. To learn "
-            "about them, vary their treatment or collect more rows.",
+            "regions.small gap",
+            whom="everyone" if where == "everyone" else f"those where {where}",
+            share=float(share),
+            whose="the target" if d.overlap else "people",
         )
 
 
 def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the two tables of a population describe the same people."""
     treated = {t.population for t in d.tables if t.kind == "treatment" and t.label_mean == 1.0}
-    for balance in d.balance:
+    for name, balance in zip(d.identification.populations, d.balance, strict=True):
         tests = [check for check in d.checks if check.where == balance.where]
-        rejected = [check for check in tests if check.is_rejected]
+        rejected = [check.corrected for check in tests if check.is_rejected]
         if not rejected:
             continue
-        sure = min(check.corrected for check in rejected) < SURE
         size = abs(balance.difference)
         if size < TINY_DIFFERENCE and not balance.told_apart > HARDLY_APART:
-            verdict = IDENTIFIED  # what many rows show of a difference that hardly matters
+            grade = IDENTIFIED  # what many rows show of a difference that hardly matters
         else:
-            verdict = UNKNOWN if sure and size >= SMALL_DIFFERENCE else WEAK
-        differs = (
-            f"({balance.feature} differs by {balance.difference:+.2f} standard deviations; "
-            f"corrected p {min(check.corrected for check in rejected):.2g})"
-        )
-        lists = [name for name in treated if balance.where == TWO_TABLES.format(name)]
-        if lists:
-            yield Finding(
-                verdict,
-                f"every row of the treatment table of {lists[0]} is treated, and the outcome table "
-                f"describes other people {differs}: it seems to list only those who were treated.",
-                GIVE_EVERYONE.format(lists[0]),
-            )
-            continue
-        yield Finding(
-            verdict,
-            f"the {balance.where} describe different people {differs}.",
-            "Find out how their rows were selected, and give tables of the same people; or weight "
-            "them to one target with shift='classifier'.",
-        )
+            grade = UNKNOWN if min(rejected) < SURE and size >= SMALL_DIFFERENCE else WEAK
+        differs = {
+            "feature": balance.feature,
+            "difference": float(balance.difference),
+            "p": float(min(rejected)),
+        }
+        if name in treated:
+            yield _finding(grade, "balance.only treated", whom=name, **differs)
+        else:
+            yield _finding(grade, "balance.different people", where=balance.where, **differs)
 
 
 def _refuted(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Tell of a law of outcomes that the tables contradict."""
     for check in d.checks:
         if check.where == "all tables" and check.is_rejected:
-            yield Finding(
-                UNKNOWN if check.corrected < SURE else WEAK,
-                f"the tables contradict that outcomes depend on features and treatment alone "
-                f"({check.what}: corrected p {check.corrected:.2g}).",
-                "Look for what else differs between the populations, such as season, price or how "
-                "outcomes are counted, and add it as a feature or choose other populations.",
-            )
+            grade = UNKNOWN if check.corrected < SURE else WEAK
+            yield _finding(grade, "law.refuted", what=check.what, p=float(check.corrected))
 
 
 def _overlap(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Ask that the tables hold people like those of the target."""
     if a.apart:
-        yield Finding(UNKNOWN, a.apart, "As they are, the tables say nothing about the target.")
+        yield _finding(UNKNOWN, "target.out of reach", why=a.apart)
     if a.strange:
-        yield Finding(
-            IDENTIFIED,
-            f"the target has values that no table has: {'; '.join(a.strange)}.",
-            "Uplift of such people is a guess; check how these columns were written.",
-        )
+        yield _finding(IDENTIFIED, "target.new values", values="; ".join(a.strange))
     for cell in d.overlap:
         if cell.effective_size < THIN * cell.n_rows or cell.coverage < UNCOVERED:
-            yield Finding(
+            yield _finding(
                 WEAK,
-                f"few rows of the {cell.kind} table of {cell.population} resemble the target "
-                f"({cell.n_rows:,} are worth {cell.effective_size:,.0f}, and cover "
-                f"{min(cell.coverage, 1.0):.0%} of it).",
-                "Restrict the target to people like those in the tables.",
+                "target.few alike",
+                kind=cell.kind,
+                population=cell.population,
+                rows=cell.n_rows,
+                worth=float(cell.effective_size),
+                coverage=min(float(cell.coverage), 1.0),
             )
 
 
 def _between(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Tell of populations whose people differ."""
     for balance in d.between:
-        size = abs(balance.difference)
-        apart = balance.told_apart > APART
-        differ = size >= SMALL_DIFFERENCE and any(c.is_rejected for c in balance.checks)
-        if not apart and not differ:
+        large = abs(balance.difference) >= SMALL_DIFFERENCE
+        grade, code = IDENTIFIED, "populations.differ"
+        if balance.told_apart > APART:
+            grade, code = UNKNOWN, "populations.apart"
+        elif not (large and any(check.is_rejected for check in balance.checks)):
             continue
-        what = (
-            f"populations {balance.where} differ in their features ({balance.feature} by "
-            f"{balance.difference:+.2f} standard deviations)"
+        elif balance.told_apart > MOSTLY_APART:
+            grade = WEAK
+        yield _finding(
+            grade,
+            code,
+            where=balance.where,
+            feature=balance.feature,
+            difference=float(balance.difference),
         )
-        if apart:
-            yield Finding(
-                UNKNOWN,
-                f"{what}, so much that hardly anyone of one has a like in the other.",
-                "Leave out features that give the population away, such as a region or a date.",
-            )
-        else:
-            yield Finding(
-                WEAK if balance.told_apart > MOSTLY_APART else IDENTIFIED,
-                f"{what}.",
-                "Uplift allows for it where both have rows; other estimators need "
-                "shift='classifier'.",
-            )

@@ -1,0 +1,246 @@
+"""Numbers, intervals and findings as people read them: the one place that phrases them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+import numpy as np
+
+from unjoined._support import in_digits
+from unjoined._typing import Array
+
+NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
+GIVE_EVERYONE = (
+    "Give everyone of {whom}, or a random sample, with 1 for those who were treated and 0 for the "
+    "others."
+)
+MORE_GAP = "Compare populations or periods treated differently, or vary treatment at random"
+# What was found and what to do about it, by the code of a finding; its numbers fill the gaps.
+FINDINGS = {
+    "rows.short": (
+        "the {kind} table of {population} is too short ({rows}): nothing can be measured with "
+        "fewer than {fewest} rows in each table.",
+        "Collect more rows; plan_study says how many a wanted precision needs.",
+    ),
+    "rows.all treated": (
+        "every row of every treatment table is treated, as in lists of those who were treated; "
+        "they do not say who was not.",
+        GIVE_EVERYONE,
+    ),
+    "rows.doubt": ("{doubt}", "{remedy}"),
+    "rows.rare outcome": (
+        "only {rows} outcome rows have the rarer of the two outcomes.",
+        "Collect outcome rows until there are {fewest} or more, or take an outcome that is less "
+        "rare.",
+    ),
+    "sharing.copied": (
+        "{where} have {rows} in common, labels included, as if one file had been given twice.",
+        "Give each population its own rows.",
+    ),
+    "sharing.both labels": (
+        "{where} have {rows} in common, so that these are not separate draws.",
+        "If both labels of a person are known, join the rows on their features and use an "
+        "ordinary uplift model; else give each table its own rows.",
+    ),
+    "sharing.same people": (
+        "{rows} of {where} are equal in all features, with labels of their own, as if the same "
+        "people were in both.",
+        "Intervals take the tables as drawn apart, and may be too wide or too narrow.",
+    ),
+    "balance.only treated": (
+        "every row of the treatment table of {whom} is treated, and the outcome table describes "
+        "other people ({feature} differs by {difference:+.2f} standard deviations; corrected p "
+        "{p:.2g}): it seems to list only those who were treated.",
+        GIVE_EVERYONE,
+    ),
+    "balance.different people": (
+        "the {where} describe different people ({feature} differs by {difference:+.2f} standard "
+        "deviations; corrected p {p:.2g}).",
+        "Find out how their rows were selected, and give tables of the same people; or weight "
+        "them to one target with shift='classifier'.",
+    ),
+    "law.refuted": (
+        "the tables contradict that outcomes depend on features and treatment alone ({what}: "
+        "corrected p {p:.2g}).",
+        "Look for what else differs between the populations, such as season, price or how "
+        "outcomes are counted, and add it as a feature or choose other populations.",
+    ),
+    "strength.no gap": (
+        "the policies cannot be told apart (z = {z:.1f}, below {least:g}).",
+        f"{MORE_GAP}; more rows help only where there is a difference.",
+    ),
+    "strength.small gap": (
+        "the policies differ too little for these rows (strength {strength:.1f}, below "
+        "{least:g}); only intervals that allow for it hold, and they are wide.",
+        f"{MORE_GAP}, or collect more rows; plan_study says how many.",
+    ),
+    "regions.small gap": (
+        "policies differ too little for {whom} ({share:.0%} of {whose}).",
+        "Draw no conclusion about them alone: averages already leave them out. To learn about "
+        "them, vary their treatment or collect more rows.",
+    ),
+    "target.out of reach": ("{why}", "As they are, the tables say nothing about the target."),
+    "target.new values": (
+        "the target has values that no table has: {values}.",
+        "Uplift of such people is a guess; check how these columns were written.",
+    ),
+    "target.few alike": (
+        "few rows of the {kind} table of {population} resemble the target ({rows:,} are worth "
+        "{worth:,.0f}, and cover {coverage:.0%} of it).",
+        "Restrict the target to people like those in the tables.",
+    ),
+    "populations.apart": (
+        "populations {where} differ in their features ({feature} by {difference:+.2f} standard "
+        "deviations), so much that hardly anyone of one has a like in the other.",
+        "Leave out features that give the population away, such as a region or a date.",
+    ),
+    "populations.differ": (
+        "populations {where} differ in their features ({feature} by {difference:+.2f} standard "
+        "deviations).",
+        "Uplift allows for it where both have rows; other estimators need shift='classifier'.",
+    ),
+    "fit.no gap": (
+        "The policies are too alike to tell uplift, so do not act on this ranking (first-stage F "
+        "= {f:,.0f}).",
+        "Nothing else was checked.",
+    ),
+    "fit.small gap": (
+        "The policies differ just enough; look at the intervals before you act (first-stage F = "
+        "{f:,.0f}).",
+        "Nothing else was checked.",
+    ),
+    "fit.gap": (
+        "The policies differ enough to tell uplift (first-stage F = {f:,.0f}).",
+        "Nothing else was checked.",
+    ),
+}
+
+
+def signed(value: float) -> str:
+    """Return a number with four digits and its sign."""
+    return in_digits(value, sign=True)
+
+
+def span(low: float, high: float, say: Callable[[float], str] = signed) -> str:
+    """Return both ends of an interval, or that there is none."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return UNBOUNDED
+    return f"{say(low)} to {say(high)}"
+
+
+def interval(
+    low: float, high: float, level: float = 0.95, say: Callable[[float], str] = signed
+) -> str:
+    """Return an interval with its level, or that there is none."""
+    said = span(low, high, say)
+    return said if said == UNBOUNDED else f"{level:.0%} interval {said}"
+
+
+def with_interval(estimate: Any, level: float = 0.95) -> str:
+    """Return an estimate with its sign, and its interval in brackets."""
+    low, high = estimate.interval(level)
+    return f"{signed(estimate.value)} ({interval(low, high, level)})"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with at most three digits."""
+    return f"{100.0 * share:.3g}%"
+
+
+def number(value: float) -> str:
+    """Return a number with three or four digits, commas between thousands, no exponent."""
+    if not math.isfinite(value):
+        return NOT_KNOWN if math.isnan(value) else "unbounded"
+    size = abs(value)
+    said = rounded(value, 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3)
+    return said if _is_nonzero(said) else in_digits(value, 2)
+
+
+def rounded(value: float, places: int, *, sign: bool = False) -> str:
+    """Return a number with some places; large ones keep four digits, and 0 has no sign.
+
+    Halves are rounded away from 0, as the script of the report does: 962.5 is 963 everywhere.
+    """
+    if not math.isfinite(value):
+        return number(value)
+    exact = Decimal(f"{value:.4g}") if abs(value) >= 1e4 else Decimal(value)
+    said = f"{exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,f}"
+    if not _is_nonzero(said):
+        return said.removeprefix("-")
+    return f"+{said}" if sign and value > 0.0 else said
+
+
+def _is_nonzero(said: str) -> bool:
+    return any(digit in "123456789" for digit in said)
+
+
+def places_of(size: float) -> int:
+    """Return how many places show two digits of an uncertainty."""
+    if not (math.isfinite(size) and size > 0.0):
+        return 0
+    return min(max(1 - math.floor(math.log10(size)), 0), 6)
+
+
+def effect_in_words(estimate: Any, most: float = np.inf) -> str:
+    """Say what the average effect is, as far as it is known; it cannot exceed ``most``."""
+    if estimate is None:
+        return "Average effect: not known; fit to rows to know it."
+    if not np.isfinite(estimate.value):
+        return "Average effect: the rows are too few, or the policies too alike, to tell."
+    low, high = estimate.interval(0.95)
+    if low > most or high < -most:
+        return (
+            f"Average effect: {with_interval(estimate)}, which is more than"
+            " the outcome allows: the tables contradict each other. Run diagnose."
+        )
+    ends = np.clip([low, high], -most, most) if np.isfinite([low, high]).all() else (low, high)
+    value = signed(float(np.clip(estimate.value, -most, most)))
+    return f"Average effect: {value} ({interval(*ends)}), in units of the outcome."
+
+
+def policies_in_words(strength: Any, contrast: Array | None = None) -> str:
+    """Say how different the policies are, and which populations were held against which."""
+    gap = f"{100 * strength.rms_gap:.0f} percentage points"
+    by = "" if strength.strength is None else f" (strength {strength.strength:,.0f})"
+    words = (
+        "The policies can hardly be told apart: nothing here is reliable."
+        if strength.is_weak
+        else f"The policies differ by about {gap}, which the rows can tell{by}."
+    )
+    if contrast is None:
+        return words
+    one, other = (
+        ", ".join(
+            f"{name} ({abs(c):.0%})"
+            for name, c in zip(strength.populations, contrast, strict=True)
+            if side * c > 5e-3
+        )
+        for side in (1, -1)
+    )
+    return f"{words} Held against each other: {one} and {other}."
+
+
+def untested_in_words(populations: Sequence[Any]) -> str:
+    """Say what the tables of two populations cannot show; three or more can be tested for it."""
+    if len(populations) != 2:
+        return ""
+    one, two = populations
+    return (
+        f"Not tested: that people with the same features respond alike in {one} and {two}. Two "
+        "populations cannot show it, and any other difference between them passes for uplift."
+    )
+
+
+def reach_in_words(record: Any) -> str:
+    """Say whom an average or a gain was measured on, to go behind "it"; by a `GainByScore`."""
+    if record is None:
+        return "counts people by how differently the populations treated them."
+    if record.speaks_for > 0.995:
+        return "was measured on all kinds of people: the populations treated all differently."
+    return (
+        f"was measured on the {record.speaks_for:.0%} of people whom the populations treated "
+        "differently. Of the others the tables say nothing."
+    )
