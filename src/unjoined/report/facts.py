@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +17,12 @@ from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, check_not_negative, check_share
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
 from unjoined.evaluate.evidence import diagnose
 from unjoined.evaluate.planner import plan_study
 from unjoined.evaluate.regions import UNKNOWN, NamedFeatures, tree_conditions
 from unjoined.evaluate.tables import cross_fit
-from unjoined.report.people import FEWEST, Driver, People, find_drivers
+from unjoined.report.drivers import FEWEST, People, find_drivers
 from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share_rule
 
 if TYPE_CHECKING:
@@ -140,11 +139,6 @@ class Stage:
     low: float  # of its interval; infinite if the tables cannot bound it
     high: float
 
-    @classmethod
-    def of(cls, share: float, people: float, gain: Estimate, level: float) -> Stage:
-        """Return what an estimate says of a share."""
-        return cls(share, people, gain.value, *gain.interval(level))
-
     def part(self, share: float) -> Stage:
         """Return a share of it: of the people, whoever they are, and of what they gain."""
         return Stage(*(share * part for part in astuple(self)))
@@ -158,58 +152,59 @@ class Stage:
         return net, low, high
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """People who have something in common: what is predicted for them, and what was measured."""
-
-    name: str
-    people: int
-    predicted: float  # mean uplift, outcome units
-    gain: Estimate | None  # of people with such scores, in rows the model had not seen
+# What a firmer answer needs: the open question, "" if nothing is open and the study would just
+# halve the interval; the half width wanted, outcome units; and a plan.
+Study = tuple[str, float, "StudyPlan"]
 
 
-@dataclass(frozen=True, slots=True)
-class Typical:
-    """An example person: the average of many with such scores, and why the score is what it is."""
-
-    group: Group
-    parts: tuple[tuple[str, str, float], ...]  # feature, its value, what it adds
-    rest: float  # what other features and combinations add
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Study:
-    """What a firmer answer needs: the open question, how well it is to be known, and a plan."""
-
-    question: str  # "" if nothing is open, and the study would just halve the interval
-    half_width: float  # wanted, outcome units
-    plan: StudyPlan
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """All that a report says."""
+    """All that a report says of a model, data and people; see `report` for the parameters."""
 
-    model: Any
-    data: SeparateLabels
-    people: People
-    own_people: bool  # whether they are others than those of the tables
-    uplift: Array = field(repr=False)
-    outside: float  # share of the people unlike all rows of the fit; nan if not known
-    terms: Terms
-    origin: Origin
-    level: float
-    is_binary: bool
-    diagnosis: Diagnosis
-    evaluation: Evaluation
-    held_out: bool
-    stages: tuple[Stage, ...]
-    chosen: Stage
-    told: float  # share of the people advised whom the populations treat differently enough
-    segments: tuple[Group, ...]
-    drivers: tuple[Driver, ...]
-    typical: tuple[Typical, ...]
-    study: Study | None
+    def __init__(
+        self,
+        model: Any,
+        data: SeparateLabels,
+        *,
+        people: MatrixLike | None = None,
+        terms: Terms | None = None,
+        origin: Origin | None = None,
+        diagnosis: Diagnosis | None = None,
+        evaluation: Evaluation | None = None,
+        held_out: bool = False,
+        random_state: RandomState = 0,
+    ) -> None:
+        names = getattr(model, "feature_names_in_", None)
+        self.people = People.of(
+            data.X if people is None else people, None if names is None else list(map(str, names))
+        )
+        _check_many(data, self.people)
+        self.model, self.data = model, data
+        self.own_people, self.held_out = people is not None, held_out
+        self.terms, self.origin = terms or Terms(), origin or Origin()
+        crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
+        shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
+        target = None if people is None else self.people.X
+        self.diagnosis = diagnosis or diagnose(data, target, **shared)
+        evaluate = evaluate_uplift if held_out else cross_evaluate
+        evaluation = evaluation or evaluate(model, data, level=LEVEL, **shared)
+        self.uplift, self.record = model.predict(self.people.X), getattr(model, "gain_", None)
+        bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
+        if self.record is not None and bounded and not held_out:
+            # One average, that of the fit's summary.
+            evaluation = replace(evaluation, average=self.record.everyone())
+        self.evaluation, self.level = evaluation, evaluation.level
+        outcomes = np.asarray(data.y)[data.rows(OUTCOME)]
+        self.is_binary = set(np.unique(outcomes)) <= {0.0, 1.0}
+        # The people advised, and the share of them whom populations treat differently enough.
+        rule = self.terms.rule(self.uplift)
+        self.chosen, self.told = self._stage(rule), evaluation.speaks_for
+        if self.record is not None and rule.any():
+            self.told = float(self.record.told(self.uplift, rule))
+        self.stages = self._stages()
+        self.drivers = find_drivers(model, self.people, check_random_state(random_state))
+        self.segments = self._segments()
+        self.typical = list(self._typical())
+        self.study = _plan(data, evaluation, shared)
 
     @property
     def is_told(self) -> bool:
@@ -222,63 +217,82 @@ class Facts:
         """What treating everyone is expected to bring."""
         return self.stages[-1]
 
+    @property
+    def outside(self) -> float:
+        """Share of the people unlike all rows of the fit; nan if not known."""
+        try:
+            return float(np.mean(self.model.outside_training(self.people.X)))
+        except (AttributeError, InputError):
+            return math.nan
 
-def collect(
-    model: Any,
-    data: SeparateLabels,
-    *,
-    people: MatrixLike | None = None,
-    terms: Terms | None = None,
-    origin: Origin | None = None,
-    diagnosis: Diagnosis | None = None,
-    evaluation: Evaluation | None = None,
-    held_out: bool = False,
-    random_state: RandomState = 0,
-) -> Facts:
-    """Measure all that a report says; see `report` for the parameters."""
-    terms, origin = terms or Terms(), origin or Origin()
-    names = getattr(model, "feature_names_in_", None)
-    everyone = People.of(
-        data.X if people is None else people, None if names is None else list(map(str, names))
-    )
-    _check_many(data, everyone)
-    crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
-    shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
-    if diagnosis is None:
-        target = None if people is None else everyone.X
-        diagnosis = diagnose(data, target, **shared)
-    if evaluation is None and held_out:
-        evaluation = evaluate_uplift(model, data, level=LEVEL, **shared)
-    elif evaluation is None:
-        evaluation = cross_evaluate(model, data, level=LEVEL, **shared)
-    uplift, record = model.predict(everyone.X), getattr(model, "gain_", None)
-    bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
-    if record is not None and bounded and not held_out:  # one average, that of the fit's summary
-        evaluation = replace(evaluation, average=record.everyone())
-    gains = Gains(record, evaluation, uplift)
-    drivers = find_drivers(model, everyone, check_random_state(random_state))
-    return Facts(
-        model=model,
-        data=data,
-        people=everyone,
-        own_people=people is not None,
-        uplift=uplift,
-        outside=_outside(model, everyone),
-        terms=terms,
-        origin=origin,
-        level=evaluation.level,
-        is_binary=set(np.unique(np.asarray(data.y)[data.rows(OUTCOME)])) <= {0.0, 1.0},
-        diagnosis=diagnosis,
-        evaluation=evaluation,
-        held_out=held_out,
-        stages=tuple(gains.stages(terms.rule(uplift))),
-        chosen=gains.stage(terms.rule(uplift)),
-        told=gains.told(terms.rule(uplift)),
-        segments=tuple(_segments(everyone, gains)),
-        drivers=tuple(drivers),
-        typical=tuple(_typical(everyone, gains, drivers)),
-        study=_plan(data, evaluation, shared),
-    )
+    def _stage(self, rule: Array) -> Stage:
+        """Return what a rule is expected to bring: by the model's record, or the evaluated curve.
+
+        Without a record it treats the best first.
+        """
+        n, treated = len(rule), float(rule.sum())
+        share = treated / n
+        if self.record is not None:
+            gain = self.record.gain(self.uplift, rule)
+            return Stage(share, treated, gain.value, *gain.interval(self.level))
+        curve = self.evaluation.curve
+        parts = (curve.value, curve.low, curve.high)
+        return Stage(share, treated, *(n * float(np.interp(share, curve.share, y)) for y in parts))
+
+    def _stages(self) -> list[Stage]:
+        """Return what shares are expected to bring, a hundredth apart, and the one advised."""
+        n, chosen = len(self.uplift), self.chosen
+        shares = [k / 100 for k in range(101) if k == 0 or k * n / 100 >= FEWEST]
+        found = [self._stage(top_share_rule(self.uplift, share)) for share in shares]
+        if chosen.people >= FEWEST and not any(abs(s.share - chosen.share) < 1e-9 for s in found):
+            found.append(chosen)
+        return sorted(found, key=lambda stage: stage.share)
+
+    def _group(self, name: str, inside: BoolArray) -> dict[str, Any]:
+        """Return some of the people: what is predicted, and what people with such scores gained."""
+        gain = None if self.record is None else self.record.average(self.uplift, inside)
+        predicted = float(self.uplift[inside].mean())
+        return {"name": name, "people": int(inside.sum()), "predicted": predicted, "gain": gain}
+
+    def _segments(self) -> list[dict[str, Any]]:
+        """Return groups that conditions on features describe, the largest predicted uplift first.
+
+        A tree of depth 3 explains the predictions; a group has 5 % of the people and 20 at least.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnjoinedWarning)  # the fit has warned of odd columns
+            matrix, features = NamedFeatures.of(self.people.X)
+        least = max(FEWEST, math.ceil(SMALLEST_SEGMENT * len(self.people)))
+        tree = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=least, random_state=0)
+        leaf = tree.fit(matrix, self.uplift).apply(matrix)
+        where = tree_conditions(tree.tree_)
+        found = [self._group(features.in_words(where[i]), leaf == i) for i in np.unique(leaf)]
+        return sorted(found, key=lambda group: -group["predicted"])
+
+    def _typical(self) -> Iterator[dict[str, Any]]:
+        """Describe the best, the middle and the worst people by their averages.
+
+        Each is a group, what features add to its uplift, and what the rest adds.
+        """
+        n, mean = len(self.people), float(self.uplift.mean())
+        size = min(max(FEWEST, round(TYPICAL * n)), n)
+        rank = np.argsort(np.argsort(-self.uplift, kind="stable"))
+        starts = {
+            "among the best": 0,
+            "in the middle": (n - size) // 2,
+            "among the worst": n - size,
+        }
+        for name, start in starts.items():
+            inside = (rank >= start) & (rank < start + size)
+            parts = []
+            for driver in self.drivers[:4]:
+                everyone = driver.column.values
+                added = driver.at(everyone[inside]).mean() - driver.at(everyone).mean()
+                usual = driver.usual(everyone[inside])
+                parts.append((driver.column.name, usual, float(added)))
+            group = self._group(name, inside)
+            rest = group["predicted"] - mean - sum(added for *_, added in parts)
+            yield {"group": group, "parts": parts, "rest": rest}
 
 
 def _cross_fit(
@@ -315,7 +329,7 @@ def _plan(data: SeparateLabels, evaluation: Evaluation, shared: dict[str, Any]) 
         plan = plan_study(data, quantity=quantity, half_width=wanted, level=level, **shared)
     except InputError:  # no policy gap to plan with
         return None
-    return Study(question, wanted, plan)
+    return question, wanted, plan
 
 
 def _check_many(data: SeparateLabels, people: People) -> None:
@@ -331,99 +345,3 @@ def _check_many(data: SeparateLabels, people: People) -> None:
             f"a report shows nothing but averages of {FEWEST} people or more, and {what}. Give "
             "more rows."
         )
-
-
-def _outside(model: Any, people: People) -> float:
-    try:
-        return float(np.mean(model.outside_training(people.X)))
-    except (AttributeError, InputError):
-        return float("nan")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Gains:
-    """What rules are expected to bring: by the model's own record, or by the evaluated curve."""
-
-    record: Any  # GainByScore or None
-    evaluation: Evaluation
-    uplift: Array
-
-    def stage(self, rule: Array) -> Stage:
-        """Return what a rule is expected to bring; without a record it treats the best first."""
-        n, treated, level = len(rule), float(rule.sum()), self.evaluation.level
-        share = treated / n
-        if self.record is not None:
-            return Stage.of(share, treated, self.record.gain(self.uplift, rule), level)
-        curve = self.evaluation.curve
-        parts = (curve.value, curve.low, curve.high)
-        gain, low, high = (n * float(np.interp(share, curve.share, part)) for part in parts)
-        return Stage(share, treated, gain, low, high)
-
-    def told(self, rule: Array) -> float:
-        """Return the share of the people treated for whom the policies differ enough to tell."""
-        if self.record is None or not rule.any():
-            return self.evaluation.speaks_for
-        return float(self.record.told(self.uplift, rule))
-
-    def stages(self, rule: Array) -> list[Stage]:
-        """Return what shares are expected to bring, in steps of a hundredth, and one rule more."""
-        n = len(self.uplift)
-        shares = {k / 100 for k in range(101) if k == 0 or k * n / 100 >= FEWEST}
-        chosen = self.stage(rule)
-        found = [self.stage(top_share_rule(self.uplift, share)) for share in sorted(shares)]
-        if chosen.people >= FEWEST and not any(abs(s.share - chosen.share) < 1e-9 for s in found):
-            found.append(chosen)
-        return sorted(found, key=lambda stage: stage.share)
-
-    def group(self, name: str, inside: BoolArray) -> Group:
-        """Return some of the people with what such people gained."""
-        average = None if self.record is None else self.record.average(self.uplift, inside)
-        return Group(name, int(inside.sum()), float(self.uplift[inside].mean()), average)
-
-
-def _segments(people: People, gains: Gains) -> list[Group]:
-    """Return groups that conditions on features describe, the largest predicted uplift first.
-
-    A tree of depth 3 explains the predictions; a group has 5 % of the people and 20 at least.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnjoinedWarning)  # the fit has warned of odd columns
-        matrix, features = NamedFeatures.of(people.X)
-    least = max(FEWEST, math.ceil(SMALLEST_SEGMENT * len(people)))
-    tree = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=least, random_state=0)
-    leaf = tree.fit(matrix, gains.uplift).apply(matrix)
-    where = tree_conditions(tree.tree_)
-    found = [gains.group(features.in_words(where[i]), leaf == i) for i in np.unique(leaf)]
-    return sorted(found, key=lambda group: -group.predicted)
-
-
-def _typical(people: People, gains: Gains, drivers: list[Driver]) -> Iterator[Typical]:
-    """Describe the best, the middle and the worst people by their averages."""
-    n, mean = len(people), float(gains.uplift.mean())
-    size = min(max(FEWEST, round(TYPICAL * n)), n)
-    rank = np.argsort(np.argsort(-gains.uplift, kind="stable"))
-    starts = {"among the best": 0, "in the middle": (n - size) // 2, "among the worst": n - size}
-    for name, start in starts.items():
-        inside = (rank >= start) & (rank < start + size)
-        parts = []
-        for driver in drivers[:4]:
-            own = driver.column.values[inside]
-            added = float(driver.at(own).mean() - driver.at(driver.column.values).mean())
-            parts.append((driver.column.name, _usual(driver, own), added))
-        group = gains.group(name, inside)
-        rest = group.predicted - mean - sum(part[2] for part in parts)
-        yield Typical(group, tuple(parts), rest)
-
-
-def _usual(driver: Driver, values: Array) -> str:
-    """Return the mean of numbers, or the category that most have and how many have it."""
-    known = values[~np.isnan(values)]
-    if len(known) < FEWEST:
-        return "mostly missing"
-    if driver.is_curve:
-        return driver.column.said(float(known.mean()))
-    kinds, count = np.unique(known, return_counts=True)
-    most = int(np.argmax(count))
-    if count[most] < FEWEST:
-        return "mixed"
-    return f"{driver.column.said(float(kinds[most]))} ({count[most] / len(values):.0%})"

@@ -8,16 +8,15 @@ stays far below a megabyte. What one would lose, tool tips, tables under each ch
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unjoined._support import in_digits
 from unjoined._typing import Array
-from unjoined.report.people import FEWEST, TIMES, Driver
-from unjoined.report.words import Speech
+from unjoined.report.advice import Speech
+from unjoined.report.drivers import FEWEST, TIMES, Driver
 
 if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis, PolicyGap
@@ -31,14 +30,6 @@ LONGEST = 18  # letters of a name beside it
 FULL_GAP = 0.2  # policy gap from which people count in full
 BINS = 24
 LETTERS = 40  # that fit below a chart
-
-
-class Mark(NamedTuple):
-    """One SVG element: its name, its attributes, and the text inside."""
-
-    tag: str
-    attributes: dict[str, str]
-    text: str
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -60,31 +51,33 @@ def spread(values: Array, *, zero: bool = True) -> tuple[float, float]:
     return low - air * (low < 0.0 or not zero), high + air * (high > 0.0 or not zero)
 
 
-@dataclass(slots=True)
 class Chart:
     """A chart under construction; ``title`` and ``tells`` are for those who do not see it."""
 
-    title: str
-    tells: str
-    x: tuple[float, float]
-    y: tuple[float, float]
-    across: str = ""
-    upward: str = ""
-    height: float = HEIGHT
-    left: float = LEFT
-    width: float = WIDTH
-    marks: list[Mark] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Make room for the numbers at the left."""
-        widest = max([len(_tick(v)) for v in ticks(*self.y)], default=0)
-        self.left = max(self.left, 30.0 + LETTER * widest)
-
-    @property
-    def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Across and upward: two numbers, and their places on the page."""
-        across = (*self.x, self.left, self.width - RIGHT)
-        return across, (*self.y, self.height - BOTTOM, TOP)
+    def __init__(
+        self,
+        title: str,
+        tells: str,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        across: str,
+        upward: str = "",
+        *,
+        height: float = HEIGHT,
+        width: float = WIDTH,
+        left: float = LEFT,
+    ) -> None:
+        self.title, self.tells = title, tells
+        self.x, self.y = x, y
+        self.across, self.upward = across, upward
+        self.width, self.height = width, height
+        # Room for the numbers at the left.
+        widest = max([len(_tick(v)) for v in ticks(*y)], default=0)
+        self.left = max(left, 30.0 + LETTER * widest)
+        self.foot = height - BOTTOM
+        # Across and upward: two numbers, and their places on the page.
+        self.scales = (*x, self.left, width - RIGHT), (*y, self.foot, TOP)
+        self.marks: list[dict[str, Any]] = []  # SVG elements: tag, attributes and the text inside
 
     def to_x(self, value: float) -> float:
         """Return the place of a horizontal number."""
@@ -96,11 +89,10 @@ class Chart:
 
     def add(self, tag: str, css: str, text: str = "", **attributes: float | str) -> None:
         """Add an element; underscores in names become hyphens."""
-        given = {
-            name.replace("_", "-"): value if isinstance(value, str) else f"{value:.6g}"
-            for name, value in attributes.items()
-        }
-        self.marks.append(Mark(tag, {"class": css} | given, text))
+        given = {"class": css}
+        for name, value in attributes.items():
+            given[name.replace("_", "-")] = value if isinstance(value, str) else f"{value:.6g}"
+        self.marks.append({"tag": tag, "attributes": given, "text": text})
 
     def write(self, x: float, y: float, text: str, css: str = "label", **more: str) -> None:
         """Write text at a place of the drawing."""
@@ -108,17 +100,17 @@ class Chart:
 
     def line(self, x: Sequence[float] | Array, y: Sequence[float] | Array, css: str) -> None:
         """Draw a line through points, leaving out unknown ones."""
-        to_x, to_y = self.to_x, self.to_y
-        points = [f"{to_x(a)},{to_y(b)}" for a, b in zip(x, y, strict=True) if np.isfinite(b)]
-        self.add("polyline", css, points=" ".join(points))
+        known = [point for point in zip(x, y, strict=True) if np.isfinite(point[1])]
+        self.add("polyline", css, points=self._points(known))
 
     def band(self, x: Array, low: Array, high: Array) -> None:
         """Fill what lies between two lines; ends that are unbounded reach the edge."""
-        to_x, to_y = self.to_x, self.to_y
-        over = [(to_x(a), to_y(min(b, self.y[1]))) for a, b in zip(x, high, strict=True)]
-        under = [(to_x(a), to_y(max(b, self.y[0]))) for a, b in zip(x, low, strict=True)]
-        points = " ".join(f"{a},{b}" for a, b in [*over, *reversed(under)])
-        self.add("polygon", "band", points=points)
+        over = zip(x, np.minimum(high, self.y[1]), strict=True)
+        under = zip(x[::-1], np.maximum(low, self.y[0])[::-1], strict=True)
+        self.add("polygon", "band", points=self._points([*over, *under]))
+
+    def _points(self, points: Iterable[tuple[float, float]]) -> str:
+        return " ".join(f"{self.to_x(x)},{self.to_y(y)}" for x, y in points)
 
     def upright(self, x: float, css: str, ends: Sequence[float] = (), **more: str) -> None:
         """Draw a vertical line between two numbers, from the foot to the top by default."""
@@ -138,10 +130,10 @@ class Chart:
 
     def rows(self, names: Sequence[str], values: Array, ends: Sequence[Array] = ()) -> None:
         """Draw a lying bar from 0 for each name, one below the other, with intervals if given."""
-        to_x, foot = self.to_x, self.height - BOTTOM
+        to_x = self.to_x
         for v in ticks(*self.x) if ends else ():
             self.upright(v, "rule")
-            self.write(to_x(v), foot + 14, _tick(v), text_anchor="middle")
+            self.write(to_x(v), self.foot + 14, _tick(v), text_anchor="middle")
         for i, (name, value) in enumerate(zip(names, values, strict=True)):
             y, (left, right) = TOP + ROW * i, sorted((to_x(0.0), to_x(value)))
             self.add("rect", "bar", x=left, y=y, height=18.0, width=right - left)
@@ -155,19 +147,18 @@ class Chart:
 
     def axes(self, *, percent: str = "", names: Sequence[tuple[float, str]] = ()) -> None:
         """Draw both axes with round numbers, "x" or "y" in percent, or names along the first."""
-        foot, to_x, to_y = self.height - BOTTOM, self.to_x, self.to_y
         for v in ticks(*self.y):
             self.line(self.x, [v, v], "rule")
             said = f"{v:.0%}" if percent == "y" else _tick(v)
-            self.write(self.left - 6, to_y(v) + 4, said, text_anchor="end")
+            self.write(self.left - 6, self.to_y(v) + 4, said, text_anchor="end")
         if self.y[0] < 0.0 < self.y[1]:
             self.line(self.x, [0.0, 0.0], "zero")
         along = names or [(v, f"{v:.0%}" if percent == "x" else _tick(v)) for v in ticks(*self.x)]
         for v, name in along:
-            self.write(to_x(v), foot + 17, name, text_anchor="middle")
-        middle, low = (self.left + self.width - RIGHT) / 2, self.height - 8
-        self.write(middle, low, self.across, "label axis", text_anchor="middle")
-        turned = f"translate(13 {(TOP + foot) / 2:g}) rotate(-90)"
+            self.write(self.to_x(v), self.foot + 17, name, text_anchor="middle")
+        middle = (self.left + self.width - RIGHT) / 2
+        self.write(middle, self.height - 8, self.across, "label axis", text_anchor="middle")
+        turned = f"translate(13 {(TOP + self.foot) / 2:g}) rotate(-90)"
         self.write(0, 0, self.upward, "label axis", text_anchor="middle", transform=turned)
 
 
@@ -187,19 +178,13 @@ def _tick(value: float) -> str:
     return in_digits(value, 6)
 
 
-class Table(NamedTuple):
-    """Rows of words and numbers under a caption."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+Figure = dict[str, Any]  # a chart, and its numbers as a table
 
 
-class Figure(NamedTuple):
-    """A chart, and its numbers."""
-
-    chart: Chart
-    table: Table
+def _figure(
+    chart: Chart, caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Figure:
+    return {"chart": chart, "table": {"caption": caption, "columns": columns, "rows": [*rows]}}
 
 
 def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
@@ -226,8 +211,8 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
     bars = [bar for bar in zip(edges, edges[1:], share, strict=False) if bar[2]]
     for left, right, tall in bars:
         chart.bar((left, right), (0.0, tall))
-    rows = tuple((f"{a:+.2f} to {b:+.2f}", f"{s:.1%}") for a, b, s in bars)
-    return Figure(chart, Table("People by difference", ("difference", "people"), rows))
+    rows = ((f"{a:+.2f} to {b:+.2f}", f"{s:.1%}") for a, b, s in bars)
+    return _figure(chart, "People by difference", ("difference", "people"), rows)
 
 
 def share_alike(gap: PolicyGap) -> float:
@@ -260,12 +245,12 @@ def curve_figure(facts: Facts, speech: Speech) -> Figure:
     chart.band(share, low, high)
     chart.line([0.0, 1.0], [0.0, value[-1]], "random")
     chart.line(share, value, "curve")
-    rows = tuple(
+    rows = (
         (f"{s:.0%}", *speech.scaled(v, a, b))
         for s, v, a, b in zip(share, value, low, high, strict=True)
     )
     columns = ("share treated", f"gain {speech.per}", f"{speech.percent} band")
-    return Figure(chart, Table("Uplift curve", columns, rows))
+    return _figure(chart, "Uplift curve", columns, rows)
 
 
 def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
@@ -295,12 +280,12 @@ def bins_figure(facts: Facts, speech: Speech) -> Figure | None:
     for x, y, (low, high) in zip(predicted, value, ends, strict=True):
         chart.upright(x, "whisker", (low, high))
         chart.point(x, y, "point", r="4.5")
-    rows = tuple(
+    rows = (
         (f"{each.share:.0%}", speech.said(x), *speech.scaled(y, *end))
         for each, x, y, end in zip(bins, predicted, value, ends, strict=True)
     )
     columns = ("people", "predicted", "measured", f"{speech.percent} interval")
-    return Figure(chart, Table(f"Uplift by score, {speech.per}", columns, rows))
+    return _figure(chart, f"Uplift by score, {speech.per}", columns, rows)
 
 
 def gain_chart(facts: Facts) -> Chart:
@@ -342,7 +327,11 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
     if driver.is_curve:
         ends = (float(driver.values[0]), float(driver.values[-1]))
         chart = Chart(*words, ends, sides, across, change_axis, height=210.0, width=360.0)
-        _draw_curve(chart, driver, low, change, high)
+        dates = np.interp([0.1, 0.5, 0.9], [0.0, 1.0], ends) if column.holds == TIMES else ()
+        chart.axes(names=[(float(v), column.said(float(v))) for v in dates])
+        if driver.has_band:
+            chart.band(driver.values, low, high)
+        chart.line(driver.values, change, "curve")
     elif sum(map(len, said)) <= LETTERS:
         ends = (-0.6, len(said) - 0.4)
         chart = Chart(*words, ends, sides, across, change_axis, height=210.0, width=360.0)
@@ -354,21 +343,12 @@ def driver_figure(driver: Driver, speech: Speech) -> Figure:
     else:
         chart = _lying(words, said, sides, f"{across}: {change_axis}")
         chart.rows(said, change, (low, high))
-    rows = tuple(
+    rows = (
         (s, *(speech.scaled(c, a, b) if driver.has_band else (speech.said(c), "not offered")))
         for s, c, a, b in zip(said, change, low, high, strict=True)
     )
     columns = (column.name, change_axis, "model uncertainty (95%)")
-    return Figure(chart, Table(words[0], columns, rows))
-
-
-def _draw_curve(chart: Chart, driver: Driver, low: Array, change: Array, high: Array) -> None:
-    """Draw a curve with its band; times have dates along the axis."""
-    dates = np.interp([0.1, 0.5, 0.9], [0.0, 1.0], chart.x) if driver.column.holds == TIMES else ()
-    chart.axes(names=[(float(v), driver.column.said(float(v))) for v in dates])
-    if driver.has_band:
-        chart.band(driver.values, low, high)
-    chart.line(driver.values, change, "curve")
+    return _figure(chart, words[0], columns, rows)
 
 
 def _lying(
@@ -385,7 +365,7 @@ def _width(text: str) -> float:
     return sum(13.0 if letter in "mwMW@%" else 10.0 if letter.isupper() else 8.0 for letter in text)
 
 
-def importance_chart(drivers: tuple[Driver, ...], speech: Speech) -> Chart:
+def importance_chart(drivers: Sequence[Driver], speech: Speech) -> Chart:
     """Draw how much uplift varies with each feature."""
     names = [driver.column.name for driver in drivers[:12]]
     sizes = speech.factor * np.array([driver.spread for driver in drivers[:12]])

@@ -28,8 +28,11 @@ from unjoined.errors import InputError, TableError
 from unjoined.evaluate.estimate import PLENTY, STRONG
 from unjoined.evaluate.strength import NEARLY_ALL
 from unjoined.evaluate.tables import was_fitted_to
+from unjoined.evaluate.verdict import COLOURS
 from unjoined.model.moments import hash_features, hash_with
-from unjoined.report.facts import Facts, Origin, Terms, collect
+from unjoined.report.advice import STRENGTH, TELL, Speech, advise, firmer, verdict_numbers
+from unjoined.report.drivers import FEWEST
+from unjoined.report.facts import Facts, Origin, Terms
 from unjoined.report.figures import (
     FULL_GAP,
     Chart,
@@ -41,17 +44,7 @@ from unjoined.report.figures import (
     importance_chart,
     share_alike,
 )
-from unjoined.report.people import FEWEST
-from unjoined.report.words import (
-    STRENGTH,
-    TELL,
-    Speech,
-    firmer,
-    judge,
-    number,
-    percent,
-    verdict_numbers,
-)
+from unjoined.words import number, percent
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -168,7 +161,7 @@ def report_with_numbers(
         )
     environment = _environment()
     tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
-    facts = collect(model, tables, random_state=random_state, **options)
+    facts = Facts(model, tables, random_state=random_state, **options)
     text = render(facts, environment, random_state)
     # What a terminal or an editor would obey; markup was escaped before.
     text = CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -200,7 +193,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         facts=facts,
         terms=facts.terms,
         speech=speech,
-        verdict=judge(facts, speech),
+        verdict=advise(facts, speech),
         evaluation=facts.evaluation,
         diagnosis=diagnosis,
         strength=next(word for least, word in STRENGTH if diagnosis.strength >= least),
@@ -223,6 +216,7 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
         ],
         importance=importance_chart(facts.drivers, speech),
         tell=TELL[diagnosis.colour],
+        colours=COLOURS,
         has_band=any(driver.has_band for driver in facts.drivers),
         missing=_missing(facts),
         about=_about(facts, seed),

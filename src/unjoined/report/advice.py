@@ -1,20 +1,18 @@
-"""What a report says in words: the verdict, what it rests on, and what would break it."""
+"""What a report advises: what to do, what it brings and how far to trust it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from unjoined._support import in_digits
 from unjoined._validation import OUTCOME
 from unjoined.evaluate.estimate import PLENTY, STRONG, Estimate
 from unjoined.evaluate.regions import MANY
 from unjoined.evaluate.strength import NEARLY_ALL
+from unjoined.evaluate.verdict import AMBER, GREEN, RED
 from unjoined.report.facts import Facts, Stage
+from unjoined.words import NOT_KNOWN, UNBOUNDED, number, percent, places_of, rounded, span
 
-GREEN, AMBER, RED = "green", "amber", "red"
 NOTE = "note"  # of what does not bear on the decision
 ORDER = (RED, AMBER, GREEN, NOTE)
 TRUST = {
@@ -28,75 +26,23 @@ TELL = {
     AMBER: "The tables can tell, with limits.",
     RED: "The tables cannot tell.",
 }
-NOT_KNOWN, UNBOUNDED = "not known", "the tables cannot bound it"
 Known = tuple[str, str]  # a number, and its interval
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One thing that trust rests on: how good it is, and a sentence."""
-
-    colour: str
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What to do, what it brings and how far to trust it."""
-
-    colour: str
-    headline: str
-    sentences: tuple[str, ...]
-    reasons: tuple[Reason, ...]
-    trust: str  # how far to trust it, in words
-    options: tuple[tuple[str, Stage], ...] = ()  # what could be done, and what it brings
-
-
-def number(value: float) -> str:
-    """Return a number with three or four digits, commas between thousands, no exponent."""
-    if not math.isfinite(value):
-        return "not known" if math.isnan(value) else "unbounded"
-    size = abs(value)
-    said = rounded(value, digits(size))
-    if not any(digit in "123456789" for digit in said):
-        return in_digits(value, 2)
-    return said
-
-
-def rounded(value: float, places: int, *, sign: bool = False) -> str:
-    """Return a number with some places; large ones keep four digits, and 0 has no sign.
-
-    Halves are rounded away from 0, as the script of the page does: 962.5 is 963 everywhere.
-    """
-    if not math.isfinite(value):
-        return number(value)
-    exact = Decimal(f"{value:.4g}") if abs(value) >= 1e4 else Decimal(value)
-    said = f"{exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,f}"
-    if not any(digit in "123456789" for digit in said):
-        return said.removeprefix("-")
-    return f"+{said}" if sign and value > 0.0 else said
+Reason = dict[str, str]  # one thing that trust rests on: its colour, and a sentence
 
 
 def known(value: float, low: float, high: float, places: int, *, sign: bool = False) -> Known:
     """Return a number and both ends of its interval; without an interval it says nothing."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return NOT_KNOWN, UNBOUNDED
-    said, *ends = (rounded(each, places, sign=sign) for each in (value, low, high))
-    return said, " to ".join(ends)
 
+    def say(number: float) -> str:
+        return rounded(number, places, sign=sign)
 
-def places_of(size: float) -> int:
-    """Return how many places show two digits of an uncertainty."""
-    known = math.isfinite(size) and size > 0.0
-    return min(max(1 - math.floor(math.log10(size)), 0), 6) if known else 0
-
-
-def digits(size: float) -> int:
-    """Return how many places a number of some size is written with."""
-    return 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+    said = span(low, high, say)
+    return NOT_KNOWN if said == UNBOUNDED else say(value), said
 
 
 class Speech:
@@ -151,7 +97,7 @@ class Speech:
         return known(*stage.net(self.facts.terms), self.money_places)
 
 
-def judge(facts: Facts, speech: Speech) -> Verdict:
+def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
     """Say what to do, and be as sure of it as the worst reason allows."""
     gain = _gain(facts)
     reasons = (
@@ -160,9 +106,9 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
         gain,
         *_calibration(facts),
         *_people(facts),
-        *(Reason(NOTE, note) for note in getattr(facts.model, "notes_", ())),
+        *(_reason(NOTE, note) for note in getattr(facts.model, "notes_", ())),
     )
-    colour = min((reason.colour for reason in reasons), key=ORDER.index)
+    colour = min((reason["colour"] for reason in reasons), key=ORDER.index)
     if colour == RED:
         sentence = "The reasons below say what is missing."
         if facts.is_told:
@@ -170,12 +116,17 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
                 " The numbers further down are kept for those who look into it. Do not base a "
                 "decision on them."
             )
-        against = tuple(reason for reason in reasons if reason.colour != GREEN)
-        headline = "Do not choose people by these scores yet."
-        return Verdict(colour, headline, (sentence,), against, TRUST[RED])
+        return {
+            "colour": RED,
+            "headline": "Do not choose people by these scores yet.",
+            "sentences": [sentence],
+            "reasons": [reason for reason in reasons if reason["colour"] != GREEN],
+            "trust": TRUST[RED],
+            "options": [],
+        }
     whom = _whom(facts.chosen.share)
     headline = f"Treat {whom}."
-    if gain.colour != GREEN:
+    if gain["colour"] != GREEN:
         does = "pays" if facts.terms.has_money else "helps"
         limit = f"The tables do not show that it {does}."
         if _ends(facts)[0] > 0.0:
@@ -187,7 +138,18 @@ def judge(facts: Facts, speech: Speech) -> Verdict:
         trust += f", if people respond alike in {both}, which these tables cannot show"
     elif colour == GREEN:
         trust += ": you can act on it"
-    return Verdict(colour, headline, _expected(facts, speech), reasons, trust, _options(facts))
+    return {
+        "colour": colour,
+        "headline": headline,
+        "sentences": _expected(facts, speech),
+        "reasons": reasons,
+        "trust": trust,
+        "options": _options(facts),
+    }
+
+
+def _reason(colour: str, sentence: str) -> Reason:
+    return {"colour": colour, "sentence": sentence}
 
 
 def _whom(share: float) -> str:
@@ -202,7 +164,7 @@ def _whom(share: float) -> str:
 
 def verdict_numbers(facts: Facts) -> dict[str, Any]:
     """Return all that the verdict says, for other programs: gains in outcome units, and money."""
-    verdict, level = judge(facts, Speech(facts)), facts.level
+    advice, level = advise(facts, Speech(facts)), facts.level
 
     def numbers(value: float, low: float, high: float) -> dict[str, float]:
         return {"value": value, "low": low, "high": high, "level": level}
@@ -220,13 +182,13 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
         "qini": evaluation.qini,
     }
     return {
-        "verdict": verdict.headline,
-        "colour": verdict.colour,
-        "trust": verdict.trust,
-        "reasons": [{"colour": r.colour, "words": r.sentence} for r in verdict.reasons],
+        "verdict": advice["headline"],
+        "colour": advice["colour"],
+        "trust": advice["trust"],
+        "reasons": [{"colour": r["colour"], "words": r["sentence"]} for r in advice["reasons"]],
         "rows": len(facts.people),
         "treated": brought(facts.chosen),
-        "options": [{"name": name} | brought(stage) for name, stage in verdict.options],
+        "options": [{"name": name} | brought(stage) for name, stage in advice["options"]],
     } | {
         name: numbers(estimate.value, *estimate.interval(level))
         for name, estimate in measures.items()
@@ -276,33 +238,29 @@ def _options(facts: Facts) -> tuple[tuple[str, Stage], ...]:
 
 
 def _tables(facts: Facts) -> Reason:
-    diagnosis = facts.diagnosis
-    start = TELL[diagnosis.colour]
-    if diagnosis.colour == GREEN:
-        return Reason(GREEN, f"{start} {diagnosis.headline.removeprefix('Identified. ')}")
-    said = f"{start} {diagnosis.findings[0]} {diagnosis.untested}".rstrip()
-    return Reason(diagnosis.colour, said)
+    verdict = facts.diagnosis.as_verdict()
+    return _reason(verdict.colour, f"{TELL[verdict.colour]} {verdict.reason}")
 
 
 def _ranking(facts: Facts, speech: Speech) -> Reason:
     qini = facts.evaluation.qini
     low, high = qini.interval(facts.level)
     if not (facts.is_told and math.isfinite(low) and math.isfinite(high)):
-        return Reason(RED, "How good the ranking is cannot be told from these tables.")
+        return _reason(RED, "How good the ranking is cannot be told from these tables.")
     value, ends = speech.rates(qini)
     found = (
         f"over all shares it gains {value} {facts.terms.unit} {speech.per} on average (Qini; "
         f"{speech.percent} interval {ends})"
     )
     if low > 0.0:
-        return Reason(GREEN, f"The ranking beats a random order on rows it had not seen: {found}.")
+        return _reason(GREEN, f"The ranking beats a random order on rows it had not seen: {found}.")
     if high < 0.0:
-        return Reason(RED, f"The ranking does worse than a random order: {found}.")
+        return _reason(RED, f"The ranking does worse than a random order: {found}.")
     so, colour = "Treating everyone or nobody may do as well.", AMBER
     if facts.chosen.share >= 1.0:
         so = "That is no reason against treating everyone. It is one against choosing a few."
         colour = NOTE
-    return Reason(
+    return _reason(
         colour, f"The tables do not show that the ranking beats a random order: {found}. {so}"
     )
 
@@ -312,20 +270,20 @@ def _gain(facts: Facts) -> Reason:
     low, high = _ends(facts)
     what = "expected gain after costs" if terms.has_money else "expected gain"
     if chosen.share <= 0.0:
-        return Reason(GREEN, "The model predicts that treating anyone costs more than it brings.")
+        return _reason(GREEN, "The model predicts that treating anyone costs more than it brings.")
     if not (math.isfinite(low) and math.isfinite(high)):
-        return Reason(RED, f"The {what} is not known: {UNBOUNDED}.")
+        return _reason(RED, f"The {what} is not known: {UNBOUNDED}.")
     if low > 0.0 and facts.told < MANY:
-        return Reason(
+        return _reason(
             AMBER,
             f"The {what} counts on people whom the populations treat alike to gain as the others "
             f"do. They are {1.0 - facts.told:.0%} of those advised, and the tables cannot tell.",
         )
     if low > 0.0:
-        return Reason(GREEN, f"The {what} is clearly above zero.")
+        return _reason(GREEN, f"The {what} is clearly above zero.")
     if high < 0.0:
-        return Reason(RED, f"The {what} is clearly below zero, against what the model predicts.")
-    return Reason(AMBER, f"The {what} may be zero or below: its interval reaches both sides.")
+        return _reason(RED, f"The {what} is clearly below zero, against what the model predicts.")
+    return _reason(AMBER, f"The {what} may be zero or below: its interval reaches both sides.")
 
 
 def _ends(facts: Facts) -> tuple[float, float]:
@@ -342,13 +300,13 @@ def _calibration(facts: Facts) -> list[Reason]:
     if p < MISFIT:
         by_size = facts.terms.share is None  # whom to treat, not by the order alone
         return [
-            Reason(
+            _reason(
                 AMBER if by_size else NOTE,
                 "Predicted uplift is off in size. Use it for the order of people. The expected "
                 "gains here are measured, not predicted.",
             )
         ]
-    return [Reason(GREEN, "Predicted and measured uplift agree within chance.")]
+    return [_reason(GREEN, "Predicted and measured uplift agree within chance.")]
 
 
 def _people(facts: Facts) -> list[Reason]:
@@ -356,39 +314,37 @@ def _people(facts: Facts) -> list[Reason]:
         return []
     if facts.outside > FAR:
         return [
-            Reason(
+            _reason(
                 AMBER,
                 f"{facts.outside:.0%} of the people to score are unlike anyone in the tables, so "
                 "their scores are guesses.",
             )
         ]
-    return [Reason(GREEN, "The people to score are like those in the tables.")]
+    return [_reason(GREEN, "The people to score are like those in the tables.")]
 
 
 def firmer(facts: Facts, speech: Speech) -> str:
     """Say what would make the answer firmer, by the planner."""
-    study = facts.study
-    if study is None or study.plan.needed is None:
+    question, half_width, plan = facts.study or ("", 0.0, None)
+    if plan is None or plan.needed is None:
         return "More rows alone do not help here: the policies must differ more."
-    now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
-    width = f"{number(speech.factor * study.half_width)} {facts.terms.unit} {speech.per}"
+    rows, now = (
+        plan.needed.rows,
+        min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME),
+    )
+    width = f"{number(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
     first = f"To halve the interval of the average uplift, to {width} on either side,"
-    if study.question:
-        first = f"Whether {study.question} is still open. If the effect is as large as it seems,"
+    if question:
+        first = f"Whether {question} is still open. If the effect is as large as it seems,"
     said = (
-        f"{first} it takes about {two_digits(study.plan.needed.rows):,} rows in each outcome "
+        f"{first} it takes about {two_digits(rows):,} rows in each outcome "
         f"table, with policies as far apart as now. The smallest has {now:,}."
     )
-    if study.plan.shares["outcomes"] > MOSTLY:
+    if plan.shares["outcomes"] > MOSTLY:
         said += " More treatment rows would hardly help."
-    if study.plan.gap <= 0.5:
+    if plan.gap <= 0.5:
         said += " Policies that differ twice as much would need about a quarter of the rows."
     return said
-
-
-def percent(share: float) -> str:
-    """Return a share in percent, with at most three digits."""
-    return f"{100.0 * share:.3g}%"
 
 
 def two_digits(rows: int) -> int:

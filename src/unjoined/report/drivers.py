@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -99,29 +99,32 @@ class People:
         """Return how many people there are."""
         return len(self.columns[0].values)
 
-    def some(self, most: int, rng: np.random.RandomState) -> People:
-        """Return a sample of the people."""
-        if len(self) <= most:
-            return self
-        at = np.sort(rng.permutation(len(self))[:most])
-        columns = (Column(c.name, c.holds, c.values[at], c.levels) for c in self.columns)
-        if isinstance(self.X, np.ndarray):
-            return People(self.X[at], tuple(columns))
-        return People(nw.from_native(self.X, eager_only=True)[at].to_native(), tuple(columns))
+    def sample(self, most: int, rng: np.random.RandomState) -> MatrixLike:
+        """Return the features of some of the people."""
+        return _sample(self.X, len(self), most, rng)
 
-    def with_value(self, j: int, value: float) -> MatrixLike:
-        """Return the features with everyone given one value of one column."""
-        column = self.columns[j]
-        if isinstance(self.X, np.ndarray):
-            changed = self.X.copy()
-            changed[:, j] = value
-            return changed
-        frame: Any = nw.from_native(self.X, eager_only=True)
-        said: Any = column.said(value) if column.holds != NUMBERS else value
-        name = frame.columns[j]
-        cells = [said] * len(self)
-        series = nw.new_series(name, cells, backend=frame.implementation)
-        return frame.with_columns(series).to_native()
+
+def _sample(X: MatrixLike, n: int, most: int, rng: np.random.RandomState) -> MatrixLike:
+    if n <= most:
+        return X
+    at = np.sort(rng.permutation(n)[:most])
+    if isinstance(X, np.ndarray):
+        return X[at]
+    sampled: MatrixLike = nw.from_native(X, eager_only=True)[at].to_native()
+    return sampled
+
+
+def _with_value(X: MatrixLike, j: int, column: Column, value: float) -> MatrixLike:
+    """Return the features with everyone given one value of one column."""
+    if isinstance(X, np.ndarray):
+        changed = X.copy()
+        changed[:, j] = value
+        return changed
+    frame: Any = nw.from_native(X, eager_only=True)
+    cell: Any = column.said(value) if column.holds != NUMBERS else value
+    cells = nw.new_series(frame.columns[j], [cell] * len(frame), backend=frame.implementation)
+    given: MatrixLike = frame.with_columns(cells).to_native()
+    return given
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,20 +137,34 @@ class Driver:
     error: Array  # (m,) model uncertainty; nan if the estimator offers none
     is_curve: bool
     levels: tuple[Array, Array]  # all values, also those of few people, and their changes
-    spread: float  # standard deviation over people of the change at their own value
 
     @property
     def has_band(self) -> bool:
         """Whether the model says how uncertain the changes are."""
         return bool(np.isfinite(self.error).all())
 
+    @property
+    def spread(self) -> float:
+        """Standard deviation over people of the change at their own value."""
+        return float(np.std(self.at(self.column.values)))
+
     def at(self, values: Array) -> Array:
         """Return the change at people's own values; 0 where it is not known."""
-        known = np.interp(values, *self.levels)
-        if not self.is_curve:
-            there = np.isin(values, self.levels[0])
-            return np.where(there, known, 0.0)
-        return np.where(np.isnan(values), 0.0, known)
+        there = ~np.isnan(values) if self.is_curve else np.isin(values, self.levels[0])
+        return np.where(there, np.interp(values, *self.levels), 0.0)
+
+    def usual(self, values: Array) -> str:
+        """Return the mean of numbers, or the category that most have and how many have it."""
+        known = values[~np.isnan(values)]
+        if len(known) < FEWEST:
+            return "mostly missing"
+        if self.is_curve:
+            return self.column.said(float(known.mean()))
+        kinds, count = np.unique(known, return_counts=True)
+        most = int(np.argmax(count))
+        if count[most] < FEWEST:
+            return "mixed"
+        return f"{self.column.said(float(kinds[most]))} ({count[most] / len(values):.0%})"
 
 
 def find_drivers(model: Any, people: People, rng: np.random.RandomState) -> list[Driver]:
@@ -156,54 +173,53 @@ def find_drivers(model: Any, people: People, rng: np.random.RandomState) -> list
     The additive models say it with an error (`mean_change`); of others it is the partial
     dependence of their predictions.
     """
-    some = people.some(CURVE_ROWS, rng)
+    X = people.sample(CURVE_ROWS, rng)
     changes = getattr(model, "mean_change", None)
     drivers = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnjoinedWarning)  # no one has such values on purpose
-        before = 0.0 if changes else float(model.predict(some.X).mean())
+        before = 0.0 if changes else float(model.predict(X).mean())
         for j, column in enumerate(people.columns):
-            steps = column.steps
-            levels = None
+            steps, levels = column.steps, None
             if column.holds == CATEGORIES:
-                levels = _level_changes(model, some, j, column)
-                steps = _telling(column.steps, *levels)
+                levels = _level_changes(model, X, min(len(people), CURVE_ROWS), j, column)
+                steps = _telling(steps, *levels)
             values = column.grid if steps is None else steps
             if len(values) < 2 and (levels is None or len(levels[0]) < 2):
                 continue
             change, error = np.zeros(len(values)), np.full(len(values), np.nan)
             for i, value in enumerate(values):
-                changed = some.with_value(j, float(value))
+                changed = _with_value(X, j, column, float(value))
                 if changes:
-                    estimate = changes(some.X, changed)
+                    estimate = changes(X, changed)
                     change[i], error[i] = estimate.value, estimate.standard_error
                 else:
                     change[i] = float(model.predict(changed).mean()) - before
-            driver = Driver(
-                column, values, change, error, steps is None, levels or (values, change), 0.0
-            )
-            drivers.append(replace(driver, spread=float(np.std(driver.at(column.values)))))
+            levels = levels or (values, change)
+            drivers.append(Driver(column, values, change, error, steps is None, levels))
     return sorted(drivers, key=lambda driver: -driver.spread)
 
 
-def _level_changes(model: Any, people: People, j: int, column: Column) -> tuple[Array, Array]:
+def _level_changes(
+    model: Any, X: MatrixLike, n: int, j: int, column: Column
+) -> tuple[Array, Array]:
     """Return all categories that the people have, and how mean uplift changes if all had each.
 
     Categories of a few people are among them. They count in averages and have no bar.
     """
     kinds = np.unique(column.values[~np.isnan(column.values)])
     kinds = kinds[kinds < len(column.levels)]
-    few = people.some(LEVEL_ROWS, np.random.RandomState(0))
     if not len(kinds):
         return kinds, kinds
-    given = [few.with_value(j, float(value)) for value in kinds]
-    if isinstance(few.X, np.ndarray):
-        stacked: MatrixLike = np.concatenate([np.asarray(X) for X in given])
+    few = _sample(X, n, LEVEL_ROWS, np.random.RandomState(0))
+    given: list[Any] = [_with_value(few, j, column, float(value)) for value in kinds]
+    if isinstance(few, np.ndarray):
+        stacked = np.concatenate(given)
     else:
-        frames = [nw.from_native(X, eager_only=True) for X in given]
+        frames = [nw.from_native(frame, eager_only=True) for frame in given]
         stacked = nw.concat(frames, how="vertical").to_native()
     means = model.predict(stacked).reshape(len(kinds), -1).mean(axis=1)
-    return kinds, means - float(model.predict(few.X).mean())
+    return kinds, means - float(model.predict(few).mean())
 
 
 def _telling(steps: Array | None, kinds: Array, changes: Array) -> Array | None:
