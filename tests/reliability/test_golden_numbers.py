@@ -37,7 +37,7 @@ from unjoined import (
 )
 from unjoined.cli import main
 from unjoined.errors import InputError
-from unjoined.metrics import compare_uplift, diagnose, effect_summary, evaluate_uplift, plan_study
+from unjoined.evaluate import compare_uplift, diagnose, effect_summary, evaluate_uplift, plan_study
 
 GOLDEN = Path(__file__).parent / "golden_numbers"
 DIFFERENT_EACH_TIME = {"seconds"}  # keys; paths are the same, being relative

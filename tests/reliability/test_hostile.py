@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from unjoined import load_model, read_table
-from unjoined.cli import main
+from unjoined.cli.entry import main
 from unjoined.data import write_table
 
 MARKUP = "<img src=x onerror=alert(1)>"

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
 from unjoined.data import TableSource
 from unjoined.errors import ColumnWarning, InputError, UnjoinedError, UnjoinedWarning
-from unjoined.metrics import diagnose
+from unjoined.evaluate import diagnose
 
 PEOPLE = pd.DataFrame({"x": [1.0, 5.0, 30.0], "z": [1, 2, 3]})
 pytestmark = pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")

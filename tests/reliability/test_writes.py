@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from unjoined.data import replace_file, write_table
+from unjoined.data import write_table
+from unjoined.data.write import replace_file
 from unjoined.errors import TableError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills and limits of Linux")
@@ -17,7 +18,7 @@ TOOL = Path(__file__).parents[2] / "tools" / "kills.py"
 
 DIES = """
 import os, signal, sys
-from unjoined.data import replace_file
+from unjoined.data.write import replace_file
 def write(file):
     file.write_text("half")
     if sys.argv[2] == "die":
