@@ -15,6 +15,7 @@ from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import OUTCOME, TREATMENT
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.evaluate.scores import weighted_values
 from unjoined.model.accumulate import accumulate, combine
 from unjoined.model.basis import FourierBasis, GaussianBasis, ScaledBasis, Scaling, StackedBasis
 from unjoined.model.centring import N_FOLDS, cross_fit_centring, deal_folds, subtract_means
@@ -343,20 +344,16 @@ def _risks(
 ) -> Array:
     """Return the weighted risk of each fold's predictions, from coefficients without it.
 
-    R(f) = E[w nu f^2] - 4 E[z nu f], as `unjoined.metrics.weighted_risk` has it, nu being the gap.
+    R(f) = E[w nu f^2] - 4 E[z nu f], as `unjoined.evaluate.weighted_risk` has it, nu being the gap.
     """
     values = ScaledBasis(plan.basis, plan.scaling)
-    risks = np.zeros(len(alphas))
+    risks = []
     for j, alpha in enumerate(alphas):
-        for k, sign in enumerate((1.0, -1.0)):
-            for kind in (OUTCOME, TREATMENT):
-                at = rows.at(kind, k)
-                at = at[fold[at] == j]
-                f = combine(values, alpha, rows.X, at=at, n_jobs=n_jobs)
-                term = f**2 if kind == TREATMENT else -4.0 * f
-                mean = np.average(rows.label[at] * gap[at] * term, weights=rows.weight[at])
-                risks[j] += sign / 2.0 * mean
-    return risks
+        at = np.flatnonzero(fold == j)
+        held_out = rows.take(at)
+        f = combine(values, alpha, rows.X, at=at, n_jobs=n_jobs)
+        risks.append(held_out.share @ weighted_values(f, held_out, held_out.sign * gap[at]))
+    return np.array(risks)
 
 
 def _width(basis: Basis) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -377,17 +378,24 @@ class HeldOutRows:
         return influence
 
 
-def weighted_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
+def weighted_values(f: Array, rows: LabelledRows, gap: Array, center: Array | float = 0.0) -> Array:
     r"""Return :math:`t \nu_k f^2` at treatment rows and :math:`-4 y \nu_k f` at outcome rows.
 
-    Of two populations :math:`\nu_k = \pm\nu`, which makes them :math:`w \nu f^2` and
-    :math:`-4 z \nu f`. Labels are centred: a function of x alone cancels between the
-    populations and would only add noise.
+    ``gap`` (n,) is :math:`\nu_k` of the row's population. Of two populations it is
+    :math:`\pm\nu`, which makes them :math:`w \nu f^2` and :math:`-4 z \nu f`. Labels are taken
+    about ``center``: a function of x alone cancels between the populations and would add noise.
     """
-    is_treatment = ~rows.is_outcome
-    center = np.where(is_treatment, nuisances.treatment_mean, nuisances.outcome_mean)
-    signed = (rows.label - center) * nuisances.contrast(rows.population)
-    return signed * np.where(is_treatment, f**2, -4.0 * f)
+    return (rows.label - center) * gap * np.where(rows.is_outcome, -4.0 * f, f**2)
+
+
+def _centred_risk(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
+    """Return the rows' part in the weighted risk, by cross-fitted gaps and means."""
+    return weighted_values(f, rows, nuisances.contrast(rows.population), _center(rows, nuisances))
+
+
+def _center(rows: LabelledRows, nuisances: Nuisances) -> Array:
+    """Return the mean over the populations of the label's conditional mean at each row."""
+    return np.where(rows.is_outcome, nuisances.outcome_mean, nuisances.treatment_mean)
 
 
 def outcome_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
@@ -405,14 +413,12 @@ def critic_values(f: Array, rows: LabelledRows, nuisances: Nuisances) -> Array:
     the larger f; its expectation is :math:`\tfrac12 \sum_i a_i^\top M^{-1} a_i`, which goes off.
     More than two populations have a critic for each of their contrasts.
     """
-    is_treatment = ~rows.is_outcome
     share = rows.share
     Psi = _critic_basis(rows)  # (n, q)
     M = (Psi * share[:, None]).T @ Psi + 2.0 * CRITIC_RIDGE * np.eye(Psi.shape[1])
     # In whitened coordinates M is the identity, and so is every inner product needed.
     Psi = solve_triangular(cholesky(M, lower=True), Psi.T, lower=True).T
-    center = np.where(is_treatment, nuisances.treatment_mean, nuisances.outcome_mean)
-    term = (rows.label - center) * np.where(is_treatment, 2.0 * f, -4.0)
+    term = (rows.label - _center(rows, nuisances)) * np.where(rows.is_outcome, -4.0, 2.0 * f)
     total = np.zeros(len(f))
     for contrast in _contrasts(len(rows.names)):
         signed = contrast[rows.population] * term
@@ -446,7 +452,7 @@ def _critic_basis(rows: LabelledRows) -> Array:
 
 
 SCORES: dict[str, Callable[[Array, LabelledRows, Nuisances], Array]] = {
-    "weighted_risk": weighted_values,
+    "weighted_risk": _centred_risk,
     "fixed_critic": critic_values,
     "outcome_risk": outcome_values,
 }
@@ -489,7 +495,8 @@ class UpliftScorer:
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return the score of a fitted estimator on held-out rows, squared outcome units."""
-        key = _digest(feature_matrix(X), y, kind, population, sample_weight)
+        rows = pickle.dumps((feature_matrix(X), y, kind, population, sample_weight))
+        key = hashlib.blake2b(rows, digest_size=16).digest()
         if key not in self._held:
             while len(self._held) >= REMEMBERED:
                 del self._held[next(iter(self._held))]  # the oldest
@@ -513,18 +520,6 @@ class UpliftScorer:
     def __repr__(self) -> str:
         """Return how the scorer was made."""
         return f"uplift_scorer({self.name!r}{', weighted=True' if self.weighted else ''})"
-
-
-def _digest(*parts: Any) -> bytes:
-    """Return a fingerprint of the rows: the same rows, the same cross-fits."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        array = np.asarray(part)
-        if array.dtype.kind == "O":
-            array = array.astype(str)
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.digest()
 
 
 def uplift_scorer(name: str, *, weighted: bool = False) -> UpliftScorer:

@@ -31,6 +31,7 @@ from unjoined.estimators.base import (
     one_of,
     optional,
 )
+from unjoined.evaluate.scores import weighted_values
 from unjoined.model.basis import Scaling
 from unjoined.paper.networks import (
     HeldOut,
@@ -354,13 +355,11 @@ def held_out_risk(train: LabelledRows, held: LabelledRows) -> Callable[[Array], 
     seedless = np.random.RandomState(0)  # a logistic regression draws nothing
     first, second = fit_pair(None, scaling(train.X), train, TREATMENT, seedless)
     Z = scaling(held.X)
-    signed = held.share * held.sign * (first(Z) - second(Z)) / 2.0
-    treatment, outcome = held.of_kind(TREATMENT), held.of_kind(OUTCOME)
-    mean_outcome = (held.share * held.label)[outcome].sum()
-    square = (signed * held.label)[treatment]
-    linear = (signed * (held.label - mean_outcome))[outcome]
+    share, gap = held.share, held.sign * (first(Z) - second(Z)) / 2.0
+    mean_outcome = (share * held.label)[held.is_outcome].sum()
+    center = np.where(held.is_outcome, mean_outcome, 0.0)
 
     def risk(f: Array) -> float:
-        return float(square @ f[treatment] ** 2 - 4.0 * linear @ f[outcome])
+        return float(share @ weighted_values(f, held, gap, center))
 
     return risk
