@@ -341,7 +341,7 @@ def _whole_rows(k: float, n_rows: int) -> int:
         return int(n_rows * k)
     raise InputError(
         f"k must be a share strictly between 0 and 1 (float) or a number of rows from 1 to "
-        f"{n_rows} (int), got {k!r}. For all rows use `treat_all`."
+        f"{n_rows} (int), got {k!r}. For all rows use `average_uplift`."
     )
 
 

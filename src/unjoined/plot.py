@@ -35,7 +35,7 @@ def plot_uplift_curve(
     curves : UpliftCurve, or mapping of label to UpliftCurve
         One or several curves over the same rows.
     perfect : UpliftCurve, optional
-        The best any ordering could do, from `perfect_curve`.
+        The best any ordering could do, the curve of ordering by the true uplift.
     random : bool, default=True
         Draw the straight line that a random order follows on average.
     treat_all : bool, default=True
@@ -61,10 +61,10 @@ def plot_uplift_curve(
     >>> import matplotlib
     >>> matplotlib.use("Agg")
     >>> from unjoined.data import paper_problem
-    >>> from unjoined.evaluate import perfect_curve, uplift_curve
+    >>> from unjoined.evaluate import uplift_curve
     >>> rows = paper_problem().draw_joint(500, random_state=0)
     >>> curve = uplift_curve(rows.uplift, rows.uplift)
-    >>> ax = plot_uplift_curve(curve, perfect=perfect_curve(rows.uplift))
+    >>> ax = plot_uplift_curve(curve, perfect=curve)
     >>> ax.get_xlabel()
     'share of people treated, best first'
     """

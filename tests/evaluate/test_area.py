@@ -14,7 +14,6 @@ from unjoined.evaluate import (
     joint_values,
     qini,
     rank_score,
-    treat_all,
     uplift_at_k,
     uplift_curve,
 )
@@ -180,7 +179,7 @@ METRICS = {
     "auuc_paper": lambda f, v: auuc(f, v, ties="paper"),
     "qini": qini,
     "share_of_oracle": lambda f, v: qini(f, v, normalize=True),
-    "treat_all": lambda f, v: treat_all(v),
+    "treat_all": lambda f, v: average_uplift(v, np.ones(len(v))),
     "top_rule": lambda f, v: average_uplift(v, f >= 0.5),
 }
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.errors import InputError
-from unjoined.evaluate import Estimate, perfect_curve, random_curve, treat_all, uplift_curve
+from unjoined.evaluate import Estimate, average_uplift, uplift_curve
 
 ROWS = st.lists(
     st.tuples(st.integers(-3, 3), st.floats(-100, 100, allow_nan=False)), min_size=2, max_size=30
@@ -60,19 +60,20 @@ def test_standard_error_keeps_its_digits_when_the_mean_is_large():
 @given(ROWS)
 def test_no_curve_is_above_the_perfect_one_and_all_end_at_treating_everyone(rows):
     score, values = columns(rows)
-    curve, perfect = uplift_curve(score, values), perfect_curve(values)
+    curve, perfect = uplift_curve(score, values), uplift_curve(values, values)
     assert (curve.gain <= perfect.at(curve.share) + 1e-10).all()
-    for each in (curve, perfect, random_curve(values)):
-        assert_allclose(each.gain[-1], treat_all(values).value, atol=1e-11)
-        assert_allclose(each.standard_error[-1], treat_all(values).standard_error, atol=1e-6)
+    everyone = average_uplift(values, np.ones(len(values)))
+    for line in (curve, perfect):
+        assert_allclose(line.gain[-1], everyone.value, atol=1e-11)
+        assert_allclose(line.standard_error[-1], everyone.standard_error, atol=1e-6)
 
 
 def test_constant_score_is_the_random_line():
     values = [3.0, -1.0, 4.0, 0.0]
-    flat, line = uplift_curve(np.zeros(4), values), random_curve(values)
-    assert_array_equal(flat.share, line.share)
-    assert_allclose(flat.gain, line.gain)
-    assert_allclose(flat.standard_error, line.standard_error)
+    flat, everyone = uplift_curve(np.zeros(4), values), average_uplift(values, np.ones(4))
+    assert_array_equal(flat.share, [0.0, 1.0])
+    assert_allclose(flat.gain, [0.0, everyone.value])
+    assert_allclose(flat.standard_error, [0.0, everyone.standard_error])
 
 
 def test_at_interpolates_and_keeps_the_shape():

@@ -34,15 +34,14 @@ def measures(score, treated, y, weight, *, propensity=None):
         uj.evaluate.uplift_at_k(score, values, 0.3, **given),
         uj.evaluate.uplift_at_k(score, values, 1.0, **given),
         uj.evaluate.average_uplift(values, score > 5.0, **given),
-        uj.evaluate.treat_all(values, **given),
+        uj.evaluate.average_uplift(values, np.ones(len(values)), **given),
     ]
     return (
         np.concatenate(
             [
                 [estimate.value for estimate in estimates],
                 curve.at(shares),
-                uj.evaluate.perfect_curve(values, **given).at(shares),
-                uj.evaluate.random_curve(values, **given).at(shares),
+                uj.evaluate.uplift_curve(values, values, **given).at(shares),
                 [curve.area()],
             ]
         ),
@@ -50,7 +49,6 @@ def measures(score, treated, y, weight, *, propensity=None):
             [
                 [estimate.standard_error for estimate in estimates],
                 np.interp(shares, curve.share, curve.standard_error),
-                uj.evaluate.random_curve(values, **given).standard_error,
             ]
         ),
     )
@@ -98,7 +96,7 @@ def test_standard_errors_are_those_of_a_weighted_mean():
         mean = share @ column[kept]
         return math.sqrt(n / (n - 1) * np.sum(share**2 * (column[kept] - mean) ** 2))
 
-    found = uj.evaluate.treat_all(values, sample_weight=weight).standard_error
+    found = uj.evaluate.average_uplift(values, np.ones(N), sample_weight=weight).standard_error
     assert found == pytest.approx(error(values), rel=1e-12)
     curve = uj.evaluate.uplift_curve(score, values, sample_weight=weight)
     cuts = np.unique(score[kept])[::-1]
@@ -124,7 +122,7 @@ def test_the_mean_of_weighted_values_is_the_difference_of_weighted_arms():
     _, treated, y, weight = rows()
     values = uj.evaluate.joint_values(y, treated, sample_weight=weight)
     arms = [np.average(y[arm], weights=weight[arm]) for arm in (treated, ~treated)]
-    found = uj.evaluate.treat_all(values, sample_weight=weight).value
+    found = uj.evaluate.average_uplift(values, np.ones(N), sample_weight=weight).value
     assert found == pytest.approx(arms[0] - arms[1], rel=1e-12)
 
 
@@ -134,4 +132,4 @@ def test_weights_that_are_all_zero_or_wrong_are_refused():
     with pytest.raises(uj.errors.InputError, match="finite and not negative"):
         uj.evaluate.uplift_curve([1, 2, 3], [0.0, 1.0, 2.0], sample_weight=[1.0, -1.0, 1.0])
     with pytest.raises(uj.errors.InputError, match="sample_weight has 2 entries"):
-        uj.evaluate.treat_all([0.0, 1.0, 2.0], sample_weight=[1.0, 1.0])
+        uj.evaluate.average_uplift([0.0, 1.0, 2.0], np.ones(3), sample_weight=[1.0, 1.0])

@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
-from unjoined.evaluate import perfect_curve, uplift_curve
+from unjoined.evaluate import uplift_curve
 from unjoined.plot import plot_uplift_curve, plot_uplift_histogram
 
 mpl.use("Agg")
@@ -22,7 +22,7 @@ def rows():
 def test_curve_and_baselines_are_the_ones_given(rows):
     ax = Figure().add_subplot()
     curve = uplift_curve(rows.X[:, 0], rows.uplift)
-    best = perfect_curve(rows.uplift)
+    best = uplift_curve(rows.uplift, rows.uplift)
     assert plot_uplift_curve({"mine": curve}, perfect=best, unit="euros", ax=ax) is ax
     lines = {line.get_label(): line for line in ax.get_lines()}
     assert_array_equal(lines["mine"].get_ydata(), curve.gain)

@@ -13,7 +13,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from unjoined import SeparateLabels, Uplift
 from unjoined.data import campaign_problem
-from unjoined.evaluate import perfect_curve, uplift_curve
+from unjoined.evaluate import uplift_curve
 from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE, GREY = "#1f5f99", "#b35a00", "0.35"
@@ -81,7 +81,7 @@ def main(folder: Path) -> Path:
     draw_tables(left, data)
     plot_uplift_curve(
         {"estimated from the four tables": uplift_curve(model.predict(new.X), new.uplift)},
-        perfect=perfect_curve(new.uplift),
+        perfect=uplift_curve(new.uplift, new.uplift),
         unit="purchases",
         ax=right,
     )

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from unjoined import MinMaxUplift
 from unjoined.data import campaign_problem
-from unjoined.evaluate import perfect_curve, uplift_curve
+from unjoined.evaluate import uplift_curve
 from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE = "#1f5f99", "#b35a00"
@@ -52,7 +52,9 @@ def main(folder: Path) -> Path:
     print(f"kept with {p} functions of {d} features: {kept:.0f} MB")
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    plot_uplift_curve(curves, perfect=perfect_curve(new.uplift), unit="purchases", ax=left)
+    plot_uplift_curve(
+        curves, perfect=uplift_curve(new.uplift, new.uplift), unit="purchases", ax=left
+    )
     left.set_title("the same rows, whole and in chunks", fontsize=11, weight="bold")
     draw_memory(right, d, kept, p)
     path = folder / "large_data.png"

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from unjoined import MinMaxUplift, NeuralMinMaxUplift
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
-from unjoined.evaluate import perfect_curve, qini, uplift_curve
+from unjoined.evaluate import qini, uplift_curve
 from unjoined.plot import plot_uplift_curve
 
 BLUE, ORANGE = "#1f5f99", "#b35a00"
@@ -68,7 +68,7 @@ def main(folder: Path, n_draws: int) -> Path:
             "two networks": uplift_curve(neural.predict(new.X), new.uplift),
             "closed form": uplift_curve(closed.predict(new.X), new.uplift),
         },
-        perfect=perfect_curve(new.uplift),
+        perfect=uplift_curve(new.uplift, new.uplift),
         ax=right,
     )
     right.set_title("ranking new rows", fontsize=11, weight="bold")

@@ -41,7 +41,7 @@ from unjoined.data.write import replace_file, write_table
 from unjoined.errors import TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import save_model
-from unjoined.evaluate.curves import UpliftCurve, perfect_curve, qini, uplift_curve
+from unjoined.evaluate.curves import UpliftCurve, qini, uplift_curve
 from unjoined.evaluate.evidence import diagnose
 from unjoined.plot import plot_uplift_curve
 from unjoined.report.facts import Origin, Terms
@@ -192,7 +192,7 @@ def _compare(out: Console, data: SeparateLabels, seed: int) -> tuple[list[Result
 
 
 def _explain(out: Console, truth: Array) -> None:
-    best = 1000 * float(perfect_curve(truth).at(SHARE))
+    best = 1000 * float(uplift_curve(truth, truth).at(SHARE))
     at_random = 1000 * SHARE * float(truth.mean())
     meanings = {
         "share of oracle": "how good the ranking is: 0 a random order, 1 that of the true uplift",
@@ -219,7 +219,7 @@ def _write_results(folder: Path, results: list[Result], truth: Array) -> dict[st
     )
     ax = plot_uplift_curve(
         {result.name: result.curve for result in results},
-        perfect=perfect_curve(truth),
+        perfect=uplift_curve(truth, truth),
         unit="visits",
         ax=figure.add_subplot(),
     )

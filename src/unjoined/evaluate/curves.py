@@ -51,11 +51,6 @@ def estimate_from_influence(value: float, influence: Array, weight: Array) -> Es
     return Estimate(float(value), math.sqrt(scatter) / float(weight.sum()))
 
 
-def estimate_mean(per_row: Array, weight: Array) -> Estimate:
-    """Return the weighted mean of ``per_row`` (n,), whose influence is the column itself."""
-    return estimate_from_influence(float(np.average(per_row, weights=weight)), per_row, weight)
-
-
 def trapezoid(x: Array, y: Array) -> float:
     """Return the area under the straight segments between the points."""
     return float(np.sum(np.diff(x) * (y[1:] + y[:-1])) / 2.0)
@@ -136,7 +131,9 @@ def uplift_curve(
         Predicted uplift, or any score; larger means treated earlier. Must come from a
         model fitted on other rows.
     values : array-like of shape (n,)
-        True uplift, or ``joint_values``, in outcome units.
+        True uplift, or ``joint_values``, in outcome units. Ordering the rows by them gives the
+        perfect curve: with the true uplift what an oracle earns, with ``joint_values`` a bound
+        out of reach, as it sorts by the noise as well.
     sample_weight : array-like of shape (n,), optional
         Non-negative row weights; only their ratios count, and rows of weight 0 do not. Shares are
         then shares of the weight.
@@ -185,57 +182,6 @@ def _gain_errors(ties: TieGroups, values: Array, weight: Array, gain: Array) -> 
     scatter = second + 2.0 * shift * first + shift**2 * weights
     scatter += gain**2 * np.maximum(weights[-1] - weights, 0.0)
     return np.asarray(np.sqrt(np.maximum(scatter, 0.0) * n / (n - 1)) / weight.sum())
-
-
-def perfect_curve(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -> UpliftCurve:
-    """Return the curve of ordering the rows by their own values.
-
-    With the true uplift this is the oracle: what a model that knows it would earn. With
-    ``joint_values`` it sorts by the noise as well and is an upper bound that no
-    model can reach, usually by far; do not read it as a target.
-
-    Parameters
-    ----------
-    values, sample_weight : array-like of shape (n,)
-        As in `uplift_curve`.
-
-    Returns
-    -------
-    UpliftCurve
-        The largest possible curve of these rows, at every share. O(n log n) time.
-
-    Examples
-    --------
-    >>> perfect_curve([0.0, 2.0, -1.0, 1.0]).gain
-    array([0.  , 0.5 , 0.75, 0.75, 0.5 ])
-    """
-    return uplift_curve(values, values, sample_weight=sample_weight)
-
-
-def random_curve(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -> UpliftCurve:
-    """Return the curve of treating rows at random: a straight line to treating all.
-
-    Parameters
-    ----------
-    values, sample_weight : array-like of shape (n,)
-        As in `uplift_curve`.
-
-    Returns
-    -------
-    UpliftCurve
-        Two points. O(n) time.
-
-    Examples
-    --------
-    >>> random_curve([0.0, 2.0, -1.0, 1.0]).gain
-    array([0. , 0.5])
-    """
-    everyone = treat_all(values, sample_weight=sample_weight)
-    return UpliftCurve(
-        share=np.array([0.0, 1.0]),
-        gain=np.array([0.0, everyone.value]),
-        standard_error=np.array([0.0, everyone.standard_error]),
-    )
 
 
 _TIE_WEIGHT = {"half": 0.5, "paper": 1.0}
@@ -561,7 +507,8 @@ def average_uplift(
     Returns
     -------
     Estimate
-        Mean outcome above treating nobody, outcome units per row (treated or not). The
+        Mean outcome above treating nobody, outcome units per row (treated or not); of a rule that
+        treats everyone it is the average treatment effect, where every uplift curve ends. The
         standard error holds the rule fixed, so the rule must come from other rows.
         O(n) time.
 
@@ -578,28 +525,5 @@ def average_uplift(
     rule = check_probability("rule", rule)
     check_same_length(values=values, rule=rule)
     used, weight = rows_that_count(sample_weight, len(values))
-    return estimate_mean((values * rule)[used], weight)
-
-
-def treat_all(values: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Estimate:
-    """Return the average uplift of treating every row: the average treatment effect.
-
-    Parameters
-    ----------
-    values, sample_weight : array-like of shape (n,)
-        As in `uplift_curve`.
-
-    Returns
-    -------
-    Estimate
-        Mean outcome above treating nobody, outcome units per row; where every uplift
-        curve of these rows ends. O(n) time.
-
-    Examples
-    --------
-    >>> treat_all([2.0, -1.0, 1.0, 0.0]).value
-    0.5
-    """
-    values = check_vector("values", values)
-    used, weight = rows_that_count(sample_weight, len(values))
-    return estimate_mean(values[used], weight)
+    gains = (values * rule)[used]
+    return estimate_from_influence(float(np.average(gains, weights=weight)), gains, weight)
