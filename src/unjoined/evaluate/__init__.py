@@ -13,8 +13,14 @@ from unjoined.evaluate.curves import (
 from unjoined.evaluate.diagnosis import Diagnosis
 from unjoined.evaluate.effects import EffectSummary, effect_summary
 from unjoined.evaluate.estimate import Estimate
-from unjoined.evaluate.evaluate import compare_uplift, cross_evaluate, evaluate_uplift, record_gain
-from unjoined.evaluate.evaluation import Comparison, Evaluation
+from unjoined.evaluate.evaluate import (
+    Comparison,
+    Evaluation,
+    compare_uplift,
+    cross_evaluate,
+    evaluate_uplift,
+    record_gain,
+)
 from unjoined.evaluate.evidence import diagnose
 from unjoined.evaluate.planner import StudyGuess, plan_study
 from unjoined.evaluate.scores import (

@@ -315,8 +315,7 @@ def rank_score(
     >>> rank_score([9, 8, 7, 6], [2.0, 1.0, 0.0, -1.0]).value
     0.625
     """
-    half = qini(score, values, sample_weight=sample_weight)
-    return Estimate(2.0 * half.value, 2.0 * half.standard_error)
+    return qini(score, values, sample_weight=sample_weight).times(2.0)
 
 
 def uplift_at_k(

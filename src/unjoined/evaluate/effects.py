@@ -29,7 +29,7 @@ from unjoined.evaluate.estimate import (
     with_interval,
 )
 from unjoined.evaluate.evaluate import prepare
-from unjoined.evaluate.passes import Piece
+from unjoined.evaluate.ranks import Piece
 from unjoined.evaluate.regions import LEVEL, NUMBER, Conditions, Feature, NamedFeatures, between
 from unjoined.evaluate.terms import Sums
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from html import escape
 from importlib.util import find_spec
 from statistics import NormalDist
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+from scipy.stats import chi2
 
 from unjoined._support import import_extra, in_digits
 from unjoined._typing import Array, Frame
@@ -148,6 +149,18 @@ class Estimate:
         kept = max(1.0 - 4.0 * spread / apart**2, 0.0) if apart else 0.0
         return model.value + kept * apart
 
+    def times(self, factor: float) -> Estimate:
+        """Return a multiple of it, by a factor above 0."""
+        ratio = self.ratio
+        if ratio is not None:
+            ratio = replace(
+                ratio,
+                numerator=factor * ratio.numerator,
+                numerator_variance=factor**2 * ratio.numerator_variance,
+                covariance=factor * ratio.covariance,
+            )
+        return Estimate(factor * self.value, factor * self.standard_error, ratio)
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval, in the units of ``value``.
 
@@ -180,11 +193,13 @@ class Estimate:
             denominator cannot be told from 0 but its numerator can: the ratio is then not small,
             and its sign is unknown.
         """
-        z = critical_value(level)
+        return self.within(critical_value(level))
+
+    def within(self, z: float) -> Pieces:
+        """Return the confidence set that reaches as many standard errors to each side."""
         if self.ratio is not None:
             return self.ratio.fieller(z)
-        half_width = z * self.standard_error
-        return ((self.value - half_width, self.value + half_width),)
+        return ((self.value - z * self.standard_error, self.value + z * self.standard_error),)
 
     def covers(self, truth: float, level: float = 0.95) -> bool:
         """Return whether the confidence set holds a number.
@@ -228,19 +243,21 @@ class Totals:
         """Return other totals that are sums of these, by weights of shape (k, m)."""
         return Totals(weights @ self.value, weights @ self.covariance @ weights.T)
 
-    def chi_square(self, at: slice) -> tuple[float, int]:
-        """Return the squared distance of some totals from 0 in their own metric, and its rank."""
-        value, V = self.value[at], self.covariance[at, at]
-        scale = np.sqrt(np.maximum(np.diag(V), 0.0))
+    def chi_square(self) -> tuple[float, float]:
+        """Return the squared distance of the totals from 0 in their own metric, and its p-value."""
+        scale = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
         kept = scale > 0.0
-        correlation = V[np.ix_(kept, kept)] / np.outer(scale[kept], scale[kept])
-        size, directions = np.linalg.eigh(correlation)
-        found = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
-        along = directions[:, found].T @ (value[kept] / scale[kept])
-        return float(along @ (along / size[found])), int(found.sum())
+        unit = scale[kept]
+        size, directions = np.linalg.eigh(
+            self.covariance[np.ix_(kept, kept)] / np.outer(unit, unit)
+        )
+        regular = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
+        along = directions[:, regular].T @ (self.value[kept] / unit)
+        statistic = float(along @ (along / size[regular]))
+        return statistic, float(chi2.sf(statistic, np.count_nonzero(regular)))
 
 
-ResultTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]  # title, columns, rows
+ResultTable = tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]  # title, columns, rows
 UNBOUNDED = "the tables cannot bound it"
 
 
@@ -254,6 +271,29 @@ class Shown:
         """Return all of it as plain words and numbers, ready for JSON."""
         plain: dict[str, Any] = as_plain(self, self.level)
         return plain
+
+    def to_frame(self, library: str | None = None) -> Frame:
+        """Return what was found as a data frame, a row for each number that has an interval.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Of which library; by default the first of these that is installed.
+
+        Returns
+        -------
+        data frame
+
+        Raises
+        ------
+        MissingExtraError
+            None of them is installed.
+        """
+        return as_frame(self.frame_rows(), library)
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the data frame."""
+        raise NotImplementedError
 
     def sentences(self) -> list[str]:
         """Return what was found in words, the answer first."""

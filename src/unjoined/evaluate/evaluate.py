@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -15,15 +16,26 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from unjoined._typing import Array, IntArray, MatrixLike, RandomState
-from unjoined._validation import OUTCOME, TREATMENT, check_count, check_vector
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_option, check_vector
 from unjoined.data.columns import take_rows
 from unjoined.errors import InputError
 from unjoined.evaluate.checks import warn_of_tables
-from unjoined.evaluate.estimate import Estimate, critical_value
-from unjoined.evaluate.evaluation import Comparison, Difference, Evaluation
-from unjoined.evaluate.passes import EvaluatedTables
+from unjoined.evaluate.estimate import (
+    UNBOUNDED,
+    Estimate,
+    ResultTable,
+    Shown,
+    Totals,
+    cells,
+    critical_value,
+    draw_intervals,
+    estimate_dict,
+    new_axes,
+    number,
+    with_interval,
+)
 from unjoined.evaluate.pieces import RowsInPieces, Scorer, Source
-from unjoined.evaluate.ranks import Appraisal, Read, Sheet
+from unjoined.evaluate.ranks import EvaluatedTables, Gain, Scored, Sheet
 from unjoined.evaluate.strength import GainByScore, ranking_noise
 from unjoined.evaluate.tables import (
     Asked,
@@ -37,8 +49,414 @@ from unjoined.evaluate.terms import N_FOLDS
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import check_folds, deal_evaluation_folds, deal_rows
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHARES = np.arange(1, 21) / 20.0  # of the curve
+AT_K = (0.1, 0.2, 0.3, 0.5)
+N_BINS = 10
 COMPARED_ROWS = 20_000  # at most, at which fits without one fold each are compared
 ROUNDING = 1e-7  # standard errors: less is no difference
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurveBand:
+    """Gain per person of treating the best share of people, with a band for the whole curve.
+
+    Attributes
+    ----------
+    share : array of shape (21,)
+        Share treated, 0 to 1.
+    value : array of shape (21,)
+        Gain per person over treating nobody, outcome units.
+    low, high : array of shape (21,)
+        The uniform band: the whole true curve lies inside in that share of repeated draws
+        which is the level of the evaluation. Infinite where the tables cannot bound it.
+    """
+
+    share: Array
+    value: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBin:
+    """People whose score lies above ``low`` (the first bin: from it on) and is at most ``high``.
+
+    Attributes
+    ----------
+    low, high : float
+        Edges, in units of the score. They are taken as given: uplift is that of the people
+        between these very edges.
+    share : float
+        Share of the people the evaluation speaks for.
+    predicted : float
+        Their mean score.
+    uplift : Estimate
+        Their average uplift, outcome units.
+    """
+
+    low: float
+    high: float
+    share: float
+    predicted: float
+    uplift: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Whether predicted uplift can be taken at its word.
+
+    Attributes
+    ----------
+    slope : Estimate or None
+        Of the line of uplift on the score: 1 if predictions are right, below 1 if they are too
+        spread out, 0 if they say nothing. None if the score is the same for everyone.
+    intercept : Estimate or None
+        Of that line, outcome units: 0 if predictions are right.
+    p_value : float
+        Of the hypothesis that the predictions are right on average in every bin.
+    """
+
+    slope: Estimate | None
+    intercept: Estimate | None
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Shown):
+    """What a score is worth, from separate tables. Printing it shows all of it.
+
+    Made by `evaluate_uplift` and `cross_evaluate`. All numbers are for the people the evaluation
+    speaks for, in outcome units; gains are per person, treated or not.
+
+    Attributes
+    ----------
+    average : Estimate
+        Average uplift, which is the gain of treating everyone.
+    auuc, qini : Estimate
+        Area under the uplift curve, and between the curve and that of a random order.
+    rules : dict of str to Estimate
+        Gain of each rule over treating nobody.
+    curve : CurveBand
+        The uplift curve at 20 shares, with a uniform band.
+    at_k : dict of float to Estimate
+        Average uplift of the best share of people, per person treated.
+    bins : tuple of ScoreBin
+        Uplift by deciles of the score, the lowest first.
+    calibration : Calibration
+        Line of uplift on the score, and a joint test over the bins.
+    speaks_for : float
+        Share of people the numbers speak for.
+    left_out : str
+        Who counts less or not at all, in words.
+    plain : dict of str to Estimate
+        The same quantities by the plain doubly robust score, for comparison. It needs policies
+        that differ clearly; its intervals are too short where they do not.
+    level : float
+        Level of the intervals that are shown and of the band.
+    how : str
+        Which rows the score was evaluated on.
+    n_rows : int
+        Labelled rows.
+    """
+
+    average: Estimate
+    auuc: Estimate
+    qini: Estimate
+    rules: dict[str, Estimate]
+    curve: CurveBand
+    at_k: dict[float, Estimate]
+    bins: tuple[ScoreBin, ...]
+    calibration: Calibration
+    speaks_for: float
+    left_out: str
+    plain: dict[str, Estimate]
+    level: float
+    how: str = "held-out rows"
+    n_rows: int = 0
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """Return all estimates by name: value, standard error, interval."""
+        named = {"average": self.average, "auuc": self.auuc, "qini": self.qini}
+        named |= {f"rule: {name}": value for name, value in self.rules.items()}
+        named |= {f"uplift at {k:.0%}": value for k, value in self.at_k.items()}
+        named |= {f"bin {b}": people.uplift for b, people in enumerate(self.bins, 1)}
+        for name in ("slope", "intercept"):
+            if (value := getattr(self.calibration, name)) is not None:
+                named[f"calibration {name}"] = value
+        return [{"what": name} | estimate_dict(e, self.level) for name, e in named.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain words and numbers, ready for JSON."""
+        plain = super().to_dict()
+        return plain | {"rows": plain.pop("n_rows")}
+
+    def plot(self, ax: Axes | None = None, *, what: str = "curve") -> Axes:
+        """Draw the uplift curve with its band, or uplift against what was predicted.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        what : {"curve", "calibration"}, default="curve"
+            The uplift curve, or the bins of the score.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        check_option("what", what, ("curve", "calibration"))
+        ax = ax or new_axes(4.2)
+        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
+        return draw_curve(self, ax) if what == "curve" else draw_bins(self, ax)
+
+    def sentences(self) -> list[str]:
+        """Return what was found in words, the average first."""
+        return [
+            f"Average uplift {with_interval(self.average, self.level)}, from {self.how}; "
+            f"{self.level:.0%} intervals.",
+            f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}",
+            *([] if self.calibration.slope is None else [_ranking(self)]),
+            *_calibration(self),
+        ]
+
+    def result_tables(self) -> list[ResultTable]:
+        """Return the tables that are shown, as text."""
+        interval = f"{self.level:.0%} interval"
+
+        def both(name: str, value: Estimate, plain: Estimate) -> tuple[str, ...]:
+            return name, *cells(value, self.level), cells(plain, self.level)[1]
+
+        gains = [both("everyone", self.average, self.plain["average"])]
+        gains += [both(name, value, self.plain[name]) for name, value in self.rules.items()]
+        areas = [both(name, getattr(self, name), self.plain[name]) for name in ("auuc", "qini")]
+        best = [(f"best {k:.0%}", *cells(value, self.level)) for k, value in self.at_k.items()]
+        bins = [
+            (
+                number(b.low),
+                number(b.high),
+                f"{b.share:.0%}",
+                number(b.predicted),
+                *cells(b.uplift, self.level),
+            )
+            for b in self.bins
+        ]
+        head = ("estimate", interval, "plain doubly robust")
+        columns = ("score from", "to", "people", "predicted", "uplift", interval)
+        return [
+            ("Gain per person over treating nobody", ("treat", *head), gains),
+            ("How well the score orders people", ("area", *head), areas),
+            ("Average uplift of those with the best scores", ("who", *head[:2]), best),
+            ("Uplift by score", columns, bins),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more one model is worth than another, on the same rows.
+
+    Attributes
+    ----------
+    first, second : str
+        Names of the models; the first has the larger AUUC.
+    auuc : Estimate
+        Difference of the areas under the uplift curves, outcome units per person.
+    rules : dict of str to Estimate
+        Difference of the gains of each rule.
+    """
+
+    first: str
+    second: str
+    auuc: Estimate
+    rules: dict[str, Estimate]
+
+    def sentence(self, level: float) -> str:
+        """Say whether the two can be told apart by the order they put people in."""
+        low, _ = self.auuc.interval(level)
+        found = f"AUUC {with_interval(self.auuc, level)}"
+        if low > 0.0:
+            return f"{self.first} orders people better than {self.second}: {found} more."
+        if self.auuc.value == self.auuc.standard_error == 0.0:
+            return f"{self.first} and {self.second} order people alike."
+        return (
+            f"{self.first} and {self.second} cannot be told apart by these rows: {found}, an "
+            "interval that holds 0."
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Shown):
+    """Models held against each other on the same rows. Printing it shows all of it.
+
+    Attributes
+    ----------
+    auuc : dict of str to Estimate
+        Area under the uplift curve of each model, the largest first, outcome units per person.
+    rules : dict of str to dict of str to Estimate
+        Gain of each rule by each model, per person over treating nobody.
+    differences : tuple of Difference
+        Of each pair of models. Intervals are of one difference each, not of all together.
+    speaks_for : float
+        Share of people the numbers speak for.
+    left_out : str
+        Who counts less or not at all, in words.
+    level : float
+        Level of the intervals that are shown.
+    """
+
+    auuc: dict[str, Estimate]
+    rules: dict[str, dict[str, Estimate]]
+    differences: tuple[Difference, ...]
+    speaks_for: float
+    left_out: str
+    level: float
+
+    def sentences(self) -> list[str]:
+        """Return what was found in words."""
+        lines = [pair.sentence(self.level) for pair in self.differences]
+        lines.append(f"These numbers speak for {self.speaks_for:.0%} of people. {self.left_out}")
+        return lines
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """Return the differences: which models, what, value, interval."""
+        return [
+            {"first": pair.first, "second": pair.second, "what": what}
+            | estimate_dict(value, self.level)
+            for pair in self.differences
+            for what, value in ({"auuc": pair.auuc} | pair.rules).items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain words and numbers, ready for JSON."""
+        plain = super().to_dict()
+        for said, pair in zip(plain["differences"], self.differences, strict=True):
+            said["sentence"] = pair.sentence(self.level)
+        return plain
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the differences of the areas with their intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        named = [(f"{pair.first} less {pair.second}", pair.auuc) for pair in self.differences]
+        ax = draw_intervals(named, self.level, ax)
+        ax.set_xlabel(f"difference in AUUC, {self.level:.0%} interval")
+        ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
+        return ax
+
+    def result_tables(self) -> list[ResultTable]:
+        """Return worths and differences, as text."""
+        interval = f"{self.level:.0%} interval"
+        worth = [
+            (name, what, *cells(value, self.level))
+            for name, area in self.auuc.items()
+            for what, value in ({"auuc": area} | self.rules[name]).items()
+        ]
+        apart = [
+            (f"{d.first} less {d.second}", what, *cells(value, self.level))
+            for d in self.differences
+            for what, value in ({"auuc": d.auuc} | d.rules).items()
+        ]
+        return [
+            ("What each is worth, per person", ("model", "what", "estimate", interval), worth),
+            ("Differences on the same rows", ("models", "what", "estimate", interval), apart),
+        ]
+
+
+def _ranking(evaluation: Evaluation) -> str:
+    """Say whether the order by score is better than a random one."""
+    low, high = evaluation.qini.interval(evaluation.level)
+    if low > 0.0:
+        return "The score orders people better than chance: its Qini is above 0."
+    if high < 0.0:
+        return "The score orders people worse than chance: its Qini is below 0."
+    return (
+        "Whether the score orders people better than chance cannot be told from these rows: the "
+        "interval of its Qini holds 0."
+    )
+
+
+def _calibration(evaluation: Evaluation) -> list[str]:
+    """Say whether predictions can be taken at their word."""
+    line, level = evaluation.calibration, evaluation.level
+    if line.slope is None:
+        return ["The score is the same for everyone, so that it orders nobody."]
+    verdict = "contradict" if line.p_value < 1.0 - level else "do not contradict"
+    p = "below 0.001" if line.p_value < 0.001 else f"{line.p_value:.2g}"
+    return [
+        f"Line of uplift on the score: slope {with_interval(line.slope, level)}, 1 if the score is "
+        f"the uplift. The rows {verdict} the predictions (joint test over "
+        f"{len(evaluation.bins)} bins, p {'=' if p[0] != 'b' else 'is'} {p})."
+    ]
+
+
+def draw_curve(evaluation: Evaluation, ax: Axes) -> Axes:
+    """Draw the uplift curve with its uniform band and the line of a random order."""
+    curve = evaluation.curve
+    low, high = (np.where(np.isfinite(a), a, np.nan) for a in (curve.low, curve.high))
+    label: str | None = f"{evaluation.level:.0%} band for the whole curve"
+    if np.isnan(low[1:]).all() or np.isnan(high[1:]).all():
+        label = f"no {evaluation.level:.0%} band: {UNBOUNDED}"
+    ax.fill_between(curve.share, low, high, alpha=0.18, lw=0, color="C0", label=label)
+    ax.plot(curve.share, curve.value, color="C0", lw=1.8, label="by score, best first")
+    ends = [0.0, curve.value[-1]]
+    ax.plot([0.0, 1.0], ends, color="0.55", ls="--", lw=1.2, label="random order")
+    ax.axhline(0.0, color="0.8", lw=0.8, zorder=0)
+    ax.set_xlim(0.0, 1.0)
+    ax.set_xticks(np.linspace(0.0, 1.0, 6), [f"{p:.0%}" for p in np.linspace(0.0, 1.0, 6)])
+    ax.set_xlabel("share of people treated, best first")
+    ax.set_ylabel("gain per person over treating nobody")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def draw_bins(evaluation: Evaluation, ax: Axes) -> Axes:
+    """Draw uplift with intervals against the mean prediction of each bin."""
+    level = evaluation.level
+    predicted = np.array([b.predicted for b in evaluation.bins])
+    value = np.array([b.uplift.value for b in evaluation.bins])
+    ends = np.array([b.uplift.interval(level) for b in evaluation.bins])
+    bounded = np.isfinite(ends).all(axis=1)
+    error = np.abs(ends - value[:, None]).T[:, bounded]
+    if bounded.any():
+        ax.errorbar(
+            predicted[bounded],
+            value[bounded],
+            error,
+            fmt="o",
+            color="C0",
+            capsize=2.5,
+            ms=5,
+            label=f"uplift of a bin, {level:.0%} interval",
+        )
+    if not bounded.all():
+        rest = value[~bounded]
+        ax.plot(predicted[~bounded], rest, "o", mfc="none", color="C0", label="unbounded interval")
+    ax.axline(
+        (predicted[0], predicted[0]), slope=1.0, color="0.55", ls="--", lw=1.2, label="as predicted"
+    )
+    line = evaluation.calibration
+    if line.slope is not None and line.intercept is not None:
+        fitted = line.intercept.value + line.slope.value * predicted
+        ax.plot(predicted, fitted, color="C1", lw=1.4, label="line through the people")
+    ax.axhline(0.0, color="0.8", lw=0.8, zorder=0)
+    ax.set_xlabel("predicted uplift, mean of the bin")
+    ax.set_ylabel("uplift of the bin")
+    ax.spines[["top", "right"]].set_visible(False)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.3 * (high - low))  # room for the legend above the bars
+    ax.legend(frameon=False, fontsize="small", loc="upper left")
+    return ax
 
 
 def evaluate_uplift(
@@ -202,8 +620,7 @@ def cross_evaluate(
         columns[:, 0], fold = rows.effect, rows.fold
         compared = crossfit.models.scores(crossfit.rows.X[few])
     else:
-        fold = deal_evaluation_folds(held.rows, n_folds, rng)
-        fold = np.concatenate([fold, deal_rows(len(rows.cell) - len(fold), n_folds, rng)])
+        fold = _deal(held, len(rows.cell), n_folds, rng)
         columns[:, 0], compared = out_of_fold_scores(estimator, held, fold, few)
     how = f"rows left out of each fit, {n_folds} folds"
     tables, noise = RowsInMemory(held, rows, columns, fold, how), ranking_noise(compared)
@@ -212,6 +629,12 @@ def cross_evaluate(
 
 def _no_scores(X: MatrixLike) -> Array:
     return np.zeros(len(X))
+
+
+def _deal(tables: HeldOutTables, n: int, n_folds: int, rng: Rng) -> IntArray:
+    """Return the folds of labelled rows, and of the people in question behind them, n in all."""
+    fold = deal_evaluation_folds(tables.rows, n_folds, rng)
+    return np.concatenate([fold, deal_rows(n - len(fold), n_folds, rng)])
 
 
 def out_of_fold_scores(
@@ -344,20 +767,12 @@ def record_gain(
     tables = HeldOutTables.of(data, None)
     check_folds(tables.rows, n_folds, (OUTCOME, TREATMENT))
     evaluation = tables.evaluated(crossfit, rng=rng)
-    X, used = tables.data.X, np.flatnonzero(tables.used)
-    fold = deal_evaluation_folds(tables.rows, n_folds, rng)
-    score = np.empty(len(used))
-    few = np.sort(rng.permutation(used)[:COMPARED_ROWS])
-    compared = np.empty((len(few), n_folds))
+    fold = _deal(tables, len(evaluation.cell), n_folds, rng)
+    few = np.sort(rng.permutation(len(tables.rows))[:COMPARED_ROWS])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to all rows has said what there is to say
-        for j in range(n_folds):
-            train = np.ones(tables.data.n_rows, dtype=np.bool_)
-            train[used[fold == j]] = False
-            again = clone(model).fit(**tables.data.take(train))
-            score[fold == j] = again.predict(take_rows(X, used[fold == j]))
-            compared[:, j] = again.predict(take_rows(X, few))
-        predicted = model.predict(take_rows(X, used))
+        score, compared = out_of_fold_scores(model, tables, fold, few)
+        predicted = model.predict(take_rows(tables.data.X, np.flatnonzero(tables.used)))
     noise = ranking_noise(compared)
     gain = GainByScore.of_rows(evaluation, score, predicted, tables.rows.weight, noise)
     model.gain_ = gain
@@ -398,18 +813,151 @@ def _evaluate(
     """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
     scored, sheet = tables.scored(asked.orders, asked.edges()), Sheet()
     appraisal = Appraisal(scored[0], sheet, asked.gains(0, scored, sheet, plain=True))
-    found = tables.add(sheet, scored)
-    read = Read(appraisal.allowing_for(noise, found.sums.totals(), sheet))
-    evaluation = appraisal.evaluation(read, found.least_variance(), level, rng)
-    return replace(evaluation, left_out=tables.left_out(), how=tables.how, n_rows=tables.n_rows)
+    least = tables.add(sheet, scored).least_variance()
+    if noise > 0.0:
+        appraisal.allow_for(noise)
+    ratios, plain = (appraisal.gains(plain=plain) for plain in (False, True))
+    curve, points = appraisal.curve(level, rng)
+    bins, p_value = appraisal.bins(least)
+    average, auuc, qini = (ratios.pop(name) for name in ("average", "auuc", "qini"))
+    return Evaluation(
+        average=average,
+        auuc=auuc,
+        qini=qini,
+        rules=ratios,
+        curve=curve,
+        at_k={k: points[k].times(1.0 / k) for k in AT_K},
+        bins=bins,
+        calibration=appraisal.calibration(average, p_value),
+        speaks_for=sheet.speaks_for,
+        left_out=tables.left_out(),
+        plain=plain,
+        level=level,
+        how=tables.how,
+        n_rows=tables.n_rows,
+    )
 
 
-def _apart(read: Read, one: Array, two: Array) -> Estimate:
+class Appraisal:
+    """All that is asked of one score, and what the totals of a sheet say of it."""
+
+    def __init__(self, scored: Scored, sheet: Sheet, rules: Mapping[str, Gain]) -> None:
+        self.scored, self.sheet, self.rules = scored, sheet, rules
+        self.everyone = sheet.gain(scored.everyone(), plain=True)
+        self.area = sheet.gain(scored.area(), plain=True)
+        self.tops = [sheet.gain(scored.top(share)) for share in SHARES.tolist()]
+        score = scored.score
+        self.edges, sheet.group = scored.in_bins(N_BINS)
+        inside = [(sheet.group == b) * 1.0 for b in range(len(self.edges) + 1)]
+        self.inside = inside
+        self.in_bins = (
+            [sheet.add("numerator", members) for members in inside],
+            [sheet.add("denominator", members) for members in inside],
+            [sheet.add("denominator", members * score) for members in inside],
+        )
+        # About their mean, or that of each fold, so that squares lose no digits.
+        off = score - scored.mean_score()
+        self.line = (
+            sheet.add("numerator", off),
+            sheet.add("denominator", off),
+            sheet.add("denominator", off**2),
+            sheet.add("denominator", score),
+        )
+
+    def allow_for(self, noise: float) -> None:
+        """Let totals vary as much as those of fits that saw each other's rows do.
+
+        Where fits without one fold each rank by noise, what one finds in the other's fold is found
+        the other way round as well. What people gain beyond the average then varies twice as much
+        as their rows say; see `GainByScore`.
+        """
+        totals = {"numerator": self.everyone.numerator, "plain": self.everyone.plain}
+        apart = np.zeros((len(self.sheet.columns), len(self.sheet.columns)))
+        for j, column in enumerate(self.sheet.columns):
+            total = totals.get(column.term)
+            if total is not None and isinstance(column.times, np.ndarray):
+                apart[j, j] = 1.0
+                apart[j, total] -= float(self.scored.people @ column.times)
+        V = self.sheet.totals.covariance
+        self.sheet.totals = replace(self.sheet.totals, covariance=V + noise * apart @ V @ apart.T)
+
+    def gains(self, *, plain: bool) -> dict[str, Estimate]:
+        """Return the average, both areas and the rules."""
+        sheet = self.sheet
+        everyone, area = (sheet.numerator(g, plain=plain) for g in (self.everyone, self.area))
+        named = {"average": everyone, "auuc": area, "qini": area - 0.5 * everyone}
+        named |= {name: sheet.numerator(gain, plain=plain) for name, gain in self.rules.items()}
+        return {name: sheet.per_person(gain, plain=plain) for name, gain in named.items()}
+
+    def curve(self, level: float, rng: Rng) -> tuple[CurveBand, dict[float, Estimate]]:
+        """Return the uplift curve with its uniform band, and each point as an estimate."""
+        gains = np.array([self.sheet.numerator(gain) for gain in self.tops])
+        points, z = self.sheet.deviations(gains, level, rng)
+        sets = [point.within(z) for point in points]
+        columns = (
+            SHARES,
+            [point.value for point in points],
+            [pieces[0][0] for pieces in sets],
+            [pieces[-1][1] for pieces in sets],
+        )
+        band = CurveBand(*(np.concatenate([[0.0], column]) for column in columns))
+        return band, dict(zip(SHARES.tolist(), points, strict=True))
+
+    def bins(self, least: Array) -> tuple[tuple[ScoreBin, ...], float]:
+        """Return the uplift in bins of the score, and the p-value that predictions are right."""
+        scored, n = self.scored, len(self.inside)
+        N, D, said = (np.array([self.sheet[j] for j in columns]) for columns in self.in_bins)
+        totals = self.sheet.totals.combined(np.concatenate([N, D, N - said]))
+        at = np.r_[:n, 2 * n : 3 * n]
+        totals.covariance[at, at] = np.maximum(totals.covariance[at, at], np.tile(least, 2))
+        scores = scored.score[scored.people > 0.0]
+        edges = [float(scores.min()), *self.edges.tolist(), float(scores.max())]
+        bins = []
+        for b, members in enumerate(self.inside):
+            share = float(scored.people @ members)
+            predicted = float((scored.people * members) @ scored.score) / share
+            uplift = totals.ratio(b, n + b)
+            bins.append(ScoreBin(edges[b], edges[b + 1], share, predicted, uplift))
+        tested = 2 * n + np.flatnonzero(np.isfinite(least))
+        test = Totals(totals.value[tested], totals.covariance[np.ix_(tested, tested)])
+        return tuple(bins), test.chi_square()[1]
+
+    def calibration(self, average: Estimate, p_value: float) -> Calibration:
+        r"""Return the line of uplift on the score, :math:`u \approx a + b s`, and the joint test.
+
+        With :math:`c = D(s) / D(1)` the slope is :math:`N(s - c) / D((s - c)^2)`, a ratio whose
+        interval is Fieller's. A constant score has no slope, and its intercept is the average.
+        Scores of several fits are centred at the mean of each.
+        """
+        s = self.scored.score[self.scored.people > 0.0]
+        if float(np.ptp(s)) <= 1e-12 * max(1.0, float(np.abs(s).max())):
+            return Calibration(None, average, p_value)
+        sheet, value, theta = self.sheet, self.sheet.totals.value, average.value
+        one, D = sheet[self.everyone.numerator], sheet[0]
+        n_off, d_off, d_square, d_score = (sheet[j] for j in self.line)
+        c = float(d_score @ value / value[0])
+        if self.scored.fold is None:  # off the mean by D, no longer by people
+            shift = float(d_off @ value / value[0])
+            d_square = d_square - 2.0 * shift * d_off + shift**2 * D
+            n_off, d_off = n_off - shift * one, d_off - shift * D
+        totals = sheet.totals.combined(np.array([n_off - theta * d_off, d_square]))
+        slope = totals.ratio(0, 1)
+        # k (n - d (theta + b off)) with k = 1 / D - c off / D(off^2)
+        k, b = c / totals.value[1], slope.value
+        influence = (one - theta * D - b * d_off) / value[0]
+        influence -= k * (n_off - theta * d_off - b * d_square)
+        error = sheet.totals.combined(influence[None]).covariance[0, 0]
+        intercept = Estimate(theta - b * c, math.sqrt(max(float(error), 0.0)))
+        return Calibration(slope, intercept, p_value)
+
+
+def _apart(sheet: Sheet, one: Array, two: Array) -> Estimate:
     """Return how much more one sum is per person than another; 0 if it is rounding alone."""
-    found, noise = read.per_person(one - two), read.per_person(one).standard_error
-    if max(abs(found.value), found.standard_error) <= ROUNDING * noise:
+    difference = sheet.per_person(one - two)
+    noise = sheet.per_person(one).standard_error
+    if max(abs(difference.value), difference.standard_error) <= ROUNDING * noise:
         return Estimate(0.0, 0.0)
-    return found
+    return difference
 
 
 def _compare(asked: Asked, tables: EvaluatedTables, level: float) -> Comparison:
@@ -419,19 +967,25 @@ def _compare(asked: Asked, tables: EvaluatedTables, level: float) -> Comparison:
     for m, name in enumerate(asked.models):
         area = sheet.gain(scored[m].area(), order=m)
         gains[str(name)] = {"auuc": area} | asked.gains(m, scored, sheet, plain=False)
-    read = Read(tables.add(sheet, scored).sums.totals())
-    sums = {name: {w: read.gain(g) for w, g in each.items()} for name, each in gains.items()}
-    worth = {name: {w: read.per_person(g) for w, g in s.items()} for name, s in sums.items()}
+    tables.add(sheet, scored)
+    sums = {
+        name: {what: sheet.numerator(gain) for what, gain in own.items()}
+        for name, own in gains.items()
+    }
+    worth = {
+        name: {what: sheet.per_person(gain) for what, gain in own.items()}
+        for name, own in sums.items()
+    }
     names = sorted(worth, key=lambda name: -worth[name]["auuc"].value)
     differences = []
     for one, two in combinations(names, 2):
-        apart = {w: _apart(read, g, sums[two][w]) for w, g in sums[one].items()}
+        apart = {what: _apart(sheet, gain, sums[two][what]) for what, gain in sums[one].items()}
         differences.append(Difference(one, two, apart.pop("auuc"), apart))
     return Comparison(
         auuc={name: worth[name].pop("auuc") for name in names},
         rules={name: worth[name] for name in names},
         differences=tuple(differences),
-        speaks_for=read.speaks_for,
+        speaks_for=sheet.speaks_for,
         left_out=tables.left_out(),
         level=level,
     )

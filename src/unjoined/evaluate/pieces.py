@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,7 @@ from unjoined.data.labels import CellSummary
 from unjoined.data.rows import NumberedRows
 from unjoined.data.sources import ChunkSource, as_source
 from unjoined.errors import InputError
-from unjoined.evaluate.passes import EvaluatedTables, Order, Piece, Placing, T
-from unjoined.evaluate.ranks import Scored
+from unjoined.evaluate.ranks import EvaluatedTables, Order, Piece, Scored, T, count_people
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.tables import Computed
 from unjoined.evaluate.terms import N_FOLDS, labelled_part, refuse_few, with_target
@@ -230,7 +230,7 @@ class RowsInPieces(EvaluatedTables):
         people = self.sample.share * self.sample.aim * self.sample.omega()
         pairs = zip(orders, extra, strict=True)
         settled = tuple(order.in_bins(self.columns, people, edges) for order, edges in pairs)
-        found = self.over(Placing(settled)).places
+        found = self.over(partial(count_people, settled))
         ends = np.cumsum([order.n_bins for order in settled])
         parts = np.split(found, ends[:-1])
         return [_in_bins(*each) for each in zip(settled, parts, strict=True)]

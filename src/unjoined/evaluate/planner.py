@@ -404,4 +404,4 @@ class _Measured:
         if self.quantity == AUUC:
             return area
         # The Qini is the AUUC less half of the average, whose ranks add nothing.
-        return Functional(area.weight - 0.5, area.rank)
+        return area[0] - 0.5, area[1]

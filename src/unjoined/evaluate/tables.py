@@ -30,8 +30,7 @@ from unjoined.data.dask import is_dask
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.evaluate.passes import EvaluatedTables, Order, Piece, T
-from unjoined.evaluate.ranks import Gain, Scored, Sheet
+from unjoined.evaluate.ranks import EvaluatedTables, Gain, Order, Piece, Scored, Sheet, T
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.terms import EvaluationRows, evaluation_rows, labelled_rows, refuse_few
 from unjoined.model.crossfit import CrossFit

@@ -165,6 +165,11 @@ class EvaluationRows:
         """Number of populations K."""
         return len(self.size)
 
+    @property
+    def people(self) -> Array:
+        """How much each row counts for the people spoken for; it adds up to their share."""
+        return self.share * self.aim * self.omega()
+
     def take(self, at: IntArray | slice) -> EvaluationRows:
         """Return some of the rows."""
         names = ("X", "cell", "fold", "share", "residual", "ratio", "aim", "policies", "effect")

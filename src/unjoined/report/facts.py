@@ -27,7 +27,7 @@ from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share
 
 if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis
-    from unjoined.evaluate.evaluation import Evaluation
+    from unjoined.evaluate.evaluate import Evaluation
     from unjoined.evaluate.study_plan import StudyPlan
     from unjoined.model.crossfit import CrossFit
 

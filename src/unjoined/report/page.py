@@ -50,7 +50,7 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis
-    from unjoined.evaluate.evaluation import Evaluation
+    from unjoined.evaluate.evaluate import Evaluation
 
 MOST_DRIVERS = 8  # features with a chart of their own
 MOST_BYTES = 3_000_000
