@@ -30,7 +30,8 @@ from unjoined.data import SimulatedProblem
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import label_rows
 from unjoined.evaluate import Estimate, diagnose
-from unjoined.evaluate.regions import NamedFeatures, find_regions, verdict_of
+from unjoined.evaluate.estimate import verdict_of
+from unjoined.evaluate.regions import NamedFeatures, find_regions
 from unjoined.evaluate.terms import evaluation_rows
 from unjoined.evaluate.verdict import NO_GAP
 
@@ -97,7 +98,7 @@ def calibrated(delta: float, seed: int) -> dict[str, Any]:
     terms = at.terms(at.omega("gap"))
     total = terms.totals(terms.denominator)
     z = float(total.value[0] / np.sqrt(total.covariance[0, 0]))
-    regions = find_regions(at, terms, NamedFeatures.of(rows.X)[1])
+    regions = find_regions(at, NamedFeatures.of(rows.X)[1])
     by_sign = at.terms(at.gap)
     each = [
         (region.strength, *covers(by_sign.group(regions.leaf_of == leaf), 1.0))

@@ -31,8 +31,7 @@ from unjoined.data.sources import TableSource
 from unjoined.data.tables import read_table
 from unjoined.errors import InputError
 from unjoined.evaluate import planner
-from unjoined.evaluate.diagnosis import Diagnosis
-from unjoined.evaluate.evidence import diagnose
+from unjoined.evaluate.diagnosis import Diagnosis, diagnose
 from unjoined.evaluate.verdict import RED
 
 FOUR = (

@@ -42,7 +42,7 @@ from unjoined.errors import TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import save_model
 from unjoined.evaluate.curves import UpliftCurve, qini, uplift_curve
-from unjoined.evaluate.evidence import diagnose
+from unjoined.evaluate.diagnosis import diagnose
 from unjoined.plot import plot_uplift_curve
 from unjoined.report.facts import Origin, Terms
 from unjoined.report.page import report

@@ -51,7 +51,7 @@ from unjoined.estimators.minmax import MinMaxUplift
 from unjoined.estimators.model_file import rows_held
 from unjoined.estimators.persist import save_model
 from unjoined.estimators.uplift import Uplift
-from unjoined.evaluate.evidence import diagnose
+from unjoined.evaluate.diagnosis import diagnose
 from unjoined.evaluate.tables import cross_fit
 from unjoined.evaluate.verdict import RED, Verdict
 from unjoined.model.plan import PlannedSums

@@ -50,8 +50,7 @@ from unjoined.data.write import write_table
 from unjoined.errors import InputError, TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.persist import load_model
-from unjoined.evaluate.estimate import Estimate
-from unjoined.evaluate.strength import NEARLY_ALL
+from unjoined.evaluate.estimate import NEARLY_ALL, Estimate
 from unjoined.evaluate.verdict import RED
 from unjoined.targeting import treatment_rank
 from unjoined.words import interval, reach_in_words, signed, span, with_interval

@@ -10,7 +10,7 @@ from unjoined.evaluate.curves import (
     uplift_at_k,
     uplift_curve,
 )
-from unjoined.evaluate.diagnosis import Diagnosis
+from unjoined.evaluate.diagnosis import Diagnosis, diagnose
 from unjoined.evaluate.effects import EffectSummary, effect_summary
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.evaluate import (
@@ -21,8 +21,7 @@ from unjoined.evaluate.evaluate import (
     evaluate_uplift,
     record_gain,
 )
-from unjoined.evaluate.evidence import diagnose
-from unjoined.evaluate.planner import StudyGuess, plan_study
+from unjoined.evaluate.planner import StudyGuess, StudyPlan, plan_study
 from unjoined.evaluate.scores import (
     HeldOutRows,
     fixed_critic_score,
@@ -32,7 +31,6 @@ from unjoined.evaluate.scores import (
     weighted_risk,
 )
 from unjoined.evaluate.strength import GainByScore, IdentificationStrength, identification_strength
-from unjoined.evaluate.study_plan import StudyPlan
 from unjoined.evaluate.tables import cross_fit
 
 __all__ = [

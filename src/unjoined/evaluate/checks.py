@@ -23,12 +23,12 @@ from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from unjoined._threads import CACHE_ROWS
-from unjoined._typing import Array, BoolArray, IntArray
+from unjoined._typing import Array, IntArray
 from unjoined._validation import KINDS
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import UnjoinedWarning
 from unjoined.evaluate.strength import against_zero
-from unjoined.evaluate.terms import GAP, EvaluationRows, RatioTerms
+from unjoined.evaluate.terms import GAP, EvaluationRows
 from unjoined.model.basis import Scaling
 from unjoined.model.moments import hash_features, hash_with
 from unjoined.model.shift import effective_size
@@ -114,15 +114,9 @@ class Balance:
     checks: tuple[Check, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Features and weights of one group of rows."""
-
-    X: Array  # (n, d)
-    weight: Array  # (n,) above 0
-
-
-def compare(where: str, one: Sample, two: Sample, names: Sequence[str], rng: Rng) -> Balance:
+def compare(
+    where: str, one: LabelledRows, two: LabelledRows, names: Sequence[str], rng: Rng
+) -> Balance:
     """Compare the features of two samples, by three tests.
 
     Features are cut at four standard deviations, so that a few large values do not decide. If the
@@ -167,7 +161,7 @@ class _Moments(NamedTuple):
 
     @classmethod
     def of_sample(
-        cls, sample: Sample, scaling: Scaling | None, *, with_squares: bool = False
+        cls, sample: LabelledRows, scaling: Scaling | None, *, with_squares: bool = False
     ) -> _Moments:
         """Add up features, scaled and cut unless there is no scaling, and perhaps their squares.
 
@@ -227,7 +221,7 @@ def _hotelling(where: str, one: _Moments, two: _Moments, d: int) -> Check:
 
 
 def _split_classifier(
-    where: str, one: Sample, two: Sample, scaling: Scaling, rng: Rng
+    where: str, one: LabelledRows, two: LabelledRows, scaling: Scaling, rng: Rng
 ) -> tuple[Check, float]:
     """Test whether trees that learnt on half of the rows tell the other half apart.
 
@@ -235,11 +229,12 @@ def _split_classifier(
     reject too often.
     """
     what = "boosted trees cannot tell them apart"
-    halves: tuple[list[Sample], list[Sample]] = ([], [])
+    halves: tuple[list[LabelledRows], list[LabelledRows]] = ([], [])
     for sample in (one, two):
         at = rng.permutation(len(sample.X))[:SPLIT_ROWS]
         for half, rows in zip(halves, np.array_split(at, 2), strict=True):
-            half.append(Sample(_cut(sample.X[rows], scaling), sample.weight[rows]))
+            chosen = sample.take(rows)
+            half.append(replace(chosen, X=_cut(chosen.X, scaling)))
     if min(len(s.X) for s in halves[1]) < ROWS_PER_FUNCTION:
         return Check(what, where, float("nan"), float("nan")), float("nan")
     trees = HistGradientBoostingClassifier(
@@ -371,79 +366,55 @@ def _log_choose(n: IntArray, k: IntArray) -> Array:
     return np.asarray(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
 
 
-@dataclass(frozen=True, slots=True)
-class Implied:
-    """Mean outcomes without and with treatment that the tables imply, cross-fitted."""
-
-    plug_in: Array  # (n, 2) from a model of each population's outcomes: may leave the range
-    mean: Array  # (n,) mean outcome at the mean policy, outcome units
-    low: float  # the smaller of the two outcomes
-    high: float
-
-    @property
-    def outside(self) -> Array:
-        """Which rows imply a mean outside of the range, without or with treatment, (n,)."""
-        beyond = (self.plug_in < self.low) | (self.plug_in > self.high)
-        return np.asarray(beyond.any(axis=1))
-
-
 def implied_means(rows: EvaluationRows, outcomes: Array) -> Array:
     r"""Solve the populations' mean outcomes (n, K) for those without and with treatment, (n, 2).
 
     By least squares over the populations: the mean at treatment t is
     :math:`\sum_k a_k \mu_k` with :math:`a_k = p_k + (t - \tilde e) c_k`.
     """
-    p = rows.size / rows.size.sum()
+    p = rows.population_share
     middle = rows.policies @ p
-    apart = rows.policies - middle[:, None]
-    spread = np.maximum(apart**2 @ p, 1e-12)
-    slope = (apart * outcomes) @ p / spread
+    slope = (rows.apart * outcomes) @ p / np.maximum(rows.spread, 1e-12)
     base = outcomes @ p
     return np.column_stack([base - middle * slope, base + (1.0 - middle) * slope])
 
 
-def check_bounds(rows: EvaluationRows, terms: RatioTerms, implied: Implied) -> Check:
+def check_bounds(
+    rows: EvaluationRows, implied: Array, mean: Array, bounds: tuple[float, float]
+) -> Check:
     r"""Test that no implied mean of a two-valued outcome lies beyond its two values.
 
-    Rows whose cross-fitted implied mean is below the smaller value, or above the larger one, form
-    a group, without and with treatment: four groups. The mean of each group, weighted by the
-    squared gap, is estimated with the doubly robust score and tested one-sidedly; the smallest
-    p-value times four is the p-value.
+    Rows whose cross-fitted ``implied`` mean (n, 2) is below the smaller of the ``bounds``, or above
+    the larger one, form a group, without and with treatment: four groups. The mean of each group,
+    weighted by the squared gap, is estimated with the doubly robust score and tested one-sidedly;
+    the smallest p-value times four is the p-value. ``mean`` (n,) is the mean outcome at the mean
+    policy, outcome units.
     """
-    found = []
+    outcome = rows.cell < rows.n_populations
+    own = np.where(rows.is_labelled, rows.population_share[rows.cell % rows.n_populations], 0.0)
+    middle, contrast, omega = (
+        rows.policies @ rows.population_share,
+        rows.contrast(),
+        rows.omega(GAP),
+    )
+    residual = np.where(outcome, 1.0, -rows.effect) * rows.ratio * rows.residual
+    z = []
     for arm in (0, 1):
-        for side, bound in ((-1.0, implied.low), (1.0, implied.high)):
-            beyond = side * (implied.plug_in[:, arm] - bound) > 0.0
-            if np.count_nonzero(beyond & (rows.cell < rows.n_populations)) >= LEAST_ROWS:
-                found.append(_excess(rows, terms, implied.mean, float(arm), beyond, side, bound))
-    z = max(found, default=0.0)
-    p_value = min(4.0 * float(norm.sf(z)), 1.0) if found else 1.0
-    return Check("implied means within the outcome's range", "all tables", z, p_value)
+        at_arm = mean + (arm - rows.policies.mean(axis=1)) * rows.effect
+        corrected = (own + (arm - middle) * contrast) * residual
+        for side, bound in zip((-1.0, 1.0), bounds, strict=True):
+            beyond = side * (implied[:, arm] - bound) > 0.0
+            if np.count_nonzero(beyond & outcome) < LEAST_ROWS:
+                continue
+            total = rows.totals(omega * beyond * (corrected + rows.aim * (at_arm - bound)))
+            error = np.sqrt(total.covariance[0, 0])
+            z.append(float(side * total.value[0] / error) if error > 0.0 else 0.0)
+    largest = max(z, default=0.0)
+    p_value = min(4.0 * float(norm.sf(largest)), 1.0) if z else 1.0
+    return Check("implied means within the outcome's range", "all tables", largest, p_value)
 
 
-def _excess(
-    rows: EvaluationRows,
-    terms: RatioTerms,
-    mean: Array,
-    arm: float,
-    group: BoolArray,
-    side: float,
-    bound: float,
-) -> float:
-    """Return by how many standard errors a group's implied mean lies beyond a bound."""
-    K = rows.n_populations
-    p = rows.size / rows.size.sum()
-    population = rows.cell % K
-    a = np.where(rows.is_labelled, p[population], 0.0) + (arm - rows.policies @ p) * rows.contrast()
-    own = np.where(rows.cell < K, 1.0, -rows.effect) * a * rows.ratio * rows.residual
-    at_arm = mean + (arm - rows.policies.mean(axis=1)) * rows.effect
-    column = rows.omega(GAP) * group * (own + rows.aim * (at_arm - bound))
-    total = terms.totals(column)
-    error = np.sqrt(total.covariance[0, 0])
-    return float(side * total.value[0] / error) if error > 0.0 else 0.0
-
-
-def check_shared_law(rows: EvaluationRows, terms: RatioTerms, Z: Array) -> list[Check]:
+def check_shared_law(rows: EvaluationRows, Z: Array) -> list[Check]:
     r"""Test that three populations or more share the law of outcomes, given features and treatment.
 
     For a reference pair (a, b) and each other population k, the contrast
@@ -472,24 +443,6 @@ def check_shared_law(rows: EvaluationRows, terms: RatioTerms, Z: Array) -> list[
     checks = []
     for name, B in functions.items():
         columns = np.hstack([moment[:, None] * B for moment in moments])
-        test = terms.totals(columns).chi_square()
+        test = rows.totals(columns).chi_square()
         checks.append(Check(f"one law of outcomes ({name})", "all tables", *test))
     return checks
-
-
-def total_given_target(
-    terms: RatioTerms, column: Array, reach: Array, K: int
-) -> tuple[float, float]:
-    """Return the total of a column (n,) and its variance, with target rows taken as given.
-
-    What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
-    says nothing about how well the gap is known. Where nobody was treated against a rule, the
-    variance is that of one such person in each table, who would count by ``reach`` (n,).
-    """
-    at = terms.cell == 2 * K
-    held = np.where(at, terms.share[at] @ column[at], column)
-    total = terms.totals(held)
-    one = np.zeros(2 * K)
-    labelled = ~at
-    np.maximum.at(one, terms.cell[labelled], np.abs(terms.share * reach)[labelled])
-    return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))

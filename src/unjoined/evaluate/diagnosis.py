@@ -1,36 +1,75 @@
-"""What `diagnose` found: a verdict, what it rests on, and how it is shown and exported."""
+"""Can these tables tell? Strength, balance, overlap and tests, and a verdict from all of them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from html import escape
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import RandomState as Rng
+from sklearn.utils import check_random_state
 
-from unjoined._support import in_digits
-from unjoined._typing import Array, Frame
+from unjoined._threads import CACHE_ROWS
+from unjoined._typing import Array, Frame, IntArray, MatrixLike, RandomState
+from unjoined._validation import KINDS, OUTCOME, TREATMENT
 from unjoined.data.labels import CellSummary
-from unjoined.evaluate.checks import Balance, Check, Sharing
+from unjoined.data.rows import LabelledRows
+from unjoined.errors import InputError, OverlapWarning
+from unjoined.evaluate.checks import (
+    Balance,
+    Check,
+    Sharing,
+    check_bounds,
+    check_shared_law,
+    compare,
+    correct,
+    implied_means,
+    shared_rows,
+    table_doubts,
+)
 from unjoined.evaluate.estimate import (
+    IDENTIFIED,
     PLENTY,
     STRONG,
+    UNKNOWN,
     Estimate,
     ResultTable,
+    Shown,
     as_frame,
     as_html,
-    as_plain,
-    as_text,
+    count_text,
     new_axes,
+    p_text,
 )
-from unjoined.evaluate.regions import IDENTIFIED, UNKNOWN, Region
-from unjoined.evaluate.strength import IdentificationStrength
-from unjoined.evaluate.verdict import COLOURS, NEXT_STEPS, PAINT, Finding, Verdict
-from unjoined.model.shift import CellShift
+from unjoined.evaluate.pieces import Scorer, Source
+from unjoined.evaluate.regions import NamedFeatures, Region, find_regions
+from unjoined.evaluate.strength import IdentificationStrength, strength_of
+from unjoined.evaluate.tables import HeldOutTables, is_source
+from unjoined.evaluate.terms import GAP, N_FOLDS, EvaluationRows, evaluation_of, with_target
+from unjoined.evaluate.verdict import (
+    COLOURS,
+    FEWEST_ROWS,
+    NEXT_STEPS,
+    PAINT,
+    Asides,
+    Finding,
+    Verdict,
+    judge,
+)
+from unjoined.model.basis import Scaling
+from unjoined.model.crossfit import CrossFit
+from unjoined.model.regressors import cross_fitted_mean, deal_evaluation_folds
+from unjoined.model.shift import CellShift, effective_size, weigh_shift
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+BOUND_ROWS = 10_000  # of a table, by which implied means are judged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +105,8 @@ class PolicyGap:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis(Shown):
     """Whether tables can tell uplift, and what that rests on. Printing it shows all of it.
 
     Attributes
@@ -111,6 +150,7 @@ class Diagnosis:
         What could have been refuted, with p-values corrected for all of them.
     """
 
+    level = 0.95  # not a field: of all intervals that are shown
     tables: tuple[CellSummary, ...]
     identification: IdentificationStrength
     balance: tuple[Balance, ...]
@@ -167,51 +207,111 @@ class Diagnosis:
         told = 0 if self.verdict == IDENTIFIED else 1
         return [str(finding) for finding in self.findings[told:]]
 
+    def sentences(self) -> list[str]:
+        """Return the verdict, what speaks against a better one, and what was measured."""
+        return [self.headline, *self.remarks(), *self.measurements()]
+
     def measurements(self) -> list[str]:
         """Return what was measured of all people, a sentence or two each."""
-        return sentences(self)
+        gap = self.gap
+        if gap is None:
+            return []
+        low, high = gap.quantiles[[5, 95]]
+        names = [str(name) for name in self.identification.populations]
+        whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
+        lines = [
+            f"Gap{whose}: the chance of treatment differs by {gap.words}. Nine in ten people lie "
+            f"between {low:+.2f} and {high:+.2f}.",
+            f"Strength: {count_text(self.strength)} over all people. {STRONG:g} or more identifies "
+            f"the average, {PLENTY:g} or more is plenty.",
+            f"Reach: evaluations speak for {self.reach_words}, those whose chance of treatment "
+            "differs. For their average uplift the tables are worth a trial of "
+            f"{count_text(self.effective_size)} people with joined labels.",
+            f"Trends: the worst-known linear trend in uplift has {count_text(self.condition)} "
+            "times the standard error of the best-known one.",
+        ]
+        if np.isfinite(self.implied_outside):
+            lines.append(
+                f"Implied means: for {self.implied_outside:.0%} of outcome rows the mean outcome "
+                "with or without treatment that a plain fit implies is beyond the outcome's two "
+                "values. Noise can do that; a test below says whether it is more."
+            )
+        return lines
 
     def result_tables(self) -> list[ResultTable]:
-        """Return what is shown as tables, all of it text: each a title, columns and rows."""
-        return result_tables(self)
+        """Return the tables that are shown, as text, those without rows left out."""
+        tables: list[ResultTable] = [
+            (
+                "Which policies differ",
+                ("populations", "gap on average", "root mean square", "first-stage F"),
+                [
+                    (
+                        ", ".join(map(str, pair.populations)),
+                        f"{pair.mean_gap:+.2f}",
+                        f"{pair.rms_gap:.2f}",
+                        count_text(pair.f_statistic) + (" (weak)" if pair.is_weak else ""),
+                    )
+                    for pair in self.identification.pairs
+                ],
+            ),
+            (
+                "Where policies differ",
+                ("where", "people", "gap, 95% interval", "strength", "verdict"),
+                [
+                    (r.where, f"{r.share:.0%}", r.gap_words, count_text(r.strength), r.verdict)
+                    for r in self.regions
+                ],
+            ),
+            (
+                "Balance of features",
+                ("largest difference of means", "feature", "standard deviations"),
+                [(b.where, b.feature, f"{b.difference:+.3f}") for b in self.balance + self.between],
+            ),
+            (
+                "What could be refuted (corrected by Holm's method)",
+                ("what must hold", "where", "statistic", "p", "corrected p"),
+                [
+                    (c.what, c.where, f"{c.statistic:.2f}", p_text(c.p_value), p_text(c.corrected))
+                    for c in self.checks
+                ],
+            ),
+            (
+                "Overlap with the target",
+                ("weighted to the target", "rows", "worth", "of the target covered"),
+                [
+                    (
+                        f"{cell.kind} table of {cell.population}",
+                        f"{cell.n_rows:,}",
+                        f"{cell.effective_size:,.0f}",
+                        f"{min(cell.coverage, 1.0):.0%}",
+                    )
+                    for cell in self.overlap
+                ],
+            ),
+        ]
+        return [table for table in tables if table[2]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain words and numbers, ready for JSON."""
-        plain: dict[str, Any] = as_plain(self, 0.95)
+        plain = super().to_dict()
         plain |= {name: getattr(self, name) for name in ("colour", "headline", "next_step")}
         plain["findings"] = [finding.to_dict() for finding in self.findings]
         for name, word in (("regions", "verdict"), ("checks", "is_rejected")):
-            for said, each in zip(plain[name], getattr(self, name), strict=True):
-                said[word] = getattr(each, word)
+            for said, result in zip(plain[name], getattr(self, name), strict=True):
+                said[word] = getattr(result, word)
+        if self.speaks_for is not None:  # a share
+            for end in ("low", "high"):
+                plain["speaks_for"][end] = min(max(plain["speaks_for"][end], 0.0), 1.0)
+        numbers = ("f_statistic", "mean_gap", "rms_gap", "is_weak")
+        plain["identification"] = {name: getattr(self.identification, name) for name in numbers}
         pairs = self.identification.to_dict()
         rows = zip(*pairs.values(), strict=True)
-        numbers = ("f_statistic", "mean_gap", "rms_gap", "is_weak")
-        for name in ("low", "high"):  # a share
-            if self.speaks_for is not None:
-                plain["speaks_for"][name] = min(max(plain["speaks_for"][name], 0.0), 1.0)
-        plain["identification"] = {n: getattr(self.identification, n) for n in numbers} | {
-            "pairs": [dict(zip(pairs, row, strict=True)) for row in rows]
-        }
+        plain["identification"]["pairs"] = [dict(zip(pairs, row, strict=True)) for row in rows]
         return plain
 
-    def to_frame(self, library: str | None = None) -> Frame:
-        """Return the tests as a data frame: what, where, statistic, p-values.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}, optional
-            Of which library; by default the first of these that is installed.
-
-        Returns
-        -------
-        data frame
-
-        Raises
-        ------
-        MissingExtraError
-            None of them is installed.
-        """
-        return as_frame([asdict(check) for check in self.checks], library, CHECK_COLUMNS)
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """Return the tests: what, where, statistic, p-values."""
+        return [asdict(check) for check in self.checks]
 
     def regions_frame(self, library: str | None = None) -> Frame:
         """Return the regions as a data frame: where, share, gap, strength, verdict.
@@ -226,7 +326,8 @@ class Diagnosis:
         data frame
         """
         rows = [asdict(region) | {"verdict": region.verdict} for region in self.regions]
-        return as_frame(rows, library, REGION_COLUMNS)
+        names = ("where", "share", "gap", "standard_error", "strength", "verdict")
+        return as_frame(rows, library, names)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of people at each policy gap, and how well each region is identified.
@@ -240,135 +341,340 @@ class Diagnosis:
         -------
         matplotlib Axes
         """
-        return draw_regions(self, ax)
+        ax = ax or new_axes(3.8)
+        ax.set_title(self.as_verdict().title, color=PAINT[self.colour], loc="left")
+        regions = sorted(self.regions, key=lambda region: region.gap)
+        for y, region in enumerate(regions):
+            ax.barh(y, region.gap, color=PAINT[COLOURS[region.verdict]], height=0.7)
+            ax.annotate(
+                f" {region.share:.0%} of people, strength {count_text(region.strength)} ",
+                (max(region.gap, 0.0), y),
+                va="center",
+                fontsize="small",
+            )
+        ax.set_yticks(range(len(regions)), [region.where for region in regions], fontsize="small")
+        ax.axvline(0.0, color="0.3", lw=0.8)
+        ax.set_xlabel("difference in the chance of treatment")
+        ax.margins(x=0.35)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
 
     def __str__(self) -> str:
         """Return the verdict and what it rests on, as text."""
-        lines = [self.headline, *self.remarks(), *self.measurements()]
-        return f"{as_text(lines, result_tables(self))}\n\nWhat to do next: {self.next_step}"
-
-    __repr__ = __str__
+        return f"{super().__str__()}\n\nWhat to do next: {self.next_step}"
 
     def _repr_html_(self) -> str:
         """Return the same as HTML, for notebooks."""
-        colour = PAINT[self.colour]
-        head = f'<p style="color:{colour}"><b>{escape(self.headline)}</b></p>'
-        lines = self.remarks() + self.measurements()
-        end = as_html([f"What to do next: {self.next_step}"], ())
-        return head + as_html(lines, result_tables(self)) + end
+        head = f'<p style="color:{PAINT[self.colour]}"><b>{escape(self.headline)}</b></p>'
+        rest = as_html(self.remarks() + self.measurements(), self.result_tables())
+        return head + rest + as_html([f"What to do next: {self.next_step}"], ())
 
 
-CHECK_COLUMNS = ("what", "where", "statistic", "p_value", "corrected")
-REGION_COLUMNS = ("where", "share", "gap", "standard_error", "strength", "verdict")
-HEADS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "Which policies differ",
-        ("populations", "gap on average", "root mean square", "first-stage F"),
-    ),
-    ("Where policies differ", ("where", "people", "gap, 95% interval", "strength", "verdict")),
-    ("Balance of features", ("largest difference of means", "feature", "standard deviations")),
-    (
-        "What could be refuted (corrected by Holm's method)",
-        ("what must hold", "where", "statistic", "p", "corrected p"),
-    ),
-    (
-        "Overlap with the target",
-        ("weighted to the target", "rows", "worth", "of the target covered"),
-    ),
-)
+def diagnose(
+    data: Any,
+    target: MatrixLike | None = None,
+    *,
+    crossfit: CrossFit | None = None,
+    random_state: RandomState = 0,
+) -> Diagnosis:
+    """Say whether tables can tell uplift: how strongly, for whom, and what contradicts it.
 
+    Enough rows, policies that differ, tables that describe the same people, and outcomes that
+    depend on features and treatment alone: each is measured, and the verdict is as good as the
+    worst of them.
 
-def sentences(diagnosis: Diagnosis) -> list[str]:
-    """Return what was measured of all people, a sentence or two each."""
-    gap = diagnosis.gap
-    if gap is None:
-        return []
-    low, high = gap.quantiles[[5, 95]]
-    names = [str(name) for name in diagnosis.identification.populations]
-    whose = f" ({names[0]} less {names[1]})" if gap.is_signed else ""
-    n, error = _number(diagnosis.effective_size), _number(diagnosis.condition)
-    lines = [
-        f"Gap{whose}: the chance of treatment differs by {gap.words}. Nine in ten people lie "
-        f"between {low:+.2f} and {high:+.2f}.",
-        f"Strength: {_number(diagnosis.strength)} over all people. {STRONG:g} or more identifies "
-        f"the average, {PLENTY:g} or more is plenty.",
-        f"Reach: evaluations speak for {diagnosis.reach_words}, those whose chance of treatment "
-        f"differs. For their average uplift the tables are worth a trial of {n} people "
-        "with joined labels.",
-        f"Trends: the worst-known linear trend in uplift has {error} times the standard error of "
-        "the best-known one.",
-    ]
-    if np.isfinite(diagnosis.implied_outside):
-        lines.append(
-            f"Implied means: for {diagnosis.implied_outside:.0%} of outcome rows the mean outcome "
-            "with or without treatment that a plain fit implies is beyond the outcome's two "
-            "values. Noise can do that; a test below says whether it is more."
+    Parameters
+    ----------
+    data : SeparateLabels or mapping
+        ``X``, ``y``, ``kind``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
+        them. Two populations or more. Of a `TableSource`, a `DaskSource` or another source, as
+        ``fit_chunks`` takes it, at most 20,000 rows of each table are looked at: strengths and
+        tests are then those of the sample, which errs on the careful side.
+    target : array or data frame of shape (n, d), optional
+        The people uplift is wanted for, with the same features. Default: rows of kind
+        "target" if there are any. They add findings: whether the tables cover such people, and
+        whether the policies differ for them. All numbers stay those of the people in the tables.
+    crossfit : CrossFit, optional
+        ``crossfit_`` of a model that was fitted to the same data; nothing is cross-fitted then.
+    random_state : int, RandomState or None, default=0
+        Seed for folds and splits.
+
+    Returns
+    -------
+    Diagnosis
+        ``print`` it, or read ``verdict``, ``findings``, ``regions``, ``checks``.
+
+    See Also
+    --------
+    identification_strength : The one statistic that every fit computes, without cross-fitting.
+    plan_study : Rows and policy gap that a wanted precision needs.
+
+    Notes
+    -----
+    Costs the cross-fitting of policies and outcomes, a few seconds for 20,000 rows, and
+    O(n d^2) for the tests. Models are fitted to at most 20,000 rows of a table; means are over
+    all rows. Not all that can go wrong can be seen: if outcomes of one of two populations are
+    shifted for reasons other than treatment, no table shows it.
+
+    Examples
+    --------
+    >>> from unjoined.data import paper_problem
+    >>> diagnose(paper_problem(b=0.0).draw(200, random_state=0)).verdict  # equal policies
+    'not identified'
+    """
+    rng = check_random_state(random_state)
+    if is_source(data):
+        source = Source.look_through(data, Scorer())
+        rows, _ = source.census.sample(N_FOLDS)
+        features = NamedFeatures.of_numbers(rows.X, source.encoder)
+        tables, aim, strange, people = source.summary(), None, list[str](), target
+        crossfit = None if _too_few(rows) else CrossFit.of_rows(rows, n_jobs=None, rng=rng)
+        if target is not None:
+            matrix, strange = features.numbers(target)
+            aim = matrix, np.ones(len(matrix))
+    else:
+        held = HeldOutTables.of(data, target)
+        rows, features, tables = held.rows, held.features, held.data.summary()
+        aim, strange, people = held.target_rows, list(held.strange), held.people
+        if crossfit is not None:
+            held.evaluated(crossfit, rng=rng)  # which refuses those of other rows
+        elif not _too_few(rows):
+            crossfit = held.cross_fit(rng=rng)
+    asides = Asides(_rarest_outcome(rows), tuple(table_doubts(rows)), tuple(strange))
+    diagnosis = Diagnosis(
+        tables=tuple(tables),
+        identification=strength_of(rows),
+        balance=_within(rows, features.names, rng),
+        between=_between(rows, features.names, rng),
+        shared=_sharing(rows),
+        checks=(),
+    )
+    checks = [check for balance in diagnosis.balance for check in balance.checks]
+    if crossfit is not None and not _too_few(rows):
+        own = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
+        z = _gap_in_errors(own)
+        regions = aimed = find_regions(own, features)
+        if aim is not None:
+            nuisances, dealt = crossfit.elsewhere(aim[0], people, n_jobs=None, rng=rng)
+            asked = with_target(own, *aim, dealt, nuisances, rows)
+            asked = replace(asked, aim=np.where(asked.is_labelled, 0.0, 1.0))
+            aimed = find_regions(asked, features)
+        tests, outside = _refutable(rows, own, crossfit.nuisances.outcome_mean, rng)
+        checks += tests
+        overlap, apart = _overlap(rows, aim, rng)
+        # What is said of the tables stays the same, whoever asks.
+        diagnosis = replace(
+            diagnosis,
+            gap=_gap(own),
+            strength=max(z, 0.0) ** 2,
+            regions=regions.each,
+            speaks_for=_speaks_for(own),
+            effective_size=_trial_size(own, rows),
+            condition=_condition(own),
+            implied_outside=outside,
+            overlap=overlap,
         )
-    return lines
+        asides = asides._replace(z=z, regions=aimed, apart=apart)
+    return judge(replace(diagnosis, checks=correct(checks)), asides)
 
 
-def result_tables(diagnosis: Diagnosis) -> list[ResultTable]:
-    """Return the tables that are shown, as text, those without rows left out."""
-    d = diagnosis
-    of_two: list[tuple[str, ...]] = [
-        (
-            ", ".join(map(str, pair.populations)),
-            f"{pair.mean_gap:+.2f}",
-            f"{pair.rms_gap:.2f}",
-            _number(pair.f_statistic) + (" (weak)" if pair.is_weak else ""),
+def _too_few(rows: LabelledRows) -> bool:
+    """Tell whether a table has too few rows to model."""
+    return min(len(at) for at in rows.all_cells()) < FEWEST_ROWS
+
+
+def _within(rows: LabelledRows, names: Sequence[str], rng: Rng) -> tuple[Balance, ...]:
+    """Compare the outcome with the treatment table of each population."""
+    return tuple(
+        compare(
+            f"outcome and treatment table of {name}",
+            rows.take(rows.at(OUTCOME, k)),
+            rows.take(rows.at(TREATMENT, k)),
+            names,
+            rng,
         )
-        for pair in d.identification.pairs
-    ]
-    regions: list[tuple[str, ...]] = [
-        (r.where, f"{r.share:.0%}", r.gap_words, _number(r.strength), r.verdict) for r in d.regions
-    ]
-    apart: list[tuple[str, ...]] = [
-        (b.where, b.feature, f"{b.difference:+.3f}") for b in d.balance + d.between
-    ]
-    tests: list[tuple[str, ...]] = [
-        (c.what, c.where, f"{c.statistic:.2f}", _p(c.p_value), _p(c.corrected)) for c in d.checks
-    ]
-    covered: list[tuple[str, ...]] = [
-        (
-            f"{cell.kind} table of {cell.population}",
-            f"{cell.n_rows:,}",
-            f"{cell.effective_size:,.0f}",
-            f"{min(cell.coverage, 1.0):.0%}",
+        for k, name in enumerate(rows.names)
+    )
+
+
+def _between(rows: LabelledRows, names: Sequence[str], rng: Rng) -> tuple[Balance, ...]:
+    """Compare each population with the others; of two, once."""
+    balances = []
+    for k, name in enumerate(rows.names if len(rows.names) > 2 else rows.names[:1]):
+        own = rows.population == k
+        others = rows.names[1] if len(rows.names) == 2 else "the others"
+        balance = compare(f"{name} and {others}", rows.take(own), rows.take(~own), names, rng)
+        balances.append(replace(balance, checks=correct(balance.checks)))
+    return tuple(balances)
+
+
+def _sharing(rows: LabelledRows) -> tuple[Sharing, ...]:
+    """Return the pairs of tables that have more rows in common than chance explains."""
+    K = len(rows.names)
+    titles = [f"{KINDS[c // K]} table of {rows.names[c % K]}" for c in range(2 * K)]
+    shared = []
+    for (i, one), (j, two) in combinations(enumerate(rows.all_cells()), 2):
+        labels = [rows.label[one], rows.label[two]] if i // K == j // K else None
+        where = f"the {titles[i]} and the {titles[j]}"
+        shared.append(shared_rows(where, [rows.X[one], rows.X[two]], labels))
+    return tuple(sharing for sharing in shared if sharing.share > 0.0)
+
+
+def _rarest_outcome(rows: LabelledRows) -> int | None:
+    """Return how many outcome rows have the rarer of two outcomes; None for other outcomes."""
+    if not rows.coding.is_binary:
+        return None
+    label = rows.label[rows.is_outcome]
+    return int(min(np.count_nonzero(label > 0.0), np.count_nonzero(label < 0.0)))
+
+
+def _gap_in_errors(rows: EvaluationRows) -> float:
+    """Return how many standard errors the policy gap is away from 0, over all people."""
+    terms, weight = rows.terms(rows.omega(GAP)), rows.omega(GAP) * rows.contrast() * rows.ratio
+    D, V = rows.total_given_target(terms.denominator, np.where(rows.is_treatment, weight, 0.0))
+    return float(D / np.sqrt(V)) if V > 0.0 else 0.0
+
+
+def _refutable(
+    rows: LabelledRows, own: EvaluationRows, mean: Array, rng: Rng
+) -> tuple[list[Check], float]:
+    """Test the law of outcomes; return the share of implied means that are impossible as well.
+
+    ``mean`` is the cross-fitted mean outcome at the rows, inner coding. The second test models each
+    population's outcomes by itself, and looks at no more rows of a table than that takes.
+    """
+    checks: list[Check] = []
+    if len(rows.names) > 2:
+        checks = check_shared_law(own, Scaling.of_rows(rows.X, rows.share)(rows.X))
+    coding = rows.coding
+    if not coding.is_binary:
+        return checks, math.nan
+    if max(len(at) for at in rows.all_cells()) > BOUND_ROWS:
+        few = np.sort(
+            np.concatenate([at[rng.permutation(len(at))[:BOUND_ROWS]] for at in rows.all_cells()])
         )
-        for cell in d.overlap
+        rows, own, mean = rows.take(few), own.thinned(few), mean[few]
+        own = replace(own, fold=deal_evaluation_folds(rows, N_FOLDS, rng))
+    Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
+    means = [
+        cross_fitted_mean(rows, rows.at(OUTCOME, k), None, Z, own.fold, rng)
+        for k in range(len(rows.names))
     ]
-    found = zip(HEADS, (of_two, regions, apart, tests, covered), strict=True)
-    return [(*head, rows) for head, rows in found if rows]
+    low, high = coding.offset - coding.scale, coding.offset + coding.scale
+    implied = implied_means(own, coding.offset + coding.scale * np.column_stack(means))
+    outside = ((implied < low) | (implied > high)).any(axis=1)
+    counted = np.where(rows.is_outcome, rows.weight, 0.0)
+    bounds = check_bounds(own, implied, coding.offset + coding.scale * mean, (low, high))
+    return [bounds, *checks], float(np.average(outside, weights=counted))
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100.0 else in_digits(value, 3)
+def _people(rows: EvaluationRows) -> tuple[IntArray, Array]:
+    """Return the positions and shares of the rows that stand for the people in question."""
+    share = rows.share * rows.aim
+    at = np.flatnonzero(share > 0.0)
+    return at, share[at] / share[at].sum()
 
 
-def _p(value: float) -> str:
-    if np.isnan(value):
-        return "not tested"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+def _gap(rows: EvaluationRows) -> PolicyGap:
+    """Return how the policy gap is spread over people."""
+    two = rows.n_populations == 2
+    gaps = rows.policies[:, 0] - rows.policies[:, 1] if two else rows.gap
+    at, share = _people(rows)
+    gap = gaps[at]
+    order = np.argsort(gap)
+    middle = np.cumsum(share[order]) - share[order] / 2.0
+    # Each policy's own part in the gap; of two populations it is 1 and -1, also where they agree.
+    slope = np.array([1.0, -1.0])[rows.cell % 2] if two else gaps * rows.contrast()
+    _, mean = _over_people(rows, gaps, slope)
+    square = _allowing_for(*_over_people(rows, gaps**2, 2.0 * gaps * slope))
+    root = math.sqrt(square.value)
+    # By the delta method, and near 0, where that has no bound, by the root of the error itself.
+    error = square.standard_error
+    error = min(error / (2.0 * root or 1e-300), math.sqrt(error))
+    return PolicyGap(
+        mean=mean,
+        root_mean_square=Estimate(root, error),
+        quantiles=np.interp(np.linspace(0.0, 1.0, 101), middle, gap[order]),
+        is_signed=two,
+    )
 
 
-def draw_regions(diagnosis: Diagnosis, ax: Axes | None) -> Axes:
-    """Draw the policy gap over people, regions as bars in the colours of their verdicts."""
-    ax = ax or new_axes(3.8)
-    title = diagnosis.as_verdict().title
-    ax.set_title(title, color=PAINT[diagnosis.colour], loc="left")
-    regions = sorted(diagnosis.regions, key=lambda region: region.gap)
-    for y, region in enumerate(regions):
-        colour = PAINT[COLOURS[region.verdict]]
-        ax.barh(y, region.gap, color=colour, height=0.7)
-        ax.annotate(
-            f" {region.share:.0%} of people, strength {_number(region.strength)} ",
-            (max(region.gap, 0.0), y),
-            va="center",
-            fontsize="small",
-        )
-    ax.set_yticks(range(len(regions)), [region.where for region in regions], fontsize="small")
-    ax.axvline(0.0, color="0.3", lw=0.8)
-    ax.set_xlabel("difference in the chance of treatment")
-    ax.margins(x=0.35)
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
+def _speaks_for(rows: EvaluationRows) -> Estimate:
+    """Return the share of people whose treatment differs: all from a gap of 0.2 on, less below."""
+    omega = rows.omega()
+    slope = np.where(omega < 1.0, 2.0 * omega * rows.contrast(), 0.0)
+    return _allowing_for(*_over_people(rows, omega, slope))
+
+
+def _over_people(rows: EvaluationRows, value: Array, slope: Array) -> tuple[float, Estimate]:
+    r"""Return the mean over people of a function h of the policies: by models, and corrected.
+
+    The first is the mean of :math:`h(\hat e)` at cross-fitted policies. The second adds what
+    treatment rows say that the models did not see, :math:`h_k'(\hat e)(t - \hat e_k)` (``slope``),
+    so that errors of the policies count by their square alone. Its standard error is that of the
+    draw of treatments, and of people unless they are a target: that of one person at the least.
+    """
+    weight = np.where(rows.is_treatment, slope * rows.ratio, 0.0)
+    column = rows.aim * value + weight * rows.residual
+    total, variance = rows.total_given_target(column, weight)
+    people = rows.share * rows.aim
+    one = float(people.max())
+    return float(people @ value), Estimate(total, math.sqrt(max(variance, one**2)))
+
+
+def _allowing_for(plain: float, corrected: Estimate) -> Estimate:
+    """Return what models say, with an error that allows for what the correction moves as well."""
+    off = plain - corrected.value
+    return Estimate(plain, math.hypot(corrected.standard_error, off))
+
+
+def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
+    r"""Return the size of a trial as precise for the average, by its noise of outcomes.
+
+    A trial of n people, half of them treated, has variance 4 s^2 / n; the tables have
+    :math:`s^2 \sum_k E[\omega^2 c_k^2] / (n_k E[\omega]^2)`.
+    """
+    at, share = _people(rows)
+    p, omega = rows.population_share, rows.omega()[at]
+    scale = omega / np.maximum(rows.spread[at], 1e-12)
+    contrast = scale[:, None] * rows.apart[at] * p  # (n, K)
+    n = [effective_size(labelled.weight[labelled.at(OUTCOME, k)]) for k in range(len(p))]
+    variance, counted = float(np.sum(share @ contrast**2 / np.array(n))), float(share @ omega)
+    return 4.0 * counted**2 / variance if variance > 0.0 else 0.0  # 0 if policies are the same
+
+
+def _condition(rows: EvaluationRows) -> float:
+    """Return how much less is known of the worst linear part of uplift than of the best."""
+    at, share = _people(rows)
+    X, square = rows.X[at], rows.gap[at] ** 2
+    scaling = Scaling.of_rows(X, share)
+    gram = information = np.zeros(())
+    for start in range(0, len(X), CACHE_ROWS):  # by pieces, which need no more memory
+        piece = slice(start, start + CACHE_ROWS)
+        Z = scaling(X[piece])
+        B = np.column_stack([np.ones(len(Z)), Z])
+        counted = B * share[piece, None]
+        gram = gram + counted.T @ B
+        counted *= square[piece, None]
+        information = information + counted.T @ B
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-10 * values[-1]
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    sizes = np.linalg.eigvalsh(root.T @ information @ root)
+    return float(np.sqrt(sizes[-1] / max(float(sizes[0]), 1e-12)))
+
+
+def _overlap(
+    rows: LabelledRows, target: tuple[Array, Array] | None, rng: Rng
+) -> tuple[tuple[CellShift, ...], str]:
+    """Return how much of the target each table covers, or why that cannot be said."""
+    if target is None:
+        return (), ""
+    X, weight = target
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OverlapWarning)  # it becomes a finding
+            _, report = weigh_shift(rows, X, "classifier", rng=rng, target_weight=weight)
+    except InputError as error:
+        return (), str(error)
+    return report.cells, ""

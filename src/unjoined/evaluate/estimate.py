@@ -18,6 +18,7 @@ from unjoined._support import import_extra, in_digits
 from unjoined._typing import Array, Frame
 from unjoined._validation import check_option
 from unjoined.errors import InputError
+from unjoined.words import UNBOUNDED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +28,17 @@ Pieces = tuple[tuple[float, float], ...]  # intervals, from the left to the righ
 # the second, (2.5 + 1.645)^2, intervals by the normal law cover 90 % or more, with 95 %
 # confidence. Above the third all forms of the estimate agree.
 BOUNDED, STRONG, PLENTY = 3.84, 17.0, 100.0
+IDENTIFIED, WEAK, UNKNOWN = "identified", "weakly identified", "not identified"
+# Shares of people told of. Below the first, what was measured is told apart; below the second, a
+# decision rests on people of whom nobody knows.
+NEARLY_ALL, MANY = 0.9, 0.8
+
+
+def verdict_of(strength: float) -> str:
+    """Return what a strength of the policy gap means for intervals."""
+    if strength >= STRONG:
+        return IDENTIFIED
+    return WEAK if strength >= BOUNDED else UNKNOWN
 
 
 def critical_value(level: float) -> float:
@@ -258,7 +270,6 @@ class Totals:
 
 
 ResultTable = tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]  # title, columns, rows
-UNBOUNDED = "the tables cannot bound it"
 
 
 class Shown:
@@ -387,6 +398,18 @@ def draw_intervals(
 def number(value: float) -> str:
     """Return a number with three digits and its sign."""
     return in_digits(value, 3, sign=True) if np.isfinite(value) else "unbounded"
+
+
+def count_text(value: float) -> str:
+    """Return a number with three digits or, from 100 on, all of them before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100.0 else in_digits(value, 3)
+
+
+def p_text(value: float) -> str:
+    """Return a p-value as text."""
+    if math.isnan(value):
+        return "not tested"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def cells(estimate: Estimate, level: float) -> tuple[str, str]:

@@ -21,7 +21,6 @@ from unjoined.data.columns import take_rows
 from unjoined.errors import InputError
 from unjoined.evaluate.checks import warn_of_tables
 from unjoined.evaluate.estimate import (
-    UNBOUNDED,
     Estimate,
     ResultTable,
     Shown,
@@ -48,6 +47,7 @@ from unjoined.evaluate.tables import (
 from unjoined.evaluate.terms import N_FOLDS
 from unjoined.model.crossfit import CrossFit
 from unjoined.model.regressors import check_folds, deal_evaluation_folds, deal_rows
+from unjoined.words import UNBOUNDED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

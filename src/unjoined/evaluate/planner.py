@@ -15,16 +15,17 @@ with r the residual of an outcome that its model has not seen. A pilot measures 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, ArrayLike, IntArray, RandomState
+from unjoined._support import in_digits
+from unjoined._typing import Array, ArrayLike, RandomState
 from unjoined._validation import (
     LARGEST,
     check_finite,
@@ -34,12 +35,21 @@ from unjoined._validation import (
     check_share,
 )
 from unjoined.errors import InputError
-from unjoined.evaluate.estimate import STRONG, Estimate, critical_value
+from unjoined.evaluate.estimate import (
+    STRONG,
+    Estimate,
+    ResultTable,
+    Shown,
+    critical_value,
+    new_axes,
+)
 from unjoined.evaluate.ranks import Functional, Scored
-from unjoined.evaluate.study_plan import PlanPoint, StudyPlan
 from unjoined.evaluate.tables import HeldOutTables
-from unjoined.evaluate.terms import OVERLAP, EvaluationRows
+from unjoined.evaluate.terms import EvaluationRows
 from unjoined.model.crossfit import CrossFit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 AVERAGE, AUUC, QINI, TOP = "average", "auuc", "qini", "top"
 QUANTITIES = {
@@ -53,7 +63,10 @@ STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the rows
 CLIP = 0.005  # policies stay this far from 0 and 1
 LEAST_GAP, LARGEST_GAP = 1e-6, 0.95
 FEWEST_ROWS = 50
-PARTS = ("outcomes", "treatments", "people")
+SCATTER, POWER = 0.25, 0.75  # of standard errors from single pilots of 125 rows, as a share
+SMALL_PILOT = 500  # rows of a table, below which a plan says how rough it is
+CAREFUL_PILOT = 250  # below, pilots ask for more than is needed, on average
+CHEAP = 0.1  # share of the variance below which treatment rows are called cheap
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +117,214 @@ class StudyGuess:
 
 
 @dataclass(frozen=True, slots=True)
-class Variances:
-    """What the rows of each kind add to the variance, times their number."""
+class PlanPoint:
+    """What a study of some size would reach.
 
-    gap: float  # root mean square
-    outcome: float  # over the outcome rows of a table
-    treatment: float  # over the treatment rows of a table
-    people: float  # over the rows of all tables
-    weakness: float  # inverse of the strength, times the treatment rows of a table
+    Attributes
+    ----------
+    gap : float
+        Root mean square of the policy gap over people.
+    rows, treatment_rows : int
+        Rows of each population's outcome table, and of each treatment table.
+    standard_error, half_width : float
+        Of the quantity, and of its interval; outcome units.
+    strength : float
+        Of the gap: its square over its variance; below 17 intervals are wider than this, or
+        unbounded.
+    speaks_for : float
+        Share of people the answer would speak for; nan if it is not known.
+    """
+
+    gap: float
+    rows: int
+    treatment_rows: int
+    standard_error: float
+    half_width: float
+    strength: float
     speaks_for: float
-    n_populations: int
 
-    def at(self, rows: float, treatment_rows: float) -> float:
-        """Return the standard error with so many rows in each table."""
-        people = self.people / (self.n_populations * (rows + treatment_rows))
-        return math.sqrt(self.outcome / rows + self.treatment / treatment_rows + people)
 
-    def needed(self, error: float, per_row: float) -> tuple[int, int]:
-        """Return the outcome and treatment rows of a table that a standard error needs."""
-        people = self.people / (self.n_populations * (1.0 + per_row))
-        rows = (self.outcome + self.treatment / per_row + people) / error**2
-        rows = max(math.ceil(rows), FEWEST_ROWS)
-        fewest = max(math.ceil(STRONG * self.weakness), FEWEST_ROWS)
-        return rows, max(math.ceil(per_row * rows), fewest)
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyPlan(Shown):
+    """Rows and policy gaps, and the precision they reach. Printing it shows all of it.
+
+    Attributes
+    ----------
+    quantity : str
+        What is to be known, in words.
+    level : float
+        Level of the intervals.
+    wanted : float or None
+        Half width that was asked for, outcome units.
+    gap : float
+        Policy gap of the pilot or of the guess, root mean square.
+    needs : tuple of PlanPoint
+        The rows that the wanted precision needs, for several gaps; empty if none was asked for.
+    table : tuple of PlanPoint
+        What several sizes and gaps reach.
+    shares : dict
+        Shares of the variance at the present gap: "outcomes", "treatments", "people".
+    is_rough : bool
+        Whether it comes from a guess. The average is then within 15 percent or so, if the numbers
+        are right; AUUC and Qini may be a third too small. How rough a pilot is says ``scatter``.
+    pilot_rows : int or None
+        Rows of the pilot's smallest table.
+    pilot_strength : float or None
+        Strength of the policy gap in the pilot.
+    """
+
+    quantity: str
+    level: float
+    wanted: float | None
+    gap: float
+    needs: tuple[PlanPoint, ...]
+    table: tuple[PlanPoint, ...]
+    shares: dict[str, float]
+    is_rough: bool
+    pilot_rows: int | None
+    pilot_strength: float | None
+
+    @property
+    def scatter(self) -> float | None:
+        """How far standard errors planned from single pilots of this size scatter, as a share.
+
+        None for a guess. It was found by simulation (`benchmarks/planner.py`).
+        """
+        return None if self.pilot_rows is None else SCATTER * (125.0 / self.pilot_rows) ** POWER
+
+    @property
+    def needed(self) -> PlanPoint | None:
+        """What the wanted precision needs at the present gap, None if none was asked for."""
+        return next((need for need in self.needs if need.gap == self.gap), None)
+
+    def sentences(self) -> list[str]:
+        """Return the answer and what to make of it, a sentence or two each."""
+        return [self._answer(), self._parts(), *self._doubts()]
+
+    def _answer(self) -> str:
+        """Say what the wanted precision needs, or what rows as many as the pilot's reach."""
+        where = "the guess" if self.is_rough else "the pilot"
+        if (need := self.needed) is not None:
+            wanted = in_digits(self.wanted or 0.0, 3)
+            return (
+                f"To know {self.quantity} within +-{wanted} ({self.level:.0%} interval), "
+                f"collect {need.rows:,} rows in each outcome table and {need.treatment_rows:,} in "
+                f"each treatment table, with policies as far apart as in {where} ({self.gap:.2f})."
+            )
+        fewest = self.pilot_rows or 0
+        reached = next(p for p in self.table if p.gap == self.gap and p.rows >= fewest)
+        return (
+            f"With {reached.rows:,} rows in each table, and policies as far apart as in {where} "
+            f"({self.gap:.2f}), {self.quantity} is known within "
+            f"+-{in_digits(reached.half_width, 3)} ({self.level:.0%} interval)."
+        )
+
+    def _parts(self) -> str:
+        """Say what the variance is made of."""
+        noise, luck, people = (f"{share:.0%}" for share in self.shares.values())
+        parts = (
+            f"Of its variance {noise} is noise of outcomes, {luck} chance of treatment, {people} "
+            "who happens to be in the tables."
+        )
+        if self.shares["treatments"] < CHEAP:
+            fewer = math.sqrt(1.0 + self.shares["treatments"]) - 1.0
+            parts += (
+                " Treatment rows are cheap here: with half as many the interval would be "
+                f"{fewer:.1%} wider. Spend on outcome rows."
+            )
+        return f"{parts} Twice the gap is worth about four times the rows."
+
+    def _doubts(self) -> Iterator[str]:
+        """Yield how rough the plan is."""
+        if self.pilot_rows is None or self.pilot_strength is None:
+            yield (
+                "This is rough: it takes the gap as the same for everyone, uplift as normal and a "
+                "ranking as perfect. Areas may come out a third too small. A pilot does better."
+            )
+        elif self.pilot_strength < STRONG:
+            yield (
+                "The pilot hardly shows a difference of policies "
+                f"(strength {self.pilot_strength:.1f}, below {STRONG:g}), so that this plan means "
+                "little. Vary treatment more, then plan again."
+            )
+        elif self.scatter and self.pilot_rows < SMALL_PILOT:
+            yield (
+                f"This is rough, as the pilot is small ({self.pilot_rows} rows in its smallest "
+                "table): standard errors from single pilots of this size scatter by about "
+                f"{self.scatter:.0%}, and the rows they ask for by {2.0 * self.scatter:.0%}."
+            )
+            if self.pilot_rows < CAREFUL_PILOT:
+                yield "On average they ask for too much, by 5 to 15% of the standard error."
+
+    def result_tables(self) -> list[ResultTable]:
+        """Return rows needed by gap, and precision by rows and gap, as text."""
+        tables: list[ResultTable] = []
+        if self.needs:
+            names = ("gap", "outcome rows", "treatment rows", "speaks for")
+            needs = [
+                (
+                    f"{p.gap:.2f}",
+                    f"{p.rows:,}",
+                    f"{p.treatment_rows:,}",
+                    "-" if math.isnan(p.speaks_for) else f"{p.speaks_for:.0%}",
+                )
+                for p in self.needs
+            ]
+            tables.append(("Rows of each table that it needs", names, needs))
+        gaps = sorted({p.gap for p in self.table})
+        reached = {(p.rows, p.gap): in_digits(p.half_width, 3) for p in self.table}
+        sizes = sorted({p.rows for p in self.table})
+        lines = [(f"{n:,}", *(reached[n, gap] for gap in gaps)) for n in sizes]
+        title = f"Half width of the {self.level:.0%} interval, by rows of each table and gap"
+        return [*tables, (title, ("outcome rows", *(f"gap {gap:.2f}" for gap in gaps)), lines)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain words and numbers, ready for JSON."""
+        return super().to_dict() | {"scatter": self.scatter, "sentences": self.sentences()}
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """Return gap, rows and precision, for each size and gap."""
+        return [asdict(point) for point in self.table]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the half width against the rows of a table, a line for each gap.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = ax or new_axes(3.8)
+        for gap in sorted({point.gap for point in self.table}):
+            line = [point for point in self.table if point.gap == gap]
+            ax.plot(
+                [point.rows for point in line],
+                [point.half_width for point in line],
+                marker="o",
+                markersize=3,
+                lw=2.2 if gap == self.gap else 1.0,
+                label=f"gap {gap:.2f}" + (" (now)" if gap == self.gap else ""),
+            )
+        if self.wanted is not None:
+            ax.axhline(self.wanted, color="0.3", lw=0.8, ls="--", label="wanted")
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        sizes = sorted({point.rows for point in self.table})
+        ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+        ax.minorticks_off()
+        widths = [point.half_width for point in self.table]
+        ticks = np.geomspace(min(widths), max(widths), 5)
+        ax.set_yticks(ticks, [in_digits(width, 2) for width in ticks])
+        ax.set_xlabel("rows of each outcome table")
+        ax.set_ylabel(f"half width of the {self.level:.0%} interval")
+        ax.set_title(self.quantity.capitalize(), loc="left")
+        ax.legend(frameon=False, fontsize="small")
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
 
 
 def plan_study(
@@ -194,47 +392,53 @@ def plan_study(
     check_option("quantity", quantity, QUANTITIES)
     check_share("share", share, zero_allowed=False)
     check_positive("treatment_rows", treatment_rows)
-    wanted = _wanted(half_width, standard_error, level)
-    if isinstance(known, StudyGuess):
-        make: _Guessed | _Measured = _Guessed.of(known, quantity, share)
-    else:
-        make = _Measured.of(known, score, random_state, quantity, share, crossfit)
-    pilot = make.cells if isinstance(make, _Measured) else None
-    now = make(1.0)
-    K = now.n_populations
-    most = (known.largest_gap if isinstance(known, StudyGuess) else LARGEST_GAP) / now.gap
-    each = [now if f == 1.0 else make(f) for f in FACTORS if f == 1.0 or f <= most]
     z = critical_value(level)
+    wanted = _half_width(half_width, standard_error, z)
+    largest_gap, pilot = LARGEST_GAP, None
+    if isinstance(known, StudyGuess):
+        largest_gap = known.largest_gap
+        variances: Callable[[float], Variances] = partial(_guessed, known, quantity, share)
+    else:
+        rows, ranked_by = _pilot(known, score, crossfit, random_state)
+        variances = Measured(rows, ranked_by, quantity, share).variances
+        pilot = np.bincount(rows.cell)
+    now = variances(1.0)
+    K = now.n_populations
+    others = [f for f in FACTORS if f == 1.0 or f <= largest_gap / now.gap]
+    by_gap = [now if factor == 1.0 else variances(factor) for factor in others]
     base = 2000.0 if pilot is None else float(pilot.min())
+    needs: list[PlanPoint] = []
     if wanted is not None:
+        needs = [v.point(*v.needed(wanted / z, treatment_rows), z) for v in by_gap]
         base = float(now.needed(wanted / z, treatment_rows)[0])
     sizes = sorted({_round(base * step) for step in STEPS})
-    parts = np.array([now.outcome, now.treatment / treatment_rows, 0.0])
-    parts[2] = now.people / (K * (1.0 + treatment_rows))
-    needs = () if wanted is None else [(v, *v.needed(wanted / z, treatment_rows)) for v in each]
-    table = [(v, n, max(round(treatment_rows * n), 1)) for v in each for n in sizes]
+    table = [v.point(n, max(round(treatment_rows * n), 1), z) for v in by_gap for n in sizes]
+    parts = {
+        "outcomes": now.outcome,
+        "treatments": now.treatment / treatment_rows,
+        "people": now.people / (K * (1.0 + treatment_rows)),
+    }
     return StudyPlan(
         quantity=QUANTITIES[quantity].format(share=share),
         level=level,
         wanted=wanted,
         gap=now.gap,
-        needs=tuple(_point(v, n, m, z) for v, n, m in needs),
-        table=tuple(_point(v, n, m, z) for v, n, m in table),
-        shares=dict(zip(PARTS, (parts / parts.sum()).tolist(), strict=True)),
+        needs=tuple(needs),
+        table=tuple(table),
+        shares={name: part / sum(parts.values()) for name, part in parts.items()},
         is_rough=pilot is None,
         pilot_rows=None if pilot is None else int(pilot.min()),
         pilot_strength=None if pilot is None else float(pilot[K:].min()) / now.weakness,
     )
 
 
-def _wanted(half_width: float | None, standard_error: float | None, level: float) -> float | None:
+def _half_width(half_width: float | None, error: float | None, z: float) -> float | None:
     """Return the half width that was asked for."""
-    z = critical_value(level)
-    if half_width is not None and standard_error is not None:
+    if half_width is not None and error is not None:
         raise InputError("give half_width or standard_error, not both: one follows from the other.")
-    _check_unit(half_width=half_width, standard_error=standard_error)
-    if standard_error is not None:
-        return z * check_positive("standard_error", standard_error)
+    _check_unit(half_width=half_width, standard_error=error)
+    if error is not None:
+        return z * check_positive("standard_error", error)
     return None if half_width is None else check_positive("half_width", half_width)
 
 
@@ -254,141 +458,141 @@ def _round(n: float) -> int:
     return max(int(round(n / digits) * digits), FEWEST_ROWS)
 
 
-def _point(v: Variances, rows: int, treatment_rows: int, z: float) -> PlanPoint:
-    error = v.at(rows, treatment_rows)
-    strength = treatment_rows / v.weakness
-    return PlanPoint(v.gap, rows, treatment_rows, error, z * error, strength, v.speaks_for)
-
-
 @dataclass(frozen=True, slots=True)
-class _Guessed:
-    """Variances from a few numbers, by the law of a constant gap and a perfect ranking."""
+class Variances:
+    """What the rows of each kind add to the variance, times their number."""
 
-    guess: StudyGuess
-    size: float  # E[h^2]
-    theta: float
+    gap: float  # root mean square
+    outcome: float  # over the outcome rows of a table
+    treatment: float  # over the treatment rows of a table
+    people: float  # over the rows of all tables
+    weakness: float  # inverse of the strength, times the treatment rows of a table
+    speaks_for: float
+    n_populations: int
 
-    @classmethod
-    def of(cls, guess: StudyGuess, quantity: str, share: float) -> _Guessed:
-        """Take uplift as normal, and ranks as perfect."""
-        normal = NormalDist()
-        spread = guess.uplift_sd / (2.0 * math.sqrt(math.pi))  # E[u (F - 1/2)]
-        top = share * guess.uplift
-        if share < 1.0:
-            top += guess.uplift_sd * normal.pdf(normal.inv_cdf(1.0 - share))
-        size, theta = {
-            AVERAGE: (1.0, guess.uplift),
-            AUUC: (1.0 / 3.0, 0.5 * guess.uplift + spread),
-            QINI: (1.0 / 12.0, spread),
-            TOP: (share, top),
-        }[quantity]
-        return cls(guess, size, theta)
-
-    def __call__(self, factor: float) -> Variances:
-        """Return the variances if the gap were a multiple of what it is."""
-        g = self.guess
-        gap = factor * g.gap
-        chances = np.array([g.treated + gap / 2.0, g.treated - gap / 2.0])
-        weakness = float(np.sum(chances * (1.0 - chances))) / gap**2
-        return Variances(
-            gap=gap,
-            outcome=2.0 * self.size * g.outcome_sd**2 / gap**2,
-            treatment=self.theta**2 * weakness,
-            people=self.size * g.uplift_sd**2,
-            weakness=weakness,
-            speaks_for=math.nan,
-            n_populations=2,
+    def point(self, rows: int, treatment_rows: int, z: float) -> PlanPoint:
+        """Return what so many rows in each table reach."""
+        people = self.people / (self.n_populations * (rows + treatment_rows))
+        error = math.sqrt(self.outcome / rows + self.treatment / treatment_rows + people)
+        strength = treatment_rows / self.weakness
+        return PlanPoint(
+            self.gap, rows, treatment_rows, error, z * error, strength, self.speaks_for
         )
 
+    def needed(self, error: float, per_row: float) -> tuple[int, int]:
+        """Return the outcome and treatment rows of a table that a standard error needs."""
+        people = self.people / (self.n_populations * (1.0 + per_row))
+        rows = (self.outcome + self.treatment / per_row + people) / error**2
+        rows = max(math.ceil(rows), FEWEST_ROWS)
+        fewest = max(math.ceil(STRONG * self.weakness), FEWEST_ROWS)
+        return rows, max(math.ceil(per_row * rows), fewest)
 
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """Variances from a pilot."""
 
-    rows: EvaluationRows
-    score: Array  # (n,)
-    quantity: str
-    share: float
+def _guessed(guess: StudyGuess, quantity: str, share: float, factor: float) -> Variances:
+    """Return the variances if the gap were a multiple of what is guessed.
 
-    @classmethod
-    def of(
-        cls,
-        data: Mapping[str, Any],
-        score: ArrayLike | None,
-        seed: RandomState,
-        quantity: str,
-        share: float,
-        crossfit: CrossFit | None,
-    ) -> _Measured:
-        """Check a pilot and cross-fit its nuisances."""
-        tables = HeldOutTables.of(data, None)
-        fewest = min(len(at) for at in tables.rows.all_cells())
-        if fewest < FEWEST_ROWS:
-            raise InputError(
-                f"a pilot needs {FEWEST_ROWS} rows or more in each table, the smallest has "
-                f"{fewest}. Give more, or a StudyGuess of a few numbers."
-            )
-        rows = tables.evaluated(crossfit, rng=check_random_state(seed))
-        given = rows.effect if score is None else tables.values("score", score)[: len(rows.cell)]
-        return cls(rows, given, quantity, share)
+    The gap is the same for everyone, uplift normal, and ranks perfect.
+    """
+    normal = NormalDist()
+    spread = guess.uplift_sd / (2.0 * math.sqrt(math.pi))  # E[u (F - 1/2)]
+    top = share * guess.uplift
+    if share < 1.0:
+        top += guess.uplift_sd * normal.pdf(normal.inv_cdf(1.0 - share))
+    size, theta = {  # E[h^2], E[h u]
+        AVERAGE: (1.0, guess.uplift),
+        AUUC: (1.0 / 3.0, 0.5 * guess.uplift + spread),
+        QINI: (1.0 / 12.0, spread),
+        TOP: (share, top),
+    }[quantity]
+    gap = factor * guess.gap
+    policies = np.array([guess.treated + gap / 2.0, guess.treated - gap / 2.0])
+    weakness = float(np.sum(policies * (1.0 - policies))) / gap**2
+    return Variances(
+        gap=gap,
+        outcome=2.0 * size * guess.outcome_sd**2 / gap**2,
+        treatment=theta**2 * weakness,
+        people=size * guess.uplift_sd**2,
+        weakness=weakness,
+        speaks_for=math.nan,
+        n_populations=2,
+    )
 
-    @property
-    def cells(self) -> IntArray:
-        """Rows of each table."""
-        return np.bincount(self.rows.cell)
 
-    def __call__(self, factor: float) -> Variances:
-        """Return the variances if everyone's gap were a multiple of what it is.
+def _pilot(
+    data: Mapping[str, Any],
+    score: ArrayLike | None,
+    crossfit: CrossFit | None,
+    seed: RandomState,
+) -> tuple[EvaluationRows, Array]:
+    """Check a pilot and cross-fit its nuisances; return what people are ranked by as well."""
+    tables = HeldOutTables.of(data, None)
+    fewest = min(len(at) for at in tables.rows.all_cells())
+    if fewest < FEWEST_ROWS:
+        raise InputError(
+            f"a pilot needs {FEWEST_ROWS} rows or more in each table, the smallest has "
+            f"{fewest}. Give more, or a StudyGuess of a few numbers."
+        )
+    rows = tables.evaluated(crossfit, rng=check_random_state(seed))
+    return rows, rows.effect if score is None else tables.values("score", score)[: len(rows.cell)]
 
-        They are scaled so that at the pilot's own gap and size they are what the pilot's rows
-        show: the parts are products of means, which few rows get wrong by some percent.
-        """
-        found = self._parts(factor)
-        parts = ("outcome", "treatment", "people")
-        return replace(found, **{name: self._scale * getattr(found, name) for name in parts})
 
-    @cached_property
-    def _scale(self) -> float:
-        """What the rows show of the variance over what its parts add up to."""
-        now, rows = self._parts(1.0), self.rows
-        K, count = rows.n_populations, self.cells
+class Measured:
+    """Variances from a pilot.
+
+    They are scaled so that at the pilot's own gap and size they are what the pilot's rows show:
+    the parts are products of means, which few rows get wrong by some percent.
+    """
+
+    def __init__(self, rows: EvaluationRows, score: Array, quantity: str, share: float) -> None:
+        self.rows, self.score, self.quantity, self.share = rows, score, quantity, share
+        now, count, K = self._parts(1.0), np.bincount(rows.cell), rows.n_populations
         # Sizes of tables that differ: each population has its part of what rows add.
         n, m = K / np.sum(1.0 / count[:K]), K / np.sum(1.0 / count[K:])
         expected = now.outcome / n + now.treatment / m + now.people / count.sum()
-        return float(self._estimate(rows).standard_error ** 2 / expected)
+        self.scale = float(self._estimate(rows).standard_error ** 2 / expected)
+
+    def variances(self, factor: float) -> Variances:
+        """Return the variances if everyone's gap were a multiple of what it is."""
+        parts = self._parts(factor)
+        return replace(
+            parts,
+            outcome=self.scale * parts.outcome,
+            treatment=self.scale * parts.treatment,
+            people=self.scale * parts.people,
+        )
 
     def _estimate(self, rows: EvaluationRows) -> Estimate:
-        terms = rows.terms(rows.omega(OVERLAP))
+        terms = rows.terms(rows.omega())
         weight, rank = self._functional(terms.people)
         scale = float(terms.share @ terms.denominator) / terms.speaks_for
         gain = terms.numerator * weight + scale * terms.aim * rank
         return terms.totals(gain, terms.denominator).ratio(0, 1)
 
     def _parts(self, factor: float) -> Variances:
-        rows = self.rows
+        rows, K = self.rows, self.rows.n_populations
         middle = rows.policies.mean(axis=1, keepdims=True)
-        policies = middle + factor * (rows.policies - middle)
-        rows = replace(rows, policies=np.clip(policies, CLIP, 1.0 - CLIP))
-        omega, K = rows.omega(OVERLAP), rows.n_populations
+        policies = np.clip(middle + factor * (rows.policies - middle), CLIP, 1.0 - CLIP)
+        rows = replace(rows, policies=policies)
+        omega = rows.omega()
         terms = rows.terms(omega)
         weight, rank = self._functional(terms.people)
         Omega, theta = terms.speaks_for, self._estimate(rows).value
-        own = omega * rows.contrast() * rows.ratio
-        chance = rows.policies[np.arange(len(own)), rows.cell % K]
-        outcome, treated = rows.cell < K, (rows.cell >= K) & rows.is_labelled
-        count = np.bincount(rows.cell)[rows.cell]
-        per_row = count * rows.share**2 / Omega**2  # times a square: n rows' variance, times n
-        noise = per_row * (own * weight * rows.residual) ** 2
-        luck = float(np.sum((per_row * own**2 * chance * (1.0 - chance))[treated]))
+        reach = omega * rows.contrast() * rows.ratio
+        own = policies[np.arange(len(reach)), rows.cell % K]
+        # Times a square: the variance of n rows, times n.
+        per_row = np.bincount(rows.cell)[rows.cell] * rows.share**2 / Omega**2
+        noise = per_row * (reach * weight * rows.residual) ** 2
+        luck = per_row * reach**2 * own * (1.0 - own)
+        weakness = float(np.sum(luck[(rows.cell >= K) & rows.is_labelled]))
         people = rows.share * rows.aim
         plug_in = people @ (omega * weight * rows.effect) / Omega
         apart = omega * (weight * rows.effect - plug_in + rank) / Omega
         return Variances(
             gap=float(np.sqrt(people @ rows.gap**2)),
-            outcome=float(np.sum(noise[outcome])),
-            treatment=theta**2 * luck,
+            outcome=float(np.sum(noise[rows.cell < K])),
+            treatment=theta**2 * weakness,
             people=float(people @ apart**2),
-            weakness=luck,
+            weakness=weakness,
             speaks_for=Omega,
             n_populations=K,
         )
@@ -400,8 +604,6 @@ class _Measured:
             return scored.everyone()
         if self.quantity == TOP:
             return scored.top(self.share)
-        area = scored.area()
-        if self.quantity == AUUC:
-            return area
+        F, rank = scored.area()
         # The Qini is the AUUC less half of the average, whose ranks add nothing.
-        return area[0] - 0.5, area[1]
+        return (F if self.quantity == AUUC else F - 0.5), rank

@@ -24,21 +24,17 @@ from unjoined.data.chunks import feature_matrix
 from unjoined.data.columns import column_names
 from unjoined.data.encode import ColumnCode, TableEncoder
 from unjoined.errors import InputError, TableError
-from unjoined.evaluate.checks import total_given_target
-from unjoined.evaluate.estimate import BOUNDED, STRONG, critical_value
-from unjoined.evaluate.terms import EvaluationRows, RatioTerms
+from unjoined.evaluate.estimate import critical_value, verdict_of
+from unjoined.evaluate.terms import EvaluationRows
 
 Conditions = dict[int, tuple[float, float]]  # of a feature: above the first, at most the second
 
 NUMBER, TRUTH, DATE, LEVEL, MISSING = "number", "truth", "date", "level", "missing"
 FIRST_DATE = 3650.0  # days since 1970; durations and times of day are fewer
-MANY = 0.8  # share of people told of, below which a decision rests on people of whom nobody knows
 DEPTH, SMALLEST_SHARE = 3, 0.05  # of the tree of regions, and of the people in each
 LEAST_SPREAD = 0.01  # of the gap, that a split must explain
 TREE_ROWS = 100_000
 NOBODY = 0.995  # mean count above which nobody is called left out
-
-IDENTIFIED, WEAK, UNKNOWN = "identified", "weakly identified", "not identified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +206,6 @@ def _shown(feature: Feature, value: float) -> str:
     return in_digits(value)
 
 
-def verdict_of(strength: float) -> str:
-    """Return what a strength of the policy gap means for intervals."""
-    if strength >= STRONG:
-        return IDENTIFIED
-    return WEAK if strength >= BOUNDED else UNKNOWN
-
-
 @dataclass(frozen=True, slots=True)
 class Region:
     """People whom the same few conditions on features describe.
@@ -295,7 +284,7 @@ class Regions:
                 yield from self._leaves(int(child))
 
 
-def find_regions(rows: EvaluationRows, terms: RatioTerms, features: NamedFeatures) -> Regions:
+def find_regions(rows: EvaluationRows, features: NamedFeatures) -> Regions:
     """Split people by a tree of depth 3 on the cross-fitted policies, and measure each leaf.
 
     The gap of a leaf is measured by D with g = 1 inside the leaf: the difference of the shares
@@ -310,7 +299,7 @@ def find_regions(rows: EvaluationRows, terms: RatioTerms, features: NamedFeature
     for leaf in found.leaf:
         inside = found.leaf_of == leaf
         words, share = features.in_words(found.conditions[leaf]), float(people[inside].sum())
-        regions.append(Region(words, share, *_measure(rows, terms, inside, people)))
+        regions.append(Region(words, share, *_measure(rows, inside, people)))
     return replace(found, each=tuple(regions))
 
 
@@ -361,23 +350,19 @@ def _split(
     )
 
 
-def _measure(
-    rows: EvaluationRows, terms: RatioTerms, inside: BoolArray, people: Array
-) -> tuple[float, float, float]:
+def _measure(rows: EvaluationRows, inside: BoolArray, people: Array) -> tuple[float, float, float]:
     """Return the mean gap inside a region, its strength and its standard error."""
-    K = rows.n_populations
-    p = rows.size / rows.size.sum()
+    p, K = rows.population_share, rows.n_populations
     share = people[inside].sum()
     mean = people[inside] @ rows.policies[inside] / share
     contrast = np.array([1.0, -1.0]) if K == 2 else p * (mean - p @ mean)
-    own = np.where((rows.cell >= K) & rows.is_labelled, contrast[rows.cell % K], 0.0)
-    column = inside * (own * rows.ratio * rows.residual + rows.aim * (rows.policies @ contrast))
-    D, V = total_given_target(terms, column, inside * own * rows.ratio, K)
+    reach = np.where(rows.is_treatment, contrast[rows.cell % K] * rows.ratio, 0.0)
+    column = inside * (reach * rows.residual + rows.aim * (rows.policies @ contrast))
+    D, V = rows.total_given_target(column, np.where(inside, reach, 0.0))
     gap, error = float(D / share), float(np.sqrt(V) / share)
     if K > 2:
-        pairs = 0.5 * (1.0 - p @ p)
-        gap = float(np.sqrt(max(gap, 0.0) / pairs))
-        error = error / (2.0 * pairs * gap) if gap > 0.0 else np.inf
+        gap = float(np.sqrt(max(gap, 0.0) / rows.pairs))
+        error = error / (2.0 * rows.pairs * gap) if gap > 0.0 else np.inf
     return gap, D**2 / V if V > 0.0 else 0.0, error
 
 

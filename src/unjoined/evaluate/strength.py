@@ -37,7 +37,6 @@ BIN_ROWS = 50  # of the smallest table that a bin should have
 STEADY = 1e-3  # share of the functions' mean square that keeps g from being rough
 NARROW = 0.1  # policy gap at which a person counts half, in averages from sums
 SAME = 1e-9  # of the largest score: scores that differ by less are tied
-NEARLY_ALL = 0.9  # share of people told of, below which what was measured is told apart
 
 
 @dataclass(frozen=True, slots=True)

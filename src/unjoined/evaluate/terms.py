@@ -56,8 +56,8 @@ class Sums(Additive):
         Rows of a cell are independent draws, and so are cells: the covariance adds up products of
         a cell's rows, centred within the cell.
         """
-        held = self.count > 0.0
-        n, mean, second = self.count[held], self.first[held, 1:], self.second[held]
+        counted = self.count > 0.0
+        n, mean, second = self.count[counted], self.first[counted, 1:], self.second[counted]
         once = np.einsum("ci,cj->cij", mean, second[:, 0, 1:])
         both = np.einsum("ci,cj->cij", mean, mean) * second[:, :1, :1]
         off = second[:, 1:, 1:] - once - once.transpose(0, 2, 1) + both
@@ -104,24 +104,18 @@ class RatioTerms:
 
     def by_bin(self, place: IntArray, n_bins: int) -> Totals:
         """Return numerators of groups that have no row in common, then denominators."""
-        n_cells, J = int(self.cell.max()) + 1, n_bins
-        group = self.cell * J + place
-        p, q, m = self.share, self.share**2, 2 * J + 1
-
-        def added(values: Array) -> Array:
-            sums = np.bincount(group, values, n_cells * J)
-            return np.asarray(sums.reshape(n_cells, J), dtype=np.float64)
-
-        first, second = np.zeros((n_cells, m)), np.zeros((n_cells, m, m))
-        n, d = self.numerator, self.denominator
-        first[:, 0] = added(p).sum(axis=1)
-        first[:, 1:] = np.hstack([added(p * n), added(p * d)])
-        second[:, 0, 0] = added(q).sum(axis=1)
-        second[:, 0, 1:] = np.hstack([added(q * n), added(q * d)])
-        at = np.arange(1, J + 1)
-        second[:, at, at], second[:, at + J, at + J] = added(q * n**2), added(q * d**2)
-        second[:, at, at + J] = second[:, at + J, at] = added(q * n * d)
-        return Sums(added(np.ones(len(p))).sum(axis=1), first, second).totals()
+        J, C = n_bins, int(self.cell.max()) + 1
+        values = np.column_stack([self.numerator, self.denominator])
+        bins = Sums.of_rows(self.cell * J + place, self.share, values, C * J)
+        first, second = bins.first.reshape(C, J, 3), bins.second.reshape(C, J, 3, 3)
+        products = np.zeros((C, 2 * J + 1, 2 * J + 1))  # those of two groups stay 0
+        at = np.arange(1, J + 1) + np.array([[0], [J]])
+        products[:, at[:, None], at[None]] = second[:, :, 1:, 1:].transpose(0, 2, 3, 1)
+        products[:, 0, 0] = second[:, :, 0, 0].sum(axis=1)
+        products[:, 0, 1:] = second[:, :, 0, 1:].transpose(0, 2, 1).reshape(C, -1)
+        sums = first[:, :, 1:].transpose(0, 2, 1).reshape(C, -1)
+        sums = np.column_stack([first[:, :, 0].sum(axis=1), sums])
+        return Sums(bins.count.reshape(C, J).sum(axis=1), sums, products).totals()
 
     def average(self) -> Estimate:
         """Return the average uplift of those whom the answer speaks for, outcome units."""
@@ -138,7 +132,8 @@ class RatioTerms:
 
 def cell_positions(cell: IntArray) -> list[IntArray]:
     """Return the positions of the rows of each cell that has any."""
-    return [np.flatnonzero(cell == c) for c in np.unique(cell)]
+    order = np.argsort(cell, kind="stable")
+    return np.split(order, 1 + np.flatnonzero(np.diff(cell[order]))) if len(cell) else []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,18 +183,37 @@ class EvaluationRows:
         return np.asarray(self.cell < 2 * self.n_populations)
 
     @property
+    def is_treatment(self) -> BoolArray:
+        """Which rows carry a treatment, shape (n,)."""
+        return np.asarray(self.is_labelled & (self.cell >= self.n_populations))
+
+    @property
     def gap(self) -> Array:
         r"""Root mean square of the differences of two policies, shape (n,).
 
         Pairs count by the product of their sizes; of two populations it is :math:`|e_1 - e_2|`.
         """
-        p = self.size / self.size.sum()
-        return np.asarray(np.sqrt(self._spread() / (0.5 * (1.0 - p @ p))))
+        return np.asarray(np.sqrt(self.spread / self.pairs))
 
-    def _spread(self) -> Array:
-        """Return the variance of the policies over the populations at each row."""
-        p = self.size / self.size.sum()
-        return np.asarray(((self.policies - (self.policies @ p)[:, None]) ** 2) @ p)
+    @property
+    def population_share(self) -> Array:
+        """Share of each population in the outcome rows, shape (K,)."""
+        return np.asarray(self.size / self.size.sum())
+
+    @property
+    def pairs(self) -> float:
+        """What the variance over the populations is of a mean square over all pairs of them."""
+        return float(0.5 * (1.0 - self.population_share @ self.population_share))
+
+    @property
+    def apart(self) -> Array:
+        """Each policy minus the mean policy, shape (n, K)."""
+        return np.asarray(self.policies - (self.policies @ self.population_share)[:, None])
+
+    @property
+    def spread(self) -> Array:
+        """Variance of the policies over the populations, shape (n,)."""
+        return np.asarray(self.apart**2 @ self.population_share)
 
     def contrast(self) -> Array:
         r"""Return :math:`c_k(x)` of each row's population: they add up to 0, with :math:`e_k` to 1.
@@ -207,12 +221,10 @@ class EvaluationRows:
         Of two populations :math:`\pm 1 / (e_1 - e_2)`; of more, the combination of least variance
         when outcomes vary alike. 0 where no policy differs from another, and for target rows.
         """
-        p, K = self.size / self.size.sum(), self.n_populations
-        population = np.where(self.is_labelled, self.cell % K, 0)
-        own = self.policies[np.arange(len(self.cell)), population] - self.policies @ p
-        spread = self._spread()
-        safe = np.where(spread > 0.0, spread, 1.0)
-        return np.where(self.is_labelled & (spread > 0.0), p[population] * own / safe, 0.0)
+        population, spread = self.cell % self.n_populations, self.spread
+        own = self.apart[np.arange(len(population)), population]
+        own = self.population_share[population] * own / np.where(spread > 0.0, spread, 1.0)
+        return np.where(self.is_labelled & (spread > 0.0), own, 0.0)
 
     def omega(self, weight: str = OVERLAP) -> Array:
         """Return how much each row's person counts, from 0 to 1, shape (n,).
@@ -243,10 +255,9 @@ class EvaluationRows:
         What is left of the effect by the nuisances is measured on people who count by
         ``measured``, by default the same.
         """
-        K = self.n_populations
         reach = (omega if measured is None else measured) * self.contrast() * self.ratio
         own = reach * self.residual
-        outcome, treatment = self.cell < K, (self.cell >= K) & (self.cell < 2 * K)
+        outcome, treatment = self.cell < self.n_populations, self.is_treatment
         aim = self.aim * omega
         numerator = np.where(outcome, own, 0.0) + aim * self.effect
         return RatioTerms(
@@ -258,6 +269,24 @@ class EvaluationRows:
             numerator - np.where(treatment, self.effect * own, 0.0),
             np.where(outcome, reach, 0.0),
         )
+
+    def totals(self, *columns: Array) -> Totals:
+        """Return the totals of columns (n,) or (n, m), and their covariance."""
+        C = 2 * self.n_populations + 1
+        return Sums.of_rows(self.cell, self.share, np.column_stack(columns), C).totals()
+
+    def total_given_target(self, column: Array, reach: Array) -> tuple[float, float]:
+        """Return the total of a column (n,) and its variance, with target rows taken as given.
+
+        What the draw of the target adds to a gap it adds to the uplift's numerator too, so that it
+        says nothing about how well the gap is known. Where nobody was treated against a rule, the
+        variance is that of one such person in each table, who would count by ``reach`` (n,).
+        """
+        target = ~self.is_labelled
+        total = self.totals(np.where(target, self.share[target] @ column[target], column))
+        one = np.zeros(2 * self.n_populations + 1)
+        np.maximum.at(one, self.cell, np.where(target, 0.0, np.abs(self.share * reach)))
+        return float(total.value[0]), max(float(total.covariance[0, 0]), float(one @ one))
 
 
 def labelled_rows(
@@ -388,19 +417,22 @@ def with_target(
     rows: LabelledRows,
 ) -> EvaluationRows:
     """Return labelled rows with target rows behind them, a cell of their own."""
-    m, zeros = len(X), np.zeros(len(X))
-    return replace(
-        labelled,
-        X=np.concatenate([labelled.X, X]),
-        cell=np.concatenate([labelled.cell, np.full(m, 2 * labelled.n_populations)]),
-        fold=np.concatenate([labelled.fold, fold]),
-        share=np.concatenate([labelled.share, weight / weight.sum()]),
-        residual=np.concatenate([labelled.residual, zeros]),
-        ratio=np.concatenate([labelled.ratio, zeros + 1.0]),
-        aim=np.concatenate([labelled.aim, zeros + 1.0]),
-        policies=np.concatenate([labelled.policies, nuisances.policies]),
-        effect=np.concatenate([labelled.effect, rows.coding.scale * nuisances.effect]),
-    )
+    zeros, ones = np.zeros(len(X)), np.ones(len(X))
+    behind = {
+        "X": X,
+        "cell": np.full(len(X), 2 * labelled.n_populations),
+        "fold": fold,
+        "share": weight / weight.sum(),
+        "residual": zeros,
+        "ratio": ones,
+        "aim": ones,
+        "policies": nuisances.policies,
+        "effect": rows.coding.scale * nuisances.effect,
+    }
+    both: dict[str, Any] = {
+        name: np.concatenate([getattr(labelled, name), new]) for name, new in behind.items()
+    }
+    return replace(labelled, **both)
 
 
 def _density_ratios(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unjoined.evaluate.checks import COPIED, Doubt
-from unjoined.evaluate.estimate import STRONG
-from unjoined.evaluate.regions import IDENTIFIED, MANY, UNKNOWN, WEAK, Regions
+from unjoined.evaluate.estimate import IDENTIFIED, MANY, STRONG, UNKNOWN, WEAK
+from unjoined.evaluate.regions import Regions
 from unjoined.evaluate.strength import IdentificationStrength
 from unjoined.words import FINDINGS, untested_in_words
 

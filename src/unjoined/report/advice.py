@@ -6,9 +6,7 @@ import math
 from typing import Any
 
 from unjoined._validation import OUTCOME
-from unjoined.evaluate.estimate import PLENTY, STRONG, Estimate
-from unjoined.evaluate.regions import MANY
-from unjoined.evaluate.strength import NEARLY_ALL
+from unjoined.evaluate.estimate import MANY, NEARLY_ALL, PLENTY, STRONG, Estimate
 from unjoined.evaluate.verdict import AMBER, GREEN, RED
 from unjoined.report.facts import Facts, Stage
 from unjoined.words import NOT_KNOWN, UNBOUNDED, number, percent, places_of, rounded, span

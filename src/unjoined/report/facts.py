@@ -17,10 +17,11 @@ from unjoined._typing import Array, BoolArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, check_not_negative, check_share
 from unjoined.data.labels import SeparateLabels
 from unjoined.errors import InputError, UnjoinedWarning
+from unjoined.evaluate.diagnosis import diagnose
+from unjoined.evaluate.estimate import UNKNOWN
 from unjoined.evaluate.evaluate import cross_evaluate, evaluate_uplift
-from unjoined.evaluate.evidence import diagnose
 from unjoined.evaluate.planner import plan_study
-from unjoined.evaluate.regions import UNKNOWN, NamedFeatures, tree_conditions
+from unjoined.evaluate.regions import NamedFeatures, tree_conditions
 from unjoined.evaluate.tables import cross_fit
 from unjoined.report.drivers import FEWEST, People, find_drivers
 from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share_rule
@@ -28,7 +29,7 @@ from unjoined.targeting import budget_rule, optimal_rule, profit_rule, top_share
 if TYPE_CHECKING:
     from unjoined.evaluate.diagnosis import Diagnosis
     from unjoined.evaluate.evaluate import Evaluation
-    from unjoined.evaluate.study_plan import StudyPlan
+    from unjoined.evaluate.planner import StudyPlan
     from unjoined.model.crossfit import CrossFit
 
 DEPTH, SMALLEST_SEGMENT = 3, 0.05  # of the tree that describes segments; of the people

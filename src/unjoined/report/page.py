@@ -25,8 +25,7 @@ from unjoined.data.encode import TableEncoder
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.write import replace_file
 from unjoined.errors import InputError, TableError
-from unjoined.evaluate.estimate import PLENTY, STRONG
-from unjoined.evaluate.strength import NEARLY_ALL
+from unjoined.evaluate.estimate import NEARLY_ALL, PLENTY, STRONG
 from unjoined.evaluate.tables import was_fitted_to
 from unjoined.evaluate.verdict import COLOURS
 from unjoined.model.moments import hash_features, hash_with
