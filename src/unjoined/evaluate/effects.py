@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from scipy.linalg import inv, solve
 from sklearn.utils import check_random_state
 
-from unjoined._typing import Array, BoolArray, Frame, IntArray, RandomState
+from unjoined._typing import Array, BoolArray, IntArray, RandomState
 from unjoined._validation import did_you_mean, shown
 from unjoined.data.additive import Additive
 from unjoined.errors import InputError, TableError
@@ -20,7 +21,6 @@ from unjoined.evaluate.estimate import (
     Estimate,
     ResultTable,
     Shown,
-    as_frame,
     cells,
     critical_value,
     draw_intervals,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 FEW_VALUES = 5  # of a column of numbers that each make a group
 MOST_GROUPS = 12  # of a column of categories
-CONSTANT = "constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class GroupEffect:
     predicted: float
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EffectSummary(Shown):
     """Uplift by columns. Printing it shows all of it.
 
@@ -110,28 +109,17 @@ class EffectSummary(Shown):
     left_out: str
     level: float
 
-    def to_frame(self, library: str | None = None) -> Frame:
-        """Return coefficients and groups as a data frame, a row each.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}, optional
-            Of which library; by default the first of these that is installed.
-
-        Returns
-        -------
-        data frame
-        """
-        rows = [
-            {"what": "coefficient", "where": c.name, "share": math.nan, "predicted": c.predicted}
-            | estimate_dict(c.uplift, self.level)
-            for c in self.projection
-        ] + [
-            {"what": "group", "where": g.where, "share": g.share, "predicted": g.predicted}
-            | estimate_dict(g.uplift, self.level)
-            for g in self.groups
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """Return coefficients, then groups."""
+        rows: list[tuple[str, str, float, Coefficient | GroupEffect]] = [
+            ("coefficient", c.name, math.nan, c) for c in self.projection
         ]
-        return as_frame(rows, library)
+        rows += [("group", g.where, g.share, g) for g in self.groups]
+        return [
+            {"what": what, "where": where, "share": share, "predicted": effect.predicted}
+            | estimate_dict(effect.uplift, self.level)
+            for what, where, share, effect in rows
+        ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the average uplift of the groups with their intervals, and what was predicted.
@@ -164,23 +152,19 @@ class EffectSummary(Shown):
     def result_tables(self) -> list[ResultTable]:
         """Return groups and coefficients, as text."""
         interval = f"{self.level:.0%} interval"
-        groups: list[tuple[str, ...]] = [
-            (g.where, f"{g.share:.0%}", *cells(g.uplift, self.level), _said(g.predicted))
-            for g in self.groups
-        ]
-        line: list[tuple[str, ...]] = [
-            (c.name, *cells(c.uplift, self.level), _said(c.predicted)) for c in self.projection
-        ]
-        head = ("uplift", interval, "predicted")
+
+        def numbers(effect: Coefficient | GroupEffect) -> tuple[str, ...]:
+            predicted = "" if math.isnan(effect.predicted) else number(effect.predicted)
+            return *cells(effect.uplift, self.level), predicted
+
+        groups = [(g.where, f"{g.share:.0%}", *numbers(g)) for g in self.groups]
+        line = [(c.name, *numbers(c)) for c in self.projection]
+        head = ("where", "people", "uplift", interval, "predicted")
         per_unit = ("column", "change of uplift per unit", interval, "predicted")
         return [
-            ("Average uplift of groups", ("where", "people", *head), groups),
+            ("Average uplift of groups", head, groups),
             ("Best linear description of uplift by these columns", per_unit, line),
         ]
-
-
-def _said(value: float) -> str:
-    return "" if math.isnan(value) else number(value)
 
 
 def effect_summary(
@@ -233,35 +217,44 @@ def effect_summary(
     models = {} if model is None else {"": model}
     rng = check_random_state(random_state)
     _, tables = prepare(models, data, {}, None, None, n_jobs, rng)
-    X = tables.sample.X
-    people = tables.sample.share * tables.sample.aim * tables.sample.omega()
-    people = people / people.sum()
-    columns = Columns(tables.features, by)
-    groups, line = columns.groups(X, people), columns.line(X, people)
-    weighed = tables.over(Weighing(line, tuple(groups.values())))
-    line = weighed.fitted(line)
-    totals = tables.over(Projecting(line, tuple(groups.values()))).totals()
-    g, q = len(groups), len(line.beta)
-    predicted = weighed.predicted() if models else np.full(g, math.nan)
-    said = weighed.projected() if models else np.full(q, math.nan)
+    X, people = tables.sample.X, tables.sample.people / tables.sample.people.sum()
+    columns = _columns(tables.features, by)
+    groups = _groups(tables.features, columns, X, people)
+    names = [tables.features.each[j].name for at in columns.values() for j in at]
+    line = _line(columns, names, X, people)
+    weighed = tables.over(partial(_weigh, line, list(groups.values())))
+    q, g = len(names) + 1, len(groups)
+    total = weighed.people[0, 0]
+    center = weighed.people[0, 1:q] / total
+    line = line.about(center)
+    # The matrix that takes columns to those about their mean over all people.
+    moved = np.eye(q)
+    moved[1:, 0] = -center
+    inverse = np.asarray(inv(moved @ weighed.terms[:, :q] @ moved.T))
+    beta = inverse @ (moved @ weighed.terms[:, q])
+    totals = tables.over(partial(_project, line, list(groups.values()), beta, inverse)).totals()
     error = np.sqrt(np.maximum(np.diag(totals.covariance)[2 + 2 * g :], 0.0))
+    size = weighed.people[0, q : q + g]
+    predicted, slopes = np.full(g, math.nan), np.full(q, math.nan)
+    if models:
+        predicted = weighed.people[-1, q : q + g] / np.where(size > 0.0, size, 1.0)
+        gram = moved @ weighed.people[:q, :q] @ moved.T
+        slopes = solve(gram, moved @ weighed.people[:q, -1], assume_a="pos").ravel()
     units = np.concatenate([[1.0], line.unit])
-    rows = zip(
-        (CONSTANT, *columns.names), line.beta / units, error / units, said / units, strict=True
-    )
+    rows = zip(("constant", *names), beta / units, error / units, slopes / units, strict=True)
     return EffectSummary(
         average=totals.ratio(0, 1),
         projection=tuple(
             Coefficient(name, Estimate(float(v), float(e)), float(s)) for name, v, e, s in rows
         ),
         groups=tuple(
-            GroupEffect(where, float(share), totals.ratio(2 + j, 2 + g + j), float(mean))
-            for j, (where, share, mean) in enumerate(
-                zip(groups, weighed.shares(), predicted, strict=True)
+            GroupEffect(
+                where, float(size[j] / total), totals.ratio(2 + j, 2 + g + j), float(predicted[j])
             )
-            if share > 0.0
+            for j, where in enumerate(groups)
+            if size[j] > 0.0
         ),
-        speaks_for=weighed.speaks_for,
+        speaks_for=float(total),
         left_out=tables.left_out(),
         level=level,
     )
@@ -269,105 +262,54 @@ def effect_summary(
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """Columns about a centre in some units, and the best line in them once it is known."""
+    """Columns about a centre, in some units."""
 
     at: IntArray  # columns of the features
     center: Array
     unit: Array
-    beta: Array = field(default_factory=lambda: np.empty(0))  # (q,) a constant first
-    inverse: Array = field(default_factory=lambda: np.empty((0, 0)))  # (q, q)
 
     def __call__(self, X: Array) -> Array:
         """Return a constant and the columns, shape (n, q)."""
         return np.column_stack([np.ones(len(X)), (X[:, self.at] - self.center) / self.unit])
 
+    def about(self, center: Array) -> Line:
+        """Return the columns about another centre, given in these units."""
+        return Line(self.at, self.center + self.unit * center, self.unit)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed(Additive):
-    """What the first pass adds up of columns b and groups."""
+    """What the first pass adds up."""
 
-    gram: Array  # (q, q) of people, times b b'
-    bread: Array  # (q, q) of p d b b'
-    right: Array  # (q,) of p n b
-    scored: Array  # (q,) of people, times b and the score
-    groups: Array  # (g, 2) of people, alone and times the score
-
-    @property
-    def speaks_for(self) -> float:
-        """Share of people the numbers speak for."""
-        return float(self.gram[0, 0])
-
-    def fitted(self, line: Line) -> Line:
-        """Return the best line in columns about their mean over all people."""
-        mean = self.gram[0, 1:] / self.gram[0, 0]
-        moved = self._moved(mean)
-        inverse = np.asarray(inv(moved @ self.bread @ moved.T))
-        center = line.center + line.unit * mean
-        return replace(line, center=center, beta=inverse @ (moved @ self.right), inverse=inverse)
-
-    def _moved(self, mean: Array) -> Array:
-        """Return the matrix that takes columns to those about another centre."""
-        moved = np.eye(len(mean) + 1)
-        moved[1:, 0] = -mean
-        return moved
-
-    def projected(self) -> Array:
-        """Return the best line in the scores."""
-        moved = self._moved(self.gram[0, 1:] / self.gram[0, 0])
-        return np.asarray(solve(moved @ self.gram @ moved.T, moved @ self.scored, assume_a="pos"))
-
-    def shares(self) -> Array:
-        """Return the share of people in each group."""
-        return np.asarray(self.groups[:, 0] / self.speaks_for)
-
-    def predicted(self) -> Array:
-        """Return the mean score of each group."""
-        people, score = self.groups.T
-        return np.asarray(score / np.where(people > 0.0, people, 1.0))
+    people: Array  # (q + g + 1, q + g + 1) of people: products of columns b, groups and the score
+    terms: Array  # (q, q + 1) of p d b b', and of p n b behind
 
 
-@dataclass(frozen=True, eq=False)
-class Weighing:
-    """The first pass: people by columns and groups."""
-
-    line: Line
-    groups: tuple[Conditions, ...]
-
-    def __call__(self, piece: Piece) -> Weighed:
-        """Add up some rows."""
-        rows, b = piece.rows, self.line(piece.rows.X)
-        terms = rows.terms(rows.omega())
-        people = terms.share * terms.aim
-        score = piece.columns[:, 0] if piece.columns.shape[1] else np.zeros(len(b))
-        inside = [people * meets(rows.X, group) for group in self.groups]
-        return Weighed(
-            (b * people[:, None]).T @ b,
-            (b * (terms.share * terms.denominator)[:, None]).T @ b,
-            b.T @ (terms.share * terms.numerator),
-            b.T @ (people * score),
-            np.array([[each.sum(), each @ score] for each in inside]).reshape(-1, 2),
-        )
+def _weigh(line: Line, groups: Sequence[Conditions], piece: Piece) -> Weighed:
+    """Add up people by columns and groups: the first pass."""
+    rows, b = piece.rows, line(piece.rows.X)
+    terms = rows.terms(rows.omega())
+    score = piece.columns[:, 0] if piece.columns.shape[1] else np.zeros(len(b))
+    inside = [meets(rows.X, group) for group in groups]
+    columns = np.column_stack([b, *inside, score])
+    values = np.column_stack([terms.denominator[:, None] * b, terms.numerator])
+    return Weighed(
+        (columns * (terms.share * terms.aim)[:, None]).T @ columns,
+        (b * terms.share[:, None]).T @ values,
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class Projecting:
-    """The second pass: the average, the groups, and what rows add to the error of the line."""
-
-    line: Line
-    groups: tuple[Conditions, ...]
-
-    def __call__(self, piece: Piece) -> Sums:
-        """Add up some rows."""
-        rows, b = piece.rows, self.line(piece.rows.X)
-        terms = rows.terms(rows.omega())
-        inside = np.column_stack(
-            [np.ones(len(b)), *(meets(rows.X, group) for group in self.groups)]
-        )
-        left = terms.numerator - terms.denominator * (b @ self.line.beta)
-        n, d = (each[:, None] * inside for each in (terms.numerator, terms.denominator))
-        values = [n[:, 0], d[:, 0], n[:, 1:], d[:, 1:], (b * left[:, None]) @ self.line.inverse.T]
-        C = 2 * rows.n_populations + 1
-        return Sums.of_rows(rows.cell, rows.share, np.column_stack(values), C)
+def _project(
+    line: Line, groups: Sequence[Conditions], beta: Array, inverse: Array, piece: Piece
+) -> Sums:
+    """Add up the average, the groups, and what rows add to the error of the line."""
+    rows, b = piece.rows, line(piece.rows.X)
+    terms = rows.terms(rows.omega())
+    inside = np.array([meets(rows.X, group) for group in groups], dtype=np.float64).T
+    n, d = terms.numerator[:, None], terms.denominator[:, None]
+    left = n - d * (b @ beta)[:, None]
+    values = np.hstack([n, d, n * inside, d * inside, (b * left) @ inverse.T])
+    return Sums.of_rows(rows.cell, rows.share, values, 2 * rows.n_populations + 1)
 
 
 def meets(X: Array, conditions: Conditions) -> BoolArray:
@@ -378,88 +320,88 @@ def meets(X: Array, conditions: Conditions) -> BoolArray:
     return inside
 
 
-class Columns:
-    """The columns that uplift is described by, among the features."""
-
-    def __init__(self, features: NamedFeatures, by: Sequence[Any] | None) -> None:
-        by = [by] if isinstance(by, str | int) else by
-        if by is not None and not len(by):
-            raise InputError("by names no column. Name one or more, or leave it out for all.")
-        self.each, self.encoder = features.each, features.encoder
-        columns = list(dict.fromkeys(feature.column for feature in self.each))
-        if self.encoder is None:
-            n = len(columns)
-            if wrong := [j for j in by or () if j not in range(n)]:
-                raise InputError(
-                    f"by names the column {wrong[0]!r}, but the features are an array with columns "
-                    f"0 to {n - 1}. Give positions, or data frames to use names."
-                )
-            self.chosen = columns if by is None else [columns[j] for j in by]
-        else:
-            self.chosen = columns if by is None else [str(name) for name in by]
-            if missing := [name for name in self.chosen if name not in columns]:
-                raise TableError(
-                    f"by names the column {missing[0]!r}, which the tables lack; their columns are "
-                    f"{shown(columns)}{did_you_mean(missing[0], columns)}"
-                )
-        self.names = [self.each[j].name for name in self.chosen for j in self._of(name)]
-
-    def _of(self, column: str) -> list[int]:
-        """Return the features that a column became."""
-        return [j for j, feature in enumerate(self.each) if feature.column == column]
-
-    def line(self, X: Array, people: Array) -> Line:
-        """Return the columns about their mean, in units of their spread."""
-        at = np.array([j for name in self.chosen for j in self._of(name)], dtype=np.int64)
-        center = people @ X[:, at]
-        unit = np.sqrt(people @ (X[:, at] - center) ** 2)
-        varies = unit > 1e-12 * np.abs(center)
-        if not varies.all():
-            fixed = self.names[int(np.argmin(varies))]
-            raise InputError(f"the column {fixed!r} is the same for everyone. Leave it out of by.")
-        line = Line(at, center, unit)
-        b = line(X)
-        if np.linalg.matrix_rank((b * people[:, None]).T @ b, tol=1e-9) < b.shape[1]:
-            raise InputError(
-                f"the columns {shown(self.names)} are combinations of each other, so that their "
-                "effects cannot be told apart. Leave one of them out of by."
+def _columns(features: NamedFeatures, by: Sequence[Any] | None) -> dict[str, list[int]]:
+    """Return the columns that uplift is described by, and the features that each became."""
+    by = [by] if isinstance(by, str | int) else by
+    if by is not None and not len(by):
+        raise InputError("by names no column. Name one or more, or leave it out for all.")
+    columns: dict[str, list[int]] = {}
+    for j, feature in enumerate(features.each):
+        columns.setdefault(feature.column, []).append(j)
+    if by is None:
+        return columns
+    names = list(columns)
+    if features.encoder is not None:
+        chosen = [str(name) for name in by]
+        if missing := [name for name in chosen if name not in columns]:
+            raise TableError(
+                f"by names the column {missing[0]!r}, which the tables lack; their columns are "
+                f"{shown(names)}{did_you_mean(missing[0], names)}"
             )
-        return line
-
-    def groups(self, X: Array, people: Array) -> dict[str, Conditions]:
-        """Return groups of people in words, column by column, by the conditions they meet."""
-        found: dict[str, Conditions] = {}
-        for column in self.chosen:
-            at = self._of(column)
-            if self.each[at[0]].holds == LEVEL:
-                found |= self._of_levels(column, at)
-                continue
-            known = dict.fromkeys(at[1:], (-np.inf, 0.5))  # where the value is not missing
-            found |= _of_numbers(column, at[0], X, people * meets(X, known), known)
-            found |= {f"{column} is missing": {j: (0.5, np.inf)} for j in at[1:]}
-        return found
-
-    def _of_levels(self, column: str, at: list[int]) -> dict[str, Conditions]:
-        """Return the most frequent categories of a column; one of them has no feature."""
-        code = next(c for c in self.encoder.columns_ if c.name == column) if self.encoder else None
-        if code is None:
-            return {}
-        own = {self.each[j].level: {j: (0.5, np.inf)} for j in at}
-        rest: Conditions = dict.fromkeys(at, (-np.inf, 0.5))
-        frequent = np.argsort(-code.shares, kind="stable")[:MOST_GROUPS]
-        places = [code.places[k] for k in frequent.tolist()]
-        return {f"{column} is {place}": own.get(place, rest) for place in places}
+        return {name: columns[name] for name in chosen}
+    if wrong := [j for j in by if j not in range(len(names))]:
+        raise InputError(
+            f"by names the column {wrong[0]!r}, but the features are an array with columns "
+            f"0 to {len(names) - 1}. Give positions, or data frames to use names."
+        )
+    return {names[j]: columns[names[j]] for j in by}
 
 
-def _of_numbers(
-    name: str, j: int, X: Array, people: Array, known: Conditions
+def _line(columns: Mapping[str, list[int]], names: Sequence[str], X: Array, people: Array) -> Line:
+    """Return the columns about their mean, in units of their spread."""
+    at = np.concatenate(list(columns.values())).astype(np.int64)
+    center = people @ X[:, at]
+    unit = np.sqrt(people @ (X[:, at] - center) ** 2)
+    varies = unit > 1e-12 * np.abs(center)
+    if not varies.all():
+        fixed = names[int(np.argmin(varies))]
+        raise InputError(f"the column {fixed!r} is the same for everyone. Leave it out of by.")
+    line = Line(at, center, unit)
+    b = line(X)
+    if np.linalg.matrix_rank((b * people[:, None]).T @ b, tol=1e-9) < b.shape[1]:
+        raise InputError(
+            f"the columns {shown(names)} are combinations of each other, so that their "
+            "effects cannot be told apart. Leave one of them out of by."
+        )
+    return line
+
+
+def _groups(
+    features: NamedFeatures, columns: Mapping[str, list[int]], X: Array, people: Array
 ) -> dict[str, Conditions]:
-    """Return the few values of a column of numbers, or its quarters, of those that are known."""
+    """Return groups of people in words, column by column, by the conditions they meet."""
+    groups: dict[str, Conditions] = {}
+    for column, at in columns.items():
+        if features.each[at[0]].holds == LEVEL:
+            groups |= _category_groups(features, column, at)
+            continue
+        present = dict.fromkeys(at[1:], (-np.inf, 0.5))  # where the value is not missing
+        groups |= _number_groups(column, at[0], X, people * meets(X, present), present)
+        groups |= {f"{column} is missing": {j: (0.5, np.inf)} for j in at[1:]}
+    return groups
+
+
+def _category_groups(features: NamedFeatures, column: str, at: list[int]) -> dict[str, Conditions]:
+    """Return the most frequent categories of a column; one of them has no feature."""
+    if features.encoder is None:
+        return {}
+    code = next(code for code in features.encoder.columns_ if code.name == column)
+    own = {features.each[j].level: {j: (0.5, np.inf)} for j in at}
+    rest: Conditions = dict.fromkeys(at, (-np.inf, 0.5))
+    frequent = np.argsort(-code.shares, kind="stable")[:MOST_GROUPS]
+    places = [code.places[k] for k in frequent.tolist()]
+    return {f"{column} is {place}": own.get(place, rest) for place in places}
+
+
+def _number_groups(
+    name: str, j: int, X: Array, people: Array, present: Conditions
+) -> dict[str, Conditions]:
+    """Return the few values of a column of numbers, or its quarters, where they are present."""
     column = X[:, j]
-    values = np.unique(column[meets(X, known)])
+    values = np.unique(column[meets(X, present)])
     if len(values) <= FEW_VALUES:
         return {
-            f"{name} = {v:.5g}": known | {j: (float(np.nextafter(v, -np.inf)), v)}
+            f"{name} = {v:.5g}": present | {j: (float(np.nextafter(v, -np.inf)), v)}
             for v in values.tolist()
         }
     order = np.argsort(column)
@@ -467,4 +409,4 @@ def _of_numbers(
     cuts = column[order][np.searchsorted(passed, np.array([0.25, 0.5, 0.75]) * passed[-1])]
     edges = [-np.inf, *np.unique(cuts).tolist(), np.inf]
     named = Feature(name, name, NUMBER)
-    return {between(named, low, high): known | {j: (low, high)} for low, high in pairwise(edges)}
+    return {between(named, low, high): present | {j: (low, high)} for low, high in pairwise(edges)}

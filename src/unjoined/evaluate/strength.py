@@ -23,7 +23,7 @@ from unjoined._validation import (
 )
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import LabelledRows, label_rows
-from unjoined.errors import InputError, WeakIdentificationWarning
+from unjoined.errors import WeakIdentificationWarning
 from unjoined.evaluate.estimate import STRONG, Estimate, Totals, critical_value
 from unjoined.evaluate.terms import EvaluationRows, average_effect, cell_positions
 from unjoined.model.basis import has_constant
@@ -314,18 +314,6 @@ class GainByScore:
     known: Array
     speaks_for: float
 
-    def __post_init__(self) -> None:
-        """Refuse parts that do not belong together, as a file may hold them."""
-        J = len(self.share)
-        bins = (self.center, self.numerator, self.denominator, self.known)
-        parts = (self.edges, *bins, self.covariance)
-        if [part.shape for part in parts] != [(J + 1,), *[(J,)] * len(bins), (2 * J, 2 * J)]:
-            raise InputError("the record of gains has parts that do not fit each other")
-        rising = bool((np.diff(self.edges) >= 0.0).all() and (np.diff(self.edges[1:-1]) > 0).all())
-        known = all(np.isfinite(part).all() for part in (*parts[:-1], self.share))
-        if not (rising and known and self.share.min() > 0.0):
-            raise InputError("the record of gains has bins without rows or in no order")
-
     def __repr__(self) -> str:
         """Return what is kept, without its numbers."""
         return f"GainByScore({len(self.share)} bins, speaks for {self.speaks_for:.0%} of people)"
@@ -346,7 +334,8 @@ class GainByScore:
         is the share of it in what the fits rank by, as `ranking_noise` tells it.
         """
         fewest = min(len(at) for at in cell_positions(evaluation.cell))
-        edges, below = _edges(predicted, weight, _number_of_bins(fewest))
+        few = int(np.clip(fewest // BIN_ROWS, 1, FEW_BINS))
+        edges, below = _edges(predicted, weight, MANY_BINS if fewest >= MANY_ROWS else few)
         J = len(below) + 1
         people = evaluation.share * evaluation.aim
         rank = np.empty(len(score))
@@ -380,8 +369,7 @@ class GainByScore:
         Estimate
             Its interval is Fieller's.
         """
-        J = len(self.share)
-        return self._totals(np.repeat([[1.0, 0.0], [0.0, 1.0]], J, axis=1))
+        return self._totals(np.repeat([[1.0, 0.0], [0.0, 1.0]], len(self.share), axis=1))
 
     def shifted(self, change: float) -> GainByScore:
         """Return the record of people who gain more by ``change`` each, outcome units."""
@@ -457,7 +445,8 @@ class GainByScore:
         InputError
             Lengths differ, a number is not finite, or a rule lies outside of 0 to 1.
         """
-        return self._estimate(uplift, rule, total=True)
+        count, _ = self._treated(uplift, rule)
+        return self.average(uplift, rule).times(count) if count else Estimate(0.0, 0.0)
 
     def average(self, uplift: ArrayLike, rule: ArrayLike) -> Estimate:
         """Return the gain for each person treated by a rule, over treating nobody.
@@ -472,7 +461,17 @@ class GainByScore:
         Estimate
             In units of the outcome; nan if nobody is treated.
         """
-        return self._estimate(uplift, rule, total=False)
+        count, h = self._treated(uplift, rule)
+        if not count:
+            return Estimate(np.nan, np.nan)
+        zero, top = np.zeros(len(self.share)), h
+        if len(h) > 1:
+            # A part of a bin is as far from its average as its predictions are, times the slope
+            # of averages over predictions.
+            scores = np.clip(check_vector("uplift", uplift), self.edges[0], self.edges[-1])
+            off = (scores - self.center[self.bins(uplift)]) @ np.asarray(rule, dtype=float) / count
+            top = h + (h @ self.denominator) * off * self._line(self.center)[1]
+        return self._totals(np.array([np.concatenate([top, zero]), np.concatenate([zero, h])]))
 
     def told(self, uplift: ArrayLike, rule: ArrayLike) -> float:
         """Return the share of the people treated for whom the policies differ enough to tell.
@@ -502,27 +501,6 @@ class GainByScore:
             return count, np.full(J, np.nan)
         return count, np.bincount(self.bins(uplift), treated, J) / (count * self.share)
 
-    def _estimate(self, uplift: ArrayLike, rule: ArrayLike, *, total: bool) -> Estimate:
-        count, h = self._treated(uplift, rule)
-        if count == 0.0:
-            return Estimate(0.0 if total else np.nan, 0.0 if total else np.nan)
-        times, zero, top = count if total else 1.0, np.zeros(len(self.share)), h
-        if len(h) > 1:
-            # A part of a bin is as far from its average as its predictions are, times the slope
-            # of averages over predictions.
-            scores = np.clip(check_vector("uplift", uplift), self.edges[0], self.edges[-1])
-            off = (scores - self.center[self.bins(uplift)]) @ np.asarray(rule, dtype=float) / count
-            top = h + (h @ self.denominator) * off * self._line(self.center)[1]
-        weights = np.array([np.concatenate([times * top, zero]), np.concatenate([zero, h])])
-        return self._totals(weights)
-
-
-def _number_of_bins(rows: int) -> int:
-    """Return how many bins a smallest table of some rows can fill."""
-    if rows >= MANY_ROWS:
-        return MANY_BINS
-    return int(np.clip(rows // BIN_ROWS, 1, FEW_BINS))
-
 
 def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
     """Return the ends of bins of equal shares, and the share of people below those inside.
@@ -531,18 +509,13 @@ def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
     """
     order = np.argsort(predicted, kind="stable")
     values, mass = predicted[order], np.cumsum(weight[order])
-    mass = mass / mass[-1]
     tied = SAME * float(np.abs(values).max(initial=0.0))
     starts = 1 + np.flatnonzero(np.diff(values) > tied)  # of each run of values but the first
-    ends = values[[0, -1]]
-    if not len(starts) or n_bins == 1:
-        return ends, np.empty(0)
-    below = mass[starts - 1]
-    wanted = np.arange(1, n_bins) / n_bins
-    nearest = np.unique([int(np.argmin(np.abs(below - share))) for share in wanted])
-    chosen = nearest.astype(np.int64)
+    below = mass[starts - 1] / mass[-1]
+    wanted = np.arange(1, n_bins) / n_bins if len(starts) else ()
+    chosen = np.unique([np.abs(below - share).argmin() for share in wanted]).astype(np.int64)
     at = starts[chosen]
-    return np.insert(ends, 1, 0.5 * (values[at - 1] + values[at])), below[chosen]
+    return np.insert(values[[0, -1]], 1, 0.5 * (values[at - 1] + values[at])), below[chosen]
 
 
 def ranking_noise(scores: Array) -> float:
@@ -562,15 +535,11 @@ def ranking_noise(scores: Array) -> float:
 def mid_ranks(score: Array, weight: Array) -> Array:
     """Return the share of weight below each score plus half of the tied, from 0 to 1."""
     order = np.argsort(score, kind="stable")
-    values, mass = score[order], np.cumsum(weight[order])
-    tied = SAME * float(np.abs(values).max(initial=0.0))
-    run = np.concatenate([[0], np.cumsum(np.diff(values) > tied)]).astype(np.int64)
-    last = np.flatnonzero(np.append(np.diff(run) > 0, True))
-    upper = mass[last]
-    lower = np.concatenate([[0.0], upper[:-1]])
-    rank = np.empty(len(score))
-    rank[order] = (0.5 * (lower + upper) / mass[-1])[run]
-    return rank
+    tied = SAME * float(np.abs(score).max(initial=0.0))
+    run = np.zeros(len(score), dtype=np.int64)  # of nearly equal scores, the lowest first
+    run[order[1:]] = np.cumsum(np.diff(score[order]) > tied)
+    size = np.bincount(run, weight)
+    return np.asarray((np.cumsum(size) - 0.5 * size)[run] / size.sum())
 
 
 def average_effect_of_sums(planned: PlannedSums) -> Estimate:
