@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,9 @@ from unjoined.model.additive_basis import AdditiveBasis, Curve
 from unjoined.model.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.model.draw import PrincipalBasis
 from unjoined.model.families import BernoulliLaw
-from unjoined.model.specifications import AdditiveAverage
 
 __all__ = ["export_sql"]
 
-KNOWN = (AdditiveBasis, FourierBasis, GaussianBasis, LinearBasis, PrincipalBasis, StackedBasis)
 SMOOTH_KNOTS = 20  # of a curve: up to so many, ranks are steps; beyond, they are interpolated
 CAN = "Those that can are Uplift, MinMaxUplift and WeightedUplift, on the bases of this package."
 MOST_CHARACTERS = 2_000_000  # of a query; warehouses take less rather than more
@@ -99,92 +96,65 @@ def export_sql(
     SELECT "_0" AS "age", ... AS "uplift"
     FROM ...
     """
-    formula = formula_of(model)
-    if not formula.columns:
-        raise InputError(
-            "the model was fitted to plain arrays, so it does not know the names of its columns. "
-            "Fit it to a data frame or to tables to export it as SQL."
-        )
-    columns = [column.name for column in formula.columns]
-    for j, name in enumerate(columns):
-        if name.lower() in (alike := [other.lower() for other in columns[:j]]):
+    check_is_fitted(model)
+    scaling, basis, coef, weight = _parts(model)
+    columns, one_hot, fills = _columns(model)
+    names = [column.name for column in columns]
+    for j, name in enumerate(names):
+        if name.lower() in (alike := [other.lower() for other in names[:j]]):
             raise InputError(
-                f"the columns {columns[alike.index(name.lower())]!r} and {name!r} have one name in "
+                f"the columns {names[alike.index(name.lower())]!r} and {name!r} have one name in "
                 "most databases, where capitals do not count. Rename one and fit again."
             )
     parts = [table] if isinstance(table, str) else list(table)
-    name = ".".join(map(identifier, parts))
-    query = _Query(name, columns, list(keep) or columns)
-    numbers = query.layer(_numbers(formula))
-    if formula.scaling is not None:
-        scaled = [
+    query = _Query(".".join(map(identifier, parts)), names, list(keep) or names)
+    numbers = query.layer(
+        expression
+        for column in columns
+        for expression in _numbers(column, one_hot=one_hot, fills=fills)
+    )
+    if scaling is not None:
+        numbers = query.layer(
             _within(f"({x} - {_number(m)}) / {_number(s)}", FARTHEST)
-            for x, m, s in zip(numbers, *_lists(formula.scaling), strict=True)
-        ]
-        numbers = query.layer(scaled)
-    functions = query.layer(_functions(query, formula.basis, numbers))
-    text = query.finished(_uplift(formula, functions))
-    heading = HEADING.format(type(model).__name__)
+            for x, m, s in zip(numbers, scaling.mean, scaling.scale, strict=True)
+        )
+    functions = query.layer(_functions(query, basis, numbers))
+    uplift = [_combination(functions, column) for column in coef.T]
+    if weight is not None:
+        waves = (f"1e0 / (1e0 + EXP(-{_within(arm, LARGEST_EXPONENT)}))" for arm in uplift)
+        uplift = [f"{_number(w)} * ({wave})" for w, wave in zip(weight, waves, strict=True)]
+    text = HEADING.format(type(model).__name__)
     if n := rows_held(model):
-        heading += ROWS_HELD.format(n)
-    _check_length(text := heading + text)
+        text += ROWS_HELD.format(n)
+    text += query.finished(_sum(uplift))
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(
+            f"the query would have {len(text):,} characters, more than most databases take. Fit "
+            "a model with fewer functions, such as MinMaxUplift with fewer n_centers."
+        )
     if path is not None:
         replace_file(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
-    """The uplift as ``link(functions of the features @ coef) @ weight``."""
+def _parts(model: Any) -> tuple[Scaling | None, Basis, Array, Array | None]:
+    """Return scaling, basis, coefficients (p, m) and weights (m,) of what a model computes.
 
-    columns: tuple[ColumnCode, ...]  # without names for a model of plain arrays: empty
-    one_hot: bool  # whether categories become indicators, or codes
-    fills: bool  # whether something stands for missing numbers
-    n_numbers: int  # d, that the columns become
-    scaling: Scaling | None  # of the numbers, before the functions
-    basis: Basis
-    coef: Array  # (p, m)
-    weight: Array | None  # (m,) of logistic curves; None: one combination is the uplift itself
-
-
-def formula_of(model: Any) -> Formula:
-    """Return what a fitted model computes, or say that it cannot be written down."""
-    check_is_fitted(model)
-    basis: Basis
-    weight = None
+    The uplift is a combination of functions; with weights it is that of m logistic curves.
+    """
     if isinstance(model, Uplift):
-        scaling, basis = None, model.fit_.basis
-        coef, weight = _arms(model.fit_, float(model.outcome_scaling_.scale[0]))
-    elif isinstance(model, MinMaxUplift | WeightedUplift):
-        scaling, basis, coef = model.scaling_, model.basis_, model.coef_[:, None]
-        if getattr(model, "feature_limit_", None) is not None:
-            raise InputError("models of sums with limits on the features cannot be exported yet.")
-    else:
+        fit, scale = model.fit_, float(model.outcome_scaling_.scale[0])
+        (base, effect), law = fit.coefficients(), fit.best.law
+        if not isinstance(law, BernoulliLaw):
+            return None, fit.basis, scale * (effect @ fit.weight)[:, None], None
+        treated, untreated = base + (1.0 - law.split) * effect, base - law.split * effect
+        weight = scale * np.concatenate([fit.weight, -fit.weight])
+        return None, fit.basis, np.hstack([treated, untreated]), weight
+    if not isinstance(model, MinMaxUplift | WeightedUplift):
         raise InputError(f"{type(model).__name__} cannot be exported. {CAN}")
-    _check_basis(basis)
-    columns, one_hot, fills = _columns(model)
-    return Formula(columns, one_hot, fills, basis.n_features, scaling, basis, coef, weight)
-
-
-def _arms(fit: AdditiveAverage, scale: float) -> tuple[Array, Array | None]:
-    """Return the coefficients of each member's arms with their weights, or of the mean effect."""
-    (base, effect), law = fit.coefficients(), fit.best.law
-    if not isinstance(law, BernoulliLaw):
-        return scale * (effect @ fit.weight)[:, None], None
-    treated, untreated = base + (1.0 - law.split) * effect, base - law.split * effect
-    return np.hstack([treated, untreated]), scale * np.concatenate([fit.weight, -fit.weight])
-
-
-def _check_basis(basis: Basis) -> None:
-    parts = (basis.first, basis.second) if isinstance(basis, StackedBasis) else (basis,)
-    for part in parts:
-        if isinstance(part, StackedBasis):
-            _check_basis(part)
-        elif not isinstance(part, KNOWN):
-            raise InputError(
-                f"a model on {type(part).__name__} cannot be exported, as only Python knows what "
-                f"such functions are. {CAN}"
-            )
+    if getattr(model, "feature_limit_", None) is not None:
+        raise InputError("models of sums with limits on the features cannot be exported yet.")
+    return model.scaling_, model.basis_, model.coef_[:, None], None
 
 
 def _columns(model: Any) -> tuple[tuple[ColumnCode, ...], bool, bool]:
@@ -194,36 +164,14 @@ def _columns(model: Any) -> tuple[tuple[ColumnCode, ...], bool, bool]:
         return encoder.columns_, encoder.categories == "one-hot", True
     names = getattr(model, "feature_names_in_", None)
     if names is None:
-        return (), True, False
+        raise InputError(
+            "the model was fitted to plain arrays, so it does not know the names of its columns. "
+            "Fit it to a data frame or to tables to export it as SQL."
+        )
     ranges = getattr(model, "training_range_", None)
     fill = np.zeros(len(names)) if ranges is None else ranges[2]
     encoder = TableEncoder.of_numbers([str(name) for name in names], fill)
     return encoder.columns_, True, ranges is not None
-
-
-@dataclass(frozen=True, slots=True)
-class RankTable:
-    """Pi times the rank of a feature, piece by piece: at place j = number of knots below x.
-
-    Smooth curves are ``start + slope (x - knot)`` within the outer knots. Steps are ``start``,
-    or ``hit`` where x is the knot itself.
-    """
-
-    knots: Array  # (k,)
-    start: Array  # of each place
-    slope: Array | None
-    hit: Array | None
-
-    @classmethod
-    def of_curve(cls, curve: Curve) -> RankTable:
-        """Return the pieces of a curve."""
-        low, high = (np.pi / 2.0) * curve.low, (np.pi / 2.0) * curve.high
-        if len(curve.knots) > SMOOTH_KNOTS:
-            angle = low + high
-            return cls(curve.knots, angle[:-1], np.diff(angle) / np.diff(curve.knots), None)
-        below = np.concatenate([[0.0], high])
-        above = np.concatenate([low, [np.pi / 2.0]])
-        return cls(curve.knots, below + above, None, low + high)
 
 
 def identifier(name: str) -> str:
@@ -280,23 +228,11 @@ class _Query:
         return f"SELECT {columns}\nFROM {self.source}"
 
 
-def _check_length(text: str) -> None:
-    if len(text) > MOST_CHARACTERS:
-        raise InputError(
-            f"the query would have {len(text):,} characters, more than most databases take. Fit "
-            "a model with fewer functions, such as MinMaxUplift with fewer n_centers."
-        )
-
-
 def _number(value: float) -> str:
     """Return a double, with an exponent, lest a database take it for a decimal of few digits."""
     text = repr(float(value))
     text = text if "e" in text else f"{text}e0"
     return f"({text})" if text.startswith("-") else text
-
-
-def _lists(scaling: Any) -> tuple[list[float], list[float]]:
-    return scaling.mean.tolist(), scaling.scale.tolist()
 
 
 def _within(expression: str, reach: float) -> str:
@@ -315,36 +251,21 @@ def _sum(terms: list[str]) -> str:
 
 def _combination(names: list[str], coef: Array) -> str:
     """Return a sum of columns times coefficients, without those of coefficient 0."""
-    pairs = zip(names, coef.tolist(), strict=True)
+    pairs = zip(names, coef, strict=True)
     return _sum([f"{_number(c)} * {name}" for name, c in pairs if c != 0.0])
 
 
-def _uplift(formula: Formula, functions: list[str]) -> str:
-    """Return the uplift as an expression of the functions."""
-    arms = [_combination(functions, column) for column in formula.coef.T]
-    if formula.weight is None:
-        (uplift,) = arms
-        return uplift
-    waves = [f"1e0 / (1e0 + EXP(-{_within(arm, LARGEST_EXPONENT)}))" for arm in arms]
-    weights = formula.weight.tolist()
-    return _sum([f"{_number(w)} * ({s})" for w, s in zip(weights, waves, strict=True)])
-
-
-def _numbers(formula: Formula) -> list[str]:
-    """Return expressions of the user's columns that are the numbers of the model."""
-    found: list[str] = []
-    for column in formula.columns:
-        name = identifier(column.name)
-        if column.holds == "categories":
-            found += _category(name, column, one_hot=formula.one_hot)
-            continue
-        value = _days(name, column) if column.holds == "times" else _as_double(name)
-        for stand_in in column.stand_ins:
-            value = f"NULLIF({value}, {_number(stand_in)})"
-        found.append(f"COALESCE({value}, {_number(column.fill)})" if formula.fills else value)
-        if column.indicator:
-            found.append(f"CASE WHEN {value} IS NULL THEN 1e0 ELSE 0e0 END")
-    return found
+def _numbers(column: ColumnCode, *, one_hot: bool, fills: bool) -> list[str]:
+    """Return expressions of a user's column that are the numbers of the model."""
+    name = identifier(column.name)
+    if column.holds == "categories":
+        return _category(name, column, one_hot=one_hot)
+    value = _days(name, column) if column.holds == "times" else _as_double(name)
+    for stand_in in column.stand_ins:
+        value = f"NULLIF({value}, {_number(stand_in)})"
+    filled = f"COALESCE({value}, {_number(column.fill)})" if fills else value
+    indicator = f"CASE WHEN {value} IS NULL THEN 1e0 ELSE 0e0 END"
+    return [filled, indicator] if column.indicator else [filled]
 
 
 def _as_double(name: str) -> str:
@@ -415,19 +336,23 @@ def _functions(query: _Query, basis: Basis, numbers: list[str]) -> list[str]:
         return [value for part in parts for value in _functions(query, part, numbers)]
     if isinstance(basis, FourierBasis):
         height = _number(np.sqrt(2.0 / basis.size))
-        angles = zip(basis.frequencies.T, basis.phases.tolist(), strict=True)
+        angles = zip(basis.frequencies.T, basis.phases, strict=True)
         return [
             f"{height} * COS({_combination(numbers, f)} + {_number(phase)})" for f, phase in angles
         ]
     if isinstance(basis, GaussianBasis):
-        return [_gaussian(center, basis.width, numbers) for center in basis.centers.tolist()]
+        return [_gaussian(center, basis.width, numbers) for center in basis.centers]
     if isinstance(basis, PrincipalBasis):
         return ["1e0", *(_combination(numbers, column) for column in basis.directions.T)]
-    assert isinstance(basis, LinearBasis)  # noqa: S101 - the formula holds known bases only
-    return ["1e0", *numbers]
+    if isinstance(basis, LinearBasis):
+        return ["1e0", *numbers]
+    raise InputError(
+        f"a model on {type(basis).__name__} cannot be exported, as only Python knows what such "
+        f"functions are. {CAN}"
+    )
 
 
-def _gaussian(center: list[float], width: float, numbers: list[str]) -> str:
+def _gaussian(center: Array, width: float, numbers: list[str]) -> str:
     """Return exp(-|z - c|^2 / width^2) as an expression."""
     apart = [f"({z} - {_number(c)})" for z, c in zip(numbers, center, strict=True)]
     square = _sum([f"{a} * {a}" for a in apart])
@@ -437,13 +362,13 @@ def _gaussian(center: list[float], width: float, numbers: list[str]) -> str:
 
 def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[str]:
     """Return expressions of lines, squares, cosines, indicators and pairs."""
-    mean, scale = _lists(basis.scaling)
+    mean, scale = basis.scaling.mean, basis.scaling.scale
     lines, angles = [], []
     for c, curve in zip(basis.features, basis.curves, strict=True):
         apart = f"({numbers[c]} - {_number(mean[c])}) / {_number(scale[c])}"
         lines.append(_within(apart, FARTHEST_LINE))
         used = basis.pairs or curve.n_cosines > 1
-        angles.append(_angle(RankTable.of_curve(curve), numbers[c]) if used else "0e0")
+        angles.append(_angle(curve, numbers[c]) if used else "0e0")
     codes = [numbers[c] for c, _, _ in basis.categories]
     named = query.layer([*lines, *angles, *codes])
     k = len(lines)
@@ -458,7 +383,7 @@ def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[s
     indicators = [
         [
             f"CASE WHEN {code} = {_number(level)} THEN 1e0 ELSE 0e0 END - {_number(s)}"
-            for level, s in zip(levels.tolist(), share.tolist(), strict=True)
+            for level, s in zip(levels, share, strict=True)
         ]
         for code, (_, levels, share) in zip(codes, basis.categories, strict=True)
     ]
@@ -469,24 +394,31 @@ def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[s
     return values
 
 
-def _angle(table: RankTable, x: str) -> str:
-    """Return pi times the rank of a feature, by halving the knots again and again."""
-    knots, start = table.knots.tolist(), table.start.tolist()
-    if table.slope is not None:
-        slope, end = table.slope.tolist(), start[-1] + table.slope[-1] * (knots[-1] - knots[-2])
+def _angle(curve: Curve, x: str) -> str:
+    """Return pi times the rank of a feature, by halving the knots again and again.
+
+    A smooth curve is a line between knots. Steps have a value of their own at each knot.
+    """
+    knots = curve.knots
+    low, high = (np.pi / 2.0) * curve.low, (np.pi / 2.0) * curve.high
+    at_knots = low + high
+    if len(knots) > SMOOTH_KNOTS:
+        slopes = np.diff(at_knots) / np.diff(knots)
+        end = at_knots[-2] + slopes[-1] * (knots[-1] - knots[-2])
         pieces = [
-            f"{_number(a)} + {_number(b)} * ({x} - {_number(knot)})"
-            for a, b, knot in zip(start, slope, knots[:-1], strict=True)
+            f"{_number(start)} + {_number(slope)} * ({x} - {_number(knot)})"
+            for start, slope, knot in zip(at_knots[:-1], slopes, knots[:-1], strict=True)
         ]
-        return _halved([_number(start[0]), *pieces, _number(end)], knots, x, "<")
-    hits = [] if table.hit is None else table.hit.tolist()
+        return _halved([_number(at_knots[0]), *pieces, _number(end)], knots, x, "<")
+    between = np.append(0.0, high) + np.append(low, np.pi / 2.0)
     cases = " ".join(
-        f"WHEN {x} = {_number(k)} THEN {_number(h)}" for k, h in zip(knots, hits, strict=True)
+        f"WHEN {x} = {_number(knot)} THEN {_number(hit)}"
+        for knot, hit in zip(knots, at_knots, strict=True)
     )
-    return f"CASE {cases} ELSE {_halved(list(map(_number, start)), knots, x, '<=')} END"
+    return f"CASE {cases} ELSE {_halved(list(map(_number, between)), knots, x, '<=')} END"
 
 
-def _halved(pieces: list[str], edges: list[float], x: str, sign: str) -> str:
+def _halved(pieces: list[str], edges: Array, x: str, sign: str) -> str:
     """Return the piece that x falls into, by a CASE within a CASE."""
     if len(pieces) == 1:
         return pieces[0]
