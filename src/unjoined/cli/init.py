@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, combinations, permutations
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,75 +43,6 @@ POPULATIONS = (
 LIST = {"uplift", "rank", "treat"}  # columns of a list that score wrote
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """What the tables of a folder seem to be."""
-
-    outcomes: dict[str, Named]  # by population; under "" if a column tells the population
-    treatments: dict[str, Named]
-    outcome: str
-    treatment: str
-    population: str | None
-    people: Named | None  # a table without labels
-    keep: str | None  # a column that seems to identify people
-    words: tuple[str, ...] = ()  # treatments of which nobody but their owner knows what they mean
-    treated: tuple[str, ...] = ()  # those that mean treated, as was said
-
-    def sentences(self) -> list[str]:
-        """Say what was guessed."""
-        lines = [
-            f"{label!r} is the {kind}: {', '.join(str(table) for table in files.values())}."
-            for kind, label, files in (
-                ("outcome", self.outcome, self.outcomes),
-                ("treatment", self.treatment, self.treatments),
-            )
-        ]
-        if self.population is None:
-            lines.append(f"Populations by the names of tables: {', '.join(self.outcomes)}.")
-        else:
-            lines.append(f"Populations by the column {self.population!r}.")
-        if self.people is not None:
-            lines.append(f"People to score: {self.people}, which has no label.")
-        if self.words:
-            lines.append(
-                f"{self.treatment!r} holds {shown(self.words)}: say in the settings which means "
-                "treated."
-            )
-        return lines
-
-    def toml(self, folder: Path) -> str:
-        """Return the settings, with paths as seen from a folder."""
-
-        def of(table: Named) -> str:
-            if isinstance(table, SqlQuery) and table.database is None:
-                return _quoted(table.query)
-            return _quoted(os.path.relpath(str(table), folder).replace(os.sep, "/"))
-
-        lines = ["# Written by `unjoined init`: its guesses. Correct what is wrong.", ""]
-        for kind, files in (("outcomes", self.outcomes), ("treatments", self.treatments)):
-            if self.population is not None:
-                lines.append(f"{kind} = {of(next(iter(files.values())))}")
-            else:
-                parts = ", ".join(f"{_quoted(name)} = {of(path)}" for name, path in files.items())
-                lines.append(f"{kind} = {{ {parts} }}")
-        lines += [f"outcome = {_quoted(self.outcome)}", f"treatment = {_quoted(self.treatment)}"]
-        if self.population is not None:
-            lines.append(f"population = {_quoted(self.population)}")
-        if self.treated:
-            lines.append(f"treated = [{', '.join(map(_quoted, self.treated))}]")
-        if self.words:
-            lines.append(f"treated = {_quoted('')}  # one of {', '.join(self.words)}")
-        lines += [
-            '# ignore = ["a_column"]  # columns that are not features',
-            'model = "model.skops"',
-        ]
-        if self.people is not None:
-            lines += [f"table = {of(self.people)}", "", "[score]", 'out = "list.csv"']
-            lines += [] if self.keep is None else [f"keep = {_quoted(self.keep)}"]
-            lines.append('# share = "30%"')
-        return "\n".join(lines) + "\n"
-
-
 @command("unjoined init", "unjoined init data/ --outcome bought --treatment mailed")
 def init(
     tables: Annotated[
@@ -138,28 +68,78 @@ def init(
     check_paths([], [("--out", out, SETTINGS)], force=force)
     if out.suffix.lower() != ".toml":
         raise TableError(f"--out {str(out)!r} must end in .toml.")
-    places, named = tables or [Path()], (outcome, treatment, population, treated or ())
+    places, named = tables or [Path()], (outcome, treatment, population, treated or [])
     heads = _heads(places)
     try:
-        guess = make_guess(heads, *named)
+        settings, unclear = make_guess(heads, *named)
     except TableError:
         parts = [part for table, head in heads.items() for part in _apart(table, head).items()]
         if len(parts) == len(heads):
             raise
-        guess = make_guess(dict(parts), *named)
-    text = guess.toml(out.parent)
+        settings, unclear = make_guess(dict(parts), *named)
+    text, guessed = _toml(settings, unclear, out.parent), _sentences(settings, unclear)
     replace_file(out, lambda file: file.write_text(text, "utf-8"))
     screen = console(quiet=as_json)
-    for line in guess.sentences():
+    for line in guessed:
         screen.print(line)
     screen.print(f"Wrote {out}; correct it if a guess is wrong.")
     screen.print(f"Next: unjoined check --config {out}", soft_wrap=True)
     if as_json:
-        print_json({"out": str(out), "guessed": guess.sentences(), "settings": text})
+        print_json({"out": str(out), "guessed": guessed, "settings": text})
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+# Settings that were guessed: tables by population or, with a column of populations, one table;
+# columns; ``treated`` words; ``table`` of people without labels and ``keep``, a column that seems
+# to identify them.
+Settings = dict[str, Any]
+
+
+def _sentences(settings: Settings, unclear: Sequence[str]) -> list[str]:
+    """Say what was guessed, and which treatments nobody but their owner knows the meaning of."""
+    lines = []
+    for kind in ("outcome", "treatment"):
+        tables = settings[f"{kind}s"]
+        files = tables.values() if isinstance(tables, dict) else [tables]
+        lines.append(f"{settings[kind]!r} is the {kind}: {', '.join(map(str, files))}.")
+    if "population" in settings:
+        lines.append(f"Populations by the column {settings['population']!r}.")
+    else:
+        lines.append(f"Populations by the names of tables: {', '.join(settings['outcomes'])}.")
+    if "table" in settings:
+        lines.append(f"People to score: {settings['table']}, which has no label.")
+    if unclear:
+        lines.append(
+            f"{settings['treatment']!r} holds {shown(unclear)}: say in the settings which means "
+            "treated."
+        )
+    return lines
+
+
+def _toml(settings: Settings, unclear: Sequence[str], folder: Path) -> str:
+    """Return the settings, with paths as seen from a folder."""
+
+    def said(value: Any) -> str:
+        if isinstance(value, dict):
+            return f"{{ {', '.join(f'{said(k)} = {said(v)}' for k, v in value.items())} }}"
+        if isinstance(value, SqlQuery) and value.database is None:
+            value = value.query
+        elif isinstance(value, Path | SqlQuery):
+            value = os.path.relpath(str(value), folder).replace(os.sep, "/")
+        return json.dumps(value, ensure_ascii=False)  # as TOML writes text and lists of text
+
+    lines = ["# Written by `unjoined init`: its guesses. Correct what is wrong.", ""]
+    lines += [f"{k} = {said(v)}" for k, v in settings.items() if k not in ("table", "keep")]
+    if unclear:
+        lines.append(f'treated = ""  # one of {", ".join(unclear)}')
+    lines += [
+        '# ignore = ["a_column"]  # columns that are not features',
+        'model = "model.skops"',
+    ]
+    if "table" in settings:
+        lines += [f"table = {said(settings['table'])}", "", "[score]", 'out = "list.csv"']
+        lines += [f"keep = {said(settings['keep'])}"] if "keep" in settings else []
+        lines.append('# share = "30%"')
+    return "\n".join(lines) + "\n"
 
 
 def _heads(places: Iterable[Path]) -> dict[Named, Frame]:
@@ -187,13 +167,14 @@ def _tables_at(place: Path) -> list[Named]:
         names = database_tables(place)
         one = len(names) == 1 and table_ending(place) in ENDINGS
         return [place] if one else [as_table(f"{place}:{name}") for name in names]
-    files = [file for file in sorted(place.rglob("*")) if file.is_file()]
-    hidden = [any(part[0] in "._" for part in file.relative_to(place).parts) for file in files]
-    # Text files are notes here, as in folders that are read as tables.
     tables = [
         file
-        for file, is_hidden in zip(files, hidden, strict=True)
-        if not is_hidden and ".txt" not in file.suffixes and table_ending(file) in ENDINGS
+        for file in sorted(place.rglob("*"))
+        if file.is_file()
+        and not any(part[0] in "._" for part in file.relative_to(place).parts)
+        # Text files are notes here, as in folders that are read as tables.
+        and ".txt" not in file.suffixes
+        and table_ending(file) in ENDINGS
     ]
     parted = {f.parent for f in tables if PART.match(f.name) and f.parent != place}
     tables = [file for file in tables if file.parent not in parted]
@@ -216,9 +197,8 @@ def _apart(table: Named, head: Frame) -> dict[Named, Frame]:
     """Return a table as it is, or as two if some rows have one label and the others another."""
     compute = import_extra("pyarrow.compute", extra="cli")
     there = {name: compute.is_valid(head.column(name)) for name in head.column_names}
-    some = [n for n, rows in there.items() if compute.any(rows).as_py()]
-    some = [n for n in some if not compute.all(there[n]).as_py()]
-    for one, other in combinations(some, 2):
+    gappy = [name for name in there if 0 < head.column(name).null_count < len(head)]
+    for one, other in combinations(gappy, 2):
         if not compute.all(compute.xor(there[one], there[other])).as_py():
             continue
         source = str(table).rpartition(":")[2] if isinstance(table, SqlQuery) else None
@@ -258,9 +238,9 @@ def make_guess(
     outcome: str,
     treatment: str,
     population: str | None,
-    treated: Sequence[str] = (),
-) -> Guess:
-    """Tell from the first rows of tables what each of them is."""
+    treated: Sequence[str],
+) -> tuple[Settings, list[str]]:
+    """Tell from the first rows of tables what each of them is, and which treatments are unclear."""
     columns = {file: set(head.column_names) for file, head in heads.items()}
     outcome, treatment = _guess_labels(heads, outcome, treatment)
     with_outcome = [file for file in heads if outcome in columns[file]]
@@ -271,7 +251,8 @@ def make_guess(
             "uplift modelling is better. Name other columns, or leave this table out."
         )
     _refuse_lists(with_treatment, treatment, heads)
-    named, shared = _populations(with_outcome, with_treatment, population, heads)
+    settings = _populations(with_outcome, with_treatment, population, heads)
+    settings |= {"outcome": outcome, "treatment": treatment}
     others = [file for file in heads if file not in {*with_outcome, *with_treatment}]
     person = max(others, key=lambda f: len(columns[f] & columns[with_outcome[0]]), default=None)
     held = [heads[file].column(treatment) for file in with_treatment]
@@ -281,9 +262,15 @@ def make_guess(
             f"--treated {unknown[0]!r} is not among the first values of {treatment!r}, which are "
             f"{shown(values)}{did_you_mean(unknown[0], values)}"
         )
-    words = () if treated else _unclear(held)
-    keep = _identifier(heads, person)
-    return Guess(*named, outcome, treatment, shared, person, keep, words, tuple(treated))
+    # In the order in which people read them.
+    order = ("outcomes", "treatments", "outcome", "treatment", "population")
+    settings = {name: settings[name] for name in order if name in settings}
+    settings |= {"treated": list(treated)} if treated else {}
+    if person is not None:
+        settings["table"] = person
+        if keep := _identifier(heads[person]):
+            settings["keep"] = keep
+    return settings, [] if treated else _unclear(held)
 
 
 def _guess_labels(heads: dict[Named, Frame], outcome: str, treatment: str) -> tuple[str, str]:
@@ -379,14 +366,14 @@ def _refuse_lists(tables: list[Named], treatment: str, heads: dict[Named, Frame]
 WHOLE = Reading(100_000)
 
 
-def _unclear(columns: Iterable[Any]) -> tuple[str, ...]:
+def _unclear(columns: Iterable[Any]) -> list[str]:
     """Return a few treatments if they are not such as every program knows."""
     values = {v: None for column in columns for v in column.to_pylist() if v is not None}
     try:
         label_codes(values, TREATMENT)
     except LabelError:
-        return tuple(map(str, values))[:5]
-    return ()
+        return [str(value) for value in values][:5]
+    return []
 
 
 def _by_name(names: Iterable[str], hints: str) -> str:
@@ -397,7 +384,7 @@ def _by_name(names: Iterable[str], hints: str) -> str:
 
 def _populations(
     outcomes: list[Named], treatments: list[Named], column: str | None, heads: dict[Named, Frame]
-) -> tuple[tuple[dict[str, Named], dict[str, Named]], str | None]:
+) -> Settings:
     """Tell populations by the names of files, or by a column of two tables."""
     several = not len(outcomes) == len(treatments) == 1
     if several and column is not None:
@@ -414,7 +401,7 @@ def _populations(
                 "one table has outcomes and one has treatments; name the column that tells "
                 "populations apart with --population."
             )
-        return ({"": outcomes[0]}, {"": treatments[0]}), column
+        return {"outcomes": outcomes[0], "treatments": treatments[0], "population": column}
     first, second = (
         _differing([_words(table, heads) for table in files]) for files in (outcomes, treatments)
     )
@@ -426,8 +413,10 @@ def _populations(
             f"{', '.join(map(str, treatments))}. Name them alike, such as "
             "sales_north.csv and mail_north.csv, or write the settings yourself."
         )
-    named = dict(zip(first, outcomes, strict=True)), dict(zip(second, treatments, strict=True))
-    return named, None
+    return {
+        "outcomes": dict(zip(first, outcomes, strict=True)),
+        "treatments": dict(zip(second, treatments, strict=True)),
+    }
 
 
 def _differing(words: list[list[str]]) -> list[str]:
@@ -437,11 +426,8 @@ def _differing(words: list[list[str]]) -> list[str]:
     return left if len({*left}) == len(words) and all(left) else []
 
 
-def _identifier(heads: dict[Named, Frame], person: Named | None) -> str | None:
+def _identifier(head: Frame) -> str | None:
     """Return a column of people that seems to identify them."""
-    if person is None:
-        return None
-    head: Any = heads[person]
     for name in head.column_names:
         values = head.column(name).to_pylist()
         whole = len(values) >= 50 and all(isinstance(value, int | str) for value in values)
