@@ -20,7 +20,7 @@ from unjoined._typing import Array
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.model import LinearBasis
 from unjoined.model.accumulate import accumulate
-from unjoined.model.moments import CellKey, GroupedSums
+from unjoined.model.moments import MomentSums
 
 CHUNK, UNIT = 1_000_000, 2**16
 CELLS = (("outcome", "a"), ("outcome", "b"), ("treatment", "a"), ("treatment", "b"))
@@ -44,11 +44,11 @@ def exact_sums(phi: Array, label: Array) -> Array:
     return np.array([phi.T @ phi, (phi * label.astype(np.int64)[:, None]).T @ phi]).astype(object)
 
 
-def largest_error(total: GroupedSums, exact: dict[int, Array]) -> float:
+def largest_error(total: MomentSums, exact: dict[int, Array]) -> float:
     """Return the largest error of a sum, relative to the sum of absolute values."""
     worst = Fraction(0)
     for i, (kind, name) in enumerate(CELLS):
-        found = total.cells[CellKey(kind, "ab".index(name), 0)]
+        found = total.total(kind, "ab".index(name))
         # Of outcome rows label times phi is asked for, which is the constant's row of the products.
         labels = found.label_cross if kind == "treatment" else found.label_basis[None]
         for ours, true in zip((found.gram, labels), exact[i], strict=True):
@@ -60,7 +60,7 @@ def largest_error(total: GroupedSums, exact: dict[int, Array]) -> float:
 
 def study(n_chunks: int) -> float:
     """Add up so many chunks, and return the largest error."""
-    total, exact = GroupedSums(BASIS.size), dict.fromkeys(range(4), 0)
+    total, exact = MomentSums.zero(BASIS.size, 2, 2, 1), dict.fromkeys(range(4), 0)
     for seed in range(n_chunks):
         rows, phi = draw(seed, CHUNK)
         total = total + accumulate(BASIS, BASIS.size, rows, n_jobs=1)

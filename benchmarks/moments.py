@@ -28,17 +28,15 @@ from unittest.mock import patch
 import numpy as np
 
 import unjoined.estimators.base as base_module
-import unjoined.estimators.minmax_plan as plan_module
+import unjoined.estimators.minmax as minmax_module
 from unjoined import MinMaxUplift
 from unjoined._threads import Scratch, n_threads, over_pieces
 from unjoined.data.rows import label_rows
-from unjoined.estimators.minmax_plan import MinMaxPlanner
 from unjoined.model import GaussianBasis
-from unjoined.model.accumulate import accumulate
+from unjoined.model.accumulate import accumulate, add_gram
 from unjoined.model.basis import ScaledBasis, Scaling
-from unjoined.model.centring import cross_fit_centring, deal_folds, subtract_means
+from unjoined.model.centring import cross_fit_means, deal_folds, subtract_means
 from unjoined.model.minmax import RIDGES_G
-from unjoined.model.moments import add_gram
 from unjoined.model.plan import SumsPlan
 
 ROWS, FEATURES, CENTERS, WIDTH = 2_000_000, 10, 100, 6.0
@@ -151,7 +149,7 @@ def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, flo
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "checks": [(base_module.FeatureEstimator, "_check_features"), (base_module, "label_rows")],
-    "sample, centres, means": [(MinMaxPlanner, "draw"), (MinMaxPlanner, "settle")],
+    "sample, centres, means": [(MinMaxUplift, "_draw_plans"), (MinMaxUplift, "_settle")],
     "the pass": [(SumsPlan, "sums")],
     "ridges, solution": [(MinMaxUplift, "_fit_sums")],
 }
@@ -192,8 +190,9 @@ def compare_sums(data: dict[str, Any], *, centred: bool) -> None:
     basis = ScaledBasis(GaussianBasis(scaling(rows.X[:CENTERS]), WIDTH), scaling)
     if centred:
         rng = np.random.RandomState(0)
-        parts = cross_fit_centring(rows, deal_folds(rows, rng), rng, n_jobs=-1)
-        rows = replace(rows, label=subtract_means(rows, parts, n_jobs=-1)[0])
+        fold = deal_folds(rows, rng)
+        means = cross_fit_means(rows, fold, rng, n_jobs=-1)
+        rows = replace(rows, label=subtract_means(rows, means, fold, n_jobs=-1)[0])
     updates = 1.5 if centred else 1.0
     chunk = best_chunk(n, updates=updates)
     stored_rows(n)  # drawn before the clock starts
@@ -219,7 +218,7 @@ def compare_ridges(n: int) -> None:
     auto: dict[str, Any] = {"ridge_f": "auto", "ridge_g": "auto", "center": False}
 
     def chosen(grid: Any) -> None:
-        with patch.object(plan_module, "RIDGES_G", grid):
+        with patch.object(minmax_module, "RIDGES_G", grid):
             Fits(data, {}, **auto)()
 
     grids = (RIDGES_G, np.logspace(-4.0, -1.0, 15))

@@ -33,13 +33,12 @@ except ImportError:
     atheris = None
 with nullcontext() if atheris is None else atheris.instrument_imports(include=["unjoined"]):
     import unjoined
+    from unjoined import federated
     from unjoined.cli import program
     from unjoined.data import paper_problem
     from unjoined.datasets import fetch_email
     from unjoined.errors import UnjoinedError
     from unjoined.federated import PlannedSums, fourier_plan, read_sums, write_sums
-    from unjoined.model import sums_file as sums_files
-    from unjoined.model.moments import GroupedSums, PolicySums
 
 FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-"))
 WATCHED: set[str] = set()  # the parser at work
@@ -96,7 +95,7 @@ def sums() -> dict[str, Target]:
     data = paper_problem().draw(100, random_state=0)
     model = unjoined.MinMaxUplift(n_centers=2, center=False, n_jobs=1, random_state=0)
     plan = fourier_plan({"age": (0.0, 1.0)}, ["n", "s"], n_functions=2)
-    nothing = PlannedSums(plan, GroupedSums(plan.size), PolicySums.zero(plan.n_features))
+    nothing = PlannedSums.of_no_rows(plan)
     found = [
         write_sums(made, FOLDER / "seed.sums").read_bytes()
         for made in (model.collect_sums(data), nothing)
@@ -108,11 +107,11 @@ def sums() -> dict[str, Target]:
 
     def lie(raw: bytes) -> Any:
         own = members[raw[0] % len(members) if raw else 0]
-        made = own | {sums_files.MANIFEST: np.frombuffer(raw[1:], dtype=np.uint8)}
-        np.savez(file := io.BytesIO(), **made, sha256=sums_files.checksum(made))
+        made = own | {federated.MANIFEST: np.frombuffer(raw[1:], dtype=np.uint8)}
+        np.savez(file := io.BytesIO(), **made, sha256=federated._checksum(made))
         return as_file(read_sums, "lie.sums")(file.getvalue())
 
-    manifests = [bytes([i]) + own[sums_files.MANIFEST].tobytes() for i, own in enumerate(members)]
+    manifests = [bytes([i]) + own[federated.MANIFEST].tobytes() for i, own in enumerate(members)]
     return {
         "sums files": Target(found, as_file(read_sums)),
         "sums and plan manifests": Target(manifests, lie),

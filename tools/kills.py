@@ -33,7 +33,7 @@ import numpy as np
 import unjoined
 from unjoined.cli.entry import main as unjoined_command
 from unjoined.cli.program import COMMANDS
-from unjoined.model import passes as sums_passes
+from unjoined.data import fold
 
 # Imported before the fork, so that the commands need not do so again and again. `plan` needs none.
 LIBRARIES = (
@@ -144,7 +144,7 @@ def finish(child: int) -> int:
 
 def run(words: list[str]) -> None:
     """Run a command, with checkpoints as often as a small table allows."""
-    sums_passes.BATCH_ROWS, sums_passes.CHECKPOINT_BATCHES = 256, 1
+    fold.CHECKPOINT_ROWS = 256
     unjoined_command(words)
 
 

@@ -74,7 +74,7 @@ for company, kind in (("shop", "outcome"), ("agency", "treatment")):
 
 # %%
 files = [room / "shop.sums", room / "agency.sums"]
-both = merge_sums([read_sums(file)[0] for file in files])
+both = merge_sums([read_sums(file) for file in files])
 model = MinMaxUplift(random_state=0).fit_moments(both)
 strength = model.identification_
 print(f"Policies differ by {strength.rms_gap:.2f}, first-stage F = {strength.f_statistic:.0f}.")

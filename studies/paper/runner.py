@@ -44,8 +44,7 @@ from unjoined.estimators.uplift import Uplift
 from unjoined.evaluate import HeldOutRows, auuc, uplift_curve
 from unjoined.model.accumulate import accumulate
 from unjoined.model.basis import ScaledBasis
-from unjoined.model.minmax import solve_minmax
-from unjoined.model.plan import assemble
+from unjoined.model.minmax import assemble, solve_minmax
 from unjoined.paper.plugin import FourLogistic, FourNNC, FourNNR, FourRidge, MinMaxGau
 
 N_FOLDS = 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from unjoined.data.additive import Additive, plus
+from unjoined.data.fold import Additive, plus
 
 
 @dataclass(frozen=True, slots=True)

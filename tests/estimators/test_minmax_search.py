@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from unjoined import MinMaxGau, MinMaxUplift, SeparateLabels
 from unjoined.data import CellKFold, SimulatedProblem, campaign_problem, paper_problem
 from unjoined.errors import InputError, UnjoinedWarning
-from unjoined.estimators.minmax_plan import MinMaxSearch
+from unjoined.estimators.minmax import MinMaxSearch
 from unjoined.evaluate import qini, weighted_risk
 from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.minmax import RIDGES_F, RIDGES_G
@@ -302,7 +302,7 @@ def test_with_many_rows_a_sample_settles_the_width_and_all_the_ridges(data, limi
     limits("estimators.minmax", CROSS_FIT_ROWS=700, SAMPLE_ROWS=90)  # 200 in each table
     model = MinMaxUplift(random_state=0).fit(**data)
     best = model.search_.chosen[0]
-    limits("estimators.minmax_plan", WIDTH_FACTORS=((0.5, 1.0, 2.0)[best],))
+    limits("estimators.minmax", WIDTH_FACTORS=((0.5, 1.0, 2.0)[best],))
     given = MinMaxUplift(random_state=0).fit(**data)
     assert_allclose(model.search_.score[best], given.search_.score[0], rtol=1e-6)
     assert (model.ridge_f_, model.ridge_g_) == (given.ridge_f_, given.ridge_g_)
@@ -311,7 +311,7 @@ def test_with_many_rows_a_sample_settles_the_width_and_all_the_ridges(data, limi
 
 @pytest.mark.parametrize("how", ["fit", "fit_chunks"])
 def test_much_memory_is_warned_of_where_the_fit_was_called(how, data, limits):
-    limits("estimators.minmax_plan", MUCH_MEMORY=0.0)
+    limits("estimators.minmax", MUCH_MEMORY=0.0)
     model = MinMaxUplift(n_centers=10, width="median", random_state=0)
     with pytest.warns(UnjoinedWarning, match="functions with each other") as caught:
         model.fit(**data) if how == "fit" else model.fit_chunks(data)

@@ -14,8 +14,7 @@ from unjoined.data.rows import label_rows
 from unjoined.errors import InputError, OverlapWarning
 from unjoined.model import LinearBasis
 from unjoined.model.accumulate import accumulate
-from unjoined.model.minmax import solve_minmax
-from unjoined.model.plan import assemble
+from unjoined.model.minmax import assemble, solve_minmax
 from unjoined.model.shift import weigh_shift
 
 

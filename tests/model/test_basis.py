@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined.errors import InputError
 from unjoined.model import Basis, FourierBasis, GaussianBasis, LinearBasis
-from unjoined.model.basis import Scaling
-from unjoined.model.draw import BASES, auto_centers, draw_basis, has_width, median_width, rescaled
+from unjoined.model.basis import Scaling, length_scale, rescaled
+from unjoined.model.draw import BASES, auto_centers, draw_basis, median_width
 
 EPS = np.finfo(float).eps
 QUICK = settings(max_examples=40, deadline=None)
@@ -333,9 +333,7 @@ def test_a_rescaled_basis_is_the_basis_of_rescaled_features(name, factor):
 
 def test_which_bases_have_a_width():
     X = rows(3)
-    assert [has_width(drawn(name, X)) for name in ("smooth", "gaussian", "fourier", "linear")] == [
-        True,
-        True,
-        True,
-        False,
-    ]
+    scales = [length_scale(drawn(name, X, width=2.0)) for name in ("smooth", "gaussian", "linear")]
+    assert_array_equal(scales, [2.0, 2.0, np.nan])
+    assert length_scale(drawn("fourier", X, width=2.0)) == pytest.approx(2.0, rel=0.3)
+    assert np.isnan(length_scale(len))  # of somebody else's

@@ -10,8 +10,7 @@ from unjoined.data.rows import label_rows
 from unjoined.errors import InputError
 from unjoined.model import GaussianBasis
 from unjoined.model.accumulate import RowScan, accumulate
-from unjoined.model.minmax import solve_bounded, solve_box_qp, solve_minmax
-from unjoined.model.plan import assemble
+from unjoined.model.minmax import assemble, solve_bounded, solve_box_qp, solve_minmax
 
 
 def all_rows(phi):
@@ -150,11 +149,10 @@ def test_ranges_that_no_function_meets_are_called_so():
 
 def test_scan_lists_the_worst_rows_first():
     X = np.array([[0.0], [3.0], [-5.0], [1.0], [2.0]])
-    found = all_rows(X)(np.array([1.0]), -1.0, 1.0, most=2)
-    assert found.index.tolist() == [2, 1]
-    assert (found.worst, found.count) == (4.0, 3)
-    assert_allclose(found.phi[:, 0], [-5.0, 3.0])
-    assert all_rows(X)(np.array([1.0]), -9.0, 9.0, most=2).worst == 0.0
+    index, phi, worst = all_rows(X)(np.array([1.0]), -1.0, 1.0, most=2)
+    assert (index.tolist(), worst) == ([2, 1], 4.0)
+    assert_allclose(phi[:, 0], [-5.0, 3.0])
+    assert all_rows(X)(np.array([1.0]), -9.0, 9.0, most=2)[2] == 0.0
 
 
 def test_a_row_that_is_0_everywhere_meets_no_range_without_0():

@@ -17,23 +17,28 @@ from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import InputError
 from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.accumulate import accumulate
-from unjoined.model.basis import Scaling, StackedBasis
+from unjoined.model.basis import StackedBasis
 from unjoined.model.centring import (
     check_center,
-    cross_fit_centring,
-    cut_down,
+    cross_fit_means,
     deal_folds,
     smooth_coef,
     subtract_means,
+    winsorized,
 )
 from unjoined.model.draw import draw_basis
-from unjoined.model.plan import Centring, SmoothMeans, assemble
+from unjoined.model.minmax import assemble
 
 
 def fit_centring(rows, rng, **options):
-    """Fit one pair (m, q) to all rows: a single fold leaves nothing out."""
+    """Fit the means of the cells to all rows: a single fold leaves nothing out."""
     fold = np.zeros(len(rows.label), dtype=np.int64)
-    return cross_fit_centring(rows, fold, rng, **options)[0][0]
+    return cross_fit_means(rows, fold, rng, **options)[0]
+
+
+def middle(means, X):
+    """Return m(x) and q(x), the averages over the two populations."""
+    return means(X)[:, :2].mean(axis=1), means(X)[:, 2:].mean(axis=1)
 
 
 def rng(seed=0):
@@ -63,9 +68,9 @@ def rows_of(problem, n=300, seed=0):
 
 def center(rows, fold, generator, *, robust=False, model=None, n_jobs=None):
     """Return rows with centred labels and the policy gap, as `MinMaxUplift.fit` finds them."""
-    seen = cut_down(rows) if robust else rows
-    parts = cross_fit_centring(seen, fold, generator, model=model, n_jobs=n_jobs)
-    label, gap = subtract_means(rows, parts, n_jobs=n_jobs)
+    seen = winsorized(rows) if robust else rows
+    means = cross_fit_means(seen, fold, generator, model=model, n_jobs=n_jobs)
+    label, gap = subtract_means(rows, means, fold, n_jobs=n_jobs)
     return SimpleNamespace(rows=replace(rows, label=label), gap=gap)
 
 
@@ -170,7 +175,7 @@ def test_no_row_is_centred_by_a_model_that_saw_it():
     assert_array_equal(found.rows.label, rows.label)
     assert_array_equal(found.gap, 0.0)
     seen = fit_centring(rows, rng(), model=Memory())
-    m, q = seen(rows.X)
+    m, q = middle(seen, rows.X)
     outcome = rows.kind == "outcome"
     assert_array_equal(m[outcome], 500.0)  # one of the two populations' models saw the row
     assert_array_equal(q[outcome], 0.0)
@@ -197,7 +202,7 @@ def test_the_mean_is_the_average_of_both_populations_however_unequal():
     sizes = {(kind, k): 50 if k == "1" else 500 for kind in ("outcome", "treatment") for k in "12"}
     rows = label_rows(**paper_problem(3.0).draw(sizes, random_state=0))
     constant = replace(rows, X=np.zeros((len(rows.X), 1)))
-    m, q = fit_centring(constant, rng())(np.zeros((1, 1)))
+    m, q = middle(fit_centring(constant, rng()), np.zeros((1, 1)))
     for found, kind in ((m, "outcome"), (q, "treatment")):
         means = [rows.label[rows.at(kind, k)].mean() for k in (0, 1)]
         assert found[0] == pytest.approx(np.mean(means), abs=1e-9)
@@ -215,8 +220,10 @@ def test_the_gap_is_the_difference_of_treatment_probabilities():
 
 def test_two_valued_labels_keep_their_range():
     found = fit_centring(rows_of(campaign_problem(), 200), rng())
-    m, q = found(rows_of(campaign_problem(), 500, 1).X * 3.0)
-    assert max(np.abs(m).max(), np.abs(q).max()) <= 1.0
+    assert np.abs(found(rows_of(campaign_problem(), 500, 1).X * 3.0)).max() <= 1.0
+    real = fit_centring(rows_of(main_effect(), 200), rng())(rng().standard_normal((500, 3)) * 3.0)
+    assert np.abs(real[:, :2]).max() > 1.0  # of real outcomes, treatments only
+    assert np.abs(real[:, 2:]).max() <= 1.0
 
 
 def test_a_given_regressor_is_cloned_and_takes_weights():
@@ -237,7 +244,7 @@ def test_neither_threads_nor_chunks_change_the_centre(limits):
     rows = rows_of(main_effect(), 400)
     fold = deal_folds(rows, rng())
     whole = center(rows, fold, rng(3)).rows.label
-    limits("model.plan", CACHE_ROWS=256)
+    limits("model.accumulate", PIECE_ROWS=256, CHUNK_VALUES=1000)
     one, two = (center(rows, fold, rng(3), n_jobs=n).rows.label for n in (None, 2))
     assert_array_equal(one, two)
     assert_allclose(one, whole, atol=1e-9 * np.abs(rows.label).max())
@@ -246,8 +253,7 @@ def test_neither_threads_nor_chunks_change_the_centre(limits):
 def test_a_sample_draws_centres_from_some_rows_only(limits):
     limits("model.centring", SAMPLE_ROWS=50)
     found = fit_centring(rows_of(main_effect(), 100), rng())
-    assert found.means.basis.size == 4 + 27  # 10 * 50 ** (1 / 4) centres
-    assert isinstance(found, Centring)
+    assert found.basis.size == 4 + 27  # 10 * 50 ** (1 / 4) centres
 
 
 # --- the regression behind it ---------------------------------------------------------------
@@ -329,7 +335,7 @@ def test_a_label_that_never_varies_is_predicted_by_itself():
     label = rows.label.copy()
     label[rows.at("treatment", 0)] = 1.0
     found = fit_centring(replace(rows, label=label), rng())
-    assert_allclose(found.means(found.scaling(rows.X))[:, 2], 1.0, atol=1e-9)
+    assert_allclose(found(rows.X)[:, 2], 1.0, atol=1e-9)
 
 
 # --- folds and messages ---------------------------------------------------------------------
@@ -379,11 +385,7 @@ def test_a_centring_is_a_function_of_chunks():
     """The same values row by row and all at once: nothing is left of the rows it came from."""
     found = fit_centring(rows_of(main_effect(), 50), rng())
     X = rng(5).standard_normal((9, 3))
-    m, q = found(X)
-    assert_allclose([found(x[None])[0][0] for x in X], m, rtol=1e-12)
-    assert_allclose([found(x[None])[1][0] for x in X], q, rtol=1e-12)
-    assert isinstance(found.means, SmoothMeans)
-    assert isinstance(found.scaling, Scaling)
+    assert_allclose(np.vstack([found(x[None]) for x in X]), found(X), rtol=1e-11)
 
 
 def test_sums_of_dealt_groups_are_those_of_their_rows():

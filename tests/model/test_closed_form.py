@@ -16,8 +16,7 @@ from unjoined.errors import InputError
 from unjoined.evaluate import minmax_objective
 from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.accumulate import accumulate
-from unjoined.model.minmax import solve_minmax
-from unjoined.model.plan import MinMaxSystem, assemble
+from unjoined.model.minmax import MinMaxSystem, assemble, solve_minmax
 
 QUICK = settings(max_examples=40, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined import MinMaxUplift
 from unjoined.data import paper_problem
-from unjoined.errors import InputError
 from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.accumulate import combine
 from unjoined.model.basis import ScaledBasis, Scaling, StackedBasis
@@ -29,8 +28,6 @@ def test_the_result_is_the_product_of_values_and_coefficients(limits, n, scaled)
     basis = ScaledBasis(BASIS, SCALING) if scaled else (lambda rows: BASIS(SCALING(rows)))
     expected = BASIS(SCALING(X)) @ COEF
     assert_allclose(combine(basis, COEF, X, n_jobs=2), expected, rtol=0, atol=1e-12)
-    at = np.arange(n)[::-3]
-    assert_allclose(combine(basis, COEF, X, at=at), expected[at], rtol=0, atol=1e-12)
 
 
 def test_several_combinations_are_found_together():
@@ -59,8 +56,3 @@ def test_predictions_of_a_model_do_not_depend_on_its_threads_to_the_bit():
     assert_allclose(found[0], expected, rtol=0, atol=1e-11 * np.abs(model.coef_).sum())
     critic = model.critic_basis_(model.scaling_(X)) @ model.critic_coef_
     assert_allclose(model.critic(X), critic, rtol=0, atol=1e-11 * np.abs(model.critic_coef_).sum())
-
-
-def test_positions_beyond_the_rows_are_refused():
-    with pytest.raises(InputError, match="positions must be from 0 to 49"):
-        combine(LinearBasis(3), np.ones(4), np.zeros((50, 3)), at=np.array([50]))

@@ -1,118 +1,72 @@
 """Sums by kind, population and group, and the groups rows are hashed into."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from unjoined.data.fold import hash_features, hash_with
 from unjoined.model.census import deal_groups
-from unjoined.model.moments import CellKey, GroupedSums, MomentSums, hash_features, hash_with
+from unjoined.model.moments import MomentSums
 
-P = 3
+P, CELLS = 3, (2, 3, 4)  # two kinds, three populations, four groups
+FIELDS = ("n_rows", "weight", "weight_square", "label_basis", "gram", "label_cross")
 QUICK = settings(max_examples=40, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)
-KEYS = [CellKey(kind, k, g) for kind in ("outcome", "treatment") for k in (0, 1) for g in range(3)]
-KEY_SETS = st.sets(st.sampled_from(KEYS))
 
 
-def sums_of(seed, n=10):
+def grouped(seed):
     rng = np.random.default_rng(seed)
-    cross, gram = rng.standard_normal((2, P, P))
-    weight = rng.uniform(0, 2, n)
-    square = float(weight @ weight)
-    return MomentSums(n, float(weight.sum()), cross, rng.standard_normal(P), gram, square)
-
-
-def grouped(keys, seed):
-    return GroupedSums(P, {key: sums_of(seed + KEYS.index(key)) for key in keys})
+    return MomentSums(
+        rng.integers(1, 20, CELLS),
+        rng.uniform(1.0, 9.0, CELLS),
+        rng.uniform(1.0, 9.0, CELLS),
+        rng.standard_normal((*CELLS, P)),
+        rng.standard_normal((*CELLS, P, P)),
+        rng.standard_normal((*CELLS, P, P)),
+    )
 
 
 def assert_close(one, other):
-    """The same sums in every cell, absent keys being sums of no rows."""
-    for key in {*one.cells, *other.cells}:
-        a, b = (s.cells.get(key, MomentSums.zero(P)) for s in (one, other))
-        assert a.n_rows == b.n_rows
-        for name in ("weight", "label_cross", "label_basis", "gram", "weight_square"):
-            assert_allclose(getattr(a, name), getattr(b, name), rtol=0, atol=1e-12)
-
-
-# --- sums -----------------------------------------------------------------------------------
+    for name in FIELDS:
+        assert_allclose(getattr(one, name), getattr(other, name), rtol=0, atol=1e-12)
 
 
 @QUICK
-@given(KEY_SETS, KEY_SETS, KEY_SETS, SEEDS)
-def test_merging_is_associative_and_commutative_whichever_cells_are_there(a, b, c, seed):
-    one, two, three = (grouped(keys, seed + 100 * i) for i, keys in enumerate((a, b, c)))
-    assert_close((one + two) + three, one + (two + three))
-    assert_close(one + two, two + one)
-    assert set((one + two).cells) == a | b
+@given(SEEDS, st.integers(0, 3))
+def test_a_group_and_the_others_are_all_of_them(seed, group):
+    one = grouped(seed)
+    both = one.of_group(group).over_groups() + one.without(group).over_groups()
+    assert_close(both, one.over_groups())
+    assert one.groups == [0, 1, 2, 3]
 
 
 @QUICK
-@given(KEY_SETS, SEEDS)
-def test_sums_without_cells_are_neutral(keys, seed):
-    one = grouped(keys, seed)
-    for merged in (one + GroupedSums(P), GroupedSums(P) + one):
-        assert dict(merged.cells) == dict(one.cells)
+@given(SEEDS, st.sampled_from(["outcome", "treatment"]), st.integers(0, 2))
+def test_a_total_adds_the_groups_of_its_cell_only(seed, kind, population):
+    one = grouped(seed)
+    total, at = one.total(kind, population), (["outcome", "treatment"].index(kind), population)
+    for name in FIELDS:
+        parts = [getattr(one, name)[(*at, group)] for group in range(4)]
+        assert_allclose(getattr(total, name), sum(parts), rtol=0, atol=1e-12)
 
 
 @QUICK
-@given(KEY_SETS, SEEDS)
-def test_groups_partition_the_sums(keys, seed):
-    one = grouped(keys, seed)
-    assert one.groups == sorted({key.group for key in keys})
-    again = GroupedSums(P)
-    for group in one.groups:
-        assert set(one.of_group(group).cells) == {key for key in keys if key.group == group}
-        again = again + one.of_group(group)
-    assert dict(again.cells) == dict(one.cells)
-
-
-@QUICK
-@given(KEY_SETS, SEEDS, st.sampled_from(["outcome", "treatment"]), st.integers(0, 1))
-def test_a_total_adds_the_groups_of_its_cell_only(keys, seed, kind, population):
-    one = grouped(keys, seed)
-    mine = [key for key in keys if key[:2] == (kind, population)]
-    total = one.total(kind, population)
-    assert total.n_rows == 10 * len(mine)
-    expected = sum((one.cells[key].gram for key in mine), np.zeros((P, P)))
-    assert_allclose(total.gram, expected, rtol=0, atol=1e-12)
-
-
-def test_the_cells_cannot_be_changed_from_outside():
-    given_ = {KEYS[0]: sums_of(0)}
-    one = GroupedSums(P, given_)
-    given_[KEYS[1]] = sums_of(1)
-    assert list(one.cells) == KEYS[:1]
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        one.cells[KEYS[1]] = sums_of(1)
-
-
-def test_merging_changes_neither_argument():
-    one, other = grouped(KEYS[:2], 0), grouped(KEYS[1:3], 50)
-    before = [(dict(s.cells), {k: v.gram.copy() for k, v in s.cells.items()}) for s in (one, other)]
-    one + other
-    for sums, (cells, grams) in zip((one, other), before, strict=True):
-        assert dict(sums.cells) == cells
-        for key, gram in grams.items():
-            assert_array_equal(sums.cells[key].gram, gram)
-
-
-@pytest.mark.parametrize(
-    "round_trip",
-    [lambda sums: pickle.loads(pickle.dumps(sums)), copy.deepcopy],  # noqa: S301
-    ids=["pickle", "deepcopy"],
-)
-def test_sums_can_be_sent_to_another_process(round_trip):
-    one = grouped(KEYS[:3], 0)
-    again = round_trip(one)
-    assert again.p == P
-    assert set(again.cells) == set(one.cells)
-    assert_close(again, one)
+@given(SEEDS)
+def test_two_groups_of_populations_count_by_their_parts(seed):
+    """Each side weighs one in either table; its sums are the parts' means."""
+    one = grouped(seed)
+    contrast = np.array([0.25, -1.0, 0.75])
+    two = one.in_two_groups(contrast)
+    assert_allclose(two.weight.sum(axis=2), 1.0)
+    for i, kind in enumerate(("outcome", "treatment")):
+        means = [one.total(kind, k).gram / one.total(kind, k).weight for k in range(3)]
+        assert_allclose(two.gram[i, 0].sum(axis=0), 0.25 * means[0] + 0.75 * means[2])
+        assert_allclose(two.gram[i, 1].sum(axis=0), means[1])
+        effective = one.total(kind, 1).effective_rows
+        assert_allclose(two.total(kind, 1).effective_rows, effective)
+        assert_array_equal(two.n_rows[i, 0], one.n_rows[i, 0] + one.n_rows[i, 2])
 
 
 # --- hashes and groups ------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.accumulate import RowScan, accumulate
 from unjoined.model.loss_solvers import solve_loss
 from unjoined.model.losses import LOSSES, check_conjugate, check_conjugates
-from unjoined.model.minmax import solve_minmax
-from unjoined.model.plan import assemble
+from unjoined.model.minmax import assemble, solve_minmax
 from unjoined.paper import (
     AbsoluteLoss,
     HuberLoss,

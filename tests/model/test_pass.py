@@ -15,19 +15,19 @@ from unjoined import MinMaxUplift, Uplift
 from unjoined.data import ArraySource, IterableSource, campaign_problem, paper_problem
 from unjoined.data.rows import label_rows, number_rows
 from unjoined.errors import InputError, LabelError, TableError
-from unjoined.federated import SumsPlan, aggregate_rows, fourier_plan, merge_sums, read_sums
+from unjoined.federated import SumsPlan, aggregate_rows, fourier_plan, merge_sums
 from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.accumulate import accumulate
 from unjoined.model.basis import Scaling
 from unjoined.model.census import deal_groups, take_census
-from unjoined.model.centring import cross_fit_centring
-from unjoined.model.passes import batches, sum_source
+from unjoined.model.centring import cross_fit_means, subtract_means
+from unjoined.model.passes import sum_source
 
 
 def fit_centring(rows, rng, **options):
-    """Fit one pair (m, q) to all rows: a single fold leaves nothing out."""
+    """Fit the means of the cells to all rows: a single fold leaves nothing out."""
     fold = np.zeros(len(rows.label), dtype=np.int64)
-    return cross_fit_centring(rows, fold, rng, **options)[0][0]
+    return cross_fit_means(rows, fold, rng, **options)[0]
 
 
 QUICK = settings(max_examples=20, deadline=None)
@@ -63,20 +63,18 @@ def add_up(source, plan, *, sample_rows=500, **options):
     return sum_source(source, plan, take_census(source, sample_rows=sample_rows), **options)
 
 
+FIELDS = ("n_rows", "weight", "weight_square", "label_basis", "gram", "label_cross")
+
+
 def assert_sums_close(found, expected, rtol=1e-12):
-    assert set(found.cells) == set(expected.cells)
-    for key, sums in expected.cells.items():
-        assert found.cells[key].n_rows == sums.n_rows
-        for name in ("weight", "label_cross", "label_basis", "gram", "weight_square"):
-            got, want = np.asarray(getattr(found.cells[key], name)), getattr(sums, name)
-            assert_allclose(got, want, rtol=0, atol=rtol * max(np.abs(want).max(), 1.0))
+    for name in FIELDS:
+        got, want = getattr(found, name), getattr(expected, name)
+        assert_allclose(got, want, rtol=0, atol=rtol * max(np.abs(want).max(), 1.0))
 
 
 def assert_sums_equal(found, expected):
-    assert set(found.cells) == set(expected.cells)
-    for key, sums in expected.cells.items():
-        for name in ("n_rows", "weight", "label_cross", "label_basis", "gram", "weight_square"):
-            assert_array_equal(getattr(found.cells[key], name), getattr(sums, name))
+    for name in FIELDS:
+        assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 CUTS = st.lists(st.integers(0, 1200), max_size=5)
@@ -167,42 +165,28 @@ def test_every_row_of_a_table_is_as_likely_in_the_sample():
     assert_allclose(np.histogram(chosen, 10)[0], 400.0, atol=4.0 * np.sqrt(360.0))
 
 
-@QUICK
-@given(cuts=CUTS, size=st.sampled_from([1, 7, 100, 1200, 5000]))
-def test_batches_are_the_same_however_a_source_is_cut(cuts, size):
-    found = list(batches(number_rows(cut_at(DATA, cuts)), size))
-    assert {len(batch) for batch in found[:-1]} <= {size}
-    assert_array_equal(np.concatenate([batch.X for batch in found]), DATA["X"])
-    assert_array_equal(np.concatenate([batch.label for batch in found]), DATA["y"])
-
-
 @pytest.mark.parametrize("data", [DATA, weighted()], ids=["plain", "weighted"])
 @pytest.mark.parametrize("centred", [False, True])
-def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred, limits):
-    limits("model.passes", BATCH_ROWS=256)
+def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred):
     rows = label_rows(**data)
     if data is not DATA:  # a source adds weights up as they come, whatever their units
         rows = replace(rows, weight=np.asarray(data["sample_weight"])[data["sample_weight"] > 0.0])
     centring = [fit_centring(rows, np.random.RandomState(0))] if centred else []
     plan = make_plan(centring=centring)
     found = add_up(ArraySource(**data, chunk_rows=101), plan)
-    label = rows.label
-    if centred:
-        m, q = centring[0](rows.X)
-        label = label - np.where(rows.kind == "outcome", m, q)
+    label = subtract_means(rows, centring, None)[0] if centred else rows.label
     groups = deal_groups(numbers(data, []), 5)
     expected = accumulate(plan.values, plan.size, replace(rows, label=label), groups=groups)
     assert_sums_close(found.sums, expected)
 
 
-def test_sums_do_not_depend_on_chunks_or_threads_to_the_bit(limits):
-    limits("model.passes", BATCH_ROWS=256)
+def test_sums_do_not_depend_on_threads_to_the_bit_nor_on_chunks():
     plan = make_plan(critic=LinearBasis(2))
     expected = add_up(ArraySource(**DATA), plan)
+    assert_sums_equal(add_up(ArraySource(**DATA), plan, n_jobs=3).sums, expected.sums)
     for chunk_rows, n_jobs in ((1, 1), (97, 2), (600, 3)):
         source = ArraySource(**DATA, chunk_rows=chunk_rows)
-        found = add_up(source, plan, n_jobs=n_jobs)
-        assert_sums_equal(found.sums, expected.sums)
+        assert_sums_close(add_up(source, plan, n_jobs=n_jobs).sums, expected.sums)
 
 
 def test_the_order_of_rows_moves_them_between_groups_and_changes_no_total():
@@ -221,10 +205,8 @@ def test_copies_of_a_row_are_dealt_into_all_groups():
     data = DATA | {"X": rng.integers(0, 2, (1200, 1)) * 1.0, "y": rng.integers(0, 2, 1200) * 1.0}
     plan = replace(make_plan(data=data), basis=LinearBasis(1), critic=LinearBasis(1))
     expected = add_up(ArraySource(**data), plan).sums
-    sizes = [sums.n_rows for sums in expected.cells.values()]
-    assert len(sizes) == 20
-    assert set(sizes) == {60}
-    means = [sums.gram[0, 1] / sums.weight for sums in expected.cells.values()]
+    assert_array_equal(expected.n_rows, np.full((2, 2, 5), 60))
+    means = expected.gram[..., 0, 1] / expected.weight
     assert_allclose(means, np.mean(means), atol=4.0 / np.sqrt(60.0))
 
 
@@ -246,13 +228,11 @@ def test_target_rows_and_rows_of_weight_0_are_passed_over():
 def test_centring_by_group_uses_the_means_of_the_others():
     rows = label_rows(**DATA)
     centring = [fit_centring(rows, np.random.RandomState(seed)) for seed in range(5)]
-    plan = make_plan(centring=centring)
     group = np.arange(len(rows.label)) % 4  # the fifth has no rows
-    found = plan.centred(rows, group, n_jobs=1)
+    found, _ = subtract_means(rows, centring, group)
     for j in range(4):
-        m, q = centring[j](rows.X)
-        expected = rows.label - np.where(rows.kind == "outcome", m, q)
-        assert_allclose(found[group == j], expected[group == j], rtol=1e-12)
+        expected, _ = subtract_means(rows, [centring[j]], None)
+        assert_allclose(found[group == j], expected[group == j], rtol=1e-9)
 
 
 class Interrupted:
@@ -272,12 +252,12 @@ class Interrupted:
 
 @pytest.fixture
 def checkpoint(tmp_path, limits):
-    """Where a pass is kept that was interrupted behind 768 of 1,200 rows."""
-    limits("model.passes", BATCH_ROWS=256, CHECKPOINT_BATCHES=1)
+    """Where a pass is kept that was interrupted behind 720 of 1,200 rows."""
+    limits("data.fold", CHECKPOINT_ROWS=350)
     census, path = take_census(ArraySource(**DATA), sample_rows=500), tmp_path / "checkpoint"
     with pytest.raises(KeyboardInterrupt):
         sum_source(Interrupted(10), make_plan(), census, path)
-    assert read_sums(path)[1].n_rows == 768
+    assert np.load(path)["000.position"][0] == 720
     return path
 
 
@@ -290,19 +270,28 @@ def test_a_pass_that_goes_on_from_a_checkpoint_gives_the_same_bits(checkpoint):
         assert_array_equal(found.policy.gram, expected.policy.gram)
 
 
-def test_a_checkpoint_of_other_rows_is_refused(checkpoint, limits):
+def test_a_pass_goes_on_amid_a_chunk(checkpoint):
+    plan = make_plan()
+    found = add_up(ArraySource(**DATA, chunk_rows=500), plan, checkpoint=checkpoint)
+    assert_sums_close(found.sums, add_up(ArraySource(**DATA), plan).sums)
+
+
+def test_a_finished_pass_is_not_made_again(checkpoint):
+    source = ArraySource(**DATA, chunk_rows=90)
+    census = take_census(source, sample_rows=500)
+    expected = sum_source(source, make_plan(), census, checkpoint)
+    found = sum_source(Interrupted(0), make_plan(), census, checkpoint)
+    assert_sums_equal(found.sums, expected.sums)
+
+
+def test_a_checkpoint_of_other_rows_is_refused(checkpoint):
     plan, other = make_plan(), paper_problem(b=5.0).draw(300, random_state=1)
-    with pytest.raises(TableError, match="first rows are not those the checkpoint has added up"):
+    with pytest.raises(TableError, match="belongs to another fit, or the source has changed"):
         add_up(ArraySource(**other), plan, checkpoint=checkpoint)
-    one_cell = [
-        np.flatnonzero(np.asarray(DATA["kind"]) == k)[:300] for k in ("outcome", "treatment")
-    ]
-    some = taken(DATA, np.concatenate(one_cell))
-    with pytest.raises(TableError, match="it has 600 rows, the checkpoint stands at 768"):
-        add_up(ArraySource(**some), plan, checkpoint=checkpoint)
-    limits("model.passes", BATCH_ROWS=500)
-    with pytest.raises(TableError, match="the checkpoint stands at row 768, amid a batch"):
-        add_up(ArraySource(**DATA), plan, checkpoint=checkpoint)
+    order = np.argsort(DATA["population"], kind="stable")[::-1]
+    tables = taken(DATA, np.sort(order[:600]).tolist() + np.sort(order[600:]).tolist())
+    with pytest.raises(TableError, match="first rows are not those the checkpoint has added up"):
+        add_up(ArraySource(**tables), plan, checkpoint=checkpoint)
 
 
 def test_fewer_rows_than_in_the_first_pass_are_refused():

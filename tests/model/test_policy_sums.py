@@ -8,7 +8,7 @@ from unjoined.data import paper_problem
 from unjoined.data.rows import label_rows
 from unjoined.evaluate.strength import strength_of
 from unjoined.model.basis import Scaling
-from unjoined.model.moments import PolicySums
+from unjoined.model.moments import PolicySums, sum_policies
 
 ROWS = label_rows(**paper_problem().draw(60, random_state=0))
 SCALING = Scaling(np.array([0.5, -1.0]), np.array([2.0, 3.0]))
@@ -32,7 +32,8 @@ def test_sums_are_those_of_the_rows_one_by_one(weighted, limits):
     at = ROWS.at("treatment", 1)
     weight = np.linspace(0.5, 2.0, len(at)) if weighted else np.ones(len(at))
     X, label = ROWS.X[at], ROWS.label[at]
-    found = PolicySums.of_rows(X, SCALING, label, weight, 1)
+    found = PolicySums.zero(2)
+    found.add(1, X, SCALING, label, weight)
     a, G, V = slow(X, label, weight)
     assert_allclose(found.label[1], a, rtol=1e-12, atol=1e-12)
     assert_allclose(found.gram[1], G, rtol=1e-12)
@@ -43,14 +44,14 @@ def test_sums_are_those_of_the_rows_one_by_one(weighted, limits):
 
 
 def test_sums_of_parts_add_up_to_those_of_all():
-    at = ROWS.at("treatment", 0)
-    parts = [
-        PolicySums.of_rows(ROWS.X[some], SCALING, ROWS.label[some], ROWS.weight[some], 0)
-        for some in (at[:7], at[7:], at)
-    ]
-    merged = parts[0] + parts[1]
+    """Also of parts without the treatment rows of one population, or of any."""
+    one, two, none, whole = (
+        sum_policies(ROWS.take(some), SCALING)
+        for some in (slice(50), slice(50, None), ROWS.of_kind("outcome"), slice(None))
+    )
+    merged = one + two + none
     for name in ("n_rows", "weight", "label", "gram", "square"):
-        assert_allclose(getattr(merged, name), getattr(parts[2], name), rtol=1e-12, atol=1e-12)
+        assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "degrees"), [(4, 1), (20, 3), (400, 5)])

@@ -18,7 +18,7 @@ from unjoined.model.moments import MomentSums
 N, P = 60, 4
 QUICK = settings(max_examples=50, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)
-FIELDS = ("n_rows", "weight", "label_cross", "label_basis", "gram", "weight_square")
+FIELDS = ("n_rows", "weight", "weight_square", "label_basis", "gram", "label_cross")
 LABELS = {
     "unit": lambda rng, n: rng.choice([-1.0, 1.0], n),
     "all treated": lambda rng, n: np.ones(n),
@@ -80,7 +80,7 @@ def test_sums_are_the_textbook_sums(labels, weights):
         linear += r * y * x
         gram += r * np.outer(x, x)
     square = float(sum(r**2 for r in weight))
-    assert_close(sums_of(rows), MomentSums(N, float(sum(weight)), cross, linear, gram, square))
+    assert_close(sums_of(rows), MomentSums(N, float(sum(weight)), square, linear, gram, cross))
 
 
 def test_without_the_cross_product_only_that_is_missing():

@@ -54,8 +54,7 @@ from unjoined.estimators.uplift import Uplift
 from unjoined.evaluate.diagnosis import diagnose
 from unjoined.evaluate.tables import cross_fit
 from unjoined.evaluate.verdict import RED, Verdict
-from unjoined.model.plan import PlannedSums
-from unjoined.model.sums_file import read_finished_sums
+from unjoined.federated import PlannedSums, read_sums
 from unjoined.words import reach_in_words
 
 ESTIMATORS: dict[str, Callable[..., UpliftEstimator]] = {
@@ -144,7 +143,7 @@ def fit(
         if moments is not None:
             _check_beside_sums(tables, estimator, checkpoint, chunks)
             start, estimator = MinMaxUplift(random_state=seed), "minmax"
-            fitted, facts = _fit_sums(out, start, read_finished_sums(moments))
+            fitted, facts = _fit_sums(out, start, read_sums(moments))
             _show_features(out, fitted, {})
         else:
             tables.require("fit needs {}, or --moments with a file of sums.")

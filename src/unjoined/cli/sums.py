@@ -24,9 +24,15 @@ from unjoined.cli.options import (
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import cell_sizes, console, print_json, show_cell_sizes
 from unjoined.errors import InputError
-from unjoined.federated.agree import MIN_COUNT, aggregate_rows, fourier_plan, merge_sums
+from unjoined.federated import (
+    MIN_COUNT,
+    aggregate_rows,
+    fourier_plan,
+    merge_sums,
+    read_sums,
+    write_sums,
+)
 from unjoined.model.plan import PlannedSums
-from unjoined.model.sums_file import read_finished_sums, read_sums, write_sums
 
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.")]
 
@@ -122,7 +128,7 @@ def aggregate(
     kept = [] if checkpoint is None else [("--checkpoint", checkpoint, SUMS)]
     outputs = [*kept, ("--out", out, SUMS)]
     check_paths([("--plan", plan), *tables.paths], outputs, force=force)
-    agreed = read_sums(plan)[0].plan
+    agreed = read_sums(plan).plan
     if agreed.feature_names is None:
         raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
     source = tables.source(agreed.feature_names)
@@ -145,14 +151,14 @@ def merge(
     """Add up files of sums that were made with one plan."""
     for file in files:  # one by one: merging finds out by itself if two hold the same rows
         check_paths([("sums", file)], [("--out", out, SUMS)], force=force)
-    _write(merge_sums([read_finished_sums(file) for file in files]), out, as_json=as_json)
+    _write(merge_sums([read_sums(file) for file in files]), out, as_json=as_json)
 
 
 def _write(sums: PlannedSums, file: Path, *, as_json: bool) -> None:
     """Write sums and say what they are of."""
     written = write_sums(sums, file)
-    groups = [cell.n_rows for cell in sums.sums.cells.values()]
-    smallest = min(groups, default=0)
+    groups = sums.sums.n_rows[sums.sums.n_rows > 0]
+    smallest = int(groups.min(initial=sums.sums.n_rows.max()))
     if as_json:
         cells = cell_sizes(sums)
         print_json({"out": str(written), "cells": cells, "smallest_group": smallest})

@@ -16,10 +16,10 @@ import numpy as np
 from unjoined._support import import_extra
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import TREATMENT
-from unjoined.data.additive import plus
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.columns import needs_encoding, some_columns
 from unjoined.data.encode import TableEncoder
+from unjoined.data.fold import plus
 from unjoined.data.looks import LEADING, Looks, Piece, look_at, merge_profiles
 from unjoined.data.rows import Chunk, NumberedRows
 from unjoined.data.sources import TableSource

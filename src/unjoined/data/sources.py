@@ -23,7 +23,6 @@ from unjoined._validation import (
     population_name,
     treated_values,
 )
-from unjoined.data.additive import plus
 from unjoined.data.chunks import Columns, Place, Table, check_all_treated, chunk_of_arrays
 from unjoined.data.columns import (
     NUMBERS,
@@ -35,6 +34,7 @@ from unjoined.data.columns import (
     some_columns,
 )
 from unjoined.data.encode import TableEncoder, profile_frame
+from unjoined.data.fold import plus
 from unjoined.data.looks import LEADING, Choice, LeftOut, Looks, Piece, look_at, merge_profiles
 from unjoined.data.queries import SqlQuery
 from unjoined.data.rows import Chunk, number_matrix

@@ -43,8 +43,9 @@ from unjoined.evaluate.terms import average_effect
 from unjoined.evaluate.verdict import Verdict, verdict_of_fit
 from unjoined.model.basis import Scaling
 from unjoined.model.census import Census
+from unjoined.model.contrasts import contrasts_of, in_two_groups
 from unjoined.model.passes import look_through
-from unjoined.model.plan import PlannedSums, contrasts_of, in_two_groups
+from unjoined.model.plan import PlannedSums
 from unjoined.model.regressors import ConditionalMean, fit_conditional_mean, seeded_clone
 from unjoined.words import effect_in_words, policies_in_words
 

@@ -75,8 +75,10 @@ def fingerprint(rows: LabelledRows | PlannedSums) -> str:
     """Return 16 hexadecimal digits that change with the rows, but not with their order."""
     if isinstance(rows, LabelledRows):
         return row_fingerprint(rows)
+    sums = rows.sums
+    label, trace = sums.label_basis.sum(axis=-1), np.trace(sums.gram, axis1=-2, axis2=-1)
     cells = [
-        (*key, sums.n_rows, f"{sums.label_basis.sum():.6g}", f"{np.trace(sums.gram):.6g}")
-        for key, sums in sorted(rows.sums.cells.items())
+        (*cell, n_rows, f"{label[cell]:.6g}", f"{trace[cell]:.6g}")
+        for cell, n_rows in np.ndenumerate(sums.n_rows)
     ]
     return hashlib.sha256(repr(cells).encode()).hexdigest()[:16]

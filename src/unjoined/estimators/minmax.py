@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields, replace
-from functools import partial
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.random import sample_without_replacement
 
 from unjoined._support import narrated
-from unjoined._typing import Array, Basis, MatrixLike, RandomState
-from unjoined._validation import check_count, check_positive
-from unjoined.data.dask import DaskSource, as_dask_source
+from unjoined._threads import n_threads
+from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
+from unjoined._validation import OUTCOME, TREATMENT, check_count, check_positive
+from unjoined.data.dask import as_dask_source
 from unjoined.data.rows import LabelledRows
-from unjoined.errors import InputError
+from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.estimators.base import (
     Check,
     UpliftEstimator,
@@ -26,48 +29,100 @@ from unjoined.estimators.base import (
     optional,
     word_or,
 )
-from unjoined.estimators.minmax_plan import (
-    MinMaxPlanner,
-    MinMaxSearch,
-    Settled,
-    as_two_groups,
-    average,
-    check_groups,
-    deal_groups,
-)
 from unjoined.estimators.minmax_problem import (
-    SummedRows,
     check_bounds,
     check_loss,
     solve_in_bounds,
     solve_with_loss,
 )
+from unjoined.evaluate.scores import weighted_values
 from unjoined.evaluate.strength import (
     IdentificationStrength,
     average_effect_of_sums,
     strength_of_sums,
     widening,
 )
-from unjoined.federated.agree import refuse_twins
-from unjoined.model.accumulate import combine
-from unjoined.model.basis import ScaledBasis, has_constant
+from unjoined.federated import plan_digest, refuse_twins
+from unjoined.model.accumulate import accumulate, combine
+from unjoined.model.basis import ScaledBasis, Scaling, has_constant, length_scale, rescaled
 from unjoined.model.census import take_sample
 from unjoined.model.centring import (
     CROSS_FIT_ROWS,
     N_FOLDS,
+    Means,
     center_sums,
     check_center,
-    cut_down,
+    cross_fit_means,
     deal_folds,
+    subtract_means,
+    winsorized,
 )
-from unjoined.model.draw import BASES
+from unjoined.model.contrasts import contrasts_of, in_two_groups
+from unjoined.model.draw import BASES, auto_centers, draw_basis
 from unjoined.model.losses import LOSSES, SquaredLoss
-from unjoined.model.minmax import solve_minmax
-from unjoined.model.passes import dask_sums, sum_source
-from unjoined.model.plan import PlannedSums
-from unjoined.model.shift import ShiftReport, weigh_shift
+from unjoined.model.minmax import (
+    RIDGES_F,
+    RIDGES_G,
+    MinMaxSystem,
+    assemble,
+    choose_ridges,
+    score_ridges,
+    solve_minmax,
+)
+from unjoined.model.moments import MomentSums
+from unjoined.model.passes import sum_source
+from unjoined.model.plan import PlannedSums, SumsPlan
+from unjoined.model.shift import weigh_shift
 
 SAMPLE_ROWS = 10_000  # of each cell, which settle the plan where there are many
+WIDTH_FACTORS = (0.5, 1.0, 2.0)  # of the median distance between rows
+BASIS_ROWS = 10_000  # that a basis is chosen from, so that not all rows are ever copied
+# Squares of the number of functions that are in memory while ridges are chosen: sums of every
+# table and fold, the averages of each fold and of all others, factors. Counted by peak memory.
+MATRICES, MATRICES_PER_THREAD = 62, 15
+MUCH_MEMORY = 2.0  # gigabytes
+
+
+@dataclass(frozen=True, slots=True)
+class MinMaxSearch:
+    """What was tried for ridges and width, and what was chosen.
+
+    Within a width, ridges are compared by the fixed-critic score: what the best critic on the
+    held-out rows can still object to. Widths are compared by the weighted risk of held-out
+    predictions, as critics of different widths are no common judge. Both in squared outcome
+    units; lower is better, only differences mean something.
+    """
+
+    widths: Array  # (n_w,) units of the scaled features; NaN for a basis without width
+    ridges_f: Array  # (n_f,)
+    ridges_g: Array  # (n_g,)
+    score: Array  # (n_w, n_g, n_f) mean over folds
+    standard_error: Array  # (n_w, n_g, n_f) of the difference to the width's best pair
+    risk: Array  # (n_w,) of each width's chosen pair; NaN if there is one width only
+    risk_standard_error: Array  # (n_w,) of the difference to the chosen width's
+    chosen: tuple[int, int, int]  # positions in widths, ridges_g and ridges_f
+
+    @property
+    def width(self) -> float:
+        """The width chosen."""
+        return float(self.widths[self.chosen[0]])
+
+    @property
+    def ridge_g(self) -> float:
+        """The critic's ridge chosen."""
+        return float(self.ridges_g[self.chosen[1]])
+
+    @property
+    def ridge_f(self) -> float:
+        """The uplift's ridge chosen."""
+        return float(self.ridges_f[self.chosen[2]])
+
+    def with_ridges_of(self, final: MinMaxSearch) -> MinMaxSearch:
+        """Return this choice of width with the ridges that more rows chose for it."""
+        best = self.chosen[0]
+        score, error = self.score.copy(), self.standard_error.copy()
+        score[best], error[best] = final.score[0], final.standard_error[0]
+        return replace(self, score=score, standard_error=error, chosen=(best, *final.chosen[1:]))
 
 
 class MinMaxUplift(UpliftEstimator):
@@ -371,7 +426,7 @@ class MinMaxUplift(UpliftEstimator):
     def _fit_rows(
         self, rows: LabelledRows, target: tuple[Array, Array] | None
     ) -> IdentificationStrength | None:
-        rng, planner, shift = check_random_state(self.random_state), self._planner, None
+        rng, shift = check_random_state(self.random_state), None
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
             how = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
@@ -380,21 +435,21 @@ class MinMaxUplift(UpliftEstimator):
         whole: tuple[LabelledRows, Any] = rows, slice(None)
         sample, at = take_sample(rows, SAMPLE_ROWS, rng) if many else whole
         two, used = as_two_groups(sample, self.n_jobs)
-        tried = planner.draw(two, len(rows.X), rng, self._feature_names)
-        deal = deal_groups if many else deal_folds
-        group: Any = deal(rows, rng) if planner.holds_out(tried) else None
+        tried = self._draw_plans(two, len(rows.X), rng, self._feature_names)
+        group: Any = None
+        if self._is_centred or len(tried) > 1 or self._chooses_ridges:
+            group = deal_folds(rows, rng)
         fold: Any = None if group is None else group[at][used]
-        seen = two if self._is_squared else cut_down(two)
-        fit_means = planner.fit_means if many else planner.fit_own_means
-        found = planner.settle(tried, two, fold, partial(fit_means, seen, fold, rng))
+        seen = two if self._is_squared else winsorized(two)
+        plan, search, sums, coef = self._settle(tried, two, fold, rng, seen)
         n_groups = 1 if group is None else int(group.max()) + 1
-        plan = replace(found.plan, populations=tuple(rows.names), n_groups=n_groups)
-        if found.sums is None or many or several:
-            planned, found = plan.sums(rows, group, n_jobs=self.n_jobs), Settled(plan, found.search)
+        plan = replace(plan, populations=tuple(rows.names), n_groups=n_groups)
+        if sums is None or many or several:  # the sample's sums are not those of all rows
+            planned, coef = plan.sums(rows, group, n_jobs=self.n_jobs), None
         else:
-            planned = replace(PlannedSums.of_no_rows(plan), sums=found.sums)
-        behind = None if self._is_closed else SummedRows(rows, group, self.n_jobs)
-        self._fit_sums(planned, found, shift, behind)
+            planned = replace(PlannedSums.of_no_rows(plan), sums=sums)
+        self._fit_sums(planned, search, coef, rows=rows, group=group)
+        self.shift_ = shift
         if not many or several or shift is not None:  # policies were not told by the rows' weights
             return None
         return strength_of_sums(planned.policy, plan.populations)
@@ -412,51 +467,58 @@ class MinMaxUplift(UpliftEstimator):
             )
         rows, census = self._look_through(source, check_count("sample_rows", sample_rows))
         census.check_complete()
-        rng, planner = check_random_state(self.random_state), self._planner
+        rng = check_random_state(self.random_state)
         sample, group = census.sample(N_FOLDS)
         two, used = as_two_groups(sample, self.n_jobs)
         group = group[used]
-        tried = planner.draw(two, census.n_rows, rng, census.feature_names)
-        if planner.is_centred or len(tried) > 1:
+        tried = self._draw_plans(two, census.n_rows, rng, census.feature_names)
+        if self._is_centred or len(tried) > 1:
             check_groups(two, group)
-        found = planner.settle(tried, two, group, partial(planner.fit_means, two, group, rng))
-        plan = replace(found.plan, populations=census.names)
-        if isinstance(rows, DaskSource):
-            return dask_sums(rows, plan, census), found.search
-        return sum_source(rows, plan, census, checkpoint, self.n_jobs), found.search
+        plan, search, _, _ = self._settle(tried, two, group, rng)
+        plan = replace(plan, populations=census.names)
+        question = b"" if checkpoint is None else plan_digest(plan).encode()
+        sums = sum_source(rows, plan, census, checkpoint, self.n_jobs, question=question)
+        return sums, search
 
     def _fit_sums(
         self,
         planned: PlannedSums,
-        found: Settled,
-        shift: ShiftReport | None = None,
-        rows: SummedRows | None = None,
+        search: MinMaxSearch | None,
+        coef: Array | None = None,
+        *,
+        rows: LabelledRows | None = None,
+        group: IntArray | None = None,
     ) -> None:
-        """Choose ridges by sums of all rows, unless they have chosen already, and solve.
+        """Choose ridges by sums of all rows, unless ``coef`` says that they are chosen, and solve.
 
         Bounds, and losses other than the square, need the ``rows`` behind the sums.
         """
         self._forget()
-        planner, search, coef = self._planner, found.search, found.group_coef
-        planned.check_complete(groups=planner.chooses_ridges)
-        contrasts, sums = planned.contrasts, planned.sums
-        plan = replace(planned.plan, contrasts=contrasts)
-        if planner.is_centred and not plan.centring and has_constant(plan.basis):
+        planned.check_complete(groups=self._chooses_ridges)
+        contrasts, sums, plan = planned.contrasts, planned.sums, planned.plan
+        if self._is_centred and not plan.centring and has_constant(plan.basis):
             sums = center_sums(sums, plan.basis, contrasts)
         if coef is None:
-            search, coef = planner.choose_ridges(plan, sums, search)
+            search, coef = self._choose_ridges(plan, sums, contrasts, search)
         f, g = (self.ridge_f, self.ridge_g) if search is None else (search.ridge_f, search.ridge_g)
         ridges = {"ridge_f": float(f), "ridge_g": float(g)}
-        system, self.bounds_, self.loss_ = average(plan, sums), None, None
-        if rows is None:
+        system, self.bounds_, self.loss_ = average(plan, sums, contrasts), None, None
+        if rows is None or self._is_closed:
             solution = solve_minmax(system, **ridges)
         elif self._is_squared:
-            solution, self.bounds_ = solve_in_bounds(plan, system, rows, self.bounds, ridges)
+            solution, self.bounds_ = solve_in_bounds(
+                plan, system, rows, self.bounds, ridges, self.n_jobs
+            )
         else:
-            solution, self.loss_ = solve_with_loss(plan, system, rows, self.loss, ridges)
+            label = rows.label
+            if plan.centring:
+                label, _ = subtract_means(rows, plan.centring, group, n_jobs=self.n_jobs)
+            solution, self.loss_ = solve_with_loss(
+                plan, system, rows, label, self.loss, ridges, self.n_jobs
+            )
         if contrasts is not None:
             self.contrast_ = contrasts[0]
-        scale, self.shift_, self.feature_limit_ = plan.coding.scale, shift, plan.clip
+        scale, self.shift_, self.feature_limit_ = plan.coding.scale, None, plan.clip
         self.basis_, self.critic_basis_, self.scaling_ = plan.basis, plan.critic, plan.scaling
         self.ridge_f_, self.ridge_g_, self.search_ = ridges["ridge_f"], ridges["ridge_g"], search
         self.coef_, self.critic_coef_ = scale * solution.alpha, scale * solution.beta
@@ -465,7 +527,7 @@ class MinMaxUplift(UpliftEstimator):
 
     def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
         """Solve by sums alone, and become fitted."""
-        self._fit_sums(sums, Settled(sums.plan, search))
+        self._fit_sums(sums, search)
         # Sums may be of other columns than those of an earlier fit.
         known = self._feature_names == sums.plan.feature_names
         encoder = getattr(self, "encoder_", None) if known else None
@@ -481,8 +543,149 @@ class MinMaxUplift(UpliftEstimator):
         return np.asarray(widening(G) * np.sqrt(G - 1) * each.std(axis=0))
 
     @property
-    def _planner(self) -> MinMaxPlanner:
-        return MinMaxPlanner(*(getattr(self, field.name) for field in fields(MinMaxPlanner)))
+    def _is_centred(self) -> bool:
+        """Whether what features predict of the labels is subtracted."""
+        return not isinstance(self.center, bool) or self.center
+
+    @property
+    def _chooses_ridges(self) -> bool:
+        """Whether rows choose one of the ridges."""
+        return isinstance(self.ridge_f, str) or isinstance(self.ridge_g, str)
+
+    def _draw_plans(
+        self,
+        rows: LabelledRows,
+        n_rows: int,
+        rng: np.random.RandomState,
+        feature_names: tuple[str, ...] | None,
+    ) -> list[SumsPlan]:
+        """Draw the functions from some of ``n_rows`` rows: one plan for each width to be tried."""
+        scaling = Scaling.identity(rows.X.shape[1])
+        if self.standardize:
+            scaling = Scaling.of_rows(rows.X, rows.share)
+        enough = int(max([BASIS_ROWS, *_numbers(self.n_centers)]))
+        at: Any = slice(None)
+        if len(rows.X) > enough:
+            at = sample_without_replacement(len(rows.X), enough, random_state=rng)
+        sample, weight = scaling(rows.X[at]), rows.relative[at]
+
+        def draw(basis: str | Basis, width: float | str) -> Basis:
+            smooth = (
+                isinstance(basis, str) and basis in ("smooth", "means") and self.n_centers == "auto"
+            )
+            n = min(auto_centers(n_rows), len(sample)) if smooth else self.n_centers
+            return draw_basis(basis, sample, n_centers=n, width=width, rng=rng, weight=weight)
+
+        basis = critic = draw(self.basis, self.width)
+        if self.critic_basis is not None:
+            critic = draw(self.critic_basis, self.width)
+        names = tuple(rows.names)
+        plan = SumsPlan(feature_names, names, rows.coding, scaling, basis, critic, (), N_FOLDS)
+        warn_if_large(plan.size, n_threads(self.n_jobs), stacklevel=5)
+        # A basis that was given stays as it is.
+        if self.width != "auto" or not isinstance(self.basis, str) or np.isnan(length_scale(basis)):
+            return [plan]
+        both = isinstance(self.critic_basis, str)
+        return [_widened(plan, factor, critic=both) for factor in WIDTH_FACTORS]
+
+    def _settle(
+        self,
+        tried: Sequence[SumsPlan],
+        rows: LabelledRows,
+        fold: IntArray | None,
+        rng: np.random.RandomState,
+        seen: LabelledRows | None = None,
+    ) -> tuple[SumsPlan, MinMaxSearch | None, MomentSums | None, Array | None]:
+        """Choose the width, and fit what is subtracted from labels, to ``seen`` if it is given.
+
+        Return the plan and, if a width was chosen, how, the sums by which, and the coefficients
+        without each fold.
+        """
+        plan = tried[len(tried) // 2]
+        if fold is None or not (self._is_centred or len(tried) > 1):
+            return plan, None, None, None
+        model = None if isinstance(self.center, bool) else self.center
+        means: list[Means] = cross_fit_means(
+            rows if seen is None else seen, fold, rng, model=model, n_jobs=self.n_jobs
+        )
+        centring = tuple(means) if self._is_centred else ()
+        if len(tried) == 1:
+            return replace(plan, centring=centring), None, None, None
+        label, gap = subtract_means(rows, means, fold, n_jobs=self.n_jobs)
+        used = replace(rows, label=label) if self._is_centred else rows
+        best, search, sums, coef = self._choose_width(tried, used, fold, gap)
+        return replace(tried[best], centring=centring), search, sums, coef
+
+    def _choose_ridges(
+        self,
+        plan: SumsPlan,
+        sums: MomentSums,
+        contrasts: Array | None,
+        search: MinMaxSearch | None,
+    ) -> tuple[MinMaxSearch | None, Array | None]:
+        """Choose ridges by the sums of all rows, if asked, in the place of a sample's choice.
+
+        Also return the coefficients without each group of rows.
+        """
+        if not self._chooses_ridges:
+            return search, None
+        final, coef = self._search_ridges(plan, sums, contrasts)
+        return (final if search is None else search.with_ridges_of(final)), coef
+
+    def _search_ridges(
+        self, plan: SumsPlan, sums: MomentSums, contrasts: Array | None = None
+    ) -> tuple[MinMaxSearch, Array]:
+        """Choose ridges by leaving out groups of the sums."""
+        f = np.array(_numbers(self.ridge_f) or RIDGES_F)
+        g = np.array(_numbers(self.ridge_g) or RIDGES_G)
+        C = average(plan, sums, contrasts).C
+        # Of each fold the averages over the other rows and over its own.
+        folds = [
+            (average(plan, sums.without(j), contrasts), average(plan, sums.of_group(j), contrasts))
+            for j in sums.groups
+        ]
+        score, alpha = score_ridges(folds, C, ridges_f=f, ridges_g=g, n_jobs=self.n_jobs)
+        scale = plan.coding.scale**2
+        mean, error, chosen = choose_ridges(score)
+        search = MinMaxSearch(
+            widths=np.array([length_scale(plan.basis)]),
+            ridges_f=f,
+            ridges_g=g,
+            score=scale * mean[None],
+            standard_error=scale * error[None],
+            risk=np.array([np.nan]),
+            risk_standard_error=np.array([np.nan]),
+            chosen=(0, *chosen),
+        )
+        return search, alpha[:, *chosen]
+
+    def _choose_width(
+        self, tried: Sequence[SumsPlan], rows: LabelledRows, fold: IntArray, gap: Array
+    ) -> tuple[int, MinMaxSearch, MomentSums, Array]:
+        """Choose among plans of different widths by the weighted risk of held-out predictions.
+
+        ``rows`` have labels as they enter the sums; ``gap`` is the policy gap at every row from
+        models that did not see it. One pass per width over the rows, and one for predictions.
+        """
+        sums, searches, coefs, risks = [], [], [], []
+        for plan in tried:
+            sums.append(accumulate(plan.values, plan.size, rows, groups=fold, n_jobs=self.n_jobs))
+            search, coef = self._search_ridges(plan, sums[-1])
+            searches.append(search)
+            coefs.append(coef)
+            risks.append(_risks(plan, rows, fold, gap, coef, self.n_jobs))
+        risk = tried[0].coding.scale ** 2 * np.array(risks)  # (n_w, n_folds)
+        best = int(np.argmin(risk.mean(axis=1)))
+        report = replace(
+            searches[0],
+            widths=np.concatenate([one.widths for one in searches]),
+            score=np.concatenate([one.score for one in searches]),
+            standard_error=np.concatenate([one.standard_error for one in searches]),
+            risk=risk.mean(axis=1),
+            risk_standard_error=(risk - risk[best]).std(axis=1, ddof=1) / np.sqrt(risk.shape[1]),
+            chosen=(best, *searches[best].chosen[1:]),
+        )
+        return best, report, sums[best], coefs[best]
 
     @property
     def _is_squared(self) -> bool:
@@ -541,3 +744,81 @@ class MinMaxUplift(UpliftEstimator):
                 "losses other than 'squared' need all rows in memory, and sums are not enough. Use "
                 "loss='squared', or fit."
             )
+
+
+def _numbers(value: float | str) -> list[float]:
+    """Return a number as a list, which is empty for a word such as "auto"."""
+    return [] if isinstance(value, str) else [float(value)]
+
+
+def _widened(plan: SumsPlan, factor: float, *, critic: bool) -> SumsPlan:
+    """Return the plan with the same centres and another width, of the critic too if asked."""
+    basis = rescaled(plan.basis, factor)
+    if plan.critic is plan.basis:
+        return replace(plan, basis=basis, critic=basis)
+    return replace(
+        plan, basis=basis, critic=rescaled(plan.critic, factor) if critic else plan.critic
+    )
+
+
+def as_two_groups(rows: LabelledRows, n_jobs: int | None) -> tuple[LabelledRows, Any]:
+    """Return rows of several populations as those of two groups, and which rows these are."""
+    if len(rows.names) == 2:
+        return rows, slice(None)
+    return in_two_groups(rows, contrasts_of(rows, n_jobs=n_jobs)[0])
+
+
+def check_groups(rows: LabelledRows, group: IntArray) -> None:
+    """Refuse samples so small that a group has no rows of a table."""
+    for kind in (OUTCOME, TREATMENT):
+        for k, name in enumerate(rows.names):
+            at = rows.at(kind, k)
+            if len(np.unique(group[at])) < N_FOLDS:
+                raise InputError(
+                    f"centring and the choice of width hold out {N_FOLDS} groups of rows in turn, "
+                    f"but the {len(at)} {kind} rows of population {name!r} do not fill them. "
+                    "Tables as small as this are fitted with fit; or pass center=False and a "
+                    "number for width."
+                )
+
+
+def warn_if_large(size: int, threads: int, *, stacklevel: int) -> None:
+    """Warn, before anything is computed, if the sums of all folds will fill much memory."""
+    gigabytes = (MATRICES + MATRICES_PER_THREAD * threads) * 8.0 * size**2 / 1e9
+    if gigabytes > MUCH_MEMORY:
+        warnings.warn(
+            f"this fit multiplies {size} functions with each other and will take about "
+            f"{gigabytes:.1f} GB of memory, and time that grows with the cube of their number. "
+            "Lower n_centers, pass fewer features, or take basis='smooth', which needs at most one "
+            "linear function for twenty rows.",
+            UnjoinedWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def average(plan: SumsPlan, sums: MomentSums, contrasts: Array | None = None) -> MinMaxSystem:
+    """Average the sums to A, b and C."""
+    p_f = None if plan.critic is plan.basis else plan.basis.size
+    return assemble(sums, contrasts, p_f)
+
+
+def _risks(
+    plan: SumsPlan,
+    rows: LabelledRows,
+    fold: IntArray,
+    gap: Array,
+    alphas: Array,
+    n_jobs: int | None,
+) -> Array:
+    """Return the weighted risk of each fold's predictions, from coefficients without it.
+
+    R(f) = E[w nu f^2] - 4 E[z nu f], as `unjoined.evaluate.weighted_risk` has it, nu being the gap.
+    """
+    values = ScaledBasis(plan.basis, plan.scaling)
+    risks = []
+    for j, alpha in enumerate(alphas):
+        at = np.flatnonzero(fold == j)
+        held_out = rows.take(at)
+        f = combine(values, alpha, held_out.X, n_jobs=n_jobs)
+        risks.append(held_out.share @ weighted_values(f, held_out, held_out.sign * gap[at]))
+    return np.array(risks)

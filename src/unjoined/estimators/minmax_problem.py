@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from unjoined._typing import Basis, IntArray
+from unjoined._typing import Array
 from unjoined._validation import OUTCOME, check_option
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
 from unjoined.model.accumulate import RowScan
-from unjoined.model.basis import ScaledBasis, Scaling, weighted_quantile
+from unjoined.model.basis import ScaledBasis, weighted_quantile
 from unjoined.model.loss_solvers import solve_loss
 from unjoined.model.losses import (
     LOSSES,
@@ -21,8 +21,8 @@ from unjoined.model.losses import (
     check_conjugate,
     check_conjugates,
 )
-from unjoined.model.minmax import MinMaxSolution, solve_bounded
-from unjoined.model.plan import MinMaxSystem, SumsPlan
+from unjoined.model.minmax import MinMaxSolution, MinMaxSystem, solve_bounded
+from unjoined.model.plan import SumsPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,49 +72,37 @@ def check_loss(name: str, loss: Any) -> None:
         raise InputError(f"{name} must be one of {names} or a loss object, got {loss!r}.")
 
 
-@dataclass(frozen=True, slots=True)
-class SummedRows:
-    """The rows behind the sums, for solvers that sums do not suffice for."""
+def robust_spread(rows: LabelledRows, label: Array) -> float:
+    """Return what outliers cannot inflate: the interquartile range, as a standard deviation.
 
-    rows: LabelledRows  # with the labels as they came
-    group: IntArray | None  # (n,) as in the sums
-    n_jobs: int | None
-
-    def scan(self, basis: Basis, scaling: Scaling) -> RowScan:
-        """Return what finds the rows at which functions of a basis leave a range."""
-        return RowScan(ScaledBasis(basis, scaling), self.rows.X, self.n_jobs)
-
-    def reach(self) -> float:
-        """Return how far outcomes are apart: no effect exceeds that, outcome units."""
-        outcome = self.rows.label[self.rows.of_kind(OUTCOME)]
-        return float(self.rows.coding.scale * (outcome.max() - outcome.min()))
-
-    def spread(self, plan: SumsPlan) -> float:
-        """Return what outliers cannot inflate: the interquartile range, as a standard deviation.
-
-        If half of the outcomes are equal it says nothing, not even of centred ones, and the
-        standard deviation serves. Rows count by their weights, and each population the same.
-        """
-        if self.rows.coding.is_binary:
-            return 1.0
-        at = self.rows.of_kind(OUTCOME)
-        centred = plan.centred(self.rows, self.group, n_jobs=self.n_jobs)
-        label, share, quarters = centred[at], self.rows.share[at], (0.25, 0.75)
-        low, high = weighted_quantile(self.rows.label[at], share, quarters)
-        if high <= low:
-            mean = np.average(label, weights=share)
-            return float(np.sqrt(np.average((label - mean) ** 2, weights=share)))
-        low, high = weighted_quantile(label, share, quarters)
-        return float((high - low) / 1.349)
+    If half of the outcomes are equal it says nothing, not even of centred ones, ``label``, and the
+    standard deviation serves. Rows count by their weights, and each population the same.
+    """
+    if rows.coding.is_binary:
+        return 1.0
+    at = rows.of_kind(OUTCOME)
+    centred, share, quarters = label[at], rows.share[at], (0.25, 0.75)
+    low, high = weighted_quantile(rows.label[at], share, quarters)
+    if high <= low:
+        mean = np.average(centred, weights=share)
+        return float(np.sqrt(np.average((centred - mean) ** 2, weights=share)))
+    low, high = weighted_quantile(centred, share, quarters)
+    return float((high - low) / 1.349)
 
 
 def solve_in_bounds(
-    plan: SumsPlan, system: MinMaxSystem, rows: SummedRows, bounds: Any, ridges: dict[str, float]
+    plan: SumsPlan,
+    system: MinMaxSystem,
+    rows: LabelledRows,
+    bounds: Any,
+    ridges: dict[str, float],
+    n_jobs: int | None,
 ) -> tuple[MinMaxSolution, BoundsReport]:
     """Solve the paper's problem with the uplift in a range, outcome units, at every row."""
-    reach, scale = rows.reach(), plan.coding.scale
+    scale = plan.coding.scale
+    reach = scale * float(np.ptp(rows.label[rows.of_kind(OUTCOME)]))  # no effect exceeds that
     lower, upper = (-reach, reach) if isinstance(bounds, str) else map(float, bounds)
-    scan = rows.scan(plan.basis, plan.scaling)
+    scan = RowScan(ScaledBasis(plan.basis, plan.scaling), rows.X, n_jobs)
     solution, qp = solve_bounded(system, scan, lower=lower / scale, upper=upper / scale, **ridges)
     strongest = np.abs(qp.multiplier).max(initial=0.0)
     binding = int(np.sum(np.abs(qp.multiplier) > 1e-6 * strongest)) if strongest else 0
@@ -123,21 +111,27 @@ def solve_in_bounds(
 
 
 def solve_with_loss(
-    plan: SumsPlan, system: MinMaxSystem, rows: SummedRows, given: Any, ridges: dict[str, float]
+    plan: SumsPlan,
+    system: MinMaxSystem,
+    rows: LabelledRows,
+    label: Array,
+    given: Any,
+    ridges: dict[str, float],
+    n_jobs: int | None,
 ) -> tuple[MinMaxSolution, LossReport]:
-    """Solve the problem of a loss other than the square.
+    """Solve the problem of a loss other than the square, from labels as they enter the sums.
 
     Inside, outcomes are multiples of the robust spread of what enters the sums, so that ridges
     have no units and a loss called by name has a threshold of that size.
     """
-    spread = rows.spread(plan)
+    spread = robust_spread(rows, label)
     unit = plan.coding.scale * spread
     loss = LOSSES[given]() if isinstance(given, str) else given
     if loss is given and not isinstance(loss, ThreePlayerLoss):
         loss = loss.in_units(unit)
     system = replace(system, b=system.b / spread)
-    share = rows.rows.share / 2.0  # each kind of row is half of E[rho*(g)]
-    scan = rows.scan(plan.critic, plan.scaling)
+    share = rows.share / 2.0  # each kind of row is half of E[rho*(g)]
+    scan = RowScan(ScaledBasis(plan.critic, plan.scaling), rows.X, n_jobs)
     solution = solve_loss(system, scan, share, loss, **ridges)
     report = LossReport(solution.gap, solution.relative_gap, solution.rounds, unit)
     return MinMaxSolution(spread * solution.alpha, spread * solution.beta, np.empty(0)), report

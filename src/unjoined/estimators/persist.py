@@ -22,8 +22,7 @@ from unjoined.data.write import replace_file
 from unjoined.errors import InputError, MissingExtraError, TableError
 from unjoined.estimators.base import UpliftEstimator
 from unjoined.estimators.em import EMFit, EMUplift
-from unjoined.estimators.minmax import MinMaxUplift
-from unjoined.estimators.minmax_plan import MinMaxSearch
+from unjoined.estimators.minmax import MinMaxSearch, MinMaxUplift
 from unjoined.estimators.minmax_problem import BoundsReport, LossReport
 from unjoined.estimators.model_file import (
     CHECKSUM,

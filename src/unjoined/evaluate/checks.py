@@ -25,12 +25,12 @@ from threadpoolctl import threadpool_limits
 from unjoined._threads import CACHE_ROWS
 from unjoined._typing import Array, IntArray
 from unjoined._validation import KINDS
+from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import UnjoinedWarning
 from unjoined.evaluate.strength import against_zero
 from unjoined.evaluate.terms import GAP, EvaluationRows
 from unjoined.model.basis import Scaling
-from unjoined.model.moments import hash_features, hash_with
 from unjoined.model.shift import effective_size
 
 ROWS_PER_MOMENT = 50  # of the smallest table, for each further feature of the test

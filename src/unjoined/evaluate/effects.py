@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from unjoined._typing import Array, BoolArray, IntArray, RandomState
 from unjoined._validation import did_you_mean, shown
-from unjoined.data.additive import Additive
+from unjoined.data.fold import Additive
 from unjoined.errors import InputError, TableError
 from unjoined.evaluate.estimate import (
     Estimate,

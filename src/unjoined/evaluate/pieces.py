@@ -16,9 +16,9 @@ from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import OUTCOME, check_vector
-from unjoined.data.additive import plus
 from unjoined.data.dask import DaskSource, as_dask_source
 from unjoined.data.encode import Encoded, TableEncoder
+from unjoined.data.fold import plus
 from unjoined.data.labels import CellSummary
 from unjoined.data.rows import NumberedRows
 from unjoined.data.sources import ChunkSource, as_source

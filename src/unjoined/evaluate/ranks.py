@@ -18,7 +18,7 @@ from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import shown
-from unjoined.data.additive import Additive
+from unjoined.data.fold import Additive
 from unjoined.errors import InputError
 from unjoined.evaluate.curves import group_ties
 from unjoined.evaluate.estimate import Estimate, Totals

@@ -14,13 +14,7 @@ from scipy.special import stdtrit
 from scipy.stats import rankdata
 
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike
-from unjoined._validation import (
-    OUTCOME,
-    TREATMENT,
-    check_probability,
-    check_same_length,
-    check_vector,
-)
+from unjoined._validation import check_probability, check_same_length, check_vector
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import WeakIdentificationWarning
@@ -28,7 +22,7 @@ from unjoined.evaluate.estimate import STRONG, Estimate, Totals, critical_value
 from unjoined.evaluate.terms import EvaluationRows, average_effect, cell_positions
 from unjoined.model.basis import has_constant
 from unjoined.model.centring import center_sums
-from unjoined.model.moments import CellKey, GroupedSums, PolicySums, n_functions, sum_policies
+from unjoined.model.moments import MomentSums, PolicySums, n_functions, sum_policies
 from unjoined.model.plan import PlannedSums
 
 FEW_BINS, MANY_BINS = 10, 20
@@ -561,10 +555,8 @@ def average_effect_of_sums(planned: PlannedSums) -> Estimate:
     value = np.zeros((2, len(groups), 2, 2))  # numerator or denominator; group; population; sum
     for i, group in enumerate(groups):
         g = _weights_without(sums, group, p, constant=constant)
-        for a, kind in enumerate((OUTCOME, TREATMENT)):
-            for k in (0, 1):
-                if cell := sums.cells.get(CellKey(kind, k, group)):
-                    value[a, i, k] = g @ cell.label_basis[:p], cell.weight
+        value[:, i, :, 0] = sums.label_basis[:, :, group, :p] @ g
+        value[:, i, :, 1] = sums.weight[:, :, group]
     scale = np.array([plan.coding.scale, 0.5])  # treatments are -1/+1
     left = np.array([scale * _contrast(np.delete(value, i, 1)) for i in range(len(groups))])
     G, apart = len(groups), left - left.mean(axis=0)
@@ -584,21 +576,18 @@ def _contrast(value: Array) -> Array:
     return np.asarray(mean[:, 0] - mean[:, 1])
 
 
-def _weights_without(sums: GroupedSums, group: int, p: int, *, constant: bool) -> Array:
+def _weights_without(sums: MomentSums, group: int, p: int, *, constant: bool) -> Array:
     """Return the coefficients of g, from all groups but one if every table has others."""
-    rest = {key: cell for key, cell in sums.cells.items() if key.group != group}
-    tables = [(kind, k) for kind in (OUTCOME, TREATMENT) for k in (0, 1)]
-    others = GroupedSums(sums.p, rest)
-    if min(others.total(*table).weight for table in tables) == 0.0:
-        others = sums
-    treated = [others.total(TREATMENT, k) for k in (0, 1)]
-    cells = [others.total(*table) for table in tables]
-    C = sum((c.gram[:p, :p] / c.weight for c in cells), np.zeros((p, p))) / len(cells)
+    others = sums.without(group).over_groups()
+    if others.weight.min() == 0.0:
+        others = sums.over_groups()
+    weight = others.weight[..., None]
+    C = (others.gram[..., :p, :p] / weight[..., None]).mean(axis=(0, 1))
     C[np.diag_indices(p)] += STEADY * max(float(np.trace(C)) / p, 1e-300)
     if not constant:
-        first, second = (c.label_basis[:p] / c.weight for c in treated)
+        first, second = others.label_basis[1, :, :p] / weight[1]
         return np.asarray(solve(C, 0.5 * (first - second), assume_a="pos"))
-    first, second = (c.label_cross[:p, :p] / c.weight for c in treated)
+    first, second = others.label_cross[1, :, :p, :p] / weight[1, ..., None]
     A = 0.5 * (first - second)
     met = solve(C, np.column_stack([A, C[:, 0]]), assume_a="pos")
     return np.asarray(solve(A.T @ met[:, :p] + NARROW**2 * C, A.T @ met[:, p], assume_a="pos"))

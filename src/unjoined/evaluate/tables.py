@@ -27,6 +27,7 @@ from unjoined._validation import (
 )
 from unjoined.data.columns import take_rows
 from unjoined.data.dask import is_dask
+from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import InputError, UnjoinedWarning
@@ -34,7 +35,6 @@ from unjoined.evaluate.ranks import EvaluatedTables, Gain, Order, Piece, Scored,
 from unjoined.evaluate.regions import NamedFeatures
 from unjoined.evaluate.terms import EvaluationRows, evaluation_rows, labelled_rows, refuse_few
 from unjoined.model.crossfit import CrossFit
-from unjoined.model.moments import hash_features, hash_with
 
 Rules = Mapping[str, Any]
 DEFAULT_RULES: dict[str, tuple[str, float]] = {

@@ -11,8 +11,8 @@ from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME, TARGET, check_kind, check_option, check_weight, is_kind
-from unjoined.data.additive import Additive
 from unjoined.data.chunks import feature_matrix
+from unjoined.data.fold import Additive
 from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import InputError
 from unjoined.evaluate.estimate import Estimate, Totals

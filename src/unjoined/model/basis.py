@@ -194,7 +194,20 @@ class GaussianBasis:
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p), each between 0 and 1."""
         check_row_width(X, self.n_features)
-        return _gaussian_writer(self, Scaling.identity(self.n_features))(X, self.size)
+        return self.writer(Scaling.identity(self.n_features))(X, self.size)
+
+    @property
+    def length_scale(self) -> float:
+        """The width."""
+        return self.width
+
+    def rescaled(self, factor: float) -> GaussianBasis:
+        """Return the same centres with another width."""
+        return GaussianBasis(self.centers, factor * self.width)
+
+    def writer(self, scaling: Scaling, *, linear: bool = False) -> BasisWriter:
+        """Return what writes the values, after a constant and the features if asked."""
+        return _gaussian_writer(self, scaling, linear=linear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +257,15 @@ class FourierBasis:
         values *= np.sqrt(2.0 / self.size)
         return values
 
+    @property
+    def length_scale(self) -> float:
+        """The width whose frequencies have this mean square."""
+        return float(np.sqrt(2.0 / np.mean(self.frequencies**2)))
+
+    def rescaled(self, factor: float) -> FourierBasis:
+        """Return the same phases with frequencies divided by a factor."""
+        return FourierBasis(self.frequencies / factor, self.phases)
+
 
 @dataclass(frozen=True, slots=True)
 class LinearBasis:
@@ -270,6 +292,10 @@ class LinearBasis:
         """Map rows (n, d) to basis values (n, d + 1)."""
         check_row_width(X, self.n_features)
         return np.column_stack([np.ones(len(X)), X])
+
+    def writer(self, scaling: Scaling) -> BasisWriter:
+        """Return what writes the values."""
+        return _linear_writer(self, scaling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +326,47 @@ class StackedBasis:
     def __call__(self, X: Array) -> Array:
         """Map rows (n, d) to basis values (n, p)."""
         return np.hstack([self.first(X), self.second(X)])
+
+    @property
+    def length_scale(self) -> float:
+        """That of the first functions, or else of the second."""
+        first = length_scale(self.first)
+        return length_scale(self.second) if np.isnan(first) else first
+
+    def rescaled(self, factor: float) -> StackedBasis:
+        """Return both with other length scales, as far as they have one."""
+        return StackedBasis(rescaled(self.first, factor), rescaled(self.second, factor))
+
+    def writer(self, scaling: Scaling) -> BasisWriter:
+        """Return what writes the values; linear functions and Gaussians take one product."""
+        if isinstance(self.first, LinearBasis) and isinstance(self.second, GaussianBasis):
+            return self.second.writer(scaling, linear=True)
+        halves = scaled_writer(self.first, scaling), scaled_writer(self.second, scaling)
+        return _stacked_writer(*halves, self.first.size)
+
+
+def rescaled(basis: Basis, factor: float) -> Basis:
+    """Return the basis with its length scale multiplied by ``factor``, all else the same.
+
+    Centres and random phases stay, so that candidates of several widths differ in width only.
+    Bases without a length scale are returned as they are.
+    """
+    method = getattr(basis, "rescaled", None)
+    return basis if method is None else method(factor)
+
+
+def length_scale(basis: Basis) -> float:
+    """Return the distance over which functions vary, in units of the features; NaN for any."""
+    return float(getattr(basis, "length_scale", np.nan))
+
+
+def scaled_writer(basis: Basis, scaling: Scaling) -> BasisWriter:
+    """Return what writes the values of a basis at features that are scaled first."""
+    method = getattr(basis, "writer", None)
+    if method is None:
+        return _plain_writer(lambda X: basis(scaling(X)), basis.n_features)
+    writer: BasisWriter = method(scaling)
+    return writer
 
 
 def has_constant(basis: Basis) -> bool:
@@ -335,7 +402,11 @@ class ScaledBasis:
     def __post_init__(self) -> None:
         """Prepare what all chunks share."""
         check_basis("basis", self.basis, len(self.scaling.mean))
-        object.__setattr__(self, "writer", _scaled_writer(self.basis, self.scaling))
+        object.__setattr__(self, "writer", scaled_writer(self.basis, self.scaling))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from basis and scaling: the writer cannot be sent to another process."""
+        return (ScaledBasis, (self.basis, self.scaling))
 
     @property
     def size(self) -> int:
@@ -380,19 +451,6 @@ def _plain_writer(basis: Callable[[Array], Array], d: int) -> BasisWriter:
         out[...] = values
 
     return BasisWriter(d, lambda X, columns: np.copyto(columns, X.T), write)
-
-
-def _scaled_writer(basis: Basis, scaling: Scaling) -> BasisWriter:
-    if isinstance(basis, GaussianBasis):
-        return _gaussian_writer(basis, scaling)
-    if isinstance(basis, LinearBasis):
-        return _linear_writer(basis, scaling)
-    if isinstance(basis, StackedBasis):
-        if isinstance(basis.first, LinearBasis) and isinstance(basis.second, GaussianBasis):
-            return _gaussian_writer(basis.second, scaling, linear=True)
-        first, second = (_scaled_writer(part, scaling) for part in (basis.first, basis.second))
-        return _stacked_writer(first, second, basis.first.size)
-    return _plain_writer(lambda X: basis(scaling(X)), basis.n_features)
 
 
 def _linear_writer(basis: LinearBasis, scaling: Scaling) -> BasisWriter:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.random import RandomState as Rng
+from sklearn.utils.random import sample_without_replacement
 
 from unjoined._typing import Array, IntArray
 from unjoined._validation import (
@@ -20,11 +20,10 @@ from unjoined._validation import (
     check_treatment,
     check_two,
 )
-from unjoined.data.additive import plus
-from unjoined.data.rows import LabelledRows, NumberedRows, number_rows
+from unjoined.data.fold import HashArray, fold, hash_with, plus
+from unjoined.data.rows import LabelledRows, NumberedRows
 from unjoined.data.sources import ChunkSource
 from unjoined.errors import LabelError, TableError
-from unjoined.model.moments import HashArray, hash_features, hash_with
 
 
 def number_keys(number: IntArray) -> HashArray:
@@ -43,19 +42,6 @@ def deal_groups(number: IntArray, n_groups: int) -> IntArray:
     return (number + first.astype(np.int64)) % n_groups
 
 
-def rows_digest(rows: NumberedRows, n_scores: int = 0) -> int:
-    """Return what rows are known by: the sum of hashes of what each holds and where it stands.
-
-    Of the features the last are ``n_scores`` scores, which may differ in the last digit from pass
-    to pass and have no say.
-    """
-    tables = [hashlib.sha256(f"{kind} {name}".encode()).digest() for kind, name in rows.tables]
-    seeds = np.array([int.from_bytes(table[:8]) for table in tables], dtype=np.uint64)
-    state = hash_features(rows.X[:, : rows.X.shape[1] - n_scores]) ^ seeds[rows.cell]
-    number = rows.number.astype(np.float64)
-    return int(hash_with(state, rows.label, rows.weight, number).sum(dtype=np.uint64))
-
-
 @dataclass(frozen=True, slots=True)
 class Census:
     """What one pass over all rows found; the same however they are cut into chunks."""
@@ -68,6 +54,7 @@ class Census:
     codes: Array  # distinct treatment labels; -1/+1 or 0/1
     cells: dict[tuple[str, Any], RowSketch]
     n_scores: int = 0  # last of the features, which are scores
+    digest: int = 0  # a fingerprint of all rows and weights, however they are cut into chunks
 
     @property
     def n_rows(self) -> int:
@@ -101,15 +88,9 @@ class Census:
                         f"population needs an {OUTCOME} table and a {TREATMENT} table."
                     )
 
-    @property
-    def digest(self) -> int:
-        """A fingerprint of all rows and their weights, however they are cut into chunks."""
-        cells = sorted((kind, str(name), cell.digest) for (kind, name), cell in self.cells.items())
-        return int.from_bytes(hashlib.sha256(repr(cells).encode()).digest()[:6])
-
     def check_same(self, digest: int) -> None:
         """Refuse a further pass whose rows, by the sum of their digests, are not those counted."""
-        if (sum(cell.digest for cell in self.cells.values()) - digest) % 2**64:
+        if self.digest != digest:
             raise TableError(
                 "the source gave other rows, or the same in another order, when it was read again. "
                 "Rows must stay as they are while they are added up: give files, a query with "
@@ -173,43 +154,39 @@ class Census:
 
 def take_census(source: ChunkSource, *, sample_rows: int, n_scores: int = 0) -> Census:
     """Go through a source once, keeping at most ``sample_rows`` rows of every cell."""
-    total: Census | None = None
-    names: tuple[str, ...] | None = ()
-    for rows in number_rows(source):
-        names = rows.feature_names if total is None else names
-        part = census_of_rows(rows, (sample_rows, n_scores), total)
-        total = part if total is None else total + part
-    if total is None or not total.cells:
+    shared = sample_rows, n_scores
+    result = fold(source, census_of_rows, shared, n_jobs=None, n_scores=n_scores)
+    census: Census | None = result[0]
+    if census is None:
         raise TableError("the source has no rows with a label and a positive weight.")
-    if names == ():
+    names = census.feature_names
+    if names == ():  # only the source can tell
         asked = source.feature_names
         names = None if asked is None else tuple(asked)
-    return replace(total, feature_names=names)
+    return replace(census, feature_names=names, digest=result[2])
 
 
 def census_of_rows(
-    rows: NumberedRows, shared: tuple[int, int], known: Census | None = None
+    rows: NumberedRows, shared: tuple[int, int], n_jobs: int | None = None
 ) -> Census:
-    """Return the census of one chunk; rows with larger keys than ``known`` keeps only count.
+    """Return the census of rows that count.
 
     ``shared`` are the rows of each cell to keep, and the number of scores among the features.
     """
     sample_rows, n_scores = shared
-    at = rows.counted()
-    cells = {}
-    for table, where in zip(rows.tables, at, strict=True):
-        if len(where):
-            before = None if known is None else known.cells.get(table)
-            own = rows.take(where)
-            digest = rows_digest(own, n_scores)
-            cells[table] = RowSketch.of_rows(own, sample_rows, digest, before)
+    at = rows.all_cells()
+    cells = {
+        table: RowSketch.of_rows(rows.take(own), sample_rows)
+        for table, own in zip(rows.tables, at, strict=True)
+        if len(own)
+    }
     m = len(rows.names)
     outcomes, codes = (rows.label[np.concatenate(part)] for part in (at[:m], at[m:]))
     place = f"{rows.origin}, from row {rows.first_row:,} on"
     return Census(
         place,
         int(rows.X.shape[1]),
-        None,
+        rows.feature_names,
         _sorted_names(cells),
         _some_values(np.empty(0), outcomes),
         _codes(np.empty(0), codes, place),
@@ -259,18 +236,12 @@ class RowSketch:
     X: Array  # (m, d)
     label: Array  # (m,)
     weight: Array  # (m,)
-    digest: int  # of all rows of the cell
 
     @classmethod
-    def of_rows(
-        cls, rows: NumberedRows, size: int, digest: int, known: RowSketch | None = None
-    ) -> RowSketch:
-        """Return the sketch of rows of one cell; what a full ``known`` would not keep counts."""
+    def of_rows(cls, rows: NumberedRows, size: int) -> RowSketch:
+        """Return the sketch of rows of one cell."""
         keys = number_keys(rows.number)
-        near = np.arange(len(rows))
-        if known is not None and len(known.key) == size:
-            near = np.flatnonzero(keys < known.key[-1])
-        at = near[np.argsort(keys[near])[:size]]
+        at = np.argsort(keys)[:size]
         return cls(
             size,
             len(rows),
@@ -280,7 +251,6 @@ class RowSketch:
             rows.X[at],
             rows.label[at],
             rows.weight[at],
-            digest,
         )
 
     def __add__(self, other: RowSketch) -> RowSketch:
@@ -294,7 +264,6 @@ class RowSketch:
             np.concatenate([self.X, other.X]),
             np.concatenate([self.label, other.label]),
             np.concatenate([self.weight, other.weight]),
-            (self.digest + other.digest) % 2**64,
         )
         return both.take(np.argsort(both.key)[: self.size])
 
@@ -320,23 +289,13 @@ class RowSketch:
         return self.weight * factor
 
 
-def sample_cells(cells: list[IntArray], most: int, rng: Rng) -> list[IntArray]:
-    """Return the positions of at most ``most`` rows of each cell, in order."""
-    chosen = []
-    for at in cells:
-        n = min(len(at), most)
-        # One row out of each of as many strips: distinct, and soon done. Strips differ by a row
-        # in length, so that they start at random, or rows would not be equally likely.
-        edges = np.arange(n + 1) * len(at) // n
-        some = edges[:-1] + (rng.random_sample(n) * np.diff(edges)).astype(np.int64)
-        chosen.append(at[np.sort((some + rng.randint(len(at))) % len(at))])
-    return chosen
-
-
 def take_sample(rows: LabelledRows, most: int, rng: Rng) -> tuple[LabelledRows, IntArray]:
     """Return at most ``most`` rows of each cell, with the weight of all, and where they were."""
     cells = rows.all_cells()
-    chosen = sample_cells(cells, most, rng)
+    chosen = [
+        np.sort(at[sample_without_replacement(len(at), min(len(at), most), random_state=rng)])
+        for at in cells
+    ]
     more = [np.full(len(at), len(c) / len(at)) for at, c in zip(chosen, cells, strict=True)]
     positions = np.concatenate(chosen)
     sample = rows.take(positions)

@@ -7,11 +7,11 @@ min-max problem: A and b keep their expectations and lose variance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -22,11 +22,10 @@ from unjoined._typing import Array, Basis, IntArray
 from unjoined._validation import KINDS, OUTCOME, TREATMENT
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
-from unjoined.model.accumulate import accumulate
+from unjoined.model.accumulate import accumulate, combine
 from unjoined.model.basis import ScaledBasis, Scaling, StackedBasis, weighted_quantile
 from unjoined.model.draw import draw_basis
-from unjoined.model.moments import GroupedSums, MomentSums
-from unjoined.model.plan import CELLS, Centring, SmoothMeans, by_chunks
+from unjoined.model.moments import MomentSums
 from unjoined.model.regressors import deal_rows, fit_weighted, seeded_clone
 
 N_FOLDS = 5
@@ -38,16 +37,43 @@ PENALTIES = np.logspace(-6.0, 2.0, 17)  # per row
 INFLATION = 1.4
 ROWS_PER_FREE = 10  # rows per feature from which on the linear part is not penalised
 GROSS = 6.0  # standard deviations beyond which an outcome is gross
+CELLS = ((OUTCOME, 0), (OUTCOME, 1), (TREATMENT, 0), (TREATMENT, 1))
+# Maps features (n, d), on so many threads, to the mean labels of the four cells (n, 4).
+Means: TypeAlias = Callable[[Array, int | None], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothMeans:
+    """Four conditional means by ridge regression on one basis.
+
+    Those of two-valued labels are kept between the two. Those of real labels are not: a bound
+    would move with a function added to the label, and centring is to be blind to it.
+    """
+
+    basis: ScaledBasis
+    coef: Array  # (p, 4)
+    offset: Array  # (4,) added to the products
+    is_binary: bool  # whether outcomes are -1 and +1, as treatments are
+
+    def __call__(self, X: Array, n_jobs: int | None = None) -> Array:
+        """Return the means at features as they came (n, d), shape (n, 4)."""
+        means = combine(self.basis, self.coef, X, n_jobs=n_jobs)
+        means += self.offset
+        two_valued = means if self.is_binary else means[:, 2:]
+        np.clip(two_valued, -1.0, 1.0, out=two_valued)
+        return means
 
 
 @dataclass(frozen=True, slots=True)
 class ModelMeans:
     """Four conditional means by fitted scikit-learn regressors."""
 
+    scaling: Scaling
     models: tuple[Any, ...]  # four
 
-    def __call__(self, Z: Array) -> Array:
-        """Return the means at scaled features (n, d), one column per cell, shape (n, 4)."""
+    def __call__(self, X: Array, n_jobs: int | None = None) -> Array:
+        """Return the means at features as they came (n, d), shape (n, 4)."""
+        Z = self.scaling(X)
         return np.column_stack(
             [np.asarray(model.predict(Z), dtype=np.float64).ravel() for model in self.models]
         )
@@ -88,18 +114,28 @@ def deal_folds(rows: LabelledRows, rng: Rng, n_folds: int = N_FOLDS) -> IntArray
 
 
 def subtract_means(
-    rows: LabelledRows, parts: list[tuple[Centring, IntArray]], *, n_jobs: int | None = None
+    rows: LabelledRows,
+    means: Sequence[Means],
+    fold: IntArray | None,
+    *,
+    n_jobs: int | None = None,
 ) -> tuple[Array, Array]:
-    """Return centred labels and the policy gap, each pair (m, q) at its rows."""
-    label, gap = rows.label.copy(), np.empty(len(rows.label))
-    outcome = rows.is_outcome
-    for centring, at in parts:
-        m, q, gap[at] = by_chunks(centring, rows.X, at, n_jobs)
-        label[at] -= np.where(outcome[at], m, q)
+    r"""Return centred labels and the policy gap :math:`e_1(x) - e_2(x)`, shape (n,) each.
+
+    Subtracted are the averages of the two populations' means, of outcomes and of treatments. Each
+    fold has the means fitted without it; or all rows have the same.
+    """
+    label, gap = rows.label.copy(), np.empty(len(rows))
+    for j, mean in enumerate(means):
+        at = np.arange(len(rows)) if fold is None or len(means) == 1 else np.flatnonzero(fold == j)
+        cells = mean(rows.X[at], n_jobs)
+        m, q = (cells[:, 0] + cells[:, 1]) / 2.0, (cells[:, 2] + cells[:, 3]) / 2.0
+        label[at] -= np.where(rows.is_outcome[at], m, q)
+        gap[at] = (cells[:, 2] - cells[:, 3]) / 2.0
     return label, gap
 
 
-def cut_down(rows: LabelledRows) -> LabelledRows:
+def winsorized(rows: LabelledRows) -> LabelledRows:
     """Return the rows with outcomes no further than six robust spreads from their median.
 
     For means to be fitted to, not to be subtracted from: any m leaves the estimand as it is, but
@@ -116,36 +152,24 @@ def cut_down(rows: LabelledRows) -> LabelledRows:
     return replace(rows, label=label)
 
 
-def cross_fit_centring(
+def cross_fit_means(
     rows: LabelledRows,
     fold: IntArray,
     rng: Rng,
     *,
     model: Any = None,
-    space: ScaledBasis | None = None,
     n_jobs: int | None = None,
-) -> list[tuple[Centring, IntArray]]:
-    """Return for each fold the pair fitted without it, and its rows; with one fold, on all.
+) -> list[Means]:
+    """Return for each fold the means fitted without it; with one fold, on all rows.
 
-    Without a ``model`` the means are on ``space``, linear functions first, or on a smooth basis
-    drawn from the rows.
+    Without a ``model`` they are ridge regressions on a smooth basis drawn from the rows.
     """
-    scaling = Scaling.of_rows(rows.X, rows.share) if space is None else space.scaling
-    held = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
-    basis = None if space is None else space.basis
-    means = (
-        _smooth_means(rows, basis, scaling, fold, rng, n_jobs)
-        if model is None
-        else _model_means(rows, scaling(rows.X), fold, rng, model)
-    )
-    return [(Centring(scaling, mean), at) for mean, at in zip(means, held, strict=True)]
-
-
-def _model_means(
-    rows: LabelledRows, Z: Array, fold: IntArray, rng: Rng, model: Any
-) -> list[Callable[[Array], Array]]:
+    scaling = Scaling.of_rows(rows.X, rows.share)
+    if model is None:
+        return _smooth_means(rows, scaling, fold, rng, n_jobs)
+    Z = scaling(rows.X)
     n_folds = int(fold.max()) + 1
-    found: list[Callable[[Array], Array]] = []
+    means: list[Means] = []
     for j in range(n_folds):
         models = []
         for kind, k in CELLS:
@@ -153,46 +177,36 @@ def _model_means(
             at = at[fold[at] != j] if n_folds > 1 else at
             models.append(seeded_clone(model, rng))
             fit_weighted(models[-1], Z[at], rows.label[at], rows.weight[at])
-        found.append(ModelMeans(tuple(models)))
-    return found
+        means.append(ModelMeans(scaling, tuple(models)))
+    return means
 
 
 def _smooth_means(
-    rows: LabelledRows,
-    basis: Basis | None,
-    scaling: Scaling,
-    fold: IntArray,
-    rng: Rng,
-    n_jobs: int | None,
-) -> list[Callable[[Array], Array]]:
-    if basis is None:
-        at: Any = slice(None)
-        if len(rows.X) > SAMPLE_ROWS:
-            at = rng.choice(len(rows.X), SAMPLE_ROWS, replace=False)
-        Z, weight = scaling(rows.X[at]), rows.relative[at]
-        basis = draw_basis("smooth", Z, n_centers="auto", width="median", rng=rng, weight=weight)
+    rows: LabelledRows, scaling: Scaling, fold: IntArray, rng: Rng, n_jobs: int | None
+) -> list[Means]:
+    at: Any = slice(None)
+    if len(rows.X) > SAMPLE_ROWS:
+        at = rng.choice(len(rows.X), SAMPLE_ROWS, replace=False)
+    Z, weight = scaling(rows.X[at]), rows.relative[at]
+    smooth = draw_basis("smooth", Z, n_centers="auto", width="median", rng=rng, weight=weight)
+    basis = ScaledBasis(smooth, scaling)
     # The mean is taken off first: sums of squares of labels far from 0 would cancel.
     offset = np.array([_mean(rows, kind) for kind, _ in CELLS])
     label = rows.label - np.where(rows.is_outcome, offset[0], offset[2])
-    shifted = replace(rows, label=label)
-    sums = accumulate(ScaledBasis(basis, scaling), basis.size, shifted, groups=fold, n_jobs=n_jobs)
-    reach = np.array([1.0 if rows.coding.is_binary else np.inf] * 2 + [1.0] * 2)
-    found: list[Callable[[Array], Array]] = []
     n_folds = int(fold.max()) + 1
-    n_linear = basis.first.size - 1 if isinstance(basis, StackedBasis) else basis.n_features
+    sums = accumulate(basis, basis.size, replace(rows, label=label), groups=fold, n_jobs=n_jobs)
+    n_linear = smooth.first.size - 1 if isinstance(smooth, StackedBasis) else smooth.n_features
+    means: list[Means] = []
     for j in range(n_folds):
-        used = fold != j if n_folds > 1 else np.full(len(fold), True)
-        # Adding up the other folds loses no digits; subtracting this one from all would.
-        others = {key: part for key, part in sums.cells.items() if n_folds == 1 or key.group != j}
-        without = GroupedSums(basis.size, others)
-        coef = np.empty((basis.size, 4))
+        others = sums.without(j) if n_folds > 1 else sums
+        coef = np.empty((basis.size, len(CELLS)))
         for c, (kind, k) in enumerate(CELLS):
             at = rows.at(kind, k)
-            at = at[used[at]]
+            at = at[fold[at] != j] if n_folds > 1 else at
             square = float(rows.weight[at] @ label[at] ** 2)
-            coef[:, c] = smooth_coef(without.total(kind, k), square, n_linear)
-        found.append(SmoothMeans(basis, coef, offset, -reach, reach))
-    return found
+            coef[:, c] = smooth_coef(others.total(kind, k), square, n_linear)
+        means.append(SmoothMeans(basis, coef, offset, rows.coding.is_binary))
+    return means
 
 
 def _mean(rows: LabelledRows, kind: str) -> float:
@@ -214,7 +228,7 @@ def smooth_coef(sums: MomentSums, square: float, n_features: int) -> Array:
     As the linear part is free, a linear function added to the labels adds to the fit and changes no
     residual. With fewer than ten rows per feature only the constant is free.
     """
-    n = sums.n_rows
+    n = int(sums.n_rows)
     path = SmoothPath.of_sums(sums, n_features)
     left = n / sums.weight * square - path.v @ path.inverse @ path.v
     residual = left - 2.0 * path.shrunk @ path.u + (path.shrunk**2) @ path.values
@@ -244,7 +258,7 @@ class SmoothPath(NamedTuple):
     @classmethod
     def of_sums(cls, sums: MomentSums, n_features: int) -> SmoothPath:
         """Solve for all penalties by one decomposition."""
-        n = sums.n_rows
+        n = int(sums.n_rows)
         G, v = (n / sums.weight * part for part in (sums.gram, sums.label_basis))
         free = 1 + (n_features if n >= ROWS_PER_FREE * (1 + n_features) else 0)
         # Frisch, Waugh and Lovell; features may be collinear.
@@ -262,7 +276,7 @@ class SmoothPath(NamedTuple):
         return np.vstack([(self.inverse @ self.v)[:, None] - self.B @ c, c])
 
 
-def center_sums(sums: GroupedSums, basis: Basis, contrasts: Array | None = None) -> GroupedSums:
+def center_sums(sums: MomentSums, basis: Basis, contrasts: Array | None = None) -> MomentSums:
     r"""Subtract from labels what the functions predict of them, when they are added up already.
 
     With :math:`m(x) = c^\top \phi(x)` the sums of :math:`(y - m) \phi` are those of
@@ -273,56 +287,40 @@ def center_sums(sums: GroupedSums, basis: Basis, contrasts: Array | None = None)
     of the functions of the sums: a constant and the features, then any others.
     """
     p, d = basis.size, basis.n_features
-    parts = (0.5, 0.5) if contrasts is None else np.abs(contrasts[0]) / 2.0
-    start = np.zeros(p)
-    # Else sums of labels far from 0 would cancel in the regressions.
-    start[0] = sum(part * _mean_label(sums, OUTCOME, k) for k, part in enumerate(parts))
-    near = _shifted(sums, dict.fromkeys(sums.groups, start))
-    coefs = [_coef_without(near, p, d, k) for k in range(len(parts))]
-    means = {g: sum(part * c[g] for part, c in zip(parts, coefs, strict=True)) for g in sums.groups}
-    found = _shifted(near, means)
-    share = sum(part * _mean_label(sums, TREATMENT, k) for k, part in enumerate(parts))
-    cells = dict(found.cells)
-    for key, cell in cells.items():
-        if key.kind == TREATMENT:
-            label = cell.label_basis - share * cell.gram[0]
-            cross = cell.label_cross - share * cell.gram
-            cells[key] = replace(cell, label_basis=label, label_cross=cross)
-    return GroupedSums(sums.p, cells)
+    parts = np.array([0.5, 0.5]) if contrasts is None else np.abs(contrasts[0]) / 2.0
+    cells = sums.over_groups()
+    outcome, treatment = parts @ (cells.label_basis[..., 0] / cells.weight).T  # mean labels
+    start = np.zeros((sums.n_rows.shape[-1], p))
+    start[:, 0] = outcome  # else sums of labels far from 0 would cancel in the regressions
+    near = _shifted(sums, start)
+    coefs = [_coef_without(near.first(p).at((0, k)), d) for k in range(len(parts))]
+    centred = _shifted(near, np.tensordot(parts, np.array(coefs), axes=1))
+    label, cross = centred.label_basis.copy(), centred.label_cross.copy()
+    label[1] -= treatment * sums.gram[1, ..., 0]
+    cross[1] -= treatment * sums.gram[1]
+    return replace(centred, label_basis=label, label_cross=cross)
 
 
-def _mean_label(sums: GroupedSums, kind: str, population: int) -> float:
-    """Return the mean label of one cell, by the constant among the functions."""
-    total = sums.total(kind, population)
-    return float(total.label_basis[0] / total.weight)
+def _shifted(sums: MomentSums, coef: Array) -> MomentSums:
+    """Return the sums with outcomes less a combination of the first functions, (groups, p)."""
+    label = sums.label_basis.copy()
+    label[0] -= np.einsum("kgij,gj->kgi", sums.gram[0, ..., : coef.shape[1]], coef)
+    return replace(sums, label_basis=label)
 
 
-def _shifted(sums: GroupedSums, coef: dict[int, Array]) -> GroupedSums:
-    """Return the sums with outcomes less a combination of the first functions, by group."""
-    cells = dict(sums.cells)
-    for key, cell in cells.items():
-        if key.kind == OUTCOME:
-            c = coef[key.group]
-            label = cell.label_basis - cell.gram[:, : len(c)] @ c
-            cells[key] = replace(cell, label_basis=label)
-    return GroupedSums(sums.p, cells)
-
-
-def _coef_without(sums: GroupedSums, p: int, d: int, population: int) -> dict[int, Array]:
-    """Return for each group the regression of one population's outcomes in the other groups."""
-    own = {
-        key.group: replace(cell, label_basis=cell.label_basis[:p], gram=cell.gram[:p, :p])
-        for key, cell in sums.cells.items()
-        if (key.kind, key.population) == (OUTCOME, population)
-    }
-    paths, score = {}, 0.0
-    for group in sums.groups:
-        # Of one group alone nothing can be left out.
-        rest = [cell for other, cell in own.items() if other != group] or list(own.values())
-        paths[group] = C = SmoothPath.of_sums(reduce(add, rest), d).coef()
-        if group in own and len(own) > 1:
-            held = own[group]
+def _coef_without(own: MomentSums, n_features: int) -> Array:
+    """Return for each group the regression of outcomes in the other groups, (groups, p)."""
+    there = np.flatnonzero(own.n_rows)
+    paths = []
+    score = np.zeros(len(PENALTIES))
+    for group in range(len(own.n_rows)):
+        rest = there[there != group]
+        rest = rest if len(rest) else there  # of one group alone nothing can be left out
+        C = SmoothPath.of_sums(reduce(add, [own.at(other) for other in rest]), n_features).coef()
+        paths.append(C)
+        if group in there and len(there) > 1:
             # Squared errors of the held-out labels, less the sum of their squares.
-            score = score + np.sum(C * (held.gram @ C - 2.0 * held.label_basis[:, None]), axis=0)
-    best = smoothest_best(np.asarray(score)) if len(own) > 1 else -1
-    return {group: C[:, best] for group, C in paths.items()}
+            gram, label = own.gram[group], own.label_basis[group]
+            score += np.sum(C * (gram @ C - 2.0 * label[:, None]), axis=0)
+    best = smoothest_best(score) if len(there) > 1 else -1
+    return np.array([C[:, best] for C in paths])

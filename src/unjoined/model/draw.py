@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import RandomState as Rng
@@ -73,33 +73,6 @@ def auto_centers(n_rows: int) -> int:
     [8, 49, 100, 200]
     """
     return min(round(10.0 * math.sqrt(math.sqrt(n_rows))), MOST_CENTERS, n_rows)
-
-
-def has_width(basis: Basis) -> bool:
-    """Whether the basis has a length scale that `rescaled` changes."""
-    if isinstance(basis, StackedBasis):
-        return has_width(basis.first) or has_width(basis.second)
-    return isinstance(basis, GaussianBasis | FourierBasis)
-
-
-def rescaled(basis: Basis, factor: float) -> Basis:
-    """Return the basis with its length scale multiplied by ``factor``, all else the same.
-
-    Centres and random phases stay, so that candidates of several widths differ in width only.
-    Bases without a length scale are returned as they are.
-
-    Examples
-    --------
-    >>> rescaled(GaussianBasis(np.zeros((1, 2)), width=3.0), 2.0).width
-    6.0
-    """
-    if isinstance(basis, GaussianBasis):
-        return replace(basis, width=factor * basis.width)
-    if isinstance(basis, FourierBasis):
-        return replace(basis, frequencies=basis.frequencies / factor)
-    if isinstance(basis, StackedBasis):
-        return StackedBasis(rescaled(basis.first, factor), rescaled(basis.second, factor))
-    return basis
 
 
 def _size(n_centers: int | str, n_rows: int) -> int:
@@ -233,21 +206,6 @@ def draw_basis(
     return basis
 
 
-def same_basis(a: Basis, b: Basis) -> bool:
-    """Whether two bases are equal: the same object, or the same kind with the same numbers."""
-    if a is b:
-        return True
-    if isinstance(a, StackedBasis) and isinstance(b, StackedBasis):
-        return same_basis(a.first, b.first) and same_basis(a.second, b.second)
-    if isinstance(a, GaussianBasis) and isinstance(b, GaussianBasis):
-        return a.width == b.width and np.array_equal(a.centers, b.centers)
-    if isinstance(a, FourierBasis) and isinstance(b, FourierBasis):
-        return np.array_equal(a.frequencies, b.frequencies) and np.array_equal(a.phases, b.phases)
-    if isinstance(a, PrincipalBasis) and isinstance(b, PrincipalBasis):
-        return np.array_equal(a.directions, b.directions)
-    return isinstance(a, LinearBasis) and a == b
-
-
 @dataclass(frozen=True, slots=True)
 class PrincipalBasis:
     """A constant and projections of the features on some directions.
@@ -290,21 +248,6 @@ class PrincipalBasis:
         """Map rows (n, d) to basis values (n, k + 1)."""
         check_row_width(X, self.n_features)
         return np.column_stack([np.ones(len(X)), X @ self.directions])
-
-
-def means_basis(basis: Basis) -> Basis | None:
-    """Return the functions on which labels are centred along with the sums on ``basis``.
-
-    A constant and the features come first, as `smooth_coef` wants them. None for a basis that
-    need not be fit to predict labels: linear functions, which leave what bends in the labels'
-    means (where features are distributed differently, that biases the uplift), and those of
-    unknown kind.
-    """
-    if isinstance(basis, StackedBasis):
-        return basis if isinstance(basis.first, LinearBasis | PrincipalBasis) else None
-    if isinstance(basis, GaussianBasis | FourierBasis):
-        return StackedBasis(LinearBasis(basis.n_features), basis)
-    return None
 
 
 def most_linear(n_rows: int) -> int:

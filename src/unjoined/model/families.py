@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, log_expit, logit
 
 from unjoined._typing import Array
-from unjoined.data.additive import Additive
+from unjoined.data.fold import Additive
 from unjoined.model.basis import weighted_quantile
 
 FLOOR = 1e-9  # probabilities stay this far from 0 and 1

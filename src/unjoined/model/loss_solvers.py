@@ -31,8 +31,7 @@ from unjoined._typing import Array
 from unjoined.errors import InputError
 from unjoined.model.accumulate import RowScan
 from unjoined.model.losses import BoxLoss, SmoothLoss, ThreePlayerLoss
-from unjoined.model.minmax import solve_box_qp
-from unjoined.model.plan import MinMaxSystem
+from unjoined.model.minmax import MinMaxSystem, solve_box_qp
 
 MAX_STEPS = 200  # of Newton's method, which needs about ten
 
@@ -127,8 +126,7 @@ class _Problem:
     def smooth(self, phi: Array, loss: SmoothLoss) -> LossSolution:
         """Solve for a smooth conjugate, by some ten Newton steps of O(n p^2)."""
         share = self.share
-        concave = _Concave(phi, share, loss, 2.0 * self.system.b, self.curvature)
-        beta, value, steps = concave.minimise()
+        beta, value, steps = _minimise(phi, share, loss, 2.0 * self.system.b, self.curvature)
         g = phi @ beta
         v = np.asarray(loss.slope(g))
         conjugate, rho = float(share @ loss.conjugate(g)), float(share @ loss(v))
@@ -150,109 +148,98 @@ class _Problem:
         The gap compares the value at alpha, maximised anew over beta, with the value at beta.
         Costs O(n p) per evaluation, some thousands of them.
         """
-        A, p = self.system.A, len(self.system.b)
-        game = _MaxMin(phi, self.share, loss, self.system.b, self.ridge_g / 2.0)
-        ridge = self.ridge_g * np.eye(p)
-        beta, lower, steps = game.maximise(np.zeros(p), A.T @ A / (2.0 * self.ridge_f) + ridge)
+        A, b = self.system.A, self.system.b
+        game = phi, self.share, loss, b, self.ridge_g / 2.0
+        ridge = self.ridge_g * np.eye(len(b))
+        quadratic = A.T @ A / (2.0 * self.ridge_f) + ridge
+        beta, lower, steps = _maximise(*game, np.zeros(len(b)), quadratic)
         alpha = -A @ beta / (2.0 * self.ridge_f)
-        _, at_alpha, _ = game.maximise(A.T @ alpha, ridge)
+        _, at_alpha, _ = _maximise(*game, A.T @ alpha, ridge)
         upper = at_alpha + self.ridge_f * float(alpha @ alpha)
         return LossSolution(alpha, beta, upper - lower, lower, steps)
 
 
-@dataclass(frozen=True, slots=True)
-class _Concave:
-    """Minus the objective in beta: a convex function on the conjugate's open domain."""
+def _minimise(
+    phi: Array, share: Array, loss: SmoothLoss, linear: Array, curvature: Array
+) -> tuple[Array, float, int]:
+    """Minimise minus the objective in beta, convex on the conjugate's domain, by Newton's method.
 
-    phi: Array
-    share: Array
-    loss: SmoothLoss
-    linear: Array
-    curvature: Array
+    A step out of the open domain has an infinite value and is halved.
+    """
+    low, high = loss.domain
 
-    def value(self, beta: Array) -> float:
-        low, high = self.loss.domain
-        g = self.phi @ beta
+    def value_at(beta: Array) -> float:
+        g = phi @ beta
         if g.min() <= low or g.max() >= high:
             return np.inf
-        conjugate = float(self.share @ self.loss.conjugate(g))
-        return float(self.linear @ beta) + conjugate + 0.5 * float(beta @ self.curvature @ beta)
+        conjugate = float(share @ loss.conjugate(g))
+        return float(linear @ beta) + conjugate + 0.5 * float(beta @ curvature @ beta)
 
-    def minimise(self) -> tuple[Array, float, int]:
-        """Newton's method; a step out of the domain has an infinite value and is halved."""
-        beta = np.zeros(len(self.linear))
-        value = self.value(beta)
-        for steps in range(MAX_STEPS):
-            g = self.phi @ beta
-            slope = self.linear + self.phi.T @ (self.share * self.loss.slope(g))
-            slope = slope + self.curvature @ beta
-            scaled = self.phi * (self.share * self.loss.curve(g))[:, None]
-            step = -cho_solve(cho_factor(scaled.T @ self.phi + self.curvature), slope)
-            decrease = float(slope @ step)  # twice what is left to gain, to second order
-            if -decrease <= 1e-16 * (1.0 + abs(value)):
+    beta = np.zeros(len(linear))
+    value = value_at(beta)
+    for steps in range(MAX_STEPS):
+        g = phi @ beta
+        slope = linear + phi.T @ (share * loss.slope(g)) + curvature @ beta
+        scaled = phi * (share * loss.curve(g))[:, None]
+        step = -cho_solve(cho_factor(scaled.T @ phi + curvature), slope)
+        decrease = float(slope @ step)  # twice what is left to gain, to second order
+        if -decrease <= 1e-16 * (1.0 + abs(value)):
+            return beta, value, steps
+        length = 1.0
+        # "not <=" also refuses NaN
+        while not value_at(beta + length * step) <= value + 0.25 * length * decrease:
+            length /= 2.0
+            if length < 1e-12:
                 return beta, value, steps
-            length = 1.0
-            # "not <=" also refuses NaN
-            while not self.value(beta + length * step) <= value + 0.25 * length * decrease:
-                length /= 2.0
-                if length < 1e-12:
-                    return beta, value, steps
-            beta = beta + length * step
-            value = self.value(beta)
-        return beta, value, MAX_STEPS
+        beta = beta + length * step
+        value = value_at(beta)
+    return beta, value, MAX_STEPS
 
 
-@dataclass(frozen=True, slots=True)
-class _MaxMin:
-    """The three-player problem once alpha is given or minimised out: a maximum of a minimum."""
+def _maximise(
+    phi: Array,
+    share: Array,
+    loss: ThreePlayerLoss,
+    b: Array,
+    ridge: float,
+    linear: Array,
+    quadratic: Array,
+) -> tuple[Array, float, int]:
+    """Maximise linear^T beta - beta^T quadratic beta / 2 + (third player's minimum)."""
+    p = len(b)
+    C = (phi * share[:, None]).T @ phi
+    # In these coordinates both curvatures are near the identity, whatever the ridges, and a
+    # quasi-Newton method needs few steps.
+    outer = cholesky(quadratic + C + 1e-12 * np.trace(C) * np.eye(p))
+    inner = cholesky(C + 2.0 * ridge * np.eye(p))
+    last = [np.zeros(p)]  # the third player's last answer, where the next search begins
 
-    phi: Array  # (n, p)
-    share: Array  # (n,)
-    loss: ThreePlayerLoss
-    b: Array  # (p,)
-    ridge: float
-
-    def answer(self, beta: Array, start: Array, root: Array) -> tuple[Array, float]:
-        """Return gamma that minimises the third player's part, and its value."""
-        g = self.phi @ beta
+    def answer(g: Array) -> float:
+        """Find gamma that minimises the third player's part, and return its value."""
 
         def value(c: Array) -> tuple[float, Array]:
-            gamma = solve_triangular(root, c, lower=False)
-            h = self.phi @ gamma
-            total = (
-                float(self.share @ self.loss.biconjugate(g, h))
-                - 2.0 * float(self.b @ gamma)
-                + self.ridge * float(gamma @ gamma)
-            )
-            slope = self.phi.T @ (self.share * self.loss.slope_h(g, h))
-            slope = slope - 2.0 * self.b + 2.0 * self.ridge * gamma
-            return total, np.asarray(solve_triangular(root, slope, lower=False, trans="T"))
+            gamma = solve_triangular(inner, c, lower=False)
+            h = phi @ gamma
+            total = float(share @ loss.biconjugate(g, h)) - 2.0 * float(b @ gamma)
+            slope = phi.T @ (share * loss.slope_h(g, h)) - 2.0 * b + 2.0 * ridge * gamma
+            slope = solve_triangular(inner, slope, lower=False, trans="T")
+            return total + ridge * float(gamma @ gamma), np.asarray(slope)
 
-        best = _descend(value, root @ start)
-        return np.asarray(solve_triangular(root, best.x, lower=False)), float(best.fun)
+        best = _descend(value, inner @ last[0])
+        last[0] = np.asarray(solve_triangular(inner, best.x, lower=False))
+        return float(best.fun)
 
-    def maximise(self, linear: Array, quadratic: Array) -> tuple[Array, float, int]:
-        """Maximise linear^T beta - beta^T quadratic beta / 2 + (third player's minimum)."""
-        p = len(self.b)
-        C = (self.phi * self.share[:, None]).T @ self.phi
-        # In these coordinates both curvatures are near the identity, whatever the ridges, and a
-        # quasi-Newton method needs few steps.
-        outer = cholesky(quadratic + C + 1e-12 * np.trace(C) * np.eye(p))
-        inner = cholesky(C + 2.0 * self.ridge * np.eye(p))
-        last = [np.zeros(p)]  # the third player's last answer, where the next search begins
+    def negative(c: Array) -> tuple[float, Array]:
+        beta = solve_triangular(outer, c, lower=False)
+        g = phi @ beta
+        minimum = answer(g)
+        slope = linear - quadratic @ beta + phi.T @ (share * loss.slope_g(g, phi @ last[0]))
+        total = float(linear @ beta) - 0.5 * float(beta @ quadratic @ beta) + minimum
+        return -total, np.asarray(solve_triangular(outer, -slope, lower=False, trans="T"))
 
-        def negative(c: Array) -> tuple[float, Array]:
-            beta = solve_triangular(outer, c, lower=False)
-            last[0], minimum = self.answer(beta, last[0], inner)
-            g, h = self.phi @ beta, self.phi @ last[0]
-            slope = linear - quadratic @ beta
-            slope = slope + self.phi.T @ (self.share * self.loss.slope_g(g, h))
-            total = float(linear @ beta) - 0.5 * float(beta @ quadratic @ beta) + minimum
-            return -total, np.asarray(solve_triangular(outer, -slope, lower=False, trans="T"))
-
-        best = _descend(negative, np.zeros(p))
-        beta = np.asarray(solve_triangular(outer, best.x, lower=False))
-        return beta, -float(best.fun), int(best.nit)
+    best = _descend(negative, np.zeros(p))
+    beta = np.asarray(solve_triangular(outer, best.x, lower=False))
+    return beta, -float(best.fun), int(best.nit)
 
 
 def _descend(value: Callable[[Array], tuple[float, Array]], start: Array) -> Any:

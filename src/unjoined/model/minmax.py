@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, lapack, qr, solve_triangular, svd
+from scipy.linalg import LinAlgError, block_diag, cholesky, lapack, qr, solve_triangular, svd
 from scipy.optimize import nnls
 
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, IntArray
 from unjoined.errors import InputError
-from unjoined.model.accumulate import Violations
-from unjoined.model.plan import MinMaxSystem
+from unjoined.model.moments import MomentSums
 
 RIDGES_F = np.logspace(-6.0, 1.0, 15)
 RIDGES_G = np.logspace(-4.0, -1.0, 4)
@@ -22,6 +20,55 @@ RIDGES_G = np.logspace(-4.0, -1.0, 4)
 # beyond noise, on six simulated problems.
 CRITIC_RIDGE = 1e-2
 N_PARTS = 3  # of a fold, each scored by one thread
+
+
+@dataclass(frozen=True, slots=True)
+class MinMaxSystem:
+    """The averages A, b, C of the paper, section 4.2, phi of the uplift and psi of the critic."""
+
+    A: Array  # (p_f, p_g)  estimate of E[w phi psi^T]
+    b: Array  # (p_g,)      estimate of E[z psi]
+    C: Array  # (p_g, p_g)  estimate of E[psi psi^T]
+
+
+def assemble(
+    sums: MomentSums, contrasts: Array | None = None, p_f: int | None = None
+) -> MinMaxSystem:
+    r"""Average the sums of all cells.
+
+    With :math:`s_1 = 1`, :math:`s_2 = -1`, so that :math:`w = s_k t` and :math:`z = s_k y`,
+
+    .. math::
+
+        A = \tfrac12 \sum_k s_k \overline{t \phi\phi^\top}_k, \quad
+        b = \tfrac12 \sum_k s_k \overline{y \phi}_k, \quad
+        C = \tfrac14 \sum_k (\overline{\phi\phi^\top}_k + \overline{\widetilde{\phi\phi}^\top}_k),
+
+    a bar with subscript :math:`k` being the weighted mean over one cell. This is the only place
+    where cells of unequal sizes are put on an equal footing: dividing each by its own weight is
+    the factor :math:`n / (2 n_k)` of the paper's appendix, and gives the formulas of its section
+    4.2 when sizes are equal.
+
+    More than two populations come with ``contrasts``, shape (J, K), whose entries take the place of
+    :math:`s_k`; in C a population counts by the size of its entry in the first. Each contrast has
+    a critic of its own: the J parts of A and b stand side by side. With ``p_f`` the uplift has so
+    many functions, and the critic the rest.
+    """
+    parts = np.array([[1.0, -1.0]]) if contrasts is None else contrasts
+    cells = sums.over_groups()
+    weight = cells.weight
+    label_basis = cells.label_basis[0] / weight[0][:, None]
+    label_cross = cells.label_cross[1] / weight[1][:, None, None]
+    gram = cells.gram / weight[..., None, None]
+    A = np.tensordot(parts / 2.0, label_cross, axes=1)
+    b = parts / 2.0 @ label_basis
+    C = np.tensordot(np.abs(parts[0]) / 4.0, gram.sum(axis=0), axes=1)
+    f, g = (slice(None), slice(None)) if p_f is None else (slice(p_f), slice(p_f, None))
+    if len(parts) == 1:
+        return MinMaxSystem(A[0, f, g], b[0, g], C[g, g])
+    return MinMaxSystem(
+        np.hstack(list(A[:, f, g])), b[:, g].ravel(), block_diag(*[C[g, g]] * len(b))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +148,6 @@ def solve_minmax(system: MinMaxSystem, *, ridge_f: float, ridge_g: float) -> Min
     return MinMaxSolution(alpha, whitened.beta(alpha), whitened.s)
 
 
-class FoldScores(NamedTuple):
-    """Scores of every pair of ridges on every fold, and the coefficients that earned them."""
-
-    score: Array  # (n_folds, n_g, n_f) squared inner outcome units; lower is better
-    alpha: Array  # (n_folds, n_g, n_f, p_f) fitted without the fold
-
-
-class RidgeChoice(NamedTuple):
-    """The pair chosen, and what is needed to doubt it."""
-
-    mean: Array  # (n_g, n_f) score over folds
-    standard_error: Array  # (n_g, n_f) of its difference to the best pair's, paired by fold
-    chosen: tuple[int, int]  # position in ridges_g, in ridges_f
-
-
 def score_ridges(
     folds: Sequence[tuple[MinMaxSystem, MinMaxSystem]],
     C: Array,
@@ -123,8 +155,11 @@ def score_ridges(
     ridges_f: Sequence[float] | Array,
     ridges_g: Sequence[float] | Array,
     n_jobs: int | None = None,
-) -> FoldScores:
+) -> tuple[Array, Array]:
     r"""Score every pair of ridges on every fold by the fixed-critic score.
+
+    Return the scores (n_folds, n_g, n_f), squared inner outcome units, lower is better, and the
+    coefficients fitted without each fold that earned them (n_folds, n_g, n_f, p_f).
 
     .. math::
 
@@ -143,9 +178,13 @@ def score_ridges(
     # Parts of a fold, so that no core waits for another's last fold.
     parts = [part for part in np.array_split(g, N_PARTS) if len(part)]
 
-    def score(task: tuple[_Directions, MinMaxSystem, Array]) -> tuple[Array, Array]:
-        rest, held, ridges = task
-        M, c = rest.regressions(ridges)
+    def score(
+        task: tuple[tuple[Array, Array, Array], MinMaxSystem, Array],
+    ) -> tuple[Array, Array]:
+        (values, A, b), held, ridges = task
+        # For each ridge_g alpha is the ridge regression of c (p_g,) on M (p_g, p_f).
+        roots = np.array([_roots(values, float(ridge)) for ridge in ridges])  # (n_g, p_g)
+        M, c = A / roots[..., None], b / roots
         # Half of the digits of the smallest singular values are lost in M^T M, far below what
         # decides between ridges. The critics that answer are not needed here.
         transpose = M.swapaxes(1, 2)
@@ -154,32 +193,18 @@ def score_ridges(
         objection = judge @ (held.A.T @ alpha - 2.0 * held.b[:, None])  # (n_g, p_g, n_f)
         return np.sum(objection**2, axis=1), alpha.swapaxes(1, 2)
 
-    rests = over_pieces(_Directions.of_system, [rest for rest, _ in folds], n_jobs)
+    rests = over_pieces(_in_directions, [rest for rest, _ in folds], n_jobs)
     pairs = zip(rests, (held for _, held in folds), strict=True)
     tasks = [(rest, held, part) for rest, held in pairs for part in parts]
     scores, alphas = zip(*over_pieces(score, tasks, n_jobs), strict=True)
     shape = (len(folds), len(g), len(f))
-    return FoldScores(
-        np.concatenate(scores).reshape(shape), np.concatenate(alphas).reshape(*shape, -1)
-    )
+    return np.concatenate(scores).reshape(shape), np.concatenate(alphas).reshape(*shape, -1)
 
 
-class _Directions(NamedTuple):
-    """A system in the directions of C, in which every ``ridge_g`` is a division."""
-
-    values: Array  # (p_g,) of C
-    A: Array  # (p_g, p_f)
-    b: Array  # (p_g,)
-
-    @classmethod
-    def of_system(cls, system: MinMaxSystem) -> _Directions:
-        values, Q = np.linalg.eigh(system.C)
-        return cls(values, Q.T @ system.A.T, Q.T @ (2.0 * system.b))
-
-    def regressions(self, ridges_g: Array) -> tuple[Array, Array]:
-        """Return M (n_g, p_g, p_f) and c (n_g, p_g): alpha is the ridge regression of c on M."""
-        roots = np.array([_roots(self.values, float(ridge)) for ridge in ridges_g])  # (n_g, p_g)
-        return self.A / roots[..., None], self.b / roots
+def _in_directions(system: MinMaxSystem) -> tuple[Array, Array, Array]:
+    """Return the eigenvalues of C, and A^T and 2 b in its directions: ridge_g divides there."""
+    values, Q = np.linalg.eigh(system.C)
+    return values, Q.T @ system.A.T, Q.T @ (2.0 * system.b)
 
 
 def _ridge_path(G: Array, h: Array, ridges: Array) -> Array:
@@ -224,8 +249,12 @@ def _roots(values: Array, ridge: float) -> Array:
     return root
 
 
-def choose_ridges(score: Array) -> RidgeChoice:
-    """Choose the middle of all pairs within one standard error of the best, by fold scores."""
+def choose_ridges(score: Array) -> tuple[Array, Array, tuple[int, int]]:
+    """Choose the middle of all pairs within one standard error of the best, by fold scores.
+
+    Return each pair's mean over folds (n_g, n_f), the standard error of its difference to the best
+    pair's, paired by fold, and the position of the pair chosen.
+    """
     # The pairs the folds cannot tell from the best spread over decades of both ridges. Their mean
     # position on the (logarithmic) grids is steadier than the best, and unlike the most
     # regularised of them does not give up what the rows do show.
@@ -234,12 +263,11 @@ def choose_ridges(score: Array) -> RidgeChoice:
     behind = score - score[:, g, f][:, None, None]
     error = behind.std(axis=0, ddof=1) / np.sqrt(len(score))
     close_g, close_f = np.nonzero(behind.mean(axis=0) <= error)
-    chosen = (round(float(close_g.mean())), round(float(close_f.mean())))
-    return RidgeChoice(mean, error, chosen)
+    return mean, error, (round(float(close_g.mean())), round(float(close_f.mean())))
 
 
 # ``oracle(x, lower, upper, most=k)``: the rows at which ``lower <= phi^T x <= upper`` fails.
-RowOracle = Callable[..., Violations]
+RowOracle = Callable[..., tuple[IntArray, Array, float]]
 TOLERANCE = 1e-7  # of the range constraints, relative to the wider bound, or if that is 0 to start
 ROUNDING = 1e-13  # of a violation, relative to that of the minimiser without constraints
 MAX_ROUNDS = 1000
@@ -278,24 +306,24 @@ def solve_box_qp(
     L, p = _root(Q), len(q)
     x, phi, multiplier = start, np.empty((0, p)), np.empty(0)
     index: IntArray = np.empty(0, dtype=np.int64)
-    violated = oracle(x, lower, upper, most=2 * p)
-    first = violated.worst
+    violated, values, worst = oracle(x, lower, upper, most=2 * p)
+    first = worst
     scale = max(abs(bound) for bound in (lower, upper) if np.isfinite(bound)) or first
     target = -solve_triangular(L, q, lower=True)
     for rounds in range(MAX_ROUNDS):
-        if violated.worst <= TOLERANCE * scale:
-            return BoxQPSolution(x, rounds, index, phi, multiplier, violated.worst)
-        new = ~np.isin(violated.index, index)
-        if not new.any() or (rounds and violated.worst <= ROUNDING * first):
+        if worst <= TOLERANCE * scale:
+            return BoxQPSolution(x, rounds, index, phi, multiplier, worst)
+        new = ~np.isin(violated, index)
+        if not new.any() or (rounds and worst <= ROUNDING * first):
             raise _impossible(lower, upper)  # nothing but rounding is left, and it is too much
-        index = np.concatenate([index, violated.index[new]])
-        phi = np.concatenate([phi, violated.phi[new]])
+        index = np.concatenate([index, violated[new]])
+        phi = np.concatenate([phi, values[new]])
         rows = solve_triangular(L, phi.T, lower=True).T
         y, multiplier = _nearest(target, rows, lower, upper)
         x = solve_triangular(L, y, lower=True, trans="T")
         binds = multiplier != 0.0
         index, phi, multiplier = index[binds], phi[binds], multiplier[binds]
-        violated = oracle(x, lower, upper, most=2 * p)
+        violated, values, worst = oracle(x, lower, upper, most=2 * p)
     raise InputError(
         f"the range constraints did not settle within {MAX_ROUNDS} rounds; {len(index)} rows "
         "bind. Raise the ridges or widen the bounds."

@@ -28,7 +28,7 @@ from unjoined.data.rows import LabelledRows, label_rows
 from unjoined.errors import InputError
 from unjoined.model.accumulate import accumulate
 from unjoined.model.basis import FourierBasis, GaussianBasis
-from unjoined.model.plan import MinMaxSystem, assemble
+from unjoined.model.minmax import MinMaxSystem, assemble
 from unjoined.model.regressors import cross_fitted_gap
 
 

@@ -22,13 +22,13 @@ from unjoined._typing import MatrixLike, RandomState
 from unjoined._validation import KINDS
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.encode import TableEncoder
+from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.write import replace_file
 from unjoined.errors import InputError, TableError
 from unjoined.evaluate.estimate import NEARLY_ALL, PLENTY, STRONG
 from unjoined.evaluate.tables import was_fitted_to
 from unjoined.evaluate.verdict import COLOURS
-from unjoined.model.moments import hash_features, hash_with
 from unjoined.report.advice import STRENGTH, TELL, Speech, advise, firmer, verdict_numbers
 from unjoined.report.drivers import FEWEST
 from unjoined.report.facts import Facts, Origin, Terms
