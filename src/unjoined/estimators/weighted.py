@@ -14,11 +14,11 @@ from unjoined._validation import check_count, check_not_negative, check_positive
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
 from unjoined.estimators.base import Check, UpliftEstimator, basis_or, check_model, word_or
-from unjoined.model.basis import Scaling
+from unjoined.model.accumulate import combine
+from unjoined.model.basis import ScaledBasis, Scaling
 from unjoined.model.draw import BASES, draw_basis
 from unjoined.model.regressors import Nuisances, cross_fit, deal_evaluation_folds
 
-PREDICT_ROWS = 65_536
 RIDGES = np.logspace(-7.0, 1.0, 33)
 
 
@@ -152,10 +152,7 @@ class WeightedUplift(UpliftEstimator):
         self.path_ = path
 
     def _predict_rows(self, matrix: Array) -> Array:
-        # Chunk by chunk, so that basis values of all rows are never in memory together.
-        starts = range(0, len(matrix), PREDICT_ROWS)
-        chunks = (matrix[start : start + PREDICT_ROWS] for start in starts)
-        return np.concatenate([self.basis_(self.scaling_(c)) @ self.coef_ for c in chunks])
+        return combine(ScaledBasis(self.basis_, self.scaling_), self.coef_, matrix)
 
 
 def fold_sums(

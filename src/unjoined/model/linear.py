@@ -19,7 +19,6 @@ REACH = 3.0  # standard deviations that a feature is kept within
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # per row of weight 1, functions being of variance 1
 EFFECT_RIDGES = (1e-2, 1e-1, 1.0, 10.0)  # the same, times the mean square of the policies' gap
 FREE = 1e-8
-N_FOLDS = 5
 
 
 def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
@@ -31,15 +30,17 @@ def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
     """
     n, K, n_folds = len(rows.label), len(rows.names), int(fold.max()) + 1
     Z = np.clip(Scaling.of_rows(rows.X, rows.share)(rows.X), -REACH, REACH)
-    policies, mean, effect = np.empty((n, K)), np.empty(n), np.empty(n)
     designs = [_design(Z, rows, fold != j) for j in range(n_folds)]
-    each = [_policies_without(designs, rows, fold, k) for k in range(K)]
-    chances = [np.column_stack([each[k][j] for k in range(K)]) for j in range(n_folds)]
-    fits = _outcomes_without(designs, rows, fold, chances)
-    for j in range(n_folds):
+    chances = [np.empty((n, K)) for _ in designs]
+    for k in range(K):
+        coefs = _policy_without(designs, rows, fold, k)
+        for chance, B, coef in zip(chances, designs, coefs, strict=True):
+            chance[:, k] = np.clip(B @ coef, CLIP, 1.0 - CLIP)
+    policies, mean, effect = np.empty((n, K)), np.empty(n), np.empty(n)
+    for j, coef in enumerate(_outcome_without(designs, rows, fold, chances)):
         at, p = fold == j, designs[j].shape[1]
         policies[at] = chances[j][at]
-        mean[at], effect[at] = designs[j][at] @ fits[j][:p], designs[j][at] @ fits[j][p:]
+        mean[at], effect[at] = designs[j][at] @ coef[:p], designs[j][at] @ coef[p:]
     if rows.coding.is_binary:  # coded -1/+1, whose means lie between
         mean, effect = np.clip(mean, -1.0, 1.0), np.clip(effect, -2.0, 2.0)
     return EffectNuisances(policies, mean, effect)
@@ -63,27 +64,19 @@ def _design(Z: Array, rows: LabelledRows, seen: BoolArray) -> Array:
     return np.hstack(parts)
 
 
-def _policies_without(
+def _policy_without(
     designs: list[Array], rows: LabelledRows, fold: IntArray, k: int
 ) -> list[Array]:
-    """Return the policy of one population at all rows, from each fold's other rows."""
+    """Return coefficients of one population's policy, from each fold's other rows."""
     at = rows.at(TREATMENT, k)
-    t, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
-    fits: list[Array] = []
-    loss = np.zeros(len(RIDGES))
-    for j, B in enumerate(designs):
-        penalties = np.repeat(np.array(RIDGES)[:, None], B.shape[1], axis=1)
-        penalties[:, 0] = FREE
-        coefs, lost = _ridges(B[at], t, weight, fold[at] == j, penalties)
-        fits.append(coefs)
-        loss += lost
-    best = int(np.argmin(loss))
-    return [
-        np.clip(B @ coefs[best], CLIP, 1.0 - CLIP) for B, coefs in zip(designs, fits, strict=True)
-    ]
+    penalties = [np.repeat(np.array(RIDGES)[:, None], B.shape[1], axis=1) for B in designs]
+    for penalty in penalties:
+        penalty[:, 0] = FREE
+    t = 0.5 + 0.5 * rows.label[at]
+    return _ridge_without([B[at] for B in designs], t, rows.weight[at], fold[at], penalties)
 
 
-def _outcomes_without(
+def _outcome_without(
     designs: list[Array], rows: LabelledRows, fold: IntArray, chances: list[Array]
 ) -> list[Array]:
     """Return coefficients of base, then effect, from the other outcome rows of each fold."""
@@ -91,32 +84,38 @@ def _outcomes_without(
     weight, own = rows.weight[at], rows.population[at]
     center = float(np.average(rows.label[at], weights=weight))
     spread = float(np.sqrt(np.average((rows.label[at] - center) ** 2, weights=weight)))
-    y, pairs = (rows.label[at] - center) / spread, list(product(RIDGES[:3], EFFECT_RIDGES))
-    fits: list[Array] = []
-    loss = np.zeros(len(pairs))
-    for j, (B, chance) in enumerate(zip(designs, chances, strict=True)):
+    pairs = list(product(RIDGES[:3], EFFECT_RIDGES))
+    products, penalties = [], []
+    for B, chance in zip(designs, chances, strict=True):
         exposure, p = chance[at, own] - chance[at].mean(axis=1), B.shape[1]
         gap = float(np.average(exposure**2, weights=weight))
-        penalties = np.array([np.repeat([base, effect * gap + FREE], p) for base, effect in pairs])
-        penalties[:, 0], penalties[:, p] = FREE, 1e-3 * gap + FREE
-        D = np.hstack([B[at], B[at] * exposure[:, None]])
-        coefs, lost = _ridges(D, y, weight, fold[at] == j, penalties)
+        penalty = np.array([np.repeat([base, effect * gap + FREE], p) for base, effect in pairs])
+        penalty[:, 0], penalty[:, p] = FREE, 1e-3 * gap + FREE
+        products.append(np.hstack([B[at], B[at] * exposure[:, None]]))
+        penalties.append(penalty)
+    y = (rows.label[at] - center) / spread
+    coefs = [spread * c for c in _ridge_without(products, y, weight, fold[at], penalties)]
+    for coef in coefs:
+        coef[0] += center
+    return coefs
+
+
+def _ridge_without(
+    designs: list[Array], label: Array, weight: Array, fold: IntArray, penalties: list[Array]
+) -> list[Array]:
+    """Return the fits without each fold, with the penalty of the least loss at held-out rows.
+
+    Each fold has its own design and its own penalties, in the same order.
+    """
+    fits, loss = [], 0.0
+    for j, (D, penalty) in enumerate(zip(designs, penalties, strict=True)):
+        held_out = fold == j
+        rest = ~held_out if not held_out.all() else held_out
+        w = weight[rest] / weight[rest].sum()
+        gram, right = (D[rest].T * w) @ D[rest], (w * label[rest]) @ D[rest]
+        coefs = np.array([solve(gram + np.diag(own), right, assume_a="pos") for own in penalty])
+        error = label[held_out, None] - D[held_out] @ coefs.T
+        loss = loss + weight[held_out] @ error**2
         fits.append(coefs)
-        loss += lost
-    best, shift = int(np.argmin(loss)), np.zeros(2 * designs[0].shape[1])
-    shift[0] = center
-    return [spread * coefs[best] + shift for coefs in fits]
-
-
-def _ridges(
-    D: Array, label: Array, weight: Array, held: BoolArray, penalties: Array
-) -> tuple[Array, Array]:
-    """Return the fits without some rows, one for each penalty, and their losses at these rows."""
-    rest = ~held if not held.all() else held
-    w = weight[rest] / weight[rest].sum()
-    seen = D[rest]
-    gram, right = (seen.T * w) @ seen, (w * label[rest]) @ seen
-    coefs = np.array(
-        [solve(gram + np.diag(penalty), right, assume_a="pos") for penalty in penalties]
-    )
-    return coefs, weight[held] @ (label[held, None] - D[held] @ coefs.T) ** 2
+    best = int(np.argmin(loss))
+    return [coefs[best] for coefs in fits]
