@@ -95,7 +95,7 @@ def calibrated(delta: float, seed: int) -> dict[str, Any]:
     labels = {name: data[name] for name in data if name != "X"}
     rows = label_rows(feature_matrix(data.X), **labels)
     at = evaluation_rows(rows, rng=np.random.RandomState(seed))
-    terms = at.terms(at.omega("gap"))
+    terms = at.terms(at.gap**2)
     total = terms.totals(terms.denominator)
     z = float(total.value[0] / np.sqrt(total.covariance[0, 0]))
     regions = find_regions(at, NamedFeatures.of(rows.X)[1])

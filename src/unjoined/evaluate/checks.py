@@ -29,7 +29,7 @@ from unjoined.data.fold import hash_features, hash_with
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import UnjoinedWarning
 from unjoined.evaluate.strength import against_zero
-from unjoined.evaluate.terms import GAP, EvaluationRows
+from unjoined.evaluate.terms import EvaluationRows
 from unjoined.model.basis import Scaling
 from unjoined.model.shift import effective_size
 
@@ -392,11 +392,8 @@ def check_bounds(
     """
     outcome = rows.cell < rows.n_populations
     own = np.where(rows.is_labelled, rows.population_share[rows.cell % rows.n_populations], 0.0)
-    middle, contrast, omega = (
-        rows.policies @ rows.population_share,
-        rows.contrast(),
-        rows.omega(GAP),
-    )
+    middle, contrast = rows.policies @ rows.population_share, rows.contrast()
+    square = rows.gap**2
     residual = np.where(outcome, 1.0, -rows.effect) * rows.ratio * rows.residual
     z = []
     for arm in (0, 1):
@@ -406,7 +403,7 @@ def check_bounds(
             beyond = side * (implied[:, arm] - bound) > 0.0
             if np.count_nonzero(beyond & outcome) < LEAST_ROWS:
                 continue
-            total = rows.totals(omega * beyond * (corrected + rows.aim * (at_arm - bound)))
+            total = rows.totals(square * beyond * (corrected + rows.aim * (at_arm - bound)))
             error = np.sqrt(total.covariance[0, 0])
             z.append(float(side * total.value[0] / error) if error > 0.0 else 0.0)
     largest = max(z, default=0.0)
@@ -431,10 +428,9 @@ def check_shared_law(rows: EvaluationRows, Z: Array) -> list[Check]:
     own = np.where(rows.cell < K, 1.0, -rows.effect) * rows.ratio * rows.residual
     own = np.where(rows.is_labelled, own, 0.0)
     moments = []
-    for k in (k for k in range(K) if k not in (a, b)):
+    for k in sorted({*range(K)} - {a, b}):
         contrast = np.zeros_like(e)
-        contrast[:, a], contrast[:, b] = e[:, b] - e[:, k], e[:, k] - e[:, a]
-        contrast[:, k] = e[:, a] - e[:, b]
+        contrast[:, [a, b, k]] = e[:, [b, k, a]] - e[:, [k, a, b]]
         moments.append(contrast[np.arange(len(e)), population] * own)
     fewest = min(np.bincount(rows.cell[rows.is_labelled]))
     functions = {"average": np.ones((len(Z), 1))}

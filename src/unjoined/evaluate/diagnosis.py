@@ -50,7 +50,7 @@ from unjoined.evaluate.pieces import Scorer, Source
 from unjoined.evaluate.regions import NamedFeatures, Region, find_regions
 from unjoined.evaluate.strength import IdentificationStrength, strength_of
 from unjoined.evaluate.tables import HeldOutTables, is_source
-from unjoined.evaluate.terms import GAP, N_FOLDS, EvaluationRows, evaluation_of, with_target
+from unjoined.evaluate.terms import N_FOLDS, EvaluationRows, evaluation_of, with_target
 from unjoined.evaluate.verdict import (
     COLOURS,
     FEWEST_ROWS,
@@ -530,8 +530,9 @@ def _rarest_outcome(rows: LabelledRows) -> int | None:
 
 def _gap_in_errors(rows: EvaluationRows) -> float:
     """Return how many standard errors the policy gap is away from 0, over all people."""
-    terms, weight = rows.terms(rows.omega(GAP)), rows.omega(GAP) * rows.contrast() * rows.ratio
-    D, V = rows.total_given_target(terms.denominator, np.where(rows.is_treatment, weight, 0.0))
+    square = rows.gap**2
+    reach = np.where(rows.is_treatment, square * rows.contrast() * rows.ratio, 0.0)
+    D, V = rows.total_given_target(rows.aim * square + reach * rows.residual, reach)
     return float(D / np.sqrt(V)) if V > 0.0 else 0.0
 
 

@@ -265,23 +265,16 @@ class Regions:
         return self.words(chosen), sum(chosen.values())
 
     def words(self, chosen: Collection[int]) -> str:
-        """Return some leaves in as few words as the tree has."""
-        parts = _joined(self._largest(0, chosen)) if chosen else []
-        return "; or where ".join(map(self.features.in_words, parts))
-
-    def _largest(self, node: int, chosen: Collection[int]) -> list[Conditions]:
-        """Return the conditions of the topmost nodes all of whose leaves are chosen."""
-        if all(leaf in chosen for leaf in self._leaves(node)):
-            return [self.conditions[node]]
-        below = [int(child) for child in self.children[node] if child >= 0]
-        return [part for child in below for part in self._largest(child, chosen)]
-
-    def _leaves(self, node: int) -> Iterator[int]:
-        if self.children[node, 0] < 0:
-            yield node
-        else:
-            for child in self.children[node]:
-                yield from self._leaves(int(child))
+        """Return some leaves in as few words as the tree has: its topmost nodes that they fill."""
+        filled = set(chosen)
+        below: set[int] = set()
+        for node in range(len(self.children))[::-1]:  # children come after their parents
+            pair = self.children[node].tolist()
+            if filled.issuperset(pair):
+                filled.add(node)
+                below.update(pair)
+        parts = [self.conditions[node] for node in sorted(filled - below)]
+        return "; or where ".join(map(self.features.in_words, _joined(parts)))
 
 
 def find_regions(rows: EvaluationRows, features: NamedFeatures) -> Regions:

@@ -74,12 +74,11 @@ class IdentificationStrength:
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns of a table of all pairs of populations, ready for a data frame."""
+        names = ("mean_gap", "rms_gap", "f_statistic", "degrees", "is_weak")
         pairs = self.pairs or (self,)
-        numbers = ("mean_gap", "rms_gap", "f_statistic", "degrees", "is_weak")
-        return {
-            "first": [pair.populations[0] for pair in pairs],
-            "second": [pair.populations[1] for pair in pairs],
-        } | {name: [getattr(pair, name) for pair in pairs] for name in numbers}
+        ends = {"first": 0, "second": 1}
+        columns = {end: [pair.populations[k] for pair in pairs] for end, k in ends.items()}
+        return columns | {name: [getattr(pair, name) for pair in pairs] for name in names}
 
 
 def identification_strength(
@@ -149,40 +148,16 @@ def strength_of(rows: LabelledRows, *, n_jobs: int | None = None) -> Identificat
 def strength_of_sums(
     policy: PolicySums, names: Sequence[Any], n_features: int | None = None
 ) -> IdentificationStrength:
-    """Measure the strength from sums over the treatment rows of the populations of these names."""
+    """Measure the strength from sums over the treatment rows of the populations of these names.
+
+    Populations count by their treatment rows; each of two counts half, whatever its size.
+    """
     d = (policy.label.shape[1] - 1) // 2 if n_features is None else n_features
-    if len(names) > 2:
-        return _strength_of_several(policy, names, d)
-    sign = np.array([1.0, -1.0])
-    half = 1.0 / (2.0 * policy.weight)  # each population counts half, whatever its size
-    # Estimates of E[w d] and, when the policies are equal, as w^2 = 1, of its covariance.
-    a = (sign * half) @ policy.label
-    G = np.tensordot(half, policy.gram, axes=1)
-    V = np.tensordot(half**2, policy.square, axes=1)
-    q = n_functions(int(policy.n_rows.sum()), d)
-    a, G, V = a[:q], G[:q, :q], V[:q, :q]
-    chi_square, degrees, _ = against_zero(a, V)
-    inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
-    signal = float(a @ inverse @ a - np.trace(inverse @ V))
-    return IdentificationStrength(
-        mean_gap=float(a[0]),
-        rms_gap=float(np.sqrt(max(signal, 0.0))),
-        f_statistic=chi_square / degrees,
-        degrees=degrees,
-        populations=tuple(names),
-    )
-
-
-def _strength_of_several(
-    policy: PolicySums, names: Sequence[Any], d: int
-) -> IdentificationStrength:
-    """Measure the strength from sums over the treatment rows of more than two populations."""
-    each = range(len(names))
-    n = policy.n_rows
-    q = n_functions(int(n.sum()) // (len(names) - 1), d)
-    p = n / n.sum()
-    B = policy.label[:, :q] / policy.weight[:, None]  # (m, q) estimates of E_k[t d]
-    V = policy.square[:, :q, :q] / policy.weight[:, None, None] ** 2  # covariances if t^2 = 1
+    n, K = policy.n_rows, len(names)
+    q = n_functions(int(n.sum()) // (K - 1), d)
+    p = n / n.sum() if K > 2 else np.full(2, 0.5)
+    B = policy.label[:, :q] / policy.weight[:, None]  # (K, q) estimates of E_k[t d]
+    V = policy.square[:, :q, :q] / policy.weight[:, None, None] ** 2  # covariances, as t^2 = 1
     G = np.tensordot(p / policy.weight, policy.gram[:, :q, :q], axes=1)
     apart = B - p @ B
     inverse = np.linalg.pinv(G, rcond=1e-10, hermitian=True)
@@ -191,14 +166,15 @@ def _strength_of_several(
     signal = float(np.sum(p * np.einsum("kq,qr,kr->k", apart, inverse, apart)) - noise)
     chi_square, degrees = _against_each_other(B, V)
     return IdentificationStrength(
-        mean_gap=float(np.sqrt(p @ apart[:, 0] ** 2)),
+        mean_gap=float(np.sqrt(p @ apart[:, 0] ** 2) if K > 2 else apart[0, 0]),
         rms_gap=float(np.sqrt(max(signal, 0.0))),
         f_statistic=chi_square / degrees,
         degrees=degrees,
         populations=tuple(names),
         pairs=tuple(
             strength_of_sums(policy.of(i, j), (names[i], names[j]), d)
-            for i, j in combinations(each, 2)
+            for i, j in combinations(range(K), 2)
+            if K > 2
         ),
     )
 

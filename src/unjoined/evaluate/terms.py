@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
-from unjoined._validation import OUTCOME, TARGET, check_kind, check_option, check_weight, is_kind
+from unjoined._validation import OUTCOME, TARGET, check_kind, check_weight, is_kind
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.fold import Additive
 from unjoined.data.rows import LabelledRows, label_rows
@@ -22,7 +22,6 @@ from unjoined.model.regressors import deal_evaluation_folds
 from unjoined.model.shift import ShiftReport, weigh_shift
 
 FULL_GAP = 0.2  # from this gap on a person counts fully
-OVERLAP, GAP = "overlap", "gap"
 N_FOLDS = 5
 
 
@@ -226,21 +225,18 @@ class EvaluationRows:
         own = self.population_share[population] * own / np.where(spread > 0.0, spread, 1.0)
         return np.where(self.is_labelled & (spread > 0.0), own, 0.0)
 
-    def omega(self, weight: str = OVERLAP) -> Array:
+    def omega(self) -> Array:
         """Return how much each row's person counts, from 0 to 1, shape (n,).
 
-        "overlap" counts people fully where policies differ by 0.2 or more, and less by the square
-        of the gap below; "gap" counts them by the squared gap.
+        People count fully where policies differ by 0.2 or more, and less by the square of the gap
+        below.
         """
-        check_option("weight", weight, (OVERLAP, GAP))
-        if weight == GAP:
-            return self.gap**2
         return np.minimum(1.0, (self.gap / FULL_GAP) ** 2)
 
     def where_it_shows(self, place: IntArray, n_groups: int) -> RatioTerms:
         """Return the two numbers of each row, measured by the squared gap within each group.
 
-        People count as ever, by "overlap". What the nuisances leave of the effect is taken to be
+        People count as ever, by `omega`. What the nuisances leave of the effect is taken to be
         the same within a group, and is measured where policies differ most: of all ways to weigh
         rows, that has the least variance if outcomes vary alike.
         """
