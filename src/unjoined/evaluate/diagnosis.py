@@ -42,8 +42,8 @@ from unjoined.evaluate.estimate import (
     Shown,
     as_frame,
     as_html,
+    bare_axes,
     count_text,
-    new_axes,
     p_text,
 )
 from unjoined.evaluate.pieces import Scorer, Source
@@ -341,7 +341,7 @@ class Diagnosis(Shown):
         -------
         matplotlib Axes
         """
-        ax = ax or new_axes(3.8)
+        ax = bare_axes(ax, 3.8)
         ax.set_title(self.as_verdict().title, color=PAINT[self.colour], loc="left")
         regions = sorted(self.regions, key=lambda region: region.gap)
         for y, region in enumerate(regions):
@@ -356,7 +356,6 @@ class Diagnosis(Shown):
         ax.axvline(0.0, color="0.3", lw=0.8)
         ax.set_xlabel("difference in the chance of treatment")
         ax.margins(x=0.35)
-        ax.spines[["top", "right"]].set_visible(False)
         return ax
 
     def __str__(self) -> str:

@@ -365,10 +365,12 @@ def as_frame(
     return nw.from_dict(columns, backend=backend).to_native()
 
 
-def new_axes(height: float) -> Axes:
-    """Return axes in a new figure, ``height`` inches high."""
-    pyplot = import_extra("matplotlib.pyplot", extra="plot")
-    ax: Axes = pyplot.figure(figsize=(6.4, height), layout="constrained").add_subplot()
+def bare_axes(ax: Axes | None, height: float) -> Axes:
+    """Return axes without a frame at the top and right, in a new figure of a height by default."""
+    if ax is None:
+        pyplot = import_extra("matplotlib.pyplot", extra="plot")
+        ax = pyplot.figure(figsize=(6.4, height), layout="constrained").add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
@@ -379,7 +381,7 @@ def draw_intervals(
 
     A hollow mark has no interval: the tables cannot bound it.
     """
-    ax = ax or new_axes(1.2 + 0.4 * len(named))
+    ax = bare_axes(ax, 1.2 + 0.4 * len(named))
     for y, (_, estimate) in enumerate(named):
         low, high = estimate.interval(level)
         bounded = math.isfinite(low) and math.isfinite(high)
@@ -391,7 +393,6 @@ def draw_intervals(
     ax.invert_yaxis()
     ax.margins(y=0.25 if len(named) < 4 else 0.05)
     ax.axvline(0.0, color="0.3", lw=0.8)
-    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 

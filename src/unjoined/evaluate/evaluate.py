@@ -25,11 +25,11 @@ from unjoined.evaluate.estimate import (
     ResultTable,
     Shown,
     Totals,
+    bare_axes,
     cells,
     critical_value,
     draw_intervals,
     estimate_dict,
-    new_axes,
     number,
     with_interval,
 )
@@ -208,7 +208,7 @@ class Evaluation(Shown):
         matplotlib Axes
         """
         check_option("what", what, ("curve", "calibration"))
-        ax = ax or new_axes(4.2)
+        ax = bare_axes(ax, 4.2)
         ax.set_title(f"For {self.speaks_for:.0%} of people", loc="left", fontsize="medium")
         return draw_curve(self, ax) if what == "curve" else draw_bins(self, ax)
 
@@ -415,7 +415,6 @@ def draw_curve(evaluation: Evaluation, ax: Axes) -> Axes:
     ax.set_xticks(np.linspace(0.0, 1.0, 6), [f"{p:.0%}" for p in np.linspace(0.0, 1.0, 6)])
     ax.set_xlabel("share of people treated, best first")
     ax.set_ylabel("gain per person over treating nobody")
-    ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small")
     return ax
 
@@ -452,7 +451,6 @@ def draw_bins(evaluation: Evaluation, ax: Axes) -> Axes:
     ax.axhline(0.0, color="0.8", lw=0.8, zorder=0)
     ax.set_xlabel("predicted uplift, mean of the bin")
     ax.set_ylabel("uplift of the bin")
-    ax.spines[["top", "right"]].set_visible(False)
     low, high = ax.get_ylim()
     ax.set_ylim(low, high + 0.3 * (high - low))  # room for the legend above the bars
     ax.legend(frameon=False, fontsize="small", loc="upper left")

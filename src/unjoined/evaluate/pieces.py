@@ -151,7 +151,7 @@ class ChunkPlan:
         X, columns = split_columns(chunk.X, self.scorer, has_scores=self.has_scores)
         inner = replace(inner_rows(chunk, self.census.coding, self.census), X=X)
         nuisances = self.models(X, fold, n_jobs=n_jobs)
-        rows = labelled_part(inner, fold, nuisances, np.ones(len(X)), None)
+        rows = labelled_part(inner, fold, nuisances)
         share = chunk.weight / self.total[chunk.cell]
         rows = replace(rows, share=share, size=self.size, aim=self.aims[chunk.cell])
         return Piece(rows, columns)
@@ -188,7 +188,7 @@ class RowsInPieces(EvaluatedTables):
         total = np.array([cell.total_weight for cell in cells])
         size = np.array([float(cell.n_rows) for cell in cells[: len(census.names)]])
         aims = total / total.sum() if target is None else np.zeros(len(total))
-        rows = labelled_part(sample, fold, crossfit.nuisances, np.ones(len(X)), None)
+        rows = labelled_part(sample, fold, crossfit.nuisances)
         rows = replace(rows, size=size, aim=aims[sample.cell])
         self.features = NamedFeatures.of_numbers(X, source.encoder)
         if target is not None:

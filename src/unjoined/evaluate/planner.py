@@ -40,8 +40,8 @@ from unjoined.evaluate.estimate import (
     Estimate,
     ResultTable,
     Shown,
+    bare_axes,
     critical_value,
-    new_axes,
 )
 from unjoined.evaluate.ranks import Functional, Scored
 from unjoined.evaluate.tables import HeldOutTables
@@ -298,7 +298,7 @@ class StudyPlan(Shown):
         -------
         matplotlib Axes
         """
-        ax = ax or new_axes(3.8)
+        ax = bare_axes(ax, 3.8)
         for gap in sorted({point.gap for point in self.table}):
             line = [point for point in self.table if point.gap == gap]
             ax.plot(
@@ -323,7 +323,6 @@ class StudyPlan(Shown):
         ax.set_ylabel(f"half width of the {self.level:.0%} interval")
         ax.set_title(self.quantity.capitalize(), loc="left")
         ax.legend(frameon=False, fontsize="small")
-        ax.spines[["top", "right"]].set_visible(False)
         return ax
 
 

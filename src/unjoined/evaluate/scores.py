@@ -350,8 +350,12 @@ class HeldOutRows:
             rows; it takes the policies, the outcome means and both estimates as given.
         """
         values = self.values(uplift, name) - self.values(other, name)
-        spread = self.influence(values)
-        return Estimate(float(self.rows.share @ values), math.sqrt(spread @ spread))
+        share, variance = self.rows.share, 0.0
+        for at in self.rows.all_cells():  # drawn by themselves: only the spread within counts
+            n = len(at)
+            off = share[at] * (values[at] - np.average(values[at], weights=share[at]))
+            variance += n / (n - 1) * float(off @ off) if n > 1 else math.nan
+        return Estimate(float(share @ values), math.sqrt(variance))
 
     def values(self, uplift: ArrayLike, name: str) -> Array:
         """Return the score's value at each labelled row, squared outcome units.
@@ -362,20 +366,6 @@ class HeldOutRows:
         scale = self.rows.coding.scale
         f = aligned_values("uplift", uplift, self.used) / scale
         return scale**2 * SCORES[name](f, self.rows, self.nuisances)
-
-    def influence(self, values: Array) -> Array:
-        """Return what each row adds to a score's error; the squares add up to its variance.
-
-        Each cell has its own rows, so that only the spread within cells counts.
-        """
-        rows, share = self.rows, self.rows.share
-        influence = np.empty(len(share))
-        for cell in rows.all_cells():
-            mean = np.average(values[cell], weights=share[cell])
-            n = len(cell)
-            inflation = math.sqrt(n / (n - 1)) if n > 1 else math.nan
-            influence[cell] = inflation * share[cell] * (values[cell] - mean)
-        return influence
 
 
 def weighted_values(f: Array, rows: LabelledRows, gap: Array, center: Array | float = 0.0) -> Array:

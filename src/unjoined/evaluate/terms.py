@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
-from unjoined._validation import OUTCOME, TARGET, check_kind, check_weight, is_kind
+from unjoined._validation import TARGET, check_kind, check_weight, is_kind
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.fold import Additive
 from unjoined.data.rows import LabelledRows, label_rows
@@ -19,7 +19,7 @@ from unjoined.evaluate.estimate import Estimate, Totals
 from unjoined.model.crossfit import CrossFit, EffectNuisances
 from unjoined.model.linear import cross_fit_linear
 from unjoined.model.regressors import deal_evaluation_folds
-from unjoined.model.shift import ShiftReport, weigh_shift
+from unjoined.model.shift import weigh_shift
 
 FULL_GAP = 0.2  # from this gap on a person counts fully
 N_FOLDS = 5
@@ -152,7 +152,6 @@ class EvaluationRows:
     policies: Array  # (n, K)
     effect: Array  # (n,) f, outcome units
     size: Array  # (K,) outcome rows of each population
-    shift: ShiftReport | None = None
 
     @property
     def n_populations(self) -> int:
@@ -322,14 +321,20 @@ def evaluation_rows(
     tables describe the same people, and a small error if they do not and the outcome models are
     good.
     """
-    ratio, report = np.ones(len(rows.label)), None
+    X, weight = (None, None) if target is None else target
+    ratio = np.ones(len(rows.label))
     if shift is not None:
-        X, weight = (None, None) if target is None else target
-        ratio, report = _density_ratios(rows, X, weight, shift, rng, stacklevel + 1)
-    if target is None:
-        return evaluation_of(rows, crossfit.fold, crossfit.nuisances, ratio, report)
-    labelled = labelled_part(rows, crossfit.fold, crossfit.nuisances, ratio, report)
-    X, weight = target
+        # Rows are numbered through their labels, since rows of ratio 0 are left out of the result.
+        numbered = replace(rows, label=np.arange(len(rows.label), dtype=np.float64))
+        weighted, _ = weigh_shift(
+            numbered, X, shift, rng=rng, target_weight=weight, stacklevel=stacklevel + 1
+        )
+        at = weighted.label.astype(np.int64)
+        ratio = np.zeros(len(rows.label))
+        ratio[at] = weighted.weight / rows.weight[at]
+    if X is None or weight is None:
+        return evaluation_of(rows, crossfit.fold, crossfit.nuisances, ratio)
+    labelled = labelled_part(rows, crossfit.fold, crossfit.nuisances, ratio)
     nuisances, dealt = crossfit.elsewhere(X, given, n_jobs=n_jobs, rng=rng)
     return with_target(labelled, X, weight, dealt, nuisances, rows)
 
@@ -350,11 +355,9 @@ def evaluation_of(
     fold: IntArray,
     nuisances: EffectNuisances,
     ratio: Array | None = None,
-    report: ShiftReport | None = None,
 ) -> EvaluationRows:
     """Return labelled rows whose nuisances are known, all of them being the target."""
-    ratio = np.ones(len(rows.label)) if ratio is None else ratio
-    labelled = labelled_part(rows, fold, nuisances, ratio, report)
+    labelled = labelled_part(rows, fold, nuisances, ratio)
     total = float(rows.weight.sum())
     return replace(labelled, aim=rows.weight / (total * labelled.share))
 
@@ -376,8 +379,7 @@ def labelled_part(
     rows: LabelledRows,
     fold: IntArray,
     nuisances: EffectNuisances,
-    ratio: Array,
-    report: ShiftReport | None,
+    ratio: Array | None = None,
 ) -> EvaluationRows:
     """Return labelled rows with their residuals, in outcome units, and no say in the target."""
     n, scale = len(rows.label), rows.coding.scale
@@ -386,21 +388,18 @@ def labelled_part(
     residual = np.where(
         rows.is_outcome, scale * (rows.label - expected), 0.5 + 0.5 * rows.label - own
     )
-    share = np.empty(n)
-    for at in rows.all_cells():
-        share[at] = rows.weight[at] / rows.weight[at].sum()
+    K = len(rows.names)
     return EvaluationRows(
-        rows.X,
-        rows.cell.astype(np.int64),
-        fold,
-        share,
-        residual,
-        ratio,
-        np.zeros(n),
-        nuisances.policies,
-        scale * nuisances.effect,
-        np.array([float(len(rows.at(OUTCOME, k))) for k in range(len(rows.names))]),
-        report,
+        X=rows.X,
+        cell=rows.cell.astype(np.int64),
+        fold=fold,
+        share=K * rows.share,
+        residual=residual,
+        ratio=np.ones(n) if ratio is None else ratio,
+        aim=np.zeros(n),
+        policies=nuisances.policies,
+        effect=scale * nuisances.effect,
+        size=np.bincount(rows.cell, minlength=2 * K)[:K].astype(np.float64),
     )
 
 
@@ -429,27 +428,3 @@ def with_target(
         name: np.concatenate([getattr(labelled, name), new]) for name, new in behind.items()
     }
     return replace(labelled, **both)
-
-
-def _density_ratios(
-    rows: LabelledRows,
-    target: Array | None,
-    target_weight: Array | None,
-    shift: Any,
-    rng: Rng,
-    stacklevel: int,
-) -> tuple[Array, ShiftReport]:
-    """Return the ratio of the target's density to the cell's at each row, of mean 1 in a cell."""
-    # Rows are numbered through their labels, since rows of ratio 0 are left out of the result.
-    numbered = replace(rows, label=np.arange(len(rows.label), dtype=np.float64))
-    weighted, report = weigh_shift(
-        numbered,
-        target,
-        shift,
-        rng=rng,
-        target_weight=target_weight,
-        stacklevel=stacklevel + 1,
-    )
-    at, ratio = weighted.label.astype(np.int64), np.zeros(len(rows.label))
-    ratio[at] = weighted.weight / rows.weight[at]
-    return ratio, report
