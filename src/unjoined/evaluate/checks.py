@@ -7,6 +7,7 @@ violations of the last cannot be seen.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -67,7 +68,7 @@ class Check:
     where: str
     statistic: float
     p_value: float
-    corrected: float = float("nan")
+    corrected: float = math.nan
 
     @property
     def is_rejected(self) -> bool:
@@ -122,10 +123,8 @@ def compare(
     Features are cut at four standard deviations, so that a few large values do not decide. If the
     two have the same law, the mean of any function of the features is the same in both.
     """
-    X = np.concatenate([one.X, two.X])
-    weight = np.concatenate([one.weight / one.weight.sum(), two.weight / two.weight.sum()])
-    scaling = Scaling.of_rows(X, weight)
-    d, fewest = X.shape[1], min(effective_size(s.weight) for s in (one, two))
+    scaling = Scaling.of_rows(np.concatenate([one.X, two.X]), _shares((one, two)))
+    d, fewest = one.X.shape[1], min(effective_size(s.weight) for s in (one, two))
     with_squares = fewest >= ROWS_PER_FUNCTION * 2 * d
     moments = [_Moments.of_sample(s, scaling, with_squares=with_squares) for s in (one, two)]
     first, second = (each.leading(d) for each in moments)
@@ -210,10 +209,10 @@ def _hotelling(where: str, one: _Moments, two: _Moments, d: int) -> Check:
     """Test that features and their squares have the same means, by Hotelling's T-square."""
     what = "means of features and of squares" if len(one.mean) > d else "means of features"
     if min(one.size, two.size) < ROWS_PER_FUNCTION * d:
-        return Check("means of features and of squares", where, float("nan"), float("nan"))
+        return Check("means of features and of squares", where, math.nan, math.nan)
     V = np.asarray(sum(each.covariance / (each.size - 1.0) for each in (one, two)))
     if not np.any(np.diag(V) > 0.0):
-        return Check(what, where, float("nan"), float("nan"))
+        return Check(what, where, math.nan, math.nan)
     square, p, _ = against_zero(one.mean - two.mean, V)
     free = one.size + two.size - 2.0  # Hotelling: T^2 (free - p + 1) / (p free) has an F law
     statistic = square * (free - p + 1.0) / (p * free)
@@ -229,32 +228,35 @@ def _split_classifier(
     reject too often.
     """
     what = "boosted trees cannot tell them apart"
-    halves: tuple[list[LabelledRows], list[LabelledRows]] = ([], [])
-    for sample in (one, two):
-        at = rng.permutation(len(sample.X))[:SPLIT_ROWS]
-        for half, rows in zip(halves, np.array_split(at, 2), strict=True):
-            chosen = sample.take(rows)
-            half.append(replace(chosen, X=_cut(chosen.X, scaling)))
-    if min(len(s.X) for s in halves[1]) < ROWS_PER_FUNCTION:
-        return Check(what, where, float("nan"), float("nan")), float("nan")
+    chosen = [s.take(rng.permutation(len(s.X))[:SPLIT_ROWS]) for s in (one, two)]
+    middle = [(len(s.X) + 1) // 2 for s in chosen]
+    learnt = [s.take(slice(n)) for s, n in zip(chosen, middle, strict=True)]
+    tested = [s.take(slice(n, None)) for s, n in zip(chosen, middle, strict=True)]
+    if min(len(s.X) for s in tested) < ROWS_PER_FUNCTION:
+        return Check(what, where, math.nan, math.nan), math.nan
     trees = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, max_bins=32, early_stopping=False, random_state=0
     )
-    learnt = halves[0]
-    side = np.repeat([1, 0], [len(s.X) for s in learnt])
-    share = [s.weight / s.weight.sum() * len(side) / 2.0 for s in learnt]
+    X = _cut(np.concatenate([s.X for s in learnt]), scaling)
     with threadpool_limits(limits=1):  # so few rows gain nothing from threads
-        trees.fit(np.concatenate([s.X for s in learnt]), side, sample_weight=np.concatenate(share))
-        scores = [replace(s, X=trees.decision_function(s.X)[:, None]) for s in halves[1]]
-    apart, variance, n = _difference(*(_Moments.of_sample(s, None) for s in scores))
+        trees.fit(X, _sides(learnt), sample_weight=len(X) / 2.0 * _shares(learnt))
+        score = trees.decision_function(_cut(np.concatenate([s.X for s in tested]), scaling))
+    first, second = np.split(score[:, None], [len(tested[0].X)])
+    scored = [replace(s, X=X) for s, X in zip(tested, (first, second), strict=True)]
+    apart, variance, n = _difference(*(_Moments.of_sample(s, None) for s in scored))
     z = float(apart[0] / np.sqrt(variance[0])) if variance[0] > 0.0 else 0.0
-    side = np.repeat([1, 0], [len(s.X) for s in scores])
-    told = roc_auc_score(
-        side,
-        np.concatenate([s.X[:, 0] for s in scores]),
-        sample_weight=np.concatenate([s.weight / s.weight.sum() for s in scores]),
-    )
+    told = roc_auc_score(_sides(tested), score, sample_weight=_shares(tested))
     return Check(what, where, z, float(t.sf(z, n - 2.0))), float(told)
+
+
+def _sides(samples: Sequence[LabelledRows]) -> IntArray:
+    """Return 1 for the rows of the first of two samples, 0 for those of the second."""
+    return np.repeat([1, 0], [len(sample.X) for sample in samples])
+
+
+def _shares(samples: Sequence[LabelledRows]) -> Array:
+    """Return the weights of all rows, as shares of their own sample."""
+    return np.concatenate([sample.weight / sample.weight.sum() for sample in samples])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -223,24 +223,14 @@ def effect_summary(
     names = [tables.features.each[j].name for at in columns.values() for j in at]
     line = _line(columns, names, X, people)
     weighed = tables.over(partial(_weigh, line, list(groups.values())))
-    q, g = len(names) + 1, len(groups)
-    total = weighed.people[0, 0]
-    center = weighed.people[0, 1:q] / total
-    line = line.about(center)
-    # The matrix that takes columns to those about their mean over all people.
-    moved = np.eye(q)
-    moved[1:, 0] = -center
-    inverse = np.asarray(inv(moved @ weighed.terms[:, :q] @ moved.T))
-    beta = inverse @ (moved @ weighed.terms[:, q])
+    line, beta, inverse, slopes = weighed.fitted(line)
     totals = tables.over(partial(_project, line, list(groups.values()), beta, inverse)).totals()
+    q, g, units = len(beta), len(groups), np.concatenate([[1.0], line.unit])
+    total, size, scores = weighed.people[0, 0], *weighed.people[[0, -1], q : q + g]
+    predicted = scores / np.where(size > 0.0, size, 1.0)
+    if not models:
+        predicted, slopes = np.full(g, math.nan), np.full(q, math.nan)
     error = np.sqrt(np.maximum(np.diag(totals.covariance)[2 + 2 * g :], 0.0))
-    size = weighed.people[0, q : q + g]
-    predicted, slopes = np.full(g, math.nan), np.full(q, math.nan)
-    if models:
-        predicted = weighed.people[-1, q : q + g] / np.where(size > 0.0, size, 1.0)
-        gram = moved @ weighed.people[:q, :q] @ moved.T
-        slopes = solve(gram, moved @ weighed.people[:q, -1], assume_a="pos").ravel()
-    units = np.concatenate([[1.0], line.unit])
     rows = zip(("constant", *names), beta / units, error / units, slopes / units, strict=True)
     return EffectSummary(
         average=totals.ratio(0, 1),
@@ -272,10 +262,6 @@ class Line:
         """Return a constant and the columns, shape (n, q)."""
         return np.column_stack([np.ones(len(X)), (X[:, self.at] - self.center) / self.unit])
 
-    def about(self, center: Array) -> Line:
-        """Return the columns about another centre, given in these units."""
-        return Line(self.at, self.center + self.unit * center, self.unit)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed(Additive):
@@ -283,6 +269,21 @@ class Weighed(Additive):
 
     people: Array  # (q + g + 1, q + g + 1) of people: products of columns b, groups and the score
     terms: Array  # (q, q + 1) of p d b b', and of p n b behind
+
+    def fitted(self, line: Line) -> tuple[Line, Array, Array, Array]:
+        """Return columns about their mean over all people, and the best lines in them.
+
+        That of uplift, with the inverse of its matrix, and that of the score.
+        """
+        q = len(self.terms)
+        mean = self.people[0, 1:q] / self.people[0, 0]
+        moved = np.eye(q)  # takes columns to those about their mean
+        moved[1:, 0] = -mean
+        inverse = np.asarray(inv(moved @ self.terms[:, :q] @ moved.T))
+        gram = moved @ self.people[:q, :q] @ moved.T
+        slopes = np.asarray(solve(gram, moved @ self.people[:q, -1], assume_a="pos"))
+        about = replace(line, center=line.center + line.unit * mean)
+        return about, inverse @ (moved @ self.terms[:, q]), inverse, slopes
 
 
 def _weigh(line: Line, groups: Sequence[Conditions], piece: Piece) -> Weighed:
