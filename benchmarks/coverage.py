@@ -23,7 +23,8 @@ from scipy.special import expit
 from unjoined._typing import Array
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
 from unjoined.data.rows import label_rows
-from unjoined.evaluate import Estimate, Evaluation, GainByScore, evaluate_uplift
+from unjoined.evaluate import Estimate, Evaluation, evaluate_uplift
+from unjoined.evaluate.strength import GainByScore
 from unjoined.evaluate.terms import evaluation_of
 from unjoined.model.linear import cross_fit_linear
 from unjoined.model.regressors import deal_evaluation_folds
@@ -247,7 +248,7 @@ def gain_study(draws: int) -> dict[str, float]:
         fold = deal_evaluation_folds(rows, 5, Rng(seed))
         found = evaluation_of(rows, fold, cross_fit_linear(rows, fold))
         own = score(rows.X)
-        record = GainByScore.of_rows(found, own, own, rows.weight)
+        record = GainByScore.of_rows(found, own, own, rows.weight, 0.0)
         gains = [record.average(said, rule) for rule in rules]
         held += [gain.covers(value) for gain, value in zip(gains, truth, strict=True)]
     return {f"best {share:.0%}": float(h) for share, h in zip(shares, held / draws, strict=True)}

@@ -13,8 +13,7 @@ from unjoined import MinMaxUplift, Uplift, load_model, record_gain, save_model
 from unjoined.data import ArraySource, SimulatedProblem
 from unjoined.data.rows import label_rows
 from unjoined.errors import InputError
-from unjoined.evaluate import GainByScore
-from unjoined.evaluate.strength import ranking_noise
+from unjoined.evaluate.strength import GainByScore, ranking_noise
 from unjoined.evaluate.terms import average_effect
 
 Z95 = 1.959963984540054

@@ -11,17 +11,16 @@ from unjoined.evaluate.curves import (
     uplift_curve,
 )
 from unjoined.evaluate.diagnosis import Diagnosis, diagnose
-from unjoined.evaluate.effects import EffectSummary, effect_summary
+from unjoined.evaluate.effects import effect_summary
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.evaluate import (
-    Comparison,
     Evaluation,
     compare_uplift,
     cross_evaluate,
     evaluate_uplift,
     record_gain,
 )
-from unjoined.evaluate.planner import StudyGuess, StudyPlan, plan_study
+from unjoined.evaluate.planner import StudyGuess, plan_study
 from unjoined.evaluate.scores import (
     HeldOutRows,
     fixed_critic_score,
@@ -30,20 +29,15 @@ from unjoined.evaluate.scores import (
     uplift_scorer,
     weighted_risk,
 )
-from unjoined.evaluate.strength import GainByScore, IdentificationStrength, identification_strength
+from unjoined.evaluate.strength import identification_strength
 from unjoined.evaluate.tables import cross_fit
 
 __all__ = [
-    "Comparison",
     "Diagnosis",
-    "EffectSummary",
     "Estimate",
     "Evaluation",
-    "GainByScore",
     "HeldOutRows",
-    "IdentificationStrength",
     "StudyGuess",
-    "StudyPlan",
     "UpliftCurve",
     "auuc",
     "average_uplift",
