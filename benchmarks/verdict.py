@@ -102,7 +102,7 @@ def calibrated(delta: float, seed: int) -> dict[str, Any]:
     by_sign = at.terms(at.gap)
     each = [
         (region.strength, *covers(by_sign.group(regions.leaf_of == leaf), 1.0))
-        for leaf, region in zip(regions.leaf, regions.each, strict=True)
+        for leaf, region in zip(regions.leaf, regions.leaves, strict=True)
     ]
     return {"z": z, "average": (max(z, 0.0) ** 2, *covers(terms.average(), 1.0)), "region": each}
 

@@ -127,7 +127,7 @@ def compare(
     d, fewest = one.X.shape[1], min(effective_size(s.weight) for s in (one, two))
     with_squares = fewest >= ROWS_PER_FUNCTION * 2 * d
     moments = [_Moments.of_sample(s, scaling, with_squares=with_squares) for s in (one, two)]
-    first, second = (each.leading(d) for each in moments)
+    first, second = (sample.leading(d) for sample in moments)
     apart, variance, n = _difference(first, second)
     spread = np.sqrt(np.maximum(first.variance + second.variance, 0.0) / 2.0)
     varies = spread > 1e-12
@@ -201,7 +201,7 @@ def _cut(X: Array, scaling: Scaling | None) -> Array:
 
 def _difference(one: _Moments, two: _Moments) -> tuple[Array, Array, float]:
     """Return the differences of means, their variances, and the rows of equal weight behind."""
-    variance = [each.variance / max(each.size - 1.0, 1.0) for each in (one, two)]
+    variance = [sample.variance / max(sample.size - 1.0, 1.0) for sample in (one, two)]
     return one.mean - two.mean, variance[0] + variance[1], one.size + two.size
 
 
@@ -210,7 +210,7 @@ def _hotelling(where: str, one: _Moments, two: _Moments, d: int) -> Check:
     what = "means of features and of squares" if len(one.mean) > d else "means of features"
     if min(one.size, two.size) < ROWS_PER_FUNCTION * d:
         return Check("means of features and of squares", where, math.nan, math.nan)
-    V = np.asarray(sum(each.covariance / (each.size - 1.0) for each in (one, two)))
+    V = np.asarray(sum(sample.covariance / (sample.size - 1.0) for sample in (one, two)))
     if not np.any(np.diag(V) > 0.0):
         return Check(what, where, math.nan, math.nan)
     square, p, _ = against_zero(one.mean - two.mean, V)
@@ -334,7 +334,7 @@ class Doubt(NamedTuple):
 
 def table_doubts(rows: LabelledRows) -> list[Doubt]:
     """Return which tables are there twice, hold all rows several times, or have wild weights."""
-    keys, K, found = hash_with(hash_features(rows.X), rows.label), len(rows.names), []
+    keys, K, doubts = hash_with(hash_features(rows.X), rows.label), len(rows.names), []
     seen: dict[tuple[str, int, int], str] = {}
     for c, at in enumerate(rows.all_cells()):
         kind, own = KINDS[c // K], keys[at]
@@ -344,16 +344,16 @@ def table_doubts(rows: LabelledRows) -> list[Doubt]:
         twin = seen.setdefault((kind, len(at), int(own.sum(dtype=np.uint64))), title)
         if told and twin != title:
             text = f"{twin} and {title} have all rows in common, as if one file was given twice."
-            found.append(Doubt(COPIED, text, "Give each population its own rows."))
+            doubts.append(Doubt(COPIED, text, "Give each population its own rows."))
         if told and (times := int(np.gcd.reduce(count))) > 1:
             text = f"{title} holds each of its rows {times} times, as if it had been copied."
             remedy = "Give each row once: intervals take copies for people."
-            found.append(Doubt(REPEATED, text, remedy))
+            doubts.append(Doubt(REPEATED, text, remedy))
         size = effective_size(rows.weight[at])
         if size < EFFECTIVE_ROWS and len(at) >= 2.0 * EFFECTIVE_ROWS:
             text = f"the weights of {title} make its {len(at):,} rows worth {size:.1f}."
-            found.append(Doubt(WILD_WEIGHTS, text, "Look for weights that are far too large."))
-    return found
+            doubts.append(Doubt(WILD_WEIGHTS, text, "Look for weights that are far too large."))
+    return doubts
 
 
 def warn_of_tables(rows: LabelledRows, *, stacklevel: int) -> list[Doubt]:

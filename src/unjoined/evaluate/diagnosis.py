@@ -466,7 +466,7 @@ def diagnose(
             diagnosis,
             gap=_gap(own),
             strength=max(z, 0.0) ** 2,
-            regions=regions.each,
+            regions=regions.leaves,
             speaks_for=_speaks_for(own),
             effective_size=_trial_size(own, rows),
             condition=_condition(own),

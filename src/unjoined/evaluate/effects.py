@@ -220,7 +220,7 @@ def effect_summary(
     X, people = tables.sample.X, tables.sample.people / tables.sample.people.sum()
     columns = _columns(tables.features, by)
     groups = _groups(tables.features, columns, X, people)
-    names = [tables.features.each[j].name for at in columns.values() for j in at]
+    names = [tables.features.columns[j].name for at in columns.values() for j in at]
     line = _line(columns, names, X, people)
     weighed = tables.over(partial(_weigh, line, list(groups.values())))
     line, beta, inverse, slopes = weighed.fitted(line)
@@ -327,7 +327,7 @@ def _columns(features: NamedFeatures, by: Sequence[Any] | None) -> dict[str, lis
     if by is not None and not len(by):
         raise InputError("by names no column. Name one or more, or leave it out for all.")
     columns: dict[str, list[int]] = {}
-    for j, feature in enumerate(features.each):
+    for j, feature in enumerate(features.columns):
         columns.setdefault(feature.column, []).append(j)
     if by is None:
         return columns
@@ -373,7 +373,7 @@ def _groups(
     """Return groups of people in words, column by column, by the conditions they meet."""
     groups: dict[str, Conditions] = {}
     for column, at in columns.items():
-        if features.each[at[0]].holds == LEVEL:
+        if features.columns[at[0]].holds == LEVEL:
             groups |= _category_groups(features, column, at)
             continue
         present = dict.fromkeys(at[1:], (-np.inf, 0.5))  # where the value is not missing
@@ -387,7 +387,7 @@ def _category_groups(features: NamedFeatures, column: str, at: list[int]) -> dic
     if features.encoder is None:
         return {}
     code = next(code for code in features.encoder.columns_ if code.name == column)
-    own = {features.each[j].level: {j: (0.5, np.inf)} for j in at}
+    own = {features.columns[j].level: {j: (0.5, np.inf)} for j in at}
     rest: Conditions = dict.fromkeys(at, (-np.inf, 0.5))
     frequent = np.argsort(-code.shares, kind="stable")[:MOST_GROUPS]
     places = [code.places[k] for k in frequent.tolist()]

@@ -454,10 +454,10 @@ def as_plain(value: Any, level: float) -> Any:
     if isinstance(value, Estimate):
         return estimate_dict(value, level)
     if is_dataclass(value):
-        return {each.name: as_plain(getattr(value, each.name), level) for each in fields(value)}
+        return {item.name: as_plain(getattr(value, item.name), level) for item in fields(value)}
     if isinstance(value, Mapping):
         named = ((f"{k:g}" if isinstance(k, float) else k, v) for k, v in value.items())
-        return {name: as_plain(each, level) for name, each in named}
+        return {name: as_plain(item, level) for name, item in named}
     if isinstance(value, np.ndarray | list | tuple):
-        return [as_plain(each, level) for each in value]
+        return [as_plain(item, level) for item in value]
     return value.item() if isinstance(value, np.generic) else value

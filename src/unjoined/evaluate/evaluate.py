@@ -275,13 +275,13 @@ class Difference:
     def sentence(self, level: float) -> str:
         """Say whether the two can be told apart by the order they put people in."""
         low, _ = self.auuc.interval(level)
-        found = f"AUUC {with_interval(self.auuc, level)}"
+        more = f"AUUC {with_interval(self.auuc, level)}"
         if low > 0.0:
-            return f"{self.first} orders people better than {self.second}: {found} more."
+            return f"{self.first} orders people better than {self.second}: {more} more."
         if self.auuc.value == self.auuc.standard_error == 0.0:
             return f"{self.first} and {self.second} order people alike."
         return (
-            f"{self.first} and {self.second} cannot be told apart by these rows: {found}, an "
+            f"{self.first} and {self.second} cannot be told apart by these rows: {more}, an "
             "interval that holds 0."
         )
 

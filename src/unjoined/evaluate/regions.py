@@ -54,7 +54,7 @@ class Feature:
 class NamedFeatures:
     """How a user's table becomes numbers, and what to call them."""
 
-    each: tuple[Feature, ...]
+    columns: tuple[Feature, ...]
     encoder: TableEncoder | None  # None for a plain array
 
     @classmethod
@@ -79,36 +79,36 @@ class NamedFeatures:
     ) -> NamedFeatures:
         """Return what to call the columns of numbers that an encoder made, or of an array."""
         names = [f"x{j + 1}" for j in range(matrix.shape[1])]
-        parts = [Feature(name, name, NUMBER) for name in names]
+        features = [Feature(name, name, NUMBER) for name in names]
         if encoder is not None:
-            parts = [part for code in encoder.columns_ for part in _parts(code)]
-        each = (_look(part, matrix[:, j], truths) for j, part in enumerate(parts))
-        return cls(tuple(each), encoder)
+            features = [feature for code in encoder.columns_ for feature in _features_of(code)]
+        looked = (_look(feature, matrix[:, j], truths) for j, feature in enumerate(features))
+        return cls(tuple(looked), encoder)
 
     @property
     def names(self) -> list[str]:
         """Names of the columns of numbers."""
-        return [feature.name for feature in self.each]
+        return [feature.name for feature in self.columns]
 
     def numbers(self, X: MatrixLike) -> tuple[Array, list[str]]:
         """Return the target with the same columns as numbers, and what is strange about it."""
         if len(X) == 0:
             raise InputError("target has no rows. Leave it out, or give the people in question.")
-        found = column_names(X)
-        if self.encoder is not None and found is not None:
+        names = column_names(X)
+        if self.encoder is not None and names is not None:
             wanted = self.encoder.feature_names_in_.tolist()
-            if missing := [name for name in wanted if name not in found]:
+            if missing := [name for name in wanted if name not in names]:
                 raise TableError(
                     f"target lacks the column {missing[0]!r} that the tables have; its columns "
-                    f"are {shown(found)}{did_you_mean(missing[0], found)}"
+                    f"are {shown(names)}{did_you_mean(missing[0], names)}"
                 )
             encoded = self.encoder.encode(X, table="target")
             return encoded.matrix, encoded.notes
         check_numeric_columns(X)
         matrix = feature_matrix(X)
-        if matrix.shape[1] != len(self.each):
+        if matrix.shape[1] != len(self.columns):
             raise InputError(
-                f"target has {matrix.shape[1]} columns, but the tables have {len(self.each)} "
+                f"target has {matrix.shape[1]} columns, but the tables have {len(self.columns)} "
                 "features. Give the same features in the same order."
             )
         check_finite_features(matrix, self.names, table="target")
@@ -119,16 +119,16 @@ class NamedFeatures:
         columns: dict[str, list[int]] = {}
         for j, bounds in sorted(conditions.items()):
             if np.isfinite(bounds).any():
-                columns.setdefault(self.each[j].column, []).append(j)
+                columns.setdefault(self.columns[j].column, []).append(j)
         words = [
             word
             for at in columns.values()
-            for word in _said([self.each[j] for j in at], [conditions[j] for j in at])
+            for word in _said([self.columns[j] for j in at], [conditions[j] for j in at])
         ]
         return " and ".join(words) or "everyone"
 
 
-def _parts(code: ColumnCode) -> Iterator[Feature]:
+def _features_of(code: ColumnCode) -> Iterator[Feature]:
     """Yield what each column of numbers says of the user's column."""
     names = code.names("one-hot")
     if code.holds == "categories":
@@ -248,7 +248,7 @@ class Region:
 class Regions:
     """The regions of all people, and the tree they are the leaves of."""
 
-    each: tuple[Region, ...]
+    leaves: tuple[Region, ...]
     leaf: IntArray  # (regions,) their nodes in the tree
     leaf_of: IntArray  # (n,) node of each row
     children: IntArray  # (nodes, 2) -1 for leaves
@@ -259,7 +259,7 @@ class Regions:
         """Return the regions of some verdicts in as few words as the tree has, and their share."""
         chosen = {
             int(node): region.share
-            for node, region in zip(self.leaf, self.each, strict=True)
+            for node, region in zip(self.leaf, self.leaves, strict=True)
             if region.verdict in verdicts
         }
         return self.words(chosen), sum(chosen.values())
@@ -273,8 +273,8 @@ class Regions:
             if filled.issuperset(pair):
                 filled.add(node)
                 below.update(pair)
-        parts = [self.conditions[node] for node in sorted(filled - below)]
-        return "; or where ".join(map(self.features.in_words, _joined(parts)))
+        boxes = [self.conditions[node] for node in sorted(filled - below)]
+        return "; or where ".join(map(self.features.in_words, _joined(boxes)))
 
 
 def find_regions(rows: EvaluationRows, features: NamedFeatures) -> Regions:
@@ -287,13 +287,13 @@ def find_regions(rows: EvaluationRows, features: NamedFeatures) -> Regions:
     people = rows.share * rows.aim  # adds up to 1 over the target
     apart = rows.policies - rows.policies.mean(axis=1, keepdims=True)
     # Two outputs, half of the gap each.
-    found = _split(rows.X, apart, people, LEAST_SPREAD**2 / 4.0, features)
+    tree = _split(rows.X, apart, people, LEAST_SPREAD**2 / 4.0, features)
     regions = []
-    for leaf in found.leaf:
-        inside = found.leaf_of == leaf
-        words, share = features.in_words(found.conditions[leaf]), float(people[inside].sum())
+    for leaf in tree.leaf:
+        inside = tree.leaf_of == leaf
+        words, share = features.in_words(tree.conditions[leaf]), float(people[inside].sum())
         regions.append(Region(words, share, *_measure(rows, inside, people)))
-    return replace(found, each=tuple(regions))
+    return replace(tree, leaves=tuple(regions))
 
 
 def say_left_out(rows: EvaluationRows, omega: Array, features: NamedFeatures) -> str:
@@ -301,19 +301,19 @@ def say_left_out(rows: EvaluationRows, omega: Array, features: NamedFeatures) ->
     people = rows.share * rows.aim
     if float(people @ omega) > NOBODY:
         return "Nobody is left out."
-    found = _split(rows.X, omega, people, LEAST_SPREAD**2, features)
+    tree = _split(rows.X, omega, people, LEAST_SPREAD**2, features)
     size, count = (
-        np.bincount(found.leaf_of, weights=w, minlength=len(found.children))[found.leaf]
+        np.bincount(tree.leaf_of, weights=w, minlength=len(tree.children))[tree.leaf]
         for w in (people, people * omega)
     )
-    each = count / size
-    few = each < 0.5 * each.max()
+    mean = count / size
+    few = mean < 0.5 * mean.max()
     if not few.any():
         return (
             "People whom the populations treat alike count less. No simple condition on the "
             "features tells who they are."
         )
-    words = found.words(found.leaf[few].tolist())
+    words = tree.words(tree.leaf[few].tolist())
     return (
         f"People where {words} count for {count[few].sum() / size[few].sum():.0%} each, because "
         f"the populations treat them alike; they are {size[few].sum():.0%} of the people evaluated."
@@ -334,7 +334,7 @@ def _split(
     ).fit(X[at], outputs[at], sample_weight=people[at])
     leaf_of, nodes = tree.apply(X), tree.tree_
     return Regions(
-        each=(),
+        leaves=(),
         leaf=np.unique(leaf_of[people > 0.0]),
         leaf_of=leaf_of,
         children=np.column_stack([nodes.children_left, nodes.children_right]),
@@ -361,24 +361,24 @@ def _measure(rows: EvaluationRows, inside: BoolArray, people: Array) -> tuple[fl
 
 def tree_conditions(tree: Any) -> list[Conditions]:
     """Return the conditions that lead to each node of a fitted tree."""
-    found: list[Conditions] = [{} for _ in range(tree.node_count)]
+    conditions: list[Conditions] = [{} for _ in range(tree.node_count)]
     for node in range(tree.node_count):  # parents come before their children
         j, cut = int(tree.feature[node]), float(tree.threshold[node])
         if tree.children_left[node] < 0:
             continue
-        low, high = found[node].get(j, (-np.inf, np.inf))
-        found[tree.children_left[node]] = found[node] | {j: (low, cut)}
-        found[tree.children_right[node]] = found[node] | {j: (cut, high)}
-    return found
+        low, high = conditions[node].get(j, (-np.inf, np.inf))
+        conditions[tree.children_left[node]] = conditions[node] | {j: (low, cut)}
+        conditions[tree.children_right[node]] = conditions[node] | {j: (cut, high)}
+    return conditions
 
 
-def _joined(parts: list[Conditions]) -> list[Conditions]:
-    """Join parts that lie side by side: equal but for one feature, whose ranges touch."""
-    for one, two in permutations(parts, 2):
+def _joined(boxes: list[Conditions]) -> list[Conditions]:
+    """Join boxes that lie side by side: equal but for one feature, whose ranges touch."""
+    for one, two in permutations(boxes, 2):
         differ = [j for j in {*one, *two} if one.get(j) != two.get(j)]
         if len(differ) == 1 and differ[0] in one and differ[0] in two:
             (low, middle), (again, high) = one[differ[0]], two[differ[0]]
             if middle == again:
-                rest = [part for part in parts if part not in (one, two)]
-                return _joined([*rest, one | {differ[0]: (low, high)}])
-    return parts
+                others = [box for box in boxes if box not in (one, two)]
+                return _joined([*others, one | {differ[0]: (low, high)}])
+    return boxes

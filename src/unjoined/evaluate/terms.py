@@ -170,10 +170,10 @@ class EvaluationRows:
 
     def thinned(self, at: IntArray) -> EvaluationRows:
         """Return some rows that stand for all: in each cell, and of the people in question."""
-        part = self.take(at)
-        share = part.share / np.bincount(part.cell, part.share)[part.cell]
-        people = part.share * part.aim
-        return replace(part, share=share, aim=people / people.sum() / share)
+        rows = self.take(at)
+        share = rows.share / np.bincount(rows.cell, rows.share)[rows.cell]
+        people = rows.share * rows.aim
+        return replace(rows, share=share, aim=people / people.sum() / share)
 
     @property
     def is_labelled(self) -> BoolArray:
