@@ -39,6 +39,7 @@ from unjoined._validation import (
     check_positive,
     population_name,
 )
+from unjoined.data.fold import OWNER
 from unjoined.data.sources import as_source
 from unjoined.data.write import replace_file
 from unjoined.errors import ColumnWarning, DisclosureWarning, InputError, TableError
@@ -599,6 +600,11 @@ def read_sums(path: str | os.PathLike[str]) -> PlannedSums:
     if not file.is_file():
         raise TableError(f"there is no file of sums {str(file)!r}. Check the path.")
     raw = file.read_bytes()
+    if OWNER.encode() in raw[:80]:
+        raise TableError(
+            f"{str(file)!r} is the checkpoint of a pass that stopped. Run the same command again "
+            "to finish it, and use the file it writes."
+        )
     version = FIRST.search(raw[:80])
     if version is None:
         raise TableError(
