@@ -152,8 +152,6 @@ def _parts(model: Any) -> tuple[Scaling | None, Basis, Array, Array | None]:
         return None, fit.basis, np.hstack([treated, untreated]), weight
     if not isinstance(model, MinMaxUplift | WeightedUplift):
         raise InputError(f"{type(model).__name__} cannot be exported. {CAN}")
-    if getattr(model, "feature_limit_", None) is not None:
-        raise InputError("models of sums with limits on the features cannot be exported yet.")
     return model.scaling_, model.basis_, model.coef_[:, None], None
 
 

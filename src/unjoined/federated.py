@@ -42,7 +42,7 @@ from unjoined._validation import (
 from unjoined.data.fold import OWNER
 from unjoined.data.sources import as_source
 from unjoined.data.write import replace_file
-from unjoined.errors import ColumnWarning, DisclosureWarning, InputError, TableError
+from unjoined.errors import DisclosureWarning, InputError, TableError
 from unjoined.model.basis import (
     FourierBasis,
     GaussianBasis,
@@ -51,7 +51,7 @@ from unjoined.model.basis import (
     Scaling,
     StackedBasis,
 )
-from unjoined.model.census import Census, take_census
+from unjoined.model.census import take_census
 from unjoined.model.centring import SmoothMeans
 from unjoined.model.draw import PrincipalBasis
 from unjoined.model.moments import MomentSums, PolicySums
@@ -70,9 +70,7 @@ __all__ = [
 
 MIN_COUNT = 10
 MAX_FUNCTIONS = 5000  # whose sums of one group and table take 200 MB
-LOOKED_AT = 10_000  # rows of each cell that show whether the plan's limits hold them
 FEW_ROWS = 10.0  # by which two tables differ, so that their difference tells of few people
-SOME_MOVED, MOST_MOVED = 0.1, 0.5  # shares of rows beyond the limits of a plan
 # Radians per spread: no function goes through a whole period within one spread of a feature.
 MAX_FREQUENCY = 2.0 * np.pi
 MAX_SPREADS = 10.0  # standard deviation of a scaled feature, else frequencies are higher than said
@@ -99,8 +97,6 @@ def fourier_plan(
     n_functions: int | None = None,
     width: float | None = None,
     n_groups: int = 5,
-    clip: float | None = None,
-    outcome_range: tuple[float, float] | None = None,
     random_state: RandomState = 0,
 ) -> SumsPlan:
     r"""Make a plan from what parties may tell each other: names and rough numbers, no rows.
@@ -127,12 +123,6 @@ def fourier_plan(
         single out people.
     n_groups : int, default=5
         Groups that ridges are chosen by, 2 to 1000.
-    clip : float, optional
-        Spreads from the typical value that features are kept within, when rows are added up and
-        when the model predicts.
-    outcome_range : pair of float, optional
-        Lowest and highest outcome, for one of many values: others are moved to the nearer of the
-        two. With ``clip`` only.
     random_state : int or RandomState, default=0
         Draws the Fourier features.
 
@@ -169,13 +159,12 @@ def fourier_plan(
     return SumsPlan(
         feature_names=tuple(features),
         populations=names,
-        coding=_coding(outcome_values, outcome_range, clip),
+        coding=_coding(outcome_values),
         scaling=scaling,
         basis=basis,
         critic=basis,
         centring=(),
         n_groups=n_groups,
-        clip=None if clip is None else check_positive("clip", clip),
     )
 
 
@@ -228,21 +217,15 @@ def _moderate(name: str, value: Any) -> float:
     return number
 
 
-def _coding(values: Any, limits: Any, clip: Any) -> OutcomeCoding:
-    """Return how outcomes are written inside, from the two values that they have or lie between."""
-    if (limits is not None) != (clip is not None and values is None):
-        raise InputError(
-            "limits are for features and outcomes alike: pass clip, and with it outcome_values for "
-            "an outcome of two values or else outcome_range, the lowest and the highest."
-        )
-    if values is None and limits is None:
+def _coding(values: Any) -> OutcomeCoding:
+    """Return how outcomes are written inside, from the two values that they have, if so."""
+    if values is None:
         return OutcomeCoding(0.0, 1.0, is_binary=False)
-    name, given = ("outcome_range", limits) if values is None else ("outcome_values", values)
-    pair = [_moderate(f"each of {name}", value) for value in _listed(given)]
+    pair = [_moderate("each of outcome_values", value) for value in _listed(values)]
     if len(pair) != 2 or pair[0] == pair[1]:
-        raise InputError(f"{name} must be two different numbers, got {given!r}.")
+        raise InputError(f"outcome_values must be two different numbers, got {values!r}.")
     low, high = sorted(pair)
-    return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=values is not None)
+    return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
 
 
 def aggregate_rows(
@@ -285,13 +268,12 @@ def aggregate_rows(
 
     Notes
     -----
-    Two passes over the rows: the first looks at labels and at how many rows the plan's limits
-    would move, the second adds up.
+    Two passes over the rows: the first looks at labels, the second adds up.
     """
     _check_functions(plan)
     least = check_count("min_count", min_count)
     rows = as_source(source)
-    census = take_census(rows, sample_rows=LOOKED_AT)
+    census = take_census(rows, sample_rows=1)
     if census.n_features != plan.n_features or (
         census.feature_names is not None and census.feature_names != plan.feature_names
     ):
@@ -299,7 +281,6 @@ def aggregate_rows(
             f"the plan is for the features {plan.feature_names or plan.n_features}, the rows have "
             f"{census.feature_names or census.n_features}. Pass the plan's features, in its order."
         )
-    _check_limits(census, plan)
     question = plan_digest(plan).encode()
     found = sum_source(rows, plan, census, checkpoint, n_jobs, question=question)
     _check_counts(found, least)
@@ -472,31 +453,6 @@ def _check_spreads(found: PlannedSums) -> None:
                     "Functions that are so fine for the rows could single one out. Nothing was "
                     "written. Agree on a plan with about the right value and spread."
                 )
-
-
-def _check_limits(census: Census, plan: SumsPlan) -> None:
-    """Tell of rows that a plan's limits move; most of them are refused, as rows in other units."""
-    for (kind, name), sketch in census.cells.items() if plan.clip is not None else ():
-        moved = {
-            f"feature {_feature_name(plan, j)}": column
-            for j, column in enumerate((plan.scaling.clipped(sketch.X, plan.clip) != sketch.X).T)
-        }
-        if kind == OUTCOME:
-            inner = (sketch.label - plan.coding.offset) / plan.coding.scale
-            moved["outcome"] = np.abs(inner) > 1.0 + 1e-9
-        for what, column in moved.items():
-            share = float(column.mean())
-            said = (
-                f"{share:.0%} of the {kind} rows of population {name!r} have their {what} beyond "
-                "the limits of the plan"
-            )
-            if share > MOST_MOVED:
-                raise InputError(
-                    f"{said}. Nothing was written. Use the units of the plan, or agree on limits "
-                    "that hold most rows."
-                )
-            if share > SOME_MOVED:
-                warnings.warn(f"{said} and are moved there.", ColumnWarning, stacklevel=3)
 
 
 def _feature_name(plan: SumsPlan, j: int) -> str:

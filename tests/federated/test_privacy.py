@@ -9,7 +9,7 @@ from unjoined import MinMaxUplift
 from unjoined.cli.entry import main
 from unjoined.data import paper_problem
 from unjoined.data.rows import label_rows
-from unjoined.errors import ColumnWarning, InputError
+from unjoined.errors import InputError
 from unjoined.federated import PlannedSums, aggregate_rows, fourier_plan, merge_sums, write_sums
 from unjoined.model import FourierBasis, GaussianBasis, LinearBasis
 from unjoined.model.basis import Scaling, StackedBasis
@@ -195,24 +195,3 @@ def test_tables_of_everyday_size_pass():
     plan = fourier_plan({f"x{i}": (0.0, 1.0) for i in range(6)}, NAMES)
     rows = table("treatment", n=8000) | {"X": rng.normal(size=(8000, 6))}
     assert aggregate_rows(rows, plan).n_rows("treatment", 0) == 4000
-
-
-LIMITED = fourier_plan(
-    {"x": (0.0, 1.0), "z": (0.0, 1.0)}, NAMES, n_functions=4, clip=2.0, outcome_range=(-3.0, 3.0)
-)
-
-
-def test_rows_in_other_units_than_the_plan_are_not_moved_to_its_limits_in_silence():
-    rows = table()
-    with pytest.raises(InputError, match=r"their feature 'x' beyond .* Use the units of the plan"):
-        aggregate_rows(rows | {"X": rows["X"] * [100.0, 1.0]}, LIMITED)
-    treated = table("treatment")
-    with pytest.raises(InputError, match=r"of the treatment rows .* their feature 'x' beyond"):
-        aggregate_rows(treated | {"X": treated["X"] * [100.0, 1.0]}, LIMITED)
-    with pytest.raises(InputError, match="have their outcome beyond the limits"):
-        aggregate_rows(rows | {"y": 100.0 * rows["y"]}, LIMITED)
-    with pytest.warns(ColumnWarning, match=r"\d\d% of the outcome rows .* and are moved there"):
-        aggregate_rows(rows | {"y": 2.0 * rows["y"]}, LIMITED)
-    for limits in ({"clip": 2.0}, {"outcome_range": (0, 1)}):
-        with pytest.raises(InputError, match="limits are for features and outcomes alike"):
-            fourier_plan({"x": (0.0, 1.0)}, NAMES, **limits)

@@ -62,13 +62,6 @@ def plan(
     groups: Annotated[
         int, typer.Option("--groups", min=2, help="Groups ridges are chosen by.")
     ] = 5,
-    clip: Annotated[
-        float | None, typer.Option("--clip", help="Spreads to keep features within.")
-    ] = None,
-    outcome_range: Annotated[
-        str | None,
-        typer.Option("--outcome-range", help="LOW,HIGH to keep an outcome within; with --clip."),
-    ] = None,
     force: Force = False,
     seed: Seed = 0,
     config: Config = None,
@@ -76,7 +69,6 @@ def plan(
     """Write the plan that all parties then use: features, scales, functions."""
     check_paths([], [("--out", out, SUMS)], force=force)
     values = None if outcome_values is None else _numbers("--outcome-values", outcome_values, ",")
-    limits = None if outcome_range is None else _numbers("--outcome-range", outcome_range, ",")
     agreed = fourier_plan(
         _features(feature),
         [name.strip() for name in populations.split(",")],
@@ -84,8 +76,6 @@ def plan(
         n_functions=functions,
         width=width,
         n_groups=groups,
-        clip=clip,
-        outcome_range=limits,
         random_state=seed,
     )
     written = write_sums(PlannedSums.of_no_rows(agreed), out)

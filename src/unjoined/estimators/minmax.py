@@ -212,8 +212,6 @@ class MinMaxUplift(UpliftEstimator):
     singular_values_ : array
         Of the whitened problem: how well each direction of :math:`f` is determined. Empty for
         losses other than the squared one.
-    feature_limit_ : float or None
-        Spreads that features are kept within, if the plan of the sums says so.
     ridge_f_, ridge_g_, search_ : float, float, and MinMaxSearch or None
         Penalties in use, and what was tried for ridges and width if any was "auto".
     bounds_ : BoundsReport or None
@@ -518,7 +516,7 @@ class MinMaxUplift(UpliftEstimator):
             )
         if contrasts is not None:
             self.contrast_ = contrasts[0]
-        scale, self.shift_, self.feature_limit_ = plan.coding.scale, None, plan.clip
+        scale, self.shift_ = plan.coding.scale, None
         self.basis_, self.critic_basis_, self.scaling_ = plan.basis, plan.critic, plan.scaling
         self.ridge_f_, self.ridge_g_, self.search_ = ridges["ridge_f"], ridges["ridge_g"], search
         self.coef_, self.critic_coef_ = scale * solution.alpha, scale * solution.beta
@@ -720,7 +718,6 @@ class MinMaxUplift(UpliftEstimator):
         return self._combine(matrix, self.critic_basis_, self.critic_coef_)
 
     def _combine(self, matrix: Array, basis: Basis, coef: Array) -> Array:
-        matrix = self.scaling_.clipped(matrix, self.feature_limit_)
         return combine(ScaledBasis(basis, self.scaling_), coef, matrix, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:

@@ -69,13 +69,6 @@ class Scaling:
         with np.errstate(over="ignore"):
             return within_reach((X - self.mean) / self.scale)
 
-    def clipped(self, X: Array, limit: float | None) -> Array:
-        """Return features at most so many scales from the mean, or as they are without a limit."""
-        if limit is None:
-            return X
-        reach = limit * self.scale
-        return np.clip(X, self.mean - reach, self.mean + reach)
-
 
 def within_reach(Z: Array) -> Array:
     """Return scaled features with those cut off, in place, that are too far for arithmetic."""

@@ -99,12 +99,9 @@ def sum_source(
 def _sum_chunk(
     chunk: NumberedRows, shared: tuple[SumsPlan, Census], n_jobs: int | None
 ) -> tuple[MomentSums, PolicySums]:
-    """Return the sums of one chunk, with rows within the limits of the plan."""
+    """Return the sums of one chunk."""
     plan, census = shared
     rows = inner_rows(in_cells(chunk, plan.populations, census), plan.coding, census)
-    if plan.clip is not None:
-        X, label = plan.scaling.clipped(rows.X, plan.clip), np.clip(rows.label, -1.0, 1.0)
-        rows = replace(rows, X=X, label=label)
     found = plan.sums(rows, deal_groups(chunk.number, plan.n_groups), n_jobs=n_jobs)
     return found.sums, found.policy  # without the plan, which need not travel back
 

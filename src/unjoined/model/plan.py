@@ -44,8 +44,6 @@ class SumsPlan:
         for all.
     n_groups : int
         Groups rows are dealt into, by which ridges are chosen.
-    clip : float, optional
-        Spreads that features are kept within; outcomes are then kept within -1 and 1 inside.
     """
 
     feature_names: tuple[str, ...] | None
@@ -56,7 +54,6 @@ class SumsPlan:
     critic: Basis
     centring: tuple[Means, ...]
     n_groups: int
-    clip: float | None = None
 
     @property
     def n_features(self) -> int:
