@@ -7,7 +7,6 @@ import shlex
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import list2cmdline
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 import unjoined
-from unjoined._support import import_extra, in_digits
+from unjoined._support import import_extra
 from unjoined._typing import Array
 from unjoined.cli.inputs import Tables
 from unjoined.cli.options import AsJson, Force, Seed
@@ -46,23 +45,12 @@ from unjoined.evaluate.diagnosis import diagnose
 from unjoined.plot import plot_uplift_curve
 from unjoined.report.facts import Origin, Terms
 from unjoined.report.page import report
+from unjoined.words import signed
 
 SHARE = 0.3  # of customers on the list
 N_TRUTH = 20_000  # fresh customers the methods are compared on
 N_CUSTOMERS = 2_000  # to be scored
 BUDGET, COST, VALUE = 300.0, 0.5, 8.0  # to spend, for a mail, and what a visit is worth
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How one method did against the simulated truth."""
-
-    name: str
-    model: UpliftEstimator
-    oracle_share: float  # 0 is a random order, 1 the order of the true uplift
-    squared_error: float  # mean squared error over the variance of the true uplift
-    curve: UpliftCurve
-    seconds: float  # to fit and predict
 
 
 @command("unjoined demo", "unjoined demo --rows 1000 --out my-demo")
@@ -98,20 +86,20 @@ def demo(
     diagnosis = diagnose(data, random_state=seed)
     out.print(diagnosis.headline, style=STYLES[diagnosis.colour])
     _title(out, "3. Estimate, and compare with the truth")
-    results, truth = _compare(out, data, seed)
-    results[0].model.verdict_ = diagnosis.as_verdict()
+    model, measures, curves, truth = _compare(out, data, seed)
+    model.verdict_ = diagnosis.as_verdict()
     _explain(out, truth)
     _title(out, f"4. Whom to mail, with {BUDGET:,.0f} to spend")
-    gain = _choose(out, results[0].model, folder, seed)
-    written = _write_results(folder, results, truth)
-    written["report"] = _write_report(out, folder, results[0].model, data, seed)
+    gain = _choose(out, model, folder, seed)
+    written = {"list": folder / "list.csv", "curve": _draw(folder, curves, truth)}
+    written["model"] = save_model(model, folder / "model.skops")
+    written["report"] = _write_report(out, folder, model, data, seed)
     _next_steps(out, folder)
     if as_json:
-        measures = ("oracle_share", "squared_error", "seconds")
         print_json(
             {
                 "verdict": diagnosis.verdict,
-                "methods": {r.name: {m: getattr(r, m) for m in measures} for r in results},
+                "methods": measures,
                 "list": gain,
                 "files": {name: str(path) for name, path in (files | written).items()},
             }
@@ -136,12 +124,9 @@ def _choose(out: Console, model: UpliftEstimator, folder: Path, seed: int) -> di
     facts = show_list(out, model, people, target)
     write_table(people.listed(target), folder / "list.csv")
     _, truth = raw_customers(N_CUSTOMERS, seed=seed + 1)
-    first = min(int(c) for c in people.kept.column("customer_id").to_pylist())
-    at = [int(c) - first for c in people.kept.column("customer_id").to_pylist()]
-    gained = float(truth[at[: facts["treated"]]].sum())
-    out.print(
-        f"In truth, which only a simulation knows, it adds {in_digits(gained, sign=True)} visits."
-    )
+    numbers = np.array(people.kept.column("customer_id").to_pylist(), dtype=np.int64)
+    gained = float(truth[numbers[: facts["treated"]] - numbers.min()].sum())
+    out.print(f"In truth, which only a simulation knows, it adds {signed(gained)} visits.")
     return facts | {"true_gain": gained}
 
 
@@ -150,8 +135,15 @@ def _title(out: Console, text: str) -> None:
     out.rule(Text(text, style="bold"), align="left")
 
 
-def _compare(out: Console, data: SeparateLabels, seed: int) -> tuple[list[Result], Array]:
-    """Fit each method, compare its ranking of fresh customers with the truth, and show it."""
+def _compare(
+    out: Console, data: SeparateLabels, seed: int
+) -> tuple[UpliftEstimator, dict[str, dict[str, float]], dict[str, UpliftCurve], Array]:
+    """Fit each method, compare its ranking of fresh customers with the truth, and show it.
+
+    Returns the model of the first, measures and curves of all, and the truth. Of the measures, the
+    share of the oracle is 0 for a random order and 1 for the order of the true uplift; the squared
+    error is over the variance of the true uplift.
+    """
     methods: tuple[Any, ...] = (
         unjoined.Uplift,  # the default
         unjoined.MinMaxUplift,  # the paper's method, as the library sets it up
@@ -160,35 +152,22 @@ def _compare(out: Console, data: SeparateLabels, seed: int) -> tuple[list[Result
         unjoined.FourNNC,
     )
     table, truth = raw_customers(N_TRUTH, seed=seed + 2)
-    results = []
+    models, measures, curves, rows = [], {}, {}, []
     for i, method in enumerate(methods):
         tell_progress("fitting", i, len(methods))
-        start = time.perf_counter()
-        model = method(random_state=seed).fit(**data)
-        uplift = model.predict(table)
-        results.append(
-            Result(
-                method.__name__,
-                model,
-                qini(uplift, truth, normalize=True).value,
-                float(np.mean((uplift - truth) ** 2) / np.var(truth)),
-                uplift_curve(uplift, truth),
-                time.perf_counter() - start,
-            )
-        )
+        name, start = method.__name__, time.perf_counter()
+        models.append(method(random_state=seed).fit(**data))
+        uplift = models[-1].predict(table)
+        seconds = time.perf_counter() - start
+        share = qini(uplift, truth, normalize=True).value
+        error = float(np.mean((uplift - truth) ** 2) / np.var(truth))
+        measures[name] = {"oracle_share": share, "squared_error": error, "seconds": seconds}
+        curves[name] = uplift_curve(uplift, truth)
+        gain = f"{1000 * float(curves[name].at(SHARE)):+.1f}"
+        rows.append((name, f"{share:.2f}", gain, f"{error:,.2f}", f"{seconds:.1f}"))
     tell_progress("fitting", len(methods), len(methods))
-    rows = [
-        (
-            r.name,
-            f"{r.oracle_share:.2f}",
-            f"{1000 * float(r.curve.at(SHARE)):+.1f}",
-            f"{r.squared_error:,.2f}",
-            f"{r.seconds:.1f}",
-        )
-        for r in results
-    ]
     show_table(out, ("method", "share of oracle", f"gain at {SHARE:.0%}", "error", "seconds"), rows)
-    return results, truth
+    return models[0], measures, curves, truth
 
 
 def _explain(out: Console, truth: Array) -> None:
@@ -212,26 +191,18 @@ def _explain(out: Console, truth: Array) -> None:
     )
 
 
-def _write_results(folder: Path, results: list[Result], truth: Array) -> dict[str, Path]:
-    """Write the curves of all methods and the model of the first."""
+def _draw(folder: Path, curves: dict[str, UpliftCurve], truth: Array) -> Path:
+    """Draw the curves of all methods into a file."""
     figure = import_extra("matplotlib.figure", extra="plot").Figure(
         figsize=(7.2, 4.8), layout="constrained"
     )
     ax = plot_uplift_curve(
-        {result.name: result.curve for result in results},
-        perfect=uplift_curve(truth, truth),
-        unit="visits",
-        ax=figure.add_subplot(),
+        curves, perfect=uplift_curve(truth, truth), unit="visits", ax=figure.add_subplot()
     )
     ax.set_title("Gain from mailing the best customers first (simulated campaign)", fontsize=11)
-    return {
-        "list": folder / "list.csv",
-        "curve": replace_file(
-            folder / "uplift_curve.png",
-            lambda file: figure.savefig(file, format="png", dpi=150),
-        ),
-        "model": save_model(results[0].model, folder / "model.skops"),
-    }
+    return replace_file(
+        folder / "uplift_curve.png", lambda file: figure.savefig(file, format="png", dpi=150)
+    )
 
 
 def _write_report(

@@ -152,26 +152,28 @@ SHARED = (*TABLES, *COLUMNS, "model", "table", "seed", "share", "budget", "cost"
 
 def read_config(path: Path, command: str, known: dict[str, Any]) -> dict[str, Any]:
     """Return values for the parameters of a command; ``known`` has the parameter of each option."""
+    chosen: dict[str, Any] = {}
     settings = _read_toml(path)
-    values: dict[str, Any] = {}
     for key, value in settings.items():
         name = key.replace("-", "_")
         if isinstance(value, dict) and name not in TABLES:
             if key not in COMMANDS:
                 raise TableError(_unknown(path, f"[{key}]", COMMANDS, "for commands"))
-            continue
-        if name not in SHARED:
+        elif name not in SHARED:
             raise TableError(_unknown(path, key, SHARED, "above all sections"))
         # The table of export is in a database, and evaluate is for a model of other rows.
-        if name in known and (name, command) not in (("table", "export"), ("model", "evaluate")):
-            values[known[name].name] = _value(path, name, value, known[name])
+        elif name in known and (name, command) not in (("table", "export"), ("model", "evaluate")):
+            chosen[name] = value
     for key, value in settings.get(command, {}).items():
         name = key.replace("-", "_")
         if name not in known:
             raise TableError(_unknown(path, key, known, f"in the section [{command}]"))
-        is_table = name == "table" and command == "export"  # of a database
-        values[known[name].name] = value if is_table else _value(path, name, value, known[name])
-    return values
+        chosen[name] = value
+    files = FILES - {"table"} if command == "export" else FILES
+    return {
+        known[name].name: _value(path, name, value, known[name], is_file=name in files)
+        for name, value in chosen.items()
+    }
 
 
 def _tables_named(path: Path) -> list[str]:
@@ -182,8 +184,7 @@ def _tables_named(path: Path) -> list[str]:
     for section in sections:
         for name in (*TABLES, *PEOPLE):
             value = section.get(name)
-            files = value.values() if isinstance(value, dict) else [value]
-            files = value if isinstance(value, list) else files
+            files = value.values() if isinstance(value, dict) else _as_list(value)
             found += [_beside(path, name, file) for file in files if isinstance(file, str)]
     return found
 
@@ -212,21 +213,21 @@ def _unknown(path: Path, key: str, known: Any, where: str) -> str:
     return f"{str(path)!r}: there is no setting {key!r} {where}.{hint}"
 
 
-def _value(path: Path, name: str, value: Any, parameter: Any) -> Any:
+def _value(path: Path, name: str, value: Any, parameter: Any, *, is_file: bool) -> Any:
     """Return a setting as the command line would have it; files are beside the settings."""
     if name in TABLES:
         if isinstance(value, dict):
             return [f"{key}={_beside(path, name, file)}" for key, file in value.items()]
-        return [
-            _beside(path, name, file) for file in (value if isinstance(value, list) else [value])
-        ]
-    if name in FILES:
+        return [_beside(path, name, file) for file in _as_list(value)]
+    if is_file:
         return _beside(path, name, value)
     if parameter.nargs == -1 or getattr(parameter, "multiple", False):
-        return [str(word) for word in (value if isinstance(value, list) else [value])]
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return value
+        return [str(word) for word in _as_list(value)]
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _beside(path: Path, name: str, file: Any) -> str:
