@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from glob import glob
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -224,10 +224,12 @@ def as_table(text: str) -> Named:
     return as_query(text) or Path(text)
 
 
-def _files_of(query: SqlQuery) -> list[Path]:
-    """Return the database that a query reads, and the files that it may name in quotes."""
-    named = [name for text in QUOTED.findall(query.query) for name in glob(text, recursive=True)]
-    return [Path(name) for name in (query.database, *named) if name is not None]
+def _files_of(table: Named) -> list[Path]:
+    """Return a file, or the database that a query reads and files that it may name in quotes."""
+    if isinstance(table, Path):
+        return [table]
+    named = [name for text in QUOTED.findall(table.query) for name in glob(text, recursive=True)]
+    return [Path(name) for name in (table.database, *named) if name is not None]
 
 
 def _named_tables(option: str, entries: Sequence[str] | None) -> dict[str, Named]:
@@ -268,17 +270,24 @@ def check_paths(
     """
     written = [(option, path) for option, path, _ in outputs]
     read = [(option, path) for option, path in inputs if isinstance(path, Path)]
+    queries = [(option, query) for option, query in inputs if isinstance(query, SqlQuery)]
     # An input that does not exist is reported where it is read.
     check_distinct([*(entry for entry in read if entry[1].exists()), *written])
-    _check_queries([(o, q) for o, q in inputs if isinstance(q, SqlQuery)], written)
+    for (one, query), (two, other) in combinations(queries, 2):
+        if query == other:
+            raise TableError(
+                f"{one} and {two} both name {str(query)!r}. Each table needs rows of its own."
+            )
+    for (option, query), target in product(queries, written):
+        for file in _files_of(query):  # which queries may share, and nothing is written to
+            check_distinct([(option, file), target])
     _check_settings(written)
-    for one, folder in read:
-        for two, path in [*read, *written]:
-            if path != folder and folder.is_dir() and _is_table_in(folder, path):
-                raise TableError(
-                    f"{two} {str(path)!r} is among the tables in the folder {str(folder)!r}, which "
-                    f"{one} reads. Name one outside of it."
-                )
+    for (one, folder), (two, path) in product(read, [*read, *written]):
+        if path != folder and folder.is_dir() and _is_table_in(folder, path):
+            raise TableError(
+                f"{two} {str(path)!r} is among the tables in the folder {str(folder)!r}, which "
+                f"{one} reads. Name one outside of it."
+            )
     for option, path, beginning in outputs:
         _check_replaceable(option, path, beginning)
         if force is False and option != "--checkpoint" and path.exists():
@@ -287,34 +296,16 @@ def check_paths(
             )
 
 
-def _check_queries(
-    queries: Sequence[tuple[str, SqlQuery]], written: Sequence[tuple[str, Path]]
-) -> None:
-    """Refuse one query given twice, and an output that a query reads; queries may share files."""
-    for (one, query), (two, other) in combinations(queries, 2):
-        if query == other:
-            raise TableError(
-                f"{one} and {two} both name {str(query)!r}. Each table needs rows of its own."
-            )
-    for option, query in queries:
-        for file in _files_of(query):
-            for target in written:
-                check_distinct([(option, file), target])
-
-
 def _check_settings(written: Sequence[tuple[str, Path]]) -> None:
     """Refuse to write to a table that the settings name for this command or another."""
-    for text in SETTINGS_TABLES.get():
-        query = as_query(text) if is_query(text) else None
-        for file in [Path(text)] if query is None else _files_of(query):
-            for option, path in written:
-                same = file.exists() and path.exists() and file.samefile(path)
-                if same or (file.is_dir() and _is_table_in(file, path)):
-                    raise TableError(
-                        f"{option} {str(path)!r} is a table that the settings name, or would be "
-                        "among them. Nothing is written there, even with --force: name another "
-                        "file."
-                    )
+    for text, (option, path) in product(SETTINGS_TABLES.get(), written):
+        for file in _files_of(as_table(text)):
+            same = file.exists() and path.exists() and file.samefile(path)
+            if same or (file.is_dir() and _is_table_in(file, path)):
+                raise TableError(
+                    f"{option} {str(path)!r} is a table that the settings name, or would be among "
+                    "them. Nothing is written there, even with --force: name another file."
+                )
 
 
 def check_distinct(paths: Sequence[tuple[str, Path]]) -> None:
@@ -382,8 +373,8 @@ def written_columns(model: Any) -> tuple[str, ...]:
 
 def _mixed_columns(tables: Iterable[Any]) -> set[str]:
     """Return columns that are text in one table only, where 1.10 must not have become 1.1."""
-    kinds: dict[str, set[bool]] = {}
+    text = {True: set[str](), False: set[str]()}
     for table in tables:
         for field in table.schema:
-            kinds.setdefault(field.name, set()).add(str(field.type) == "string")
-    return {name for name, found in kinds.items() if len(found) > 1}
+            text[str(field.type) == "string"].add(field.name)
+    return text[True] & text[False]

@@ -59,6 +59,13 @@ PIECE_ROWS = 200_000  # people scored together
 INTERVAL = ("uplift_low", "uplift_high")
 LIST_COLUMNS = ("row", "uplift", *INTERVAL, "rank", "treat", "flags")  # that the list itself writes
 WRITTEN = (".csv", ".parquet", ".pq", ".xlsx")
+ODD = {  # what is said of so many people
+    "tied": "people are tied where the list ends; those first in the table are on it.",
+    "harmed": "people on the list are predicted to be harmed; treat fewer.",
+    "missing_values": "people lack a value; they are scored with a usual one.",
+    "outside_training": "people are unlike all rows that the model was fitted to; see the column "
+    "flags.",
+}
 SAME = 1e-9  # of the largest uplift: people who differ by less are tied
 
 
@@ -180,9 +187,9 @@ class Scored:
 
     kept: Frame  # columns of the table to copy, or the number of the row
     uplift: Array  # (n,)
-    interval: tuple[Array, Array] | None  # model uncertainty
     missing: BoolArray  # people without a value of some feature
     outside: BoolArray  # people unlike all rows of the fit
+    interval: list[Array]  # both ends by model uncertainty; empty if the estimator offers none
     ignored: list[str]  # columns of the table that are neither features nor copied
 
     @classmethod
@@ -198,30 +205,28 @@ class Scored:
         if not pieces:
             raise InputError(f"{str(table)!r} is empty: there is nobody to score.")
         kept, uplift, low, high, missing, outside, ignored = zip(*pieces, strict=True)
-        all_uplift = np.concatenate(uplift)
-        order = np.argsort(treatment_rank(all_uplift))
-        interval = None
-        if low[0] is not None:
-            interval = np.concatenate(low)[order], np.concatenate(high)[order]
-        columns = arrow.concat_tables(kept, promote_options="permissive") if keep else None
-        rows = arrow.table({"row": order}) if columns is None else columns.take(order)
-        lacks, far = (np.concatenate(part)[order] for part in (missing, outside))
+        order = np.argsort(treatment_rank(np.concatenate(uplift)))
+        best, lacks, far = (np.concatenate(part)[order] for part in (uplift, missing, outside))
+        ends = [np.concatenate(end)[order] for end in (low, high) if end[0] is not None]
+        if keep:
+            rows = arrow.concat_tables(kept, promote_options="permissive").take(order)
+        else:
+            rows = arrow.table({"row": order})
         extra = list(dict.fromkeys(chain.from_iterable(ignored)))
-        return cls(rows, all_uplift[order], interval, lacks, far, extra)
+        return cls(rows, best, lacks, far, ends, extra)
 
     def listed(self, target: Target | None) -> Frame:
         """Return the list as a table, with decisions if there is a target."""
         n = len(self.uplift)
         table = self.kept.append_column("uplift", [self.uplift])
-        for name, end in zip(INTERVAL, self.interval or (), strict=False):
+        for name, end in zip(INTERVAL, self.interval, strict=False):
             table = table.append_column(name, [end])
         table = table.append_column("rank", [np.arange(1, n + 1)])
         if target is not None:
             table = table.append_column("treat", [np.arange(n) < target.count(self.uplift)])
-        words = np.where(self.missing, "missing_values", "").astype(object)
-        both = np.where(self.missing & self.outside, "; ", "").astype(object)
-        flags = words + both + np.where(self.outside, "outside_training", "").astype(object)
-        return table.append_column("flags", [flags.tolist()])
+        flags = np.array(["", "missing_values", "outside_training"])
+        flags = np.append(flags, "; ".join(flags[1:]))
+        return table.append_column("flags", [flags[self.missing + 2 * self.outside]])
 
     def tied(self, n: int) -> int:
         """Return how many people are tied where a list of ``n`` ends, if it parts them."""
@@ -250,16 +255,14 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
         low = high = None
         with suppress(InputError):  # some estimators do not know
             low, high = model.predict_interval(people)
-        missing = np.zeros(len(frame), dtype=np.bool_)
-        for column in people.columns:
-            missing |= column.is_null(nan_is_null=True).to_numpy()
+        gaps = [column.is_null(nan_is_null=True).to_numpy() for column in people.columns]
         outside = np.zeros(len(frame), dtype=np.bool_)
         if hasattr(model, "training_range_"):
             outside = model.outside_training(people)
         done = place.first_row + len(frame)
         tell_progress("scoring people", done, max(done, total))
         ignored = [name for name in frame.column_names if name not in {*names, *keep}]
-        yield kept, uplift, low, high, missing, outside, ignored
+        yield kept, uplift, low, high, np.any(gaps, axis=0), outside, ignored
 
 
 def _without_infinite(people: Frame) -> Frame:
@@ -284,23 +287,18 @@ def show_list(
     show_uplift(out, uplift, "the people in the table")
     if target is not None and target.top is not None and target.top > n:
         out.print(f"--top asks for {target.top:,} people, and the table has {n:,}: all are listed.")
-    tied, harmed = people.tied(n), int(np.count_nonzero(uplift[:n] < 0.0))
+    odd = {
+        "tied": people.tied(n),
+        "harmed": int(np.count_nonzero(uplift[:n] < 0.0)),
+        "missing_values": int(people.missing.sum()),
+        "outside_training": int(people.outside.sum()),
+    }
     facts: dict[str, Any] = {"rows": len(uplift), "treated": None if target is None else n}
-    facts |= {"uplift": uplift_summary(uplift), "tied": tied, "harmed": harmed}
-    facts |= {"missing_values": int(people.missing.sum())}
-    facts |= {"outside_training": int(people.outside.sum()), "ignored": people.ignored}
+    facts |= {"uplift": uplift_summary(uplift)} | odd | {"ignored": people.ignored}
     facts |= {"gain": None} if target is None else _show_gain(out, model, people, target, n)
-    for count, words in (
-        (tied, "people are tied where the list ends; those first in the table are on it."),
-        (harmed, "people on the list are predicted to be harmed; treat fewer."),
-        (facts["missing_values"], "people lack a value; they are scored with a usual one."),
-        (
-            facts["outside_training"],
-            "people are unlike all rows that the model was fitted to; see the column flags.",
-        ),
-    ):
+    for name, count in odd.items():
         if count:
-            out.print(f"{count:,} {words}")
+            out.print(f"{count:,} {ODD[name]}")
     if people.ignored:
         out.print(f"Ignored, because the model does not use them: {shown(people.ignored)}.")
     verdict = show_verdict(out, model.verdict_)

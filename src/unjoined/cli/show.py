@@ -84,14 +84,12 @@ class _Bars(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Draw what the library says of its progress: a job, how much of it is done, and all."""
         job, done, total = (*record.args,) if isinstance(record.args, tuple) else ("", 0, 1)
-        self._draw(str(job), int(str(done)), int(str(total)))
-
-    def _draw(self, job: str, done: int, total: int) -> None:
-        if job not in self._tasks:
-            self._tasks[job] = self._drawn.add_task(printable(job), total=total)
-        if done < self._drawn.tasks[self._tasks[job]].completed:  # the same once more
-            self._drawn.reset(self._tasks[job], total=total)
-        self._drawn.update(self._tasks[job], completed=done, total=total)
+        name, done, total = str(job), int(str(done)), int(str(total))
+        if name not in self._tasks:
+            self._tasks[name] = self._drawn.add_task(printable(name), total=total)
+        if done < self._drawn.tasks[self._tasks[name]].completed:  # the same once more
+            self._drawn.reset(self._tasks[name], total=total)
+        self._drawn.update(self._tasks[name], completed=done, total=total)
         if time.monotonic() - self._begun > PATIENCE:
             self._drawn.start()
 
@@ -99,11 +97,6 @@ class _Bars(logging.Handler):
         """Take the bars off the screen until there is news."""
         if self._drawn.live.is_started:
             self._drawn.stop()
-
-    def close(self) -> None:
-        """Take the bars off the screen."""
-        self.hide()
-        super().close()
 
 
 @contextmanager
@@ -118,7 +111,7 @@ def progress() -> Iterator[None]:
     finally:
         PROGRESS.removeHandler(bars)
         PROGRESS.setLevel(before)
-        bars.close()
+        bars.hide()
 
 
 def tell_progress(job: str, done: int, total: int) -> None:
