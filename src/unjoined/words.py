@@ -124,19 +124,22 @@ def signed(value: float) -> str:
     return in_digits(value, sign=True)
 
 
+def is_bounded(low: float, high: float) -> bool:
+    """Tell whether an interval has both ends."""
+    return math.isfinite(low) and math.isfinite(high)
+
+
 def span(low: float, high: float, say: Callable[[float], str] = signed) -> str:
     """Return both ends of an interval, or that there is none."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return UNBOUNDED
-    return f"{say(low)} to {say(high)}"
+    return f"{say(low)} to {say(high)}" if is_bounded(low, high) else UNBOUNDED
 
 
 def interval(
     low: float, high: float, level: float = 0.95, say: Callable[[float], str] = signed
 ) -> str:
     """Return an interval with its level, or that there is none."""
-    said = span(low, high, say)
-    return said if said == UNBOUNDED else f"{level:.0%} interval {said}"
+    ends = span(low, high, say)
+    return f"{level:.0%} interval {ends}" if is_bounded(low, high) else ends
 
 
 def with_interval(estimate: Any, level: float = 0.95) -> str:
@@ -196,7 +199,7 @@ def effect_in_words(estimate: Any, most: float = np.inf) -> str:
             f"Average effect: {with_interval(estimate)}, which is more than"
             " the outcome allows: the tables contradict each other. Run diagnose."
         )
-    ends = np.clip([low, high], -most, most) if np.isfinite([low, high]).all() else (low, high)
+    ends = np.clip([low, high], -most, most) if is_bounded(low, high) else (low, high)
     value = signed(float(np.clip(estimate.value, -most, most)))
     return f"Average effect: {value} ({interval(*ends)}), in units of the outcome."
 

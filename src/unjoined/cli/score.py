@@ -53,7 +53,7 @@ from unjoined.estimators.persist import load_model
 from unjoined.evaluate.estimate import NEARLY_ALL, Estimate
 from unjoined.evaluate.verdict import RED
 from unjoined.targeting import treatment_rank
-from unjoined.words import interval, reach_in_words, signed, span, with_interval
+from unjoined.words import interval, is_bounded, reach_in_words, signed, span, with_interval
 
 PIECE_ROWS = 200_000  # people scored together
 INTERVAL = ("uplift_low", "uplift_high")
@@ -354,7 +354,7 @@ def _show_gain(
 def _say_measured(gain: Estimate, told: float) -> str:
     """Say which part of a gain comes from people whom the tables tell of."""
     low, high = (told * end for end in gain.interval(0.95))
-    ends = f" ({span(low, high)})" if np.isfinite([low, high]).all() else ""
+    ends = f" ({span(low, high)})" if is_bounded(low, high) else ""
     return (
         f"Of this, {signed(told * gain.value)}{ends} was measured: it comes from the {told:.0%} of "
         "them whom the populations treated differently. The rest takes the others to gain as much, "

@@ -9,7 +9,16 @@ from unjoined._validation import OUTCOME
 from unjoined.evaluate.estimate import MANY, NEARLY_ALL, PLENTY, STRONG, Estimate
 from unjoined.evaluate.verdict import AMBER, GREEN, RED
 from unjoined.report.facts import Facts, Stage
-from unjoined.words import NOT_KNOWN, UNBOUNDED, number, percent, places_of, rounded, span
+from unjoined.words import (
+    NOT_KNOWN,
+    UNBOUNDED,
+    is_bounded,
+    number,
+    percent,
+    places_of,
+    rounded,
+    span,
+)
 
 NOTE = "note"  # of what does not bear on the decision
 ORDER = (RED, AMBER, GREEN, NOTE)
@@ -29,7 +38,6 @@ FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 
-
 Reason = dict[str, str]  # one thing that trust rests on: its colour, and a sentence
 
 
@@ -39,8 +47,7 @@ def known(value: float, low: float, high: float, places: int, *, sign: bool = Fa
     def say(number: float) -> str:
         return rounded(number, places, sign=sign)
 
-    said = span(low, high, say)
-    return NOT_KNOWN if said == UNBOUNDED else say(value), said
+    return say(value) if is_bounded(low, high) else NOT_KNOWN, span(low, high, say)
 
 
 class Speech:
@@ -243,7 +250,7 @@ def _tables(facts: Facts) -> Reason:
 def _ranking(facts: Facts, speech: Speech) -> Reason:
     qini = facts.evaluation.qini
     low, high = qini.interval(facts.level)
-    if not (facts.is_told and math.isfinite(low) and math.isfinite(high)):
+    if not (facts.is_told and is_bounded(low, high)):
         return _reason(RED, "How good the ranking is cannot be told from these tables.")
     value, ends = speech.rates(qini)
     found = (
@@ -269,7 +276,7 @@ def _gain(facts: Facts) -> Reason:
     what = "expected gain after costs" if terms.has_money else "expected gain"
     if chosen.share <= 0.0:
         return _reason(GREEN, "The model predicts that treating anyone costs more than it brings.")
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if not is_bounded(low, high):
         return _reason(RED, f"The {what} is not known: {UNBOUNDED}.")
     if low > 0.0 and facts.told < MANY:
         return _reason(
