@@ -69,7 +69,7 @@ from unjoined.model.minmax import (
     score_ridges,
     solve_minmax,
 )
-from unjoined.model.moments import MomentSums
+from unjoined.model.moments import MomentSums, PolicySums
 from unjoined.model.passes import sum_source
 from unjoined.model.plan import PlannedSums, SumsPlan
 from unjoined.model.shift import weigh_shift
@@ -442,10 +442,11 @@ class MinMaxUplift(UpliftEstimator):
         plan, search, sums, coef = self._settle(tried, two, fold, rng, seen)
         n_groups = 1 if group is None else int(group.max()) + 1
         plan = replace(plan, populations=tuple(rows.names), n_groups=n_groups)
-        if sums is None or many or several:  # the sample's sums are not those of all rows
+        if many or several:  # the sums that chose the width are not those of all rows
             planned, coef = plan.sums(rows, group, n_jobs=self.n_jobs), None
         else:
-            planned = replace(PlannedSums.of_no_rows(plan), sums=sums)
+            sums = plan.moments(rows, group, n_jobs=self.n_jobs) if sums is None else sums
+            planned = PlannedSums(plan, sums, PolicySums.zero(plan.n_features))
         self._fit_sums(planned, search, coef, rows=rows, group=group)
         self.shift_ = shift
         if not many or several or shift is not None:  # policies were not told by the rows' weights

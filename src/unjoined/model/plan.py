@@ -76,13 +76,18 @@ class SumsPlan:
     ) -> PlannedSums:
         """Add up checked rows with labels not yet centred; ``group`` is None if all are one."""
         policy = sum_policies(rows, self.scaling, n_jobs=n_jobs)
+        return PlannedSums(self, self.moments(rows, group, n_jobs=n_jobs), policy)
+
+    def moments(
+        self, rows: LabelledRows, group: IntArray | None, *, n_jobs: int | None
+    ) -> MomentSums:
+        """Return the same without the sums that tell policies apart."""
         if self.centring:
             label, _ = subtract_means(rows, self.centring, group, n_jobs=n_jobs)
             rows = replace(rows, label=label)
-        sums = accumulate(
+        return accumulate(
             self.values, self.size, rows, groups=group, n_groups=self.n_groups, n_jobs=n_jobs
         )
-        return PlannedSums(self, sums, policy)
 
 
 class TableId(NamedTuple):
