@@ -148,9 +148,9 @@ def stopwatch(parts: dict[str, list[tuple[Any, str]]]) -> Iterator[dict[str, flo
 
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
-    "checks": [(base_module.FeatureEstimator, "_check_features"), (base_module, "label_rows")],
+    "checks": [(base_module.UpliftEstimator, "_check_features"), (base_module, "label_rows")],
     "sample, centres, means": [(MinMaxUplift, "_draw_plans"), (MinMaxUplift, "_settle")],
-    "the pass": [(SumsPlan, "sums")],
+    "the pass": [(SumsPlan, "moments")],
     "ridges, solution": [(MinMaxUplift, "_fit_sums")],
 }
 

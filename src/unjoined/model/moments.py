@@ -53,11 +53,6 @@ class MomentSums(Additive):
         )
 
     @property
-    def size(self) -> int:
-        """Number of functions p."""
-        return int(self.gram.shape[-1])
-
-    @property
     def effective_rows(self) -> Array:
         """How many rows of equal weight would say as much as these (Kish, 1965)."""
         square = np.where(self.n_rows > 0, self.weight_square, 1.0)
