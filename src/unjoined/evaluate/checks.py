@@ -41,6 +41,7 @@ ROWS_PER_FUNCTION = 10
 SPLIT_ROWS = 20_000  # of each table, that the classifier sees
 CHANCE = 1e-6  # of tables drawn apart that are taken for copies
 TOLD_ROWS = 50  # different rows of a table that tell whether all of them were repeated
+ALL_TABLES = "all tables"  # where the law of outcomes is tested
 COPIED, REPEATED, WILD_WEIGHTS = "one table twice", "rows repeated", "weights"
 EFFECTIVE_ROWS = 10.0  # of a table; with fewer, a row or two decide everything
 
@@ -410,7 +411,7 @@ def check_bounds(
             z.append(float(side * total.value[0] / error) if error > 0.0 else 0.0)
     largest = max(z, default=0.0)
     p_value = min(4.0 * float(norm.sf(largest)), 1.0) if z else 1.0
-    return Check("implied means within the outcome's range", "all tables", largest, p_value)
+    return Check("implied means within the outcome's range", ALL_TABLES, largest, p_value)
 
 
 def check_shared_law(rows: EvaluationRows, Z: Array) -> list[Check]:
@@ -442,5 +443,5 @@ def check_shared_law(rows: EvaluationRows, Z: Array) -> list[Check]:
     for name, B in functions.items():
         columns = np.hstack([moment[:, None] * B for moment in moments])
         test = rows.totals(columns).chi_square()
-        checks.append(Check(f"one law of outcomes ({name})", "all tables", *test))
+        checks.append(Check(f"one law of outcomes ({name})", ALL_TABLES, *test))
     return checks

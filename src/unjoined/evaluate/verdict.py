@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from unjoined.evaluate.checks import COPIED, Doubt
+from unjoined.evaluate.checks import ALL_TABLES, COPIED, Doubt
 from unjoined.evaluate.estimate import IDENTIFIED, MANY, STRONG, UNKNOWN, WEAK
 from unjoined.evaluate.regions import Regions
 from unjoined.evaluate.strength import IdentificationStrength
@@ -258,10 +258,11 @@ def _regions(d: Diagnosis, a: Asides) -> Iterator[Finding]:
         return
     where, share = a.regions.name((WEAK, UNKNOWN))
     if share >= SMALL_SHARE:
+        everyone = all(region.verdict != IDENTIFIED for region in a.regions.leaves)
         yield _finding(
             WEAK if share > 1.0 - MANY else IDENTIFIED,
             "regions.small gap",
-            whom="everyone" if where == "everyone" else f"those where {where}",
+            whom="everyone" if everyone else f"those where {where}",
             share=float(share),
             whose="the target" if d.overlap else "people",
         )
@@ -294,7 +295,7 @@ def _balance(d: Diagnosis, a: Asides) -> Iterator[Finding]:
 def _refuted(d: Diagnosis, a: Asides) -> Iterator[Finding]:
     """Tell of a law of outcomes that the tables contradict."""
     for check in d.checks:
-        if check.where == "all tables" and check.is_rejected:
+        if check.where == ALL_TABLES and check.is_rejected:
             grade = UNKNOWN if check.corrected < SURE else WEAK
             yield _finding(grade, "law.refuted", what=check.what, p=float(check.corrected))
 
