@@ -217,7 +217,7 @@ def _check_guess(
     tables: Tables, gap: float | None, outcome_sd: float | None
 ) -> tuple[float, float]:
     """Refuse a guess beside a pilot, and one that lacks what it needs."""
-    if named := [option for option, value in tables.given.items() if value]:
+    if named := [option for option, value in tables.options.items() if value]:
         raise InputError(
             f"plan-study takes a pilot or a guess, not both: leave out {named[0]} and the "
             "other tables, or --gap, --outcome-sd and the like."

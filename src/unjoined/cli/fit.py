@@ -189,7 +189,7 @@ def _check_beside_sums(
     tables: Tables, estimator: str, checkpoint: Path | None, chunks: bool | None
 ) -> None:
     """Refuse what sums of all tables leave no room for."""
-    given = tables.given | {"--checkpoint": checkpoint, "--chunks": chunks}
+    given = tables.options | {"--checkpoint": checkpoint, "--chunks": chunks}
     if extra := [option for option, value in given.items() if value]:
         raise InputError(
             f"--moments holds sums of all tables, so {extra[0]} cannot be given beside it. "

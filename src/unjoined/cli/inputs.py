@@ -70,7 +70,7 @@ class Tables:
     def require(self, needs: str) -> None:
         """Say which of the tables and labels is missing."""
         needed = ("--outcomes", "--treatments", "--outcome", "--treatment")
-        if missing := [option for option in needed if not self.given[option]]:
+        if missing := [option for option in needed if not self.options[option]]:
             raise TableError(f"{needs.format(', '.join(needed))} Missing: {', '.join(missing)}.")
 
     @property
@@ -80,7 +80,7 @@ class Tables:
         return [(option, table) for option, of in named for table in of.values()]
 
     @property
-    def given(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """What was given, by option."""
         tables = {"--outcomes": self.outcomes, "--treatments": self.treatments}
         lists = {"--features": self.features, "--ignore": self.ignored, "--treated": self.treated}
@@ -210,7 +210,7 @@ class Tables:
                 f"{', '.join(self.treatments)}. Each needs a table of both, under one name."
             )
         for option in ("--outcomes", "--treatments"):
-            files = self.given[option]
+            files = self.options[option]
             if len(files) < 2 or "" in files:
                 raise TableError(
                     f"give {option} once for each population, as NAME=FILE (for instance "

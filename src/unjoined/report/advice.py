@@ -33,7 +33,7 @@ TELL = {
     AMBER: "The tables can tell, with limits.",
     RED: "The tables cannot tell.",
 }
-Known = tuple[str, str]  # a number, and its interval
+WithInterval = tuple[str, str]  # a number, and its interval
 FAR = 0.05  # share of people unlike those of the tables that is worth a word
 MOSTLY = 0.9  # share of the variance that is due to outcomes from which other rows hardly help
 MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
@@ -41,7 +41,9 @@ MISFIT = 0.05  # p-value below which predicted and measured uplift disagree
 Reason = dict[str, str]  # one thing that trust rests on: its colour, and a sentence
 
 
-def known(value: float, low: float, high: float, places: int, *, sign: bool = False) -> Known:
+def with_ends(
+    value: float, low: float, high: float, places: int, *, sign: bool = False
+) -> WithInterval:
     """Return a number and both ends of its interval; without an interval it says nothing."""
 
     def say(number: float) -> str:
@@ -71,15 +73,15 @@ class Speech:
         """Return an uplift that is already in this report's scale."""
         return rounded(value, self.rate_places, sign=True)
 
-    def scaled(self, value: float, low: float, high: float) -> Known:
+    def scaled(self, value: float, low: float, high: float) -> WithInterval:
         """Return an uplift that is already in this report's scale, and its interval."""
-        return known(value, low, high, self.rate_places, sign=True)
+        return with_ends(value, low, high, self.rate_places, sign=True)
 
     def rate(self, value: float) -> str:
         """Return an uplift: of 100 people if the outcome is 0 or 1, else of one."""
         return self.said(self.factor * value)
 
-    def rates(self, estimate: Estimate) -> Known:
+    def rates(self, estimate: Estimate) -> WithInterval:
         """Return an uplift and its interval."""
         ends = estimate.interval(self.facts.level)
         return self.scaled(*(self.factor * each for each in (estimate.value, *ends)))
@@ -93,13 +95,13 @@ class Speech:
         said = value if isinstance(value, str) else self.amount(value)
         return said if said == NOT_KNOWN else f"{said} {self.facts.terms.currency}".strip()
 
-    def gain(self, stage: Stage) -> Known:
+    def gain(self, stage: Stage) -> WithInterval:
         """Return what a stage brings, and the interval of it."""
-        return known(stage.gain, stage.low, stage.high, self.gain_places)
+        return with_ends(stage.gain, stage.low, stage.high, self.gain_places)
 
-    def net(self, stage: Stage) -> Known:
+    def net(self, stage: Stage) -> WithInterval:
         """Return what a stage brings in money after costs, and the interval of it."""
-        return known(*stage.net(self.facts.terms), self.money_places)
+        return with_ends(*stage.net(self.facts.terms), self.money_places)
 
 
 def advise(facts: Facts, speech: Speech) -> dict[str, Any]:
