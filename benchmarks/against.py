@@ -27,15 +27,16 @@ from unjoined.data import campaign_problem
 Uplift(random_state=0).fit(campaign_problem().draw(2000, random_state=0))
 """
 STREAMED = """
-from unjoined import TableSource, Uplift
+from unjoined import SeparateLabels, Uplift
 names = ("A", "B")
-source = TableSource.from_tables(
+data = SeparateLabels.from_tables(
     {{name: "{folder}/y_" + name + ".parquet" for name in names}},
     {{name: "{folder}/t_" + name + ".parquet" for name in names}},
     outcome="y",
     treatment="t",
+    stream=True,
 )
-Uplift(random_state=0).fit_chunks(source)
+Uplift(random_state=0).fit(data)
 """
 
 

@@ -243,7 +243,7 @@ def gain_study(draws: int) -> dict[str, float]:
     held = np.zeros(len(shares))
     for seed in range(draws):
         data = problem.draw(1000, random_state=seed)
-        labels = {name: data[name] for name in ("y", "kind", "population")}
+        labels = {name: data[name] for name in ("y", "treatment", "population")}
         rows = label_rows(np.asarray(data.X), **labels)
         fold = deal_evaluation_folds(rows, 5, Rng(seed))
         found = evaluation_of(rows, fold, cross_fit_linear(rows, fold))

@@ -4,7 +4,7 @@ Run: python benchmarks/dask_workers.py [--rows 6000000] [--partition 250000] [--
 
 Workers are processes of this machine with one thread each, so two free cores are needed. A
 partition is drawn from its number on the worker that adds it up, in both passes, as a file would
-be read. The time is that of `fit_chunks`, from the first task to the solution, with ridges
+be read. The time is that of `fit`, from the first task to the solution, with ridges
 chosen. Also prints the bytes of the plan, which goes to each worker once, and of one set of sums,
 which each merge moves and one of which comes back. Target: two workers at least 1.7 times as fast.
 """
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from unjoined import MinMaxUplift
-from unjoined.data.dask import DaskSource
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data.rows import separate_labels
 
 TARGET_RATIO = 1.7
 SETTINGS = {"n_centers": 100, "width": "median", "random_state": 0, "n_jobs": 1}
@@ -34,28 +34,29 @@ def draw(i: int, n: int, d: int) -> dict[str, Any]:
     bought = rng.random(n) < 1.0 / (1.0 + np.exp(-odds))
     return {
         "X": X,
-        "y": np.where(is_outcome, bought, treated).astype(np.float64),
-        "kind": np.where(is_outcome, "outcome", "treatment"),
+        **separate_labels(
+            np.where(is_outcome, bought, treated).astype(np.float64),
+            np.where(is_outcome, "outcome", "treatment"),
+        ),
         "population": np.where(first, "north", "south"),
     }
 
 
-def make_source(client: Any, rows: int, partition: int, d: int) -> DaskSource:
+def lazy_rows(rows: int, partition: int, d: int) -> SeparateLabels:
     """Return the rows as Dask arrays, nothing drawn yet."""
     import dask
     import dask.array as da
 
-    parts: dict[str, list[Any]] = {"X": [], "y": [], "kind": [], "population": []}
     like = draw(0, 1, d)
+    parts: dict[str, list[Any]] = {name: [] for name in like}
     for i, start in enumerate(range(0, rows, partition)):
         n = min(partition, rows - start)
         drawn = dask.delayed(draw, pure=False)(i, n, d)
         for name, blocks in parts.items():
             shape = (n, d) if name == "X" else (n,)
-            dtype = np.dtype("U9") if name == "kind" else like[name].dtype
-            blocks.append(da.from_delayed(drawn[name], shape, dtype=dtype))
+            blocks.append(da.from_delayed(drawn[name], shape, dtype=like[name].dtype))
     whole = {name: da.concatenate(blocks) for name, blocks in parts.items()}
-    return DaskSource.from_arrays(**whole, client=client)
+    return SeparateLabels(**whole)
 
 
 def time_fit(workers: int, rows: int, partition: int, d: int) -> tuple[float, MinMaxUplift, Any]:
@@ -68,12 +69,12 @@ def time_fit(workers: int, rows: int, partition: int, d: int) -> tuple[float, Mi
         distributed.Client(cluster) as client,
     ):
         client.wait_for_workers(workers)
-        MinMaxUplift(**SETTINGS).fit_chunks(make_source(client, 20_000, 2_500, d))  # imports
-        source = make_source(client, rows, partition, d)
+        MinMaxUplift(**SETTINGS).fit(lazy_rows(20_000, 2_500, d))  # imports
+        data = lazy_rows(rows, partition, d)
         start = time.perf_counter()
         model = MinMaxUplift(**SETTINGS)
-        sums = model.collect_sums(source)
-        model.fit_moments(sums)  # with the line above, what fit_chunks does
+        sums = model.collect_sums(data)
+        model.fit_moments(sums)  # with the line above, what fit does
         return time.perf_counter() - start, model, sums
 
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from unjoined._typing import Array
-from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.data.rows import LabelledRows, label_rows, separate_labels
 from unjoined.model import LinearBasis
 from unjoined.model.accumulate import accumulate
 from unjoined.model.moments import MomentSums
@@ -35,7 +35,7 @@ def draw(seed: int, n: int) -> tuple[LabelledRows, Array]:
     y = rng.integers(0, 2, n) * 2.0 - 1.0
     at = np.arange(n) % 4
     kind, population = (np.array([cell[i] for cell in CELLS])[at] for i in (0, 1))
-    rows = label_rows(whole / UNIT, y, kind=kind, population=population)
+    rows = label_rows(whole / UNIT, **separate_labels(y, kind), population=population)
     return rows, np.column_stack([np.full(n, UNIT), whole])
 
 

@@ -4,7 +4,7 @@ Run: python benchmarks/from_files.py [--rows 3000000] [--fit-rows 2000000]
 
 Writes one Parquet and one CSV file of ten columns (numbers, whole numbers, text, booleans) into a
 temporary folder and reads each in processes of their own: with `read_table` whole and with
-`TableSource` in pieces, and as a baseline by a DuckDB query written here, whole and in batches;
+`SeparateLabels` in pieces, and as a baseline by a DuckDB query written here, whole and in batches;
 `pyarrow` reads them too. Prints the fastest of three times, the peak memory beyond that of the
 imports, and the ratios to the baseline. Targets: at most 1.5 each, with the oldest versions and the
 newest. Linux only.
@@ -42,25 +42,27 @@ def batches(relation):
     return getattr(relation, "to_arrow_reader" if new else "fetch_arrow_reader")(65_536)
 """
 PIECES = """
-from unjoined import TableSource
-source = TableSource.from_tables({{"A": {file!r}}}, {{}}, outcome="spend", treatment="none")
+from unjoined import SeparateLabels
+options = {{"outcome": "spend", "treatment": "none", "stream": True}}
+source = SeparateLabels.from_tables({{"A": {file!r}}}, {{}}, **options).source
 """
 READERS = {
     "read_table": ("from unjoined import read_table", "read_table({file!r}).num_rows"),
     "DuckDB, whole": ("", "duckdb.sql(\"SELECT * FROM '{file}'\").to_arrow_table().num_rows"),
-    "TableSource": (PIECES, "sum(len(frame) for _, frame, _ in source._pieces())"),
+    "SeparateLabels": (PIECES, "sum(len(frame) for _, frame, _ in source._pieces())"),
     "DuckDB, batches": (
         BATCHES,
         "sum(b.num_rows for b in batches(duckdb.sql(\"SELECT * FROM '{file}'\")))",
     ),
     "pyarrow": ("", "pyarrow.{kind}.read_{call}({file!r}).num_rows"),
 }
-PAIRS = (("read_table", "DuckDB, whole"), ("TableSource", "DuckDB, batches"))
+PAIRS = (("read_table", "DuckDB, whole"), ("SeparateLabels", "DuckDB, batches"))
 FIT = """
-from unjoined import TableSource, Uplift
+from unjoined import SeparateLabels, Uplift
 kinds, names = ("outcomes", "treatments"), ("north", "south")
 tables = [{{name: f"{folder}/{{kind}}_{{name}}" for name in names}} for kind in kinds]
-source = TableSource.from_tables(*tables, outcome="outcome", treatment="treatment")
+options = {{"outcome": "outcome", "treatment": "treatment", "stream": True}}
+data = SeparateLabels.from_tables(*tables, **options)
 """
 
 
@@ -128,7 +130,7 @@ def main() -> None:
             compare(file, options.rows)
         if options.fit_rows:
             write_files(folder / "fit", options.fit_rows, 10)
-            work = "Uplift(random_state=0).fit_chunks(source) and 0"
+            work = "Uplift(random_state=0).fit(data) and 0"
             took = measure(FIT.format(folder=folder / "fit"), work, times=1)
             print(
                 f"Uplift, {options.fit_rows:,} rows in pieces: {took['seconds']:.0f} s, "

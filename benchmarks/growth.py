@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.data.rows import LabelledRows, label_rows, separate_labels
 from unjoined.model import GaussianBasis
 from unjoined.model.accumulate import accumulate
 from unjoined.model.basis import ScaledBasis, Scaling
@@ -32,7 +32,9 @@ def draw(n: int) -> LabelledRows:
     X = rng.standard_normal((n, FEATURES))
     outcome, population = rng.random(n) < 0.5, rng.integers(0, 2, n)
     y = np.where(outcome, rng.standard_normal(n), rng.random(n) < 0.3 + 0.4 * population)
-    return label_rows(X, y, kind=np.where(outcome, "outcome", "treatment"), population=population)
+    return label_rows(
+        X, **separate_labels(y, np.where(outcome, "outcome", "treatment")), population=population
+    )
 
 
 def seconds(rows: LabelledRows, n: int, p: int) -> float:

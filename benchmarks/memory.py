@@ -3,7 +3,7 @@
 Run: python benchmarks/memory.py [--rows 10000000,100000000] [--features 10] [--folder FOLDER]
 
 Writes the files (about 45 bytes a row) into FOLDER, by default a temporary one that is removed,
-and fits each size in a process of its own, with the defaults of `MinMaxUplift` and `TableSource`.
+and fits each size, streamed, in a process of its own, with the defaults of `MinMaxUplift`.
 Prints peak resident memory, time and accuracy. Targets: within 10 % of each other, and below
 1.5 GB. Writes benchmarks/results/memory.json.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unjoined import MinMaxUplift, TableSource
+from unjoined import MinMaxUplift, SeparateLabels
 
 FILE_ROWS = 1_000_000
 NAMES = ("north", "south")
@@ -54,16 +54,17 @@ def uplift_odds(X):
 
 def fit(folder: Path, rows: int, d: int) -> None:
     """Fit one size and print what it took; runs in a process of its own."""
-    source = TableSource.from_tables(
+    data = SeparateLabels.from_tables(
         *(
             {name: folder / f"{kind}_{name}" for name in NAMES}
             for kind in ("outcomes", "treatments")
         ),
         outcome="outcome",
         treatment="treatment",
+        stream=True,
     )
     start = time.perf_counter()
-    model = MinMaxUplift(random_state=0).fit_chunks(source)
+    model = MinMaxUplift(random_state=0).fit(data)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # kilobytes on Linux
     X = np.random.default_rng(0).standard_normal((20_000, d))

@@ -31,7 +31,7 @@ import unjoined.estimators.base as base_module
 import unjoined.estimators.minmax as minmax_module
 from unjoined import MinMaxUplift
 from unjoined._threads import Scratch, n_threads, over_pieces
-from unjoined.data.rows import label_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.model import GaussianBasis
 from unjoined.model.accumulate import accumulate, add_gram
 from unjoined.model.basis import ScaledBasis, Scaling
@@ -59,7 +59,7 @@ def draw(n: int) -> dict[str, Any]:
     outcome, population = rng.random(n) < 0.5, rng.integers(0, 2, n)
     y = np.where(outcome, X[:, 0] + rng.standard_normal(n), rng.random(n) < 0.3 + 0.4 * population)
     kind = np.where(outcome, "outcome", "treatment")
-    return {"X": X, "y": y.astype(float), "kind": kind, "population": population}
+    return {"X": X, **separate_labels(y.astype(float), kind), "population": population}
 
 
 @cache

@@ -51,7 +51,8 @@ def _write_campaign(folder, *, n_per_table, n_customers, seed):
     for kind, column in (("outcome", "bought"), ("treatment", "mailed")):
         for name in problem.policies:
             at = data.rows(kind, name)
-            table = features(data.X[at]) | {column: data.y[at].astype(np.int8)}
+            label = data.checked.label[at].astype(np.int8)
+            table = features(data.X[at]) | {column: label}
             write_table(pa.table(table), folder / f"{kind}s_{name}.parquet")
     ids = {"customer_id": np.arange(100_001, 100_001 + n_customers)}
     people = problem.draw_joint(n_customers, random_state=seed + 1)
@@ -90,10 +91,11 @@ def interrupt_when():
     signal.signal(signal.SIGINT, before)
 
 
-# Coverage makes a test take half as long again. `make test` has a limit for sums and solve alone,
-# and these tests run every line of them; `make coverage` measures every test.
-MEASURED = {"sums", "solve", "basis", "test_aggregate", "test_dask", "test_neural", "test_sources"}
+# Coverage makes a test take half as long again. `make test` has a limit for model and federated
+# alone, and these tests run nearly every line of them; `make coverage` measures every test.
+MEASURED = {"model", "federated", "test_aggregate", "test_dask", "test_em", "test_density"}
 MEASURED |= {"test_minmax_chunks", "test_minmax_populations", "test_mixture_chunks"}
+MEASURED |= {"test_minmax_search", "test_many_features", "test_uplift"}
 
 
 @pytest.hookimpl(wrapper=True)

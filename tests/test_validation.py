@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined._validation import (
-    KINDS,
     check_cells,
     check_columns,
     check_count,
     check_finite_features,
-    check_kind,
     check_labels,
     check_length,
     check_not_negative,
@@ -33,53 +31,27 @@ FRAMES = pytest.mark.parametrize(
     "frame", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"]
 )
 QUICK = settings(max_examples=60, deadline=None)
-KIND = np.array(["outcome", "outcome", "treatment", "treatment"])
+OUTCOME, TREATMENT, TARGET = np.arange(3, dtype=np.uint8)  # codes of kinds
+KIND = np.array([OUTCOME, OUTCOME, TREATMENT, TREATMENT])
+NAN = np.nan
 CODES = st.lists(st.booleans(), min_size=1, max_size=20)
 # Two outcomes far enough apart to be different numbers after rounding, in any units.
 UNITS = st.floats(-1e6, 1e6, allow_nan=False)
 
 
-# --- lengths, kinds and populations ---------------------------------------------------------
+# --- lengths and populations ----------------------------------------------------------------
 
 
 def test_a_wrong_length_names_the_argument_and_both_numbers():
-    with pytest.raises(InputError, match=r"kind has 3 entries but X has 4 rows"):
-        check_length("kind", [1, 2, 3], 4)
+    with pytest.raises(InputError, match=r"y has 3 entries but X has 4 rows"):
+        check_length("y", [1, 2, 3], 4)
 
 
-@pytest.mark.parametrize(
-    ("check", "name", "rows"),
-    [(check_kind, "kind", 2), (check_population, "population", np.array(["outcome"] * 2))],
-)
-def test_words_must_be_one_dimensional_and_one_per_row(check, name, rows):
-    with pytest.raises(InputError, match=rf"{name} must be one-dimensional, got shape \(1, 2\)"):
-        check([["outcome", "outcome"]], rows)
-    with pytest.raises(InputError, match=rf"{name} has 1 entries but X has 2 rows"):
-        check(["outcome"], rows)
-
-
-@pytest.mark.parametrize("kind", [list(KINDS), pd.Categorical(KINDS), pl.Series(KINDS)])
-def test_kinds_come_back_as_strings_whatever_holds_them(kind):
-    clean = check_kind(kind, 3)
-    assert clean.dtype.kind == "U"
-    assert clean.tolist() == list(KINDS)
-
-
-def test_an_unknown_kind_is_shown_beside_the_known_ones():
-    with pytest.raises(
-        LabelError, match=r"one of 'outcome', 'treatment', 'target', got 'control'\. It says which"
-    ):
-        check_kind(["outcome", "control"], 2)
-
-
-def test_at_most_five_offending_values_are_shown():
-    with pytest.raises(LabelError, match=r"got 'a', 'b', 'c', 'd', 'e', \.\.\.\. It"):
-        check_kind(list("abcdefg"), 7)
-
-
-def test_a_missing_kind_is_an_unknown_kind():
-    with pytest.raises(LabelError, match="got 'None'"):
-        check_kind(["outcome", None], 2)
+def test_populations_must_be_one_dimensional_and_one_per_row():
+    with pytest.raises(InputError, match=r"population must be one-dimensional, got shape \(1, 2\)"):
+        check_population([["a", "b"]], KIND[:2])
+    with pytest.raises(InputError, match="population has 1 entries but X has 2 rows"):
+        check_population(["a"], KIND[:2])
 
 
 @pytest.mark.parametrize(
@@ -101,41 +73,51 @@ def test_a_missing_kind_is_an_unknown_kind():
 )
 def test_a_missing_population_is_counted_and_its_row_named(population):
     with pytest.raises(LabelError, match=r"missing in 1 of 3 rows \(first at row 2\)"):
-        check_population(population, np.array(["outcome"] * 3))
+        check_population(population, KIND[:3])
+    clean = check_population(population, np.array([OUTCOME, TREATMENT, TARGET]))
+    assert len(set(clean[:2].tolist())) == 2
+
+
+def test_a_population_without_a_label_is_refused_with_its_name():
+    with pytest.raises(
+        LabelError, match=r"1 of 3 rows have a population but neither .* \(first at row 2: c\)"
+    ):
+        check_population(["a", "b", "c"], np.array([OUTCOME, TREATMENT, TARGET]))
+
+
+def test_whole_numbers_beside_nan_stay_whole():
+    clean = check_population(np.array([1.0, 2.0, NAN]), np.array([OUTCOME, TREATMENT, TARGET]))
+    assert clean[:2].tolist() == [1, 2]
+    assert clean.dtype.kind == "i"
 
 
 @pytest.mark.parametrize(
     "population", [["a", "b"], [1, 2], [True, False], [0.5, 1.5], np.array(["a", "b"], object)]
 )
 def test_populations_may_have_names_of_any_plain_type(population):
-    assert check_population(population, np.array(["outcome"] * 2)).tolist() == list(population)
+    assert check_population(population, KIND[:2]).tolist() == list(population)
 
 
 # --- cells ----------------------------------------------------------------------------------
 
 
 def test_cells_are_numbered_in_the_order_of_sorted_names_and_target_rows_belong_to_none():
-    kind = np.array([*KIND, "target"])
-    names, index = check_cells(kind, np.array(["b", "a", "b", "a", "c"]), np.ones(5))
+    kind = np.array([*KIND, TARGET])
+    names, index = check_cells(kind, np.array(["b", "a", "b", "a", ""]), np.ones(5))
     assert names == ["a", "b"]
     assert index.tolist() == [1, 0, 1, 0, -1]
 
 
-@pytest.mark.parametrize(
-    ("population", "message"),
-    [
-        (["a", "a", "a", "a"], r"found 1: 'a' in n_samples=4 rows\. Uplift cannot be identified"),
-        (["a", "b", "a", "c"], r"found 3: 'a', 'b', 'c' in n_samples=4 rows\. Choose two"),
-    ],
-)
-def test_other_than_two_populations_are_counted_and_named(population, message):
-    with pytest.raises(LabelError, match=message):
-        check_cells(KIND, np.array(population), np.ones(4))
+def test_one_population_is_not_enough():
+    with pytest.raises(
+        LabelError, match=r"found 1: 'a' in n_samples=4 rows\. Uplift cannot be identified"
+    ):
+        check_cells(KIND, np.array(["a"] * 4), np.ones(4))
 
 
 def test_rows_without_any_label_have_no_population():
     with pytest.raises(LabelError, match="found 0 in n_samples=2 rows"):
-        check_cells(np.array(["target", "target"]), np.array(["a", "b"]), np.ones(2))
+        check_cells(np.array([TARGET] * 2), np.array(["", ""]), np.ones(2))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +139,7 @@ def test_a_cell_whose_rows_all_weigh_nothing_counts_as_empty():
 
 
 def test_a_third_population_that_weighs_nothing_does_not_count():
-    kind, population = np.array([*KIND, "outcome"]), np.array(["a", "b", "a", "b", "c"])
+    kind, population = np.array([*KIND, OUTCOME]), np.array(["a", "b", "a", "b", "c"])
     names, index = check_cells(kind, population, np.array([1.0, 1.0, 1.0, 1.0, 0.0]))
     assert names == ["a", "b"]
     assert index.tolist() == [0, 1, 0, 1, -1]
@@ -166,59 +148,69 @@ def test_a_third_population_that_weighs_nothing_does_not_count():
 # --- labels ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize(("row", "kind"), [(1, "outcome"), (3, "treatment")])
-def test_a_label_that_is_no_number_names_its_kind_and_row(bad, row, kind):
-    y = np.array([3.0, 4.0, 0.0, 1.0])
-    y[row] = bad
+def test_labels_come_back_in_one_column_with_the_kind_of_each_row():
+    label, code = check_labels([3.0, NAN, NAN], [NAN, 1.0, NAN], 3)
+    assert_array_equal(label, [3.0, 1.0, NAN])
+    assert_array_equal(code, [OUTCOME, TREATMENT, TARGET])
+
+
+def test_a_column_of_labels_may_be_left_out():
+    assert_array_equal(check_labels([3.0, NAN], None, 2)[1], [OUTCOME, TARGET])
+    assert_array_equal(check_labels(None, [NAN, 1.0], 2)[1], [TARGET, TREATMENT])
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf])
+@pytest.mark.parametrize(("name", "row"), [("y", 1), ("treatment", 3)])
+def test_an_infinite_label_names_its_column_and_row(bad, name, row):
+    columns = {"y": [3.0, 4.0, NAN, NAN], "treatment": [NAN, NAN, 0.0, 1.0]}
+    columns[name][row] = bad
+    with pytest.raises(LabelError, match=rf"{name} is infinite in 1 of 4 .*\(first at row {row}\)"):
+        check_labels(**columns, n=4)
+
+
+def test_both_labels_in_a_row_are_refused():
     with pytest.raises(
-        LabelError,
-        match=rf"NaN or infinite {kind} labels in 1 of 2 {kind} rows \(first at row {row}\)",
+        LabelError, match=r"2 of 3 rows have an outcome and a treatment \(first at row 1\)\. Here"
     ):
-        check_labels(y, KIND)
-
-
-@pytest.mark.parametrize("value", [1.0, np.inf])
-def test_a_label_on_a_target_row_names_the_row(value):
-    kind = np.array(["outcome", "target", "target"])
-    with pytest.raises(LabelError, match=r"values in 1 of them \(first at row 2\)\. Set y to NaN"):
-        check_labels([1.0, np.nan, value], kind)
+        check_labels([3.0, 4.0, 5.0], [NAN, 0.0, 1.0], 3)
 
 
 @pytest.mark.parametrize(
-    "y",
+    "column",
     [
         [1, 0, None],
+        [1, 0, NAN],
+        ["yes", "no", None],
+        ["yes", "no", NAN],
         np.array([1, 0, None], dtype=object),
         pd.array([1, 0, None], dtype="Int64"),
         pd.array([True, False, None], dtype="boolean"),
+        pd.Series(["yes", "no", pd.NA], dtype="string"),
         pl.Series([1, 0, None]),
     ],
 )
-def test_missing_labels_of_target_rows_may_be_written_in_any_way(y):
-    clean = check_labels(y, np.array(["outcome", "treatment", "target"]))
-    assert clean.dtype == np.float64
-    assert_array_equal(clean, [1.0, 0.0, np.nan])
+@pytest.mark.parametrize("name", ["y", "treatment"])
+def test_missing_labels_may_be_written_in_any_way(name, column):
+    label, _ = check_labels(**{"y": None, "treatment": None, name: column}, n=3)
+    assert label.dtype == np.float64
+    assert_array_equal(label, [1.0, 0.0, NAN])
 
 
 def test_labels_of_another_length_are_refused():
     with pytest.raises(InputError, match="y has 3 entries but X has 4 rows"):
-        check_labels([1.0, 2.0, 3.0], KIND)
+        check_labels([1.0, 2.0, 3.0], None, 4)
+    with pytest.raises(InputError, match="treatment has 3 entries but X has 4 rows"):
+        check_labels(None, [1.0, 0.0, 1.0], 4)
 
 
-def test_text_labels_are_refused_by_the_name_of_their_argument():
-    with pytest.raises(InputError, match=r"\by\b"):
-        check_labels(["buys", "none", "buys", "none"], KIND)
+def test_text_labels_are_refused_by_what_they_should_be():
+    with pytest.raises(InputError, match=r"outcomes must be numbers, or words .* got 'buys'"):
+        check_labels(["buys", "none"], None, 2)
 
 
 def test_a_table_of_labels_is_refused():
     with pytest.raises(ValueError, match="1d array"):
-        check_labels(np.zeros((4, 2)), KIND)
-
-
-def test_no_rows_at_all_are_refused():
-    with pytest.raises(ValueError, match="0 sample"):
-        check_labels([], np.array([], dtype=str))
+        check_labels(np.zeros((4, 2)), None, 4)
 
 
 # --- codings --------------------------------------------------------------------------------

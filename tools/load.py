@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 import unjoined
-from unjoined import MinMaxUplift, Uplift, load_model, save_model
-from unjoined.data import DaskSource, paper_problem
+from unjoined import MinMaxUplift, SeparateLabels, Uplift, load_model, save_model
+from unjoined.data import paper_problem
 from unjoined.errors import UnjoinedError
 
 warnings.simplefilter("ignore")
@@ -131,7 +131,7 @@ def dask(given: argparse.Namespace) -> str:
 
     data = rows(1000)
     X = da.from_array(data.X, chunks=(400, -1)).map_blocks(slowly, dtype=float)
-    labels = {"y": data.y, "kind": data.kind, "population": data.population}
+    labels = {"y": data.y, "treatment": data.treatment, "population": data.population}
     model, said = MinMaxUplift(basis="linear", random_state=0), []
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/scheduler.json"
@@ -148,19 +148,19 @@ def dask(given: argparse.Namespace) -> str:
         try:
             with Client(scheduler_file=file, timeout=60) as client:
                 client.wait_for_workers(3, timeout=60)
-                source = DaskSource.from_arrays(X, **labels, client=client)
-                wanted = model.fit_chunks(source).coef_
+                source = SeparateLabels(X, **labels)
+                wanted = model.fit(source).coef_
                 for name, sick in (("killed", kill), ("stopped for 3 s", pause)):
                     timer = threading.Timer(1.0, sick, args=[workers.pop().pid])
                     timer.start()
-                    found = model.fit_chunks(source).coef_
+                    found = model.fit(source).coef_
                     timer.join()
                     if not np.allclose(found, wanted, rtol=1e-9):
                         raise SystemExit(f"{name}: another result")
                     said.append(name)
                 threading.Timer(1.0, scheduler.kill).start()
                 try:
-                    model.fit_chunks(source)
+                    model.fit(source)
                 except UnjoinedError as error:
                     said.append(f"scheduler gone: {error}")
                 else:
@@ -191,7 +191,7 @@ def dask_memory(given: argparse.Namespace) -> str:
     from distributed import Client, LocalCluster
 
     data = rows(1000)
-    labels = {"y": data.y, "kind": data.kind, "population": data.population}
+    labels = {"y": data.y, "treatment": data.treatment, "population": data.population}
     plain = da.from_array(data.X, chunks=(800, -1))
     model = MinMaxUplift(basis="linear", random_state=0)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
@@ -199,11 +199,11 @@ def dask_memory(given: argparse.Namespace) -> str:
         tempfile.TemporaryDirectory() as folder,
         dask.config.set({"distributed.scheduler.allowed-failures": 2}),
         LocalCluster(**options, memory_limit="1GB", silence_logs=50) as cluster,
-        Client(cluster) as client,
+        Client(cluster),
     ):
 
         def fitted(X: Any) -> Any:
-            return model.fit_chunks(DaskSource.from_arrays(X, **labels, client=client)).coef_
+            return model.fit(SeparateLabels(X, **labels)).coef_
 
         wanted = fitted(plain)
         slow = plain.map_blocks(lambda block: time.sleep(2.0 * (block[0, 0] > 0)) or block)

@@ -27,7 +27,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import unjoined
@@ -107,13 +106,14 @@ def standard_walks(folder: Path) -> dict[str, Callable[[], None]]:
     snippets = {
         "Uplift().fit": "Uplift(random_state=0).fit(**rows)",
         "MinMaxUplift().fit": "MinMaxUplift(random_state=0).fit(**rows)",
-        "MinMaxUplift().fit_chunks(TableSource)": (
-            f"MinMaxUplift(random_state=0).fit_chunks(TableSource.from_tables({named}))"
+        "MinMaxUplift().fit, streamed": (
+            f"data = SeparateLabels.from_tables({named}, stream=True)\n"
+            "MinMaxUplift(random_state=0).fit(data)"
         ),
-        "MinMaxUplift().fit_chunks(DaskSource)": (
+        "MinMaxUplift().fit, on Dask": (
             "import dask.dataframe as dd\n"
             "tables = [{n: dd.read_csv(f) for n, f in part.items()} for part in tables]\n"
-            f"MinMaxUplift(random_state=0).fit_chunks(DaskSource.from_tables({named}))"
+            f"MinMaxUplift(random_state=0).fit(SeparateLabels.from_tables({named}))"
         ),
     }
     walks: dict[str, Callable[[], None]] = {
@@ -129,9 +129,9 @@ def write_tables(folder: Path) -> dict[tuple[str, str], Path]:
     data = problem.draw(500, random_state=0)
     files = {}
     for kind, name in CELLS:
-        at = np.flatnonzero((data["kind"] == kind) & (data["population"] == name))
+        at = data.rows(kind, name)
         columns = dict(zip(problem.feature_names, data["X"][at].T, strict=True))
-        columns["bought" if kind == "outcome" else "mailed"] = data["y"][at]
+        columns["bought" if kind == "outcome" else "mailed"] = data.checked.label[at]
         file = folder / f"{kind}_{name}.csv"
         files[kind, name] = unjoined.data.write_table(pa.table(columns), file)
     return files

@@ -52,7 +52,8 @@ def write_email_files(folder: Path, source: Path, *, seed: int = 0) -> dict[str,
             at = trial.data.rows(kind, name)
             own = [rows[kept[i]] for i in trial.rows[at]]
             columns = {c: [row[c] for row in own] for c in COLUMNS}
-            parts[kind, name] = columns, np.asarray(trial.data.y)[at]
+            label = trial.data.y if kind == "outcome" else trial.data.treatment
+            parts[kind, name] = columns, label[at]
     customers = {c: [rows[i][c] for i in aside] for c in COLUMNS}
     return write_shop(folder, parts, customers, seed)
 

@@ -59,8 +59,8 @@ def capped(X):
 # `aggregate_rows` refuses functions that are too fine and groups of too few rows. That does not make sums anonymous.
 
 # %%
-for company, kind in (("shop", "outcome"), ("agency", "treatment")):
-    at = columns["kind"] == kind
+for company, label in (("shop", "y"), ("agency", "treatment")):
+    at = ~np.isnan(columns[label])
     rows = {name: values[at] for name, values in columns.items()}
     rows["X"] = capped(rows["X"])
     file = write_sums(aggregate_rows(rows, plan), room / f"{company}.sums")

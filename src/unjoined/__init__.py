@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         report,
         targeting,
     )
-    from unjoined.data import SeparateLabels, TableSource, read_table
+    from unjoined.data import SeparateLabels, read_table
     from unjoined.estimators.em import EMUplift
     from unjoined.estimators.minmax import MinMaxUplift
     from unjoined.estimators.persist import load_model, save_model
@@ -61,7 +61,6 @@ __all__ = [
     "NeuralMinMaxUplift",
     "PlugInUplift",
     "SeparateLabels",
-    "TableSource",
     "TwoStageUplift",
     "Uplift",
     "WeightedUplift",
@@ -86,7 +85,7 @@ __all__ = [
 
 # Names are imported when they are first used, so that the command line answers at once.
 _HOMES = {
-    **dict.fromkeys(("SeparateLabels", "TableSource", "read_table"), "data"),
+    **dict.fromkeys(("SeparateLabels", "read_table"), "data"),
     **dict.fromkeys(("identification_strength", "record_gain"), "evaluate"),
     "DensityUplift": "paper.density",
     "EMUplift": "estimators.em",

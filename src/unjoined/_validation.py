@@ -375,6 +375,8 @@ def check_one_per_row(name: str, column: ArrayLike, n_rows: int) -> Array:
 
 OUTCOME, TREATMENT, TARGET = "outcome", "treatment", "target"
 KINDS = (OUTCOME, TREATMENT, TARGET)
+NO_LABEL = KINDS.index(TARGET)  # the code of rows of people to be scored
+CodeArray = NDArray[np.uint8]  # place of each row's kind among these
 
 
 def check_length(name: str, values: Sequence[Any] | NDArray[Any], n: int) -> None:
@@ -386,34 +388,34 @@ def check_length(name: str, values: Sequence[Any] | NDArray[Any], n: int) -> Non
         )
 
 
-def is_kind(kind: NDArray[np.str_], which: str) -> BoolArray:
-    """Return which rows are of a kind; ``kind`` was checked, so that the second letter tells."""
-    if not len(kind):
-        return np.zeros(0, dtype=bool)
-    letter = np.dtype(np.uint32).newbyteorder(kind.dtype.byteorder)
-    letters = np.ascontiguousarray(kind).view(letter).reshape(len(kind), -1)
-    return np.asarray(letters[:, 1] == ord(which[1]))
-
-
-def check_population(population: ArrayLike, kind: NDArray[np.str_]) -> NDArray[Any]:
-    """Return populations as a one-dimensional array, present wherever a row has a label."""
+def check_population(population: ArrayLike, code: CodeArray) -> NDArray[Any]:
+    """Return populations as a one-dimensional array, present where a row has a label only."""
     raw = population if hasattr(population, "dtype") else np.asarray(population, dtype=object)
     array = np.asarray(raw)
     if array.ndim != 1:
         raise InputError(f"population must be one-dimensional, got shape {array.shape}.")
-    n = len(kind)
+    n = len(code)
     check_length("population", array, n)
     # Missing values are looked for before anything becomes text: "nan" may be a real name.
-    missing = _is_missing(array)
-    if missing.any():
-        missing &= ~is_kind(kind, TARGET)
-    if missing.any():
+    missing, target = _is_missing(array), code == NO_LABEL
+    if (nameless := missing & ~target).any():
         raise LabelError(
-            f"population is missing in {int(missing.sum())} of {n} rows (first at row "
-            f"{int(np.argmax(missing))}). Name the population of every row."
+            f"population is missing in {int(nameless.sum())} of {n} rows (first at row "
+            f"{int(np.argmax(nameless))}). Name the population of every row that has a label."
         )
+    if (unlabelled := target & ~missing).any():
+        first = int(np.argmax(unlabelled))
+        raise LabelError(
+            f"{int(unlabelled.sum())} of {n} rows have a population but neither an outcome nor a "
+            f"treatment (first at row {first}: {array[first]!s}). Fill in the label, or leave "
+            "such rows out. People to be scored have no label and no population (None or NaN)."
+        )
+    if array.dtype.kind == "f" and missing.any():  # whole numbers beside NaN
+        names = array[~missing]
+        array = np.where(missing, 0.0, array)
+        array = array.astype(np.int64) if (names == names.round()).all() else array
     if array.dtype.kind == "O":
-        array = _plain_names(array, kind)
+        array = _plain_names(array, code)
     return _date_words(array) if array.dtype.kind in "mM" else array
 
 
@@ -429,12 +431,12 @@ def check_policies(policies: Any) -> list[str]:
     return [population_name(name) for name in policies]
 
 
-def _plain_names(array: NDArray[Any], kind: NDArray[np.str_]) -> NDArray[Any]:
+def _plain_names(array: NDArray[Any], code: CodeArray) -> NDArray[Any]:
     """Return names that came as objects as numbers, dates or text."""
-    used = array[~is_kind(kind, TARGET)].tolist()
+    used = array[code != NO_LABEL].tolist()
     try:
         names = dict.fromkeys(used)
-        plain = np.asarray(array.tolist())  # numbers stay numbers, strings get a width
+        plain = np.asarray(used)  # numbers stay numbers, strings get a width
     except (TypeError, ValueError):  # what has no hash, and sequences of several lengths
         names, plain = {}, np.empty((0, 0))
     if plain.ndim != 1:
@@ -442,8 +444,11 @@ def _plain_names(array: NDArray[Any], kind: NDArray[np.str_]) -> NDArray[Any]:
             f"population must hold text, numbers or dates, got {shown(used[:1])}. Name the "
             "population of every row by one of these."
         )
-    check_names(names, lambda name: kinds_of(name, array, kind))  # before 1 and "1" are the same
-    return plain.astype(str) if plain.dtype.kind == "O" else plain
+    check_names(names, lambda name: kinds_of(name, array, code))  # before 1 and "1" are the same
+    plain = plain.astype(str) if plain.dtype.kind == "O" else plain
+    whole = np.zeros(len(array), dtype=plain.dtype)
+    whole[code != NO_LABEL] = plain
+    return whole
 
 
 def _date_words(array: NDArray[Any]) -> NDArray[Any]:
@@ -483,10 +488,10 @@ def check_names(names: Iterable[Any], place: Callable[[Any], str] | str = "") ->
         )
 
 
-def kinds_of(name: Any, population: NDArray[Any], kind: NDArray[np.str_]) -> str:
+def kinds_of(name: Any, population: NDArray[Any], code: CodeArray) -> str:
     """Say which kinds of rows a population has."""
-    rows = zip(kind.tolist(), population.tolist(), strict=True)
-    return f"{' and '.join(dict.fromkeys(k for k, of in rows if of == name))} rows"
+    rows = zip(code.tolist(), population.tolist(), strict=True)
+    return f"{' and '.join(dict.fromkeys(KINDS[k] for k, of in rows if of == name))} rows"
 
 
 def plain_name(name: Any) -> Any:
@@ -507,9 +512,11 @@ def population_name(name: Any) -> str:
 def _is_missing(array: NDArray[Any]) -> BoolArray:
     if array.dtype.kind in "fmM":
         return np.asarray(array != array)  # NaN and NaT are not equal to themselves
+    if array.dtype.kind == "U":
+        return np.asarray(array == "")
     if array.dtype.kind != "O":
         return np.zeros(len(array), dtype=bool)
-    return np.array([is_missing(v) for v in array.tolist()], dtype=bool)
+    return np.array([is_missing(v) or v == "" for v in array.tolist()], dtype=bool)
 
 
 def is_missing(value: Any) -> bool:
@@ -532,68 +539,66 @@ NO = (
 )
 WORDS = dict.fromkeys(YES.split(), 1.0) | dict.fromkeys(NO.split(), 0.0)
 SAY_TREATED = (
-    "Say which value means treated, with treated=VALUE in from_tables or from_frames, or --treated "
+    "Say which value means treated, with treated=VALUE in SeparateLabels.from_tables, or --treated "
     "VALUE on the command line"
 )
 
 
-def check_kind(kind: ArrayLike, n: int) -> NDArray[np.str_]:
-    """Return ``kind`` as strings, each one of ``"outcome"``, ``"treatment"``, ``"target"``."""
-    clean = np.asarray(kind)
-    if clean.ndim != 1:
-        raise InputError(f"kind must be one-dimensional, got shape {clean.shape}.")
-    check_length("kind", clean, n)
-    clean = clean.astype(str, copy=False)
-    # Comparing is several times as fast as sorting; what is unknown is looked at if there is any.
-    known = (clean == OUTCOME) | (clean == TREATMENT)
-    if not known.all():
-        known |= clean == TARGET
-    if not known.all():
-        unknown = np.unique(clean[~known])
+def check_labels(
+    y: ArrayLike | None, treatment: ArrayLike | None, n: int
+) -> tuple[Array, CodeArray]:
+    """Return each row's label, NaN if it has none, and of which of `KINDS` the row is, by code."""
+    outcomes = _label_column("y", y, n, OUTCOME)
+    treatments = _label_column("treatment", treatment, n, TREATMENT)
+    has_outcome, has_treatment = ~np.isnan(outcomes), ~np.isnan(treatments)
+    if (both := has_outcome & has_treatment).any():
         raise LabelError(
-            f"kind must be one of {shown(KINDS)}, got {shown(unknown.tolist())}. "
-            "It says which label the row carries."
+            f"{int(both.sum())} of {n} rows have an outcome and a treatment (first at row "
+            f"{int(np.argmax(both))}). Here each row carries one label, with NaN in place of the "
+            "other: outcomes and treatments are of different people. If you know both labels of "
+            "every row, use an ordinary uplift model."
         )
-    return clean
-
-
-def check_labels(y: ArrayLike, kind: NDArray[np.str_]) -> Array:
-    """Return ``y`` as float64: finite where the row is labelled, NaN where ``kind`` is target."""
-    if np.shape(y) == np.shape(kind):
-        y = numbers_for_words(y, kind)
-    check_number_type("y", y, LabelError)
-    column: NDArray[Any] = np.asarray(column_or_1d(y, warn=True))
-    check_length("y", column, len(kind))
-    try:
-        clean: Array = check_array(
-            column, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y"
-        )
-    except ValueError as error:
-        raise LabelError(f"y must hold numbers, one label per row: {error}") from error
-    target = is_kind(kind, TARGET)
-    if (labelled := target & ~np.isnan(clean)).any():
-        raise LabelError(
-            f"rows of kind 'target' carry no label, but y holds values in {int(labelled.sum())} "
-            f"of them (first at row {int(np.argmax(labelled))}). Set y to NaN there."
-        )
-    infinite = ~np.isfinite(clean)
-    for name in (OUTCOME, TREATMENT):
-        if not infinite.any():
-            break
-        is_named = is_kind(kind, name)
-        bad = is_named & infinite
-        if bad.any():
-            raise LabelError(
-                f"y holds NaN or infinite {name} labels in {int(bad.sum())} of "
-                f"{int(is_named.sum())} {name} rows (first at row {int(np.argmax(bad))}). "
-                "Remove these rows, or give them kind 'target' if their label is unknown."
-            )
-    large = is_kind(kind, OUTCOME) & (np.abs(clean) > LARGEST)
+    large = has_outcome & (np.abs(outcomes) > LARGEST)
     if large.any():
         raise LabelError(
             f"y holds outcomes beyond {LARGEST:g} in {int(large.sum())} rows (first at row "
-            f"{int(np.argmax(large))}: {clean[large][0]:g}). If they stand for missing values, "
+            f"{int(np.argmax(large))}: {outcomes[large][0]:g}). If they stand for missing values, "
             "remove these rows; else divide the outcome by a power of ten."
+        )
+    code = np.where(has_outcome, 0, np.where(has_treatment, 1, NO_LABEL)).astype(np.uint8)
+    return np.where(has_treatment, treatments, outcomes), code
+
+
+def _label_column(name: str, column: ArrayLike | None, n: int, kind: str) -> Array:
+    """Return outcomes or treatments as float64, NaN where a row has none."""
+    if column is None:
+        return np.full(n, np.nan)
+    raw = np.asarray(column)
+    if raw.dtype.kind == "U" and not hasattr(column, "dtype"):
+        raw = np.asarray(column, dtype=object)  # for else NaN beside words would be the word nan
+    if raw.dtype.kind in "UO" and raw.shape == (n,):
+        column = numbers_for_words(raw, kind)
+    check_number_type(name, column, LabelError)
+    vector: NDArray[Any] = np.asarray(column_or_1d(column, warn=True))
+    check_length(name, vector, n)
+    try:
+        clean: Array = check_array(
+            vector,
+            ensure_2d=False,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            ensure_min_samples=0,  # pieces may be empty
+            input_name=name,
+        )
+    except ValueError as error:
+        raise LabelError(
+            f"{name} must hold numbers, NaN where a row has no {kind}: {error}"
+        ) from error
+    infinite = np.isinf(clean)
+    if infinite.any():
+        raise LabelError(
+            f"{name} is infinite in {int(infinite.sum())} of {n} rows (first at row "
+            f"{int(np.argmax(infinite))}). Remove these rows."
         )
     return clean
 
@@ -664,20 +669,16 @@ def check_treated(treatment: ArrayLike) -> BoolArray:
     return treated
 
 
-def numbers_for_words(labels: ArrayLike, kind: NDArray[np.str_] | str) -> ArrayLike:
-    """Return labels in words as numbers, and all others as they are; of one kind, or of several."""
+def numbers_for_words(labels: ArrayLike, kind: str) -> ArrayLike:
+    """Return labels in words as numbers, NaN where one is missing; numbers as they are."""
     array = np.asarray(labels)
     values = array.tolist() if array.ndim == 1 and array.dtype.kind in "UO" else []
-    if not any(isinstance(value, str) for value in values):
-        return labels
-    if isinstance(kind, str):
+    if any(isinstance(value, str) for value in values):
         codes = label_codes((value for value in values if not is_missing(value)), kind)
         return np.array([codes.get(value, np.nan) for value in values])
-    numbers = np.full(len(array), np.nan)
-    for which in KINDS:
-        at = is_kind(kind, which)
-        numbers[at] = numbers_for_words(array[at], which)
-    return numbers
+    if array.ndim == 1 and array.dtype.kind == "O":
+        return np.array([np.nan if is_missing(value) else value for value in values], dtype=object)
+    return labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -762,35 +763,33 @@ def check_two(names: Sequence[Any], found: str, instead: str = "") -> None:
 
 
 def check_cells(
-    kind: NDArray[np.str_], population: NDArray[Any], weight: Array, *, several: bool = False
+    code: CodeArray, population: NDArray[Any], weight: Array
 ) -> tuple[list[Any], IntArray]:
     """Return the names of the populations and each row's population as 0, 1 and so on.
 
-    There must be two of them, or at least two if ``several``. Rows of kind "target" belong to
-    none; their entry is -1. Names are sorted, so that the order of rows changes nothing. A cell
-    whose rows all have weight 0 counts as empty.
+    There must be at least two of them. Rows without a label belong to none; their entry is -1.
+    Names are sorted, so that the order of rows changes nothing. A cell whose rows all have weight
+    0 counts as empty.
     """
-    is_target = is_kind(kind, TARGET)
-    kinds = {which: is_kind(kind, which) for which in (OUTCOME, TREATMENT)}
+    is_target = code == NO_LABEL
     labelled = ~is_target & (weight > 0.0)
     names = distinct(population[labelled])
-    check_names(names, lambda name: kinds_of(name, population, kind))
-    n = len(kind)
+    check_names(names, lambda name: kinds_of(name, population, code))
+    n = len(code)
     if n and not weight.any():
         raise LabelError(
             f"sample_weight is zero in all {n} rows (n_samples={n}), so that no row counts. Give "
             "the rows that should count a positive weight."
         )
-    if len(names) < 2 or not several:
-        instead = "use Uplift, which takes any number"
-        check_two(names, f"found {{}} in n_samples={n} rows", instead)
+    if len(names) < 2:
+        check_two(names, f"found {{}} in n_samples={n} rows")
     index = np.full(n, -1, dtype=np.int64)
     for k, name in enumerate(names):
         index[(population == name) & ~is_target] = k
     for k, name in enumerate(names):
         for which in (OUTCOME, TREATMENT):
-            if not (labelled & kinds[which] & (index == k)).any():
-                there = kinds[which] & (index == k)
+            there = (code == KINDS.index(which)) & (index == k)
+            if not (labelled & there).any():
                 lacks = "no weight above 0 in its" if there.any() else "no"
                 raise LabelError(
                     f"population {name!r} has {lacks} {which} rows; each population needs an "

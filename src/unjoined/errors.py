@@ -62,7 +62,7 @@ class InputError(UnjoinedError, ValueError):
 
 
 class LabelError(InputError):
-    """Labels, kinds, populations or weights are missing or malformed."""
+    """Labels, populations or weights are missing or malformed."""
 
 
 class TableError(InputError):

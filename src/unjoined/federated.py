@@ -40,7 +40,7 @@ from unjoined._validation import (
     population_name,
 )
 from unjoined.data.fold import OWNER
-from unjoined.data.sources import as_source
+from unjoined.data.labels import as_data
 from unjoined.data.write import replace_file
 from unjoined.errors import DisclosureWarning, InputError, TableError
 from unjoined.model.basis import (
@@ -229,7 +229,7 @@ def _coding(values: Any) -> OutcomeCoding:
 
 
 def aggregate_rows(
-    source: Any,
+    data: Any,
     plan: SumsPlan,
     *,
     min_count: int = MIN_COUNT,
@@ -242,8 +242,10 @@ def aggregate_rows(
 
     Parameters
     ----------
-    source : ChunkSource, mapping or callable
-        Rows of some or all of the cells, with the plan's features in the plan's order.
+    data : SeparateLabels or mapping
+        Rows of some or all of the cells, with the plan's features in the plan's order. A party that
+        has some of the tables streams them, or gives a mapping of ``X``, ``y`` or ``treatment``,
+        and ``population``.
     plan : SumsPlan
         As agreed.
     min_count : int, default=10
@@ -272,7 +274,7 @@ def aggregate_rows(
     """
     _check_functions(plan)
     least = check_count("min_count", min_count)
-    rows = as_source(source)
+    rows = as_data(data, stream=True).chunks()
     census = take_census(rows, sample_rows=1)
     if census.n_features != plan.n_features or (
         census.feature_names is not None and census.feature_names != plan.feature_names

@@ -37,7 +37,6 @@ from studies.paper.draws import (
 )
 from unjoined._typing import Array
 from unjoined.data import CellKFold, SeparateLabels, paper_problem
-from unjoined.data.rows import label_rows
 from unjoined.data.write import replace_file
 from unjoined.errors import TableError, UnjoinedError
 from unjoined.estimators.uplift import Uplift
@@ -214,7 +213,7 @@ def _every_pair(data: SeparateLabels, width: float, seed: int, X: Array) -> Arra
     """
     model = _minmax(width, PRESET, seed).fit(**data)
     values = ScaledBasis(model.basis_, model.scaling_)
-    rows = label_rows(data.X, data.y, kind=data.kind, population=data.population)
+    rows = data.labelled(np.asarray(data.X))
     system = assemble(accumulate(values, model.basis_.size, rows, n_jobs=1))
     alpha = [[solve_minmax(system, ridge_f=f, ridge_g=g).alpha for g in GRID_G] for f in GRID_F]
     estimates: Array = rows.coding.scale * (np.array(alpha) @ values(X).T)

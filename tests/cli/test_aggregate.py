@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unjoined import load_model, read_table
+from unjoined import SeparateLabels, load_model, read_table
 from unjoined.cli.entry import main
-from unjoined.data import TableSource, write_table
+from unjoined.data import write_table
 from unjoined.federated import aggregate_rows, read_sums, write_sums
 
 
@@ -160,17 +160,22 @@ def test_a_plan_without_names_is_refused(capsys, plan, tmp_path):
 
 
 class Stops:
-    """A source whose pass ends, as by Ctrl-C, once a checkpoint is there."""
+    """Chunks of a file that end, as by Ctrl-C, once a checkpoint is there."""
 
-    def __init__(self, source, checkpoint):
-        self.source, self.checkpoint = source, checkpoint
-        self.feature_names = source.feature_names
+    def __init__(self, file, checkpoint):
+        self.file, self.checkpoint = file, checkpoint
 
-    def __iter__(self):
-        for chunk in self.source:
+    def __call__(self):
+        table = read_table(self.file)
+        for start in range(0, len(table), 65_536):
             if self.checkpoint.exists():
                 raise KeyboardInterrupt
-            yield chunk
+            rows = table.slice(start, 65_536)
+            yield {
+                "X": rows.select(["age"]),
+                "treatment": rows["mailed"].to_numpy(),
+                "population": np.full(len(rows), "north"),
+            }
 
 
 def test_an_interrupted_aggregation_resumes_to_the_same_file(capsys, tmp_path):
@@ -184,8 +189,7 @@ def test_an_interrupted_aggregation_resumes_to_the_same_file(capsys, tmp_path):
     words += ["--treatments", f"north={table}", "--out"]
     assert run(capsys, *words, whole)[0] == 0
     assert not checkpoint.exists()
-    tables = {"outcome": "bought", "treatment": "mailed", "features": ["age"]}
-    source = Stops(TableSource.from_tables({}, {"north": table}, **tables), checkpoint)
+    source = SeparateLabels.from_chunks(Stops(table, checkpoint))
     with pytest.raises(KeyboardInterrupt):
         aggregate_rows(source, read_sums(plan).plan, checkpoint=checkpoint)
     for command in (["merge", checkpoint, "--out", resumed], ["fit", "--moments", checkpoint]):

@@ -108,7 +108,7 @@ def test_yes_and_no_are_known_in_many_languages(language):
     expected = np.concatenate(
         [tables["treatments", r]["mailed"] == YES_NO[language][0] for r in ("north", "south")]
     )
-    assert ((data["y"][data.rows("treatment")] > 0) == expected).all()
+    assert ((data.treatment[data.rows("treatment")] > 0) == expected).all()
 
 
 def test_treated_says_which_words_mean_so(capsys, tmp_path):

@@ -155,7 +155,7 @@ MISTAKES = [
     (f"{CHECK} --features region", "'region', which is the column of --population"),
     (f"{FIT} --features=", "--features names no column"),
     (f"{FIT} --features f0 --ignore f0", "--ignore leaves out all columns of --features"),
-    (f"{FIT} --ignore nobody", "--ignore names 'nobody'"),
+    (f"{FIT} --ignore nobody", "ignore names 'nobody'"),
     (f"fit {TABLES} --outcome y --treatment y", "--outcome and --treatment both name the column"),
     (f"{FIT} --weight=", "--weight is empty"),
     (f"{FIT} --seed -1", "Invalid value for '--seed'"),
@@ -307,8 +307,7 @@ WRONG = {
     ),
     "a list": (lambda: labels(outcomes={"n": [1], "s": [2]}), "data frame"),
     "tables in a list": (lambda: labels(outcomes=[*frames("o", "y").values()]), "mapping of popul"),
-    "a table alone": (lambda: labels(outcomes=frames("o", "y")["n"]), "go to from_frames"),
-    "paths": (lambda: labels(outcomes={"n": "on.csv", "s": "os.csv"}), "unjoined.read_table"),
+    "a table alone": (lambda: labels(outcomes=frames("o", "y")["n"]), "population='region'"),
     "lazy tables": (
         lambda: labels(outcomes={k: pl.LazyFrame(v) for k, v in frames("o", "y").items()}),
         "collect()",
@@ -352,7 +351,7 @@ WRONG = {
         "y",
     ),
     "constant outcome": (
-        lambda: Uplift().fit(**{**DATA, "y": np.where(DATA["kind"] == "outcome", 1.0, DATA["y"])}),
+        lambda: Uplift().fit(**{**DATA, "y": np.where(~np.isnan(DATA["y"]), 1.0, DATA["y"])}),
         "outcome",
     ),
     "negative weight": (
@@ -363,7 +362,6 @@ WRONG = {
         ),
         "weight",
     ),
-    "unknown kind": (lambda: Uplift().fit(**DATA | {"kind": ["x"] * 160}), "kind"),
     "short labels": (lambda: Uplift().fit(**DATA | {"y": DATA["y"][:-1]}), "160"),
     "infinite feature": (
         lambda: Uplift().fit(**DATA | {"X": np.full((160, 2), np.inf)}),

@@ -28,7 +28,11 @@ def folder(tmp_path_factory):
         columns = {}
         for name in SHARES:
             at = data.rows(kind, name)
-            columns[name] = {"age": data.X[at, 0], "income": data.X[at, 1], label: data.y[at]}
+            columns[name] = {
+                "age": data.X[at, 0],
+                "income": data.X[at, 1],
+                label: data.checked.label[at],
+            }
             write_table(pa.table(columns[name]), path / f"{kind}s_{name}.parquet")
         parts = [
             pa.table(table | {"region": [name] * len(table["age"])})

@@ -10,6 +10,7 @@ import pytest
 from unjoined import SeparateLabels, Uplift, load_model, save_model
 from unjoined.cli.entry import main
 from unjoined.data import campaign_problem, paper_problem
+from unjoined.data.rows import separate_labels
 
 RED = 3
 TABLES = [
@@ -34,7 +35,7 @@ def write_tables(folder, data):
         for new, old in zip("ab", np.unique(data.population), strict=True):
             at = data.rows(kind, old)
             frame = pd.DataFrame(np.asarray(data.X)[at], columns=names)
-            label = np.asarray(data.y)[at]
+            label = data.checked.label[at]
             frame["y" if kind == "outcome" else "t"] = (label > 0).astype(int)
             frame.to_csv(folder / f"{kind}s_{new}.csv", index=False)
     frame.to_csv(folder / "people.csv", index=False)
@@ -128,9 +129,11 @@ def test_a_model_of_one_table_given_twice_is_red():
     data = campaign_problem().draw(500, random_state=0)
     first, second = np.unique(data.population)
     one, two = data.rows("outcome", first), data.rows("outcome", second)
-    X, y = np.array(data.X), np.array(data.y)
+    X, y = np.array(data.X), np.array(data.checked.label)
     X[two], y[two] = X[one], y[one]
-    model = Uplift(random_state=0).fit(X, y, kind=data.kind, population=data.population)
+    model = Uplift(random_state=0).fit(
+        X, **separate_labels(y, data.kind), population=data.population
+    )
     assert model.verdict_.colour == "red"
     assert "given twice" in model.verdict_.words
 

@@ -16,6 +16,7 @@ from unjoined import (
     Uplift,
     WeightedUplift,
 )
+from unjoined.data.rows import separate_labels
 
 
 class _Rowwise(RegressorMixin):
@@ -28,8 +29,13 @@ class _Rowwise(RegressorMixin):
         # Some checks alternate between two labels; so must the rows of either kind.
         kind = np.where(row // 2 % 2, "outcome", "treatment")
         population = row % 2
-        labels = _recoded(y, kind, binary=self.binary)
-        return super().fit(X, labels, kind=kind, population=population, sample_weight=sample_weight)
+        rest = {"population": population, "sample_weight": sample_weight}
+        if y is None:
+            return super().fit(X, None, treatment=np.full(len(kind), np.nan), **rest)
+        labels = np.asarray(_recoded(y, kind, binary=self.binary))
+        if labels.size == kind.size:  # one check passes a matrix of one column
+            kind = kind.reshape(labels.shape)
+        return super().fit(X, **separate_labels(labels, kind), **rest)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

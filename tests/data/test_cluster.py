@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from unjoined import MinMaxUplift
-from unjoined.data import DaskSource, paper_problem
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data import paper_problem
 from unjoined.errors import ClusterError, InputError
 
 da = pytest.importorskip("dask.array")
@@ -28,11 +28,10 @@ def slow(block):
     return block
 
 
-def source(client):
+def source():
     blocks = da.from_array(DATA["X"], chunks=(50, -1))
     X = blocks.map_blocks(slow, dtype=np.float64, meta=np.empty((0, 0)))
-    labels = {name: DATA[name] for name in ("y", "kind", "population")}
-    return DaskSource.from_arrays(X, **labels, client=client)
+    return SeparateLabels(**DATA | {"X": X})
 
 
 @pytest.mark.parametrize("way", ["fit", "iterate"])
@@ -43,16 +42,19 @@ def test_a_scheduler_that_is_lost_during_the_work_is_told(cluster, way):
         cluster.close()
 
     with distributed.Client(cluster, set_as_default=False) as client:
-        rows = source(client)
+        rows = source()
         closing = threading.Thread(target=close)
         closing.start()
-        with pytest.raises(ClusterError, match=r"the Dask cluster was lost .* with a new client"):
-            MinMaxUplift(n_centers=5, n_jobs=1).fit_chunks(rows) if way == "fit" else list(rows)
+        with (
+            client.as_current(),
+            pytest.raises(ClusterError, match=r"the Dask cluster was lost .* with a new client"),
+        ):
+            MinMaxUplift(n_centers=5, n_jobs=1).fit(rows) if way == "fit" else list(rows.chunks())
         closing.join()
 
 
 def test_a_client_that_is_closed_is_told_at_once(cluster):
     with distributed.Client(cluster, set_as_default=False) as client:
-        rows = source(client)
-    with pytest.raises(InputError, match="the Dask client is closed"):
-        MinMaxUplift(n_centers=5, n_jobs=1).fit_chunks(rows)
+        pass
+    with client.as_current(), pytest.raises(InputError, match="the Dask client is closed"):
+        MinMaxUplift(n_centers=5, n_jobs=1).fit(source())

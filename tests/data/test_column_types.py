@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import MinMaxUplift, SeparateLabels, TableSource
-from unjoined.data import ArraySource, DaskSource, SqlQuery
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data import SqlQuery
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, TableError
 from unjoined.evaluate import auuc
 
@@ -56,12 +57,12 @@ def test_a_column_of_no_numbers_is_refused_by_name(kind, library, role):
     if role == "feature":
         message = "column 'bad' of the outcome table"
         if kind in TAKEN:  # encoded by whoever is fitted to it; as they are they are no numbers
-            data = SeparateLabels.from_frames(frame, frame, **NAMES)
+            data = SeparateLabels.from_tables(frame, frame, **NAMES)
             assert data.feature_names == ["x", "bad"]
             with pytest.raises(
                 TableError, match="must be numbers, but column 'bad' of the outcome"
             ):
-                list(TableSource.from_frames(frame, frame, **NAMES))
+                list(SeparateLabels.from_tables(frame, frame, **NAMES, stream=True).chunks())
             return
     elif kind in ("hex", "category"):  # words, of which some mean 0 and 1
         message = "column 'y' of the outcome table: outcomes must be numbers, or words"
@@ -69,9 +70,9 @@ def test_a_column_of_no_numbers_is_refused_by_name(kind, library, role):
         frame = LIBRARIES[library](table_of(pa.array(["1.5", "a"] * 4), role))
         message = "outcomes must be numbers, or words .*, got 'a'"
     with pytest.raises(TableError, match=message):
-        SeparateLabels.from_frames(frame, frame, **NAMES)
+        SeparateLabels.from_tables(frame, frame, **NAMES)
     with pytest.raises(TableError, match=message):
-        list(TableSource.from_frames(frame, frame, **NAMES))
+        list(SeparateLabels.from_tables(frame, frame, **NAMES, stream=True).chunks())
 
 
 @pytest.mark.parametrize("kind", ["hex", "duration", "list", "struct"])
@@ -82,10 +83,10 @@ def test_a_column_of_no_numbers_in_a_file_or_partition_is_refused_by_name(tmp_pa
     pq.write_table(table, path)
     for source in (path, [path]):
         with pytest.raises(TableError, match=r"column 'bad' of"):
-            list(TableSource.from_frames(source, source, **NAMES))
+            list(SeparateLabels.from_tables(source, source, **NAMES, stream=True).chunks())
     parts = dask.from_pandas(table.to_pandas(), npartitions=2)
     with pytest.raises(TableError, match=r"must be numbers, but column 'bad' of"):
-        list(DaskSource.from_frames(parts, parts, **NAMES))
+        list(SeparateLabels.from_tables(parts, parts, **NAMES).chunks())
 
 
 @pytest.mark.parametrize(
@@ -93,11 +94,13 @@ def test_a_column_of_no_numbers_in_a_file_or_partition_is_refused_by_name(tmp_pa
 )
 def test_types_that_only_a_database_has_are_refused_by_name(type_name):
     query = f"SELECT 1.0 AS x, NULL::{type_name} AS bad, 1 AS y FROM range(3)"  # noqa: S608
-    source = TableSource.from_tables({"a": SqlQuery(query)}, {}, outcome="y", treatment="t")
+    source = SeparateLabels.from_tables(
+        {"a": SqlQuery(query)}, {}, outcome="y", treatment="t", stream=True
+    )
     with pytest.raises(
         TableError, match=r"must be numbers, but column 'bad' of|column 'bad' of .* holds"
     ):
-        list(source)
+        list(source.chunks())
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -107,20 +110,24 @@ def test_decimal_numbers_are_numbers(library):
     table = table_of(pa.array(values, pa.decimal128(20, 2)), "feature")
     frame = LIBRARIES[library](table)
     expected = [float(value) for value in values]
-    data = SeparateLabels.from_frames(frame, frame, **NAMES)
+    data = SeparateLabels.from_tables(frame, frame, **NAMES)
     column = np.asarray(data.X["bad"])
     assert sorted(column[:N]) == sorted(expected)
-    chunk = next(iter(TableSource.from_frames(frame, frame, **NAMES)))
+    chunk = next(iter(SeparateLabels.from_tables(frame, frame, **NAMES, stream=True).chunks()))
     assert chunk.X[:, 1].tolist() == expected
     labels = LIBRARIES[library](table_of(pa.array([Decimal(0), Decimal(1)] * 4), "label"))
-    assert set(SeparateLabels.from_frames(labels, labels, **NAMES).y) == {0.0, 1.0}
-    assert set(next(iter(TableSource.from_frames(labels, labels, **NAMES))).label) == {0.0, 1.0}
+    assert set(SeparateLabels.from_tables(labels, labels, **NAMES).checked.label) == {0.0, 1.0}
+    assert set(
+        next(iter(SeparateLabels.from_tables(labels, labels, **NAMES, stream=True).chunks())).label
+    ) == {0.0, 1.0}
 
 
 def test_sums_of_a_database_are_numbers():
     query = "SELECT sum(range) AS x, sum(range / 2) AS z, 1 AS y FROM range(5)"
-    source = TableSource.from_tables({"a": SqlQuery(query)}, {}, outcome="y", treatment="t")
-    assert next(iter(source)).X.tolist() == [[10.0, 5.0]]
+    source = SeparateLabels.from_tables(
+        {"a": SqlQuery(query)}, {}, outcome="y", treatment="t", stream=True
+    )
+    assert next(iter(source.chunks())).X.tolist() == [[10.0, 5.0]]
 
 
 ARRAYS = {
@@ -138,15 +145,14 @@ ARRAYS = {
 def test_arrays_are_not_converted_behind_ones_back(kind):
     rows = {
         "X": np.arange(N, dtype=float)[:, None],
-        "y": np.array([0.0, 1.0] * 4),
-        "kind": ["outcome"] * 4 + ["treatment"] * 4,
+        **separate_labels(np.array([0.0, 1.0] * 4), ["outcome"] * 4 + ["treatment"] * 4),
         "population": ["a", "b", "b", "a"] * 2,
     }
     bad = ARRAYS[kind]
     for changed in ({"X": bad[:, None]}, {"y": bad}, {"sample_weight": bad}):
         for make in (
             lambda data: SeparateLabels(**data),
-            lambda data: list(ArraySource(**data)),
+            lambda data: list(SeparateLabels(**data, stream=True).chunks()),
             lambda data: MinMaxUplift(basis="linear").fit(**data),
         ):
             with pytest.raises(InputError, match=r"must be (real )?numbers"):
@@ -157,10 +163,10 @@ def test_arrays_are_not_converted_behind_ones_back(kind):
 
 def test_frames_predict_by_the_same_rule():
     frame = pd.DataFrame({"x": np.arange(N, dtype=float), "z": [0.5, 1.5] * 4})
-    rows = {"kind": ["outcome"] * 4 + ["treatment"] * 4, "population": [1, 2, 2, 1] * 2}
+    rows = separate_labels([0, 1] * 4, ["outcome"] * 4 + ["treatment"] * 4)
     with pytest.warns(UserWarning, match="policies"):
         model = MinMaxUplift(basis="linear", center=False, ridge_f=0.1, ridge_g=0.1).fit(
-            frame, [0, 1] * 4, **rows
+            frame, **rows, population=[1, 2, 2, 1] * 2
         )
     decimals = frame.assign(z=[Decimal("0.5"), Decimal("1.5")] * 4)
     np.testing.assert_array_equal(model.predict(decimals), model.predict(frame))

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined import TableSource
-from unjoined.data import ArraySource, ChunkSource, DaskSource, in_memory, paper_problem
-from unjoined.data.dask import as_dask_source, connected, is_dask
+from unjoined import SeparateLabels
+from unjoined.data import paper_problem
+from unjoined.data.dask import in_memory, is_dask
 from unjoined.errors import InputError, MissingExtraError, TableError
 
 dask = pytest.importorskip("dask")
@@ -57,8 +57,8 @@ def with_empty_partitions(frame):
     return lazy
 
 
-def everything(source):
-    chunks = list(source)
+def everything(data):
+    chunks = list(data.chunks())
     return {name: np.concatenate([getattr(c, name) for c in chunks]) for name in FIELDS}
 
 
@@ -71,9 +71,9 @@ def assert_same_rows(found, expected):
 @pytest.mark.parametrize("features", [None, ["days"]])
 def test_tables_hand_out_the_rows_of_a_table_source(change, features):
     options = LABELS | {"sample_weight": "weight", "features": features}
-    source = DaskSource.from_tables(*four(change), **options)
-    expected = TableSource.from_tables(*four(), **options)
-    assert isinstance(source, ChunkSource)
+    source = SeparateLabels.from_tables(*four(change), **options)
+    expected = SeparateLabels.from_tables(*four(), **options, stream=True)
+    assert repr(source) == "SeparateLabels, streamed from Dask"
     assert source.feature_names == expected.feature_names
     assert_same_rows(source, expected)
 
@@ -85,36 +85,37 @@ def test_two_tables_with_a_population_column():
         for kind in LABELS
     ]
     options = LABELS | {"population": "region", "sample_weight": "weight"}
-    source = DaskSource.from_frames(*map(cut(3), both), **options)
-    assert_same_rows(source, TableSource.from_frames(*both, **options))
+    source = SeparateLabels.from_tables(*map(cut(3), both), **options)
+    assert_same_rows(source, SeparateLabels.from_tables(*both, **options, stream=True))
 
 
 @pytest.mark.parametrize("chunks", [(200, 2), (33, 1), ((0, 90, 0, 110), 2)])
 def test_arrays_hand_out_the_rows_of_an_array_source(chunks):
     X = da.from_array(DATA["X"], chunks)
     y = da.from_array(DATA["y"], 70)  # cut in another way than X
-    source = DaskSource.from_arrays(X, y, kind=DATA["kind"], population=DATA["population"])
-    assert len(source.parts) == X.numblocks[0]
+    source = SeparateLabels(**DATA | {"X": X, "y": y})
+    assert source.is_streamed
+    assert len(list(source.chunks())) == X.numblocks[0]
     assert source.feature_names is None
-    assert_same_rows(source, ArraySource(**DATA))
-    again = as_dask_source({**DATA, "X": X})
-    assert_same_rows(again, ArraySource(**DATA))
+    assert_same_rows(source, SeparateLabels(**DATA, stream=True))
 
 
 def test_blocks_of_unknown_size_are_taken_in_order():
     """A boolean mask leaves arrays that do not know their sizes."""
     lazy = {name: da.from_array(values, chunks=60) for name, values in DATA.items() if name != "X"}
     lazy["X"] = da.from_array(DATA["X"], chunks=(60, 2))
-    keep = lazy["y"] > 0.0
+    keep = lazy["X"][:, 0] > 0.0
     masked = {name: values[keep] for name, values in lazy.items()}
-    expected = {name: values[DATA["y"] > 0.0] for name, values in DATA.items()}
-    assert_same_rows(DaskSource.from_arrays(**masked), ArraySource(**expected))
+    expected = {name: values[DATA["X"][:, 0] > 0.0] for name, values in DATA.items()}
+    assert_same_rows(SeparateLabels(**masked), SeparateLabels(**expected, stream=True))
     frame = dd.from_dask_array(masked["y"], columns="y")  # a Series has no sizes either
-    assert_same_rows(DaskSource.from_arrays(**(masked | {"y": frame})), ArraySource(**expected))
-    with pytest.raises(InputError, match="the sizes of the blocks of X or kind are not known"):
-        DaskSource.from_arrays(**(masked | {"kind": expected["kind"]}))
+    assert_same_rows(
+        SeparateLabels(**masked | {"y": frame}), SeparateLabels(**expected, stream=True)
+    )
+    with pytest.raises(InputError, match="the sizes of the blocks of X or treatment are not known"):
+        SeparateLabels(**masked | {"treatment": expected["treatment"]})
     with pytest.raises(InputError, match=r"as many blocks as X \(4\)"):
-        DaskSource.from_arrays(**(masked | {"kind": da.concatenate([masked["kind"]] * 2)}))
+        SeparateLabels(**masked | {"treatment": da.concatenate([masked["treatment"]] * 2)})
 
 
 def test_nothing_is_computed_before_a_fit_asks():
@@ -122,9 +123,9 @@ def test_nothing_is_computed_before_a_fit_asks():
         raise AssertionError
 
     X = da.from_array(DATA["X"], 60).map_blocks(fails, dtype=float, meta=np.empty((0, 0)))
-    source = DaskSource.from_arrays(**(DATA | {"X": X}))
+    source = SeparateLabels(**DATA | {"X": X})
     with pytest.raises(AssertionError):  # raised by the first block that is computed
-        next(iter(source))
+        next(iter(source.chunks()))
 
 
 def partitions(*frames):
@@ -152,9 +153,9 @@ def partitions(*frames):
 def test_a_partition_unlike_the_others_is_named(change, message):
     frame = tables()["outcome", "N"]
     table = partitions(frame, change(frame), frame)
-    source = DaskSource.from_tables({"N": table}, {}, **LABELS)
+    source = SeparateLabels.from_tables({"N": table}, {}, **LABELS)
     with pytest.raises(InputError, match=message):
-        list(source)
+        list(source.chunks())
 
 
 def test_a_block_unlike_the_others_is_named():
@@ -166,56 +167,55 @@ def test_a_block_unlike_the_others_is_named():
     with pytest.raises(
         TableError, match="partition 1 of the arrays has 1 features, the array says 2"
     ):
-        list(DaskSource.from_arrays(**(DATA | {"X": X})))
-    kind = da.from_array(DATA["kind"], 100).map_blocks(lambda k: k[:7], dtype=DATA["kind"].dtype)
+        list(SeparateLabels(**DATA | {"X": X}).chunks())
+    y = da.from_array(DATA["y"], 100).map_blocks(lambda column: column[:7], dtype=float)
     X = da.from_array(DATA["X"], (100, 2))
-    with pytest.raises(InputError, match="partition 0 of the arrays, rows 0 to 99: kind has 7"):
-        list(DaskSource.from_arrays(**(DATA | {"X": X, "kind": kind})))
+    with pytest.raises(InputError, match="partition 0 of the arrays, rows 0 to 99: y has 7"):
+        list(SeparateLabels(**DATA | {"X": X, "y": y}).chunks())
 
 
 def test_what_is_no_collection_is_refused_before_anything_is_computed():
     frame = tables()["outcome", "N"]
-    with pytest.raises(TableError, match="the outcome table of population 'N' must be a Dask Data"):
-        DaskSource.from_tables({"N": frame}, {}, **LABELS)
-    with pytest.raises(TableError, match="must be a Dask DataFrame, got Series"):
-        DaskSource.from_tables({"N": cut(2)(frame)["age"]}, {}, **LABELS)
-    with pytest.raises(TableError, match="the treatment table must be a Dask DataFrame, got Data"):
-        DaskSource.from_frames(cut(2)(frame.assign(k="a")), frame, **LABELS, population="k")
-    with pytest.raises(TableError, match="no table was given"):
-        DaskSource.from_tables({}, {}, **LABELS)
+    lazy = cut(2)(frame)
+    with pytest.raises(
+        TableError, match=r"population 'S' must be a Dask DataFrame as .* got DataF"
+    ):
+        SeparateLabels.from_tables({"N": lazy, "S": frame}, {}, **LABELS)
+    with pytest.raises(
+        TableError, match="must be a Dask DataFrame as other tables are, got Series"
+    ):
+        SeparateLabels.from_tables({"N": lazy["age"]}, {}, **LABELS)
+    with pytest.raises(
+        TableError, match=r"the treatment table must be a Dask DataFrame as .*got Da"
+    ):
+        SeparateLabels.from_tables(cut(2)(frame.assign(k="a")), frame, **LABELS, population="k")
     plain = cut(2)(frame.drop(columns="weight"))
     with pytest.raises(TableError, match="the outcome table of population 'N' has no column 'weig"):
-        DaskSource.from_tables({"N": plain}, {}, **LABELS, sample_weight="weight")
-    with pytest.raises(InputError, match="X must be a two-dimensional Dask array, got ndarray"):
-        DaskSource.from_arrays(**DATA)
+        SeparateLabels.from_tables({"N": plain}, {}, **LABELS, sample_weight="weight")
     X = da.from_array(DATA["X"], 60)
     with pytest.raises(InputError, match="X must be a two-dimensional Dask array, got Array"):
-        DaskSource.from_arrays(**(DATA | {"X": X[:, 0]}))
+        SeparateLabels(**DATA | {"X": X[:, 0]})
+    with pytest.raises(InputError, match=r"got DataFrame.* go to SeparateLabels.from_tables"):
+        SeparateLabels(**DATA | {"X": lazy})
     with pytest.raises(InputError, match=r"y has shape \(3,\) but X has 200 rows"):
-        DaskSource.from_arrays(**(DATA | {"X": X, "y": [1, 0, 1]}))
-    with pytest.raises(InputError, match="a single Dask DataFrame does not say which rows"):
-        as_dask_source(cut(2)(frame))
-    assert as_dask_source(frame) is None
-    assert as_dask_source(DATA) is None
+        SeparateLabels(**DATA | {"X": X, "y": [1, 0, 1]})
+    with pytest.raises(InputError, match="target was given with tables that are streamed"):
+        SeparateLabels.from_tables({"N": lazy}, {}, **LABELS, target=frame)
+
+
+def test_frames_of_dask_are_read_into_memory_if_that_is_asked_for():
+    data = SeparateLabels.from_tables(*four(cut(2)), **LABELS, stream=False)
+    assert not data.is_streamed
+    expected = SeparateLabels.from_tables(*four(), **LABELS)
+    for name in expected:
+        assert_array_equal(data[name], expected[name])
 
 
 def test_without_dask_the_message_says_how_to_get_it(monkeypatch):
+    X = da.from_array(DATA["X"], 60)
     monkeypatch.setitem(sys.modules, "dask", None)
-    for make in (
-        lambda: DaskSource.from_tables({}, {}, **LABELS),
-        lambda: DaskSource.from_arrays(**DATA),
-    ):
-        with pytest.raises(MissingExtraError, match=r'pip install "unjoined\[dask\]"'):
-            make()
-
-
-def test_without_distributed_the_message_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with (
-        pytest.raises(MissingExtraError, match=r'pip install "unjoined\[dask\]"'),
-        connected("tcp://127.0.0.1:1"),
-    ):
-        pass
+    with pytest.raises(MissingExtraError, match=r'pip install "unjoined\[dask\]"'):
+        list(SeparateLabels(**DATA | {"X": X}).chunks())
 
 
 def test_columns_come_into_memory_together():

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
-from unjoined.data import DaskSource, SqlQuery, TableSource
+from unjoined.data import SqlQuery
 from unjoined.errors import ColumnWarning
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}
@@ -43,9 +43,9 @@ def tables():
     return found
 
 
-def given(tables, whole=SeparateLabels, **options):
+def given(tables, **options):
     parts = ({k: tables[kind, k] for k in "NS"} for kind in ("outcome", "treatment"))
-    return whole.from_tables(*parts, **LABELS, **options)
+    return SeparateLabels.from_tables(*parts, **LABELS, **options)
 
 
 def written(tables, folder, ending):
@@ -95,8 +95,8 @@ def test_pieces_get_the_encoding_that_all_rows_get(tables, in_memory, tmp_path, 
         tables = {
             cell: frame.assign(member=frame["member"] == "true") for cell, frame in tables.items()
         }
-    source = given(FORMS[form](tables, tmp_path), TableSource, chunk_rows=64)
-    model = MinMaxUplift(random_state=0).fit_chunks(source)
+    source = given(FORMS[form](tables, tmp_path), stream=64)
+    model = MinMaxUplift(random_state=0).fit(source)
     assert_same_encoding(model, whole)
     assert model.feature_names_in_.tolist() == data.feature_names
     there = model.predict(data.X)
@@ -114,18 +114,18 @@ def test_dask_gets_the_same_encoding(tables, in_memory):
     }
     lazy = {cell: dd.from_pandas(frame, npartitions=3) for cell, frame in ids.items()}
     with pytest.warns(ColumnWarning, match="a column is left out: 'id'"):
-        model = MinMaxUplift(random_state=0).fit_chunks(given(lazy, DaskSource))
+        model = MinMaxUplift(random_state=0).fit(given(lazy))
     assert_same_encoding(model, in_memory[1])
-    pieces = MinMaxUplift(random_state=0).fit_chunks(given(tables, TableSource))
+    pieces = MinMaxUplift(random_state=0).fit(given(tables, stream=True))
     assert_allclose(model.predict(in_memory[0].X), pieces.predict(in_memory[0].X), atol=1e-8)
 
 
 def test_the_default_fits_pieces_as_it_fits_rows(tables, in_memory, tmp_path):
     data = in_memory[0]
     whole = Uplift(random_state=0).fit(**data)
-    source = given(written(tables, tmp_path, ".csv"), TableSource, chunk_rows=100)
-    model = Uplift(random_state=0).fit_chunks(source)
+    source = given(written(tables, tmp_path, ".csv"), stream=100)
+    model = Uplift(random_state=0).fit(source)
     assert_same_encoding(model, whole)
     assert np.corrcoef(model.predict(data.X), whole.predict(data.X))[0, 1] > 0.9
-    again = Uplift(random_state=0).fit_chunks(data)
+    again = Uplift(random_state=0).fit(data)
     assert_same_encoding(again, whole)

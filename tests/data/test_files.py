@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unjoined import SeparateLabels, read_table
-from unjoined.data import TableSource, write_table
+from unjoined.data import write_table
 from unjoined.errors import TableError
 
 TABLE = pa.table({"age": [31.5, 54.0], "visit": [1, 0], "region": ["north", "south"]})
@@ -48,9 +48,9 @@ def test_lines_that_end_in_two_ways_are_read(tmp_path, first, second, quote):
     path.write_bytes(text.encode())
     found = read_table(path).to_pydict()
     assert (found["age"], found["region"][-1]) == ([*range(3000)] * 2, "n2")
-    options = {"outcome": "age", "treatment": "t", "features": ["size"], "chunk_rows": 2048}
-    source = TableSource.from_tables({"A": path}, {}, **options)
-    assert [y for chunk in source for y in chunk.label] == found["age"]
+    options = {"outcome": "age", "treatment": "t", "features": ["size"]}
+    source = SeparateLabels.from_tables({"A": path}, {}, **options, stream=2048)
+    assert [y for chunk in source.chunks() for y in chunk.label] == found["age"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unjoined.data import CellKFold, paper_problem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError
 
 
@@ -22,7 +23,9 @@ def test_every_row_is_held_out_once_and_every_cell_evenly(seed, n_splits, sizes,
     order = np.random.default_rng(seed).permutation(len(kind))
     kind, population = kind[order], population[order]
     folds = list(
-        CellKFold(n_splits, random_state=seed).split(kind, kind=kind, population=population)
+        CellKFold(n_splits, random_state=seed).split(
+            kind, **separate_labels(np.ones(len(kind)), kind), population=population
+        )
     )
     held = np.concatenate([test for _, test in folds])
     assert sorted(held) == list(range(len(kind)))

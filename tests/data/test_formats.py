@@ -12,15 +12,9 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from unjoined import read_table
-from unjoined.data import (
-    SqlQuery,
-    TableEncoder,
-    TableSource,
-    estimate_bytes,
-    fits_in_memory,
-    write_table,
-)
+from unjoined import SeparateLabels, read_table
+from unjoined.data import SqlQuery, TableEncoder, write_table
+from unjoined.data.tables import estimate_bytes, fits_in_memory
 from unjoined.errors import TableError
 
 PEOPLE = {"name": ["Müller", "Weiß", "Ärp"], "age": [31, 54, 22], "spend": [12.5, 1234.25, 7.0]}
@@ -60,10 +54,10 @@ def test_one_table_is_read_the_same_however_it_is_written(tmp_path, name):
 def test_pieces_of_such_files_are_the_rows_of_the_table(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(CONTENTS[name])
-    source = TableSource.from_tables(
-        {"A": path}, {}, outcome="spend", treatment="t", features=["age"], chunk_rows=2
+    source = SeparateLabels.from_tables(
+        {"A": path}, {}, outcome="spend", treatment="t", features=["age"], stream=2
     )
-    assert [float(v) for chunk in source for v in chunk.label] == PEOPLE["spend"]
+    assert [float(v) for chunk in source.chunks() for v in chunk.label] == PEOPLE["spend"]
 
 
 def test_a_letter_far_into_a_file_decides_its_encoding(tmp_path):
@@ -71,8 +65,8 @@ def test_a_letter_far_into_a_file_decides_its_encoding(tmp_path):
     rows = [f"Meier,{i}" for i in range(150_000)] + ["Müller,1"]
     path.write_bytes(("name,age\n" + "\n".join(rows)).encode("cp1252"))
     assert read_table(path).column("name")[-1].as_py() == "Müller"
-    source = TableSource.from_tables(
-        {"A": path}, {}, outcome="age", treatment="t", features=["name"]
+    source = SeparateLabels.from_tables(
+        {"A": path}, {}, outcome="age", treatment="t", features=["name"], stream=True
     )
     assert source.feature_names == ["name"]
 
@@ -85,11 +79,11 @@ def test_a_ragged_line_is_named_by_file_and_line(tmp_path, name):
     line = CONTENTS[name].count(b"\n") + 1
     with pytest.raises(TableError, match=rf"{name}.*: line {line} has 2 cells, the header has 3"):
         read_table(path)
-    source = TableSource.from_tables(
-        {"A": path}, {}, outcome="spend", treatment="t", features=["age"]
+    source = SeparateLabels.from_tables(
+        {"A": path}, {}, outcome="spend", treatment="t", features=["age"], stream=True
     )
     with pytest.raises(TableError, match=rf"{name}.*line {line} has 2 cells"):
-        list(source)
+        list(source.chunks())
 
 
 def test_an_index_that_pandas_wrote_has_a_name(tmp_path):
@@ -201,9 +195,9 @@ def test_letters_that_would_become_others_are_refused_by_line_and_byte(
     with pytest.raises(TableError, match=message):
         read_table(path)
     with pytest.raises(TableError, match=message):
-        TableSource.from_tables(
-            {"A": path}, {}, outcome="y", treatment="t", features=["city"]
-        ).encoded(TableEncoder())
+        SeparateLabels.from_tables(
+            {"A": path}, {}, outcome="y", treatment="t", features=["city"], stream=True
+        ).chunks().encoded(TableEncoder())
 
 
 @pytest.mark.parametrize("words", [["Köln", "Zürich", "café"], ["naïve", "Ærø", "créée"]])

@@ -6,8 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from unjoined import MinMaxUplift, SeparateLabels, TableSource
-from unjoined.data import ArraySource, DaskSource
+from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.errors import InputError, LabelError, TableError, UnjoinedWarning
 from unjoined.evaluate import joint_values
 
@@ -45,12 +44,12 @@ def test_every_way_to_write_a_label_counts_the_same(way, library):
     words = [way[1 - code] for code in CODES]
     make = LIBRARIES[library]
     o, t = frames(make, words)
-    data = SeparateLabels.from_frames(o, t, **NAMES)
-    assert sorted(data.y[data.kind == "treatment"]) == [0.0] * 4 + [1.0] * 4
-    chunk = list(TableSource.from_frames(o, t, **NAMES))[1]
+    data = SeparateLabels.from_tables(o, t, **NAMES)
+    assert sorted(data.treatment[data.kind == "treatment"]) == [0.0] * 4 + [1.0] * 4
+    chunk = list(SeparateLabels.from_tables(o, t, **NAMES, stream=True).chunks())[1]
     np.testing.assert_array_equal(chunk.label, CODES)
     names = {"outcome": "mailed", "treatment": "bought", "population": "region"}
-    swapped = SeparateLabels.from_frames(t, o, **names)
+    swapped = SeparateLabels.from_tables(t, o, **names)
     assert sorted(swapped.y[swapped.kind == "outcome"]) == [0.0] * 4 + [1.0] * 4
 
 
@@ -58,10 +57,14 @@ def test_every_way_to_write_a_label_counts_the_same(way, library):
 def test_arrays_take_the_same_words(way):
     words = [way[1 - code] for code in CODES]
     rows = {"X": np.arange(8.0)[:, None], "population": ["a", "b", "b", "a"] * 2}
-    rows |= {"kind": ["outcome", "treatment"] * 4}
-    for y in (words, np.array(words, dtype=object)):
-        np.testing.assert_array_equal(SeparateLabels(y=y, **rows).y, CODES)
-        np.testing.assert_array_equal(next(iter(ArraySource(y=y, **rows))).label, CODES)
+    for missing in (None, float("nan")):
+        rows["y"] = [missing if i % 2 else word for i, word in enumerate(words)]
+        rows["treatment"] = np.array(
+            [word if i % 2 else missing for i, word in enumerate(words)], dtype=object
+        )
+        np.testing.assert_array_equal(SeparateLabels(**rows).checked.label, CODES)
+        chunk = next(iter(SeparateLabels(**rows, stream=True).chunks()))
+        np.testing.assert_array_equal(chunk.label, CODES)
     outcome = np.arange(8.0)
     np.testing.assert_array_equal(joint_values(outcome, words), joint_values(outcome, CODES))
 
@@ -75,19 +78,21 @@ def test_the_user_says_which_value_means_treated(words, treated):
     _, t = frames(pd.DataFrame, [words[1 - code] for code in CODES])
     o, _ = frames(pd.DataFrame, CODES)
     with pytest.raises(InputError, match="Say which value means treated, with treated=VALUE"):
-        SeparateLabels.from_frames(o, t, **NAMES)
-    chunk = list(TableSource.from_frames(o, t, **NAMES, treated=treated))[1]
+        SeparateLabels.from_tables(o, t, **NAMES)
+    chunk = list(SeparateLabels.from_tables(o, t, **NAMES, treated=treated, stream=True).chunks())[
+        1
+    ]
     np.testing.assert_array_equal(chunk.label, CODES)
-    data = SeparateLabels.from_frames(o, t, **NAMES, treated=treated)
+    data = SeparateLabels.from_tables(o, t, **NAMES, treated=treated)
     assert [cell.label_mean for cell in data.summary()[2:]] == [0.75, 0.25]
 
 
 def test_a_treated_value_that_no_table_holds_gets_the_nearest():
     o, t = frames(pd.DataFrame, ["mail", "none"] * 4)
     with pytest.raises(LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"):
-        SeparateLabels.from_frames(o, t, **NAMES, treated="mial")
+        SeparateLabels.from_tables(o, t, **NAMES, treated="mial")
     with pytest.raises(LabelError, match=r"'mial' is in no treatment table: .*mean 'mail'\?"):
-        list(TableSource.from_frames(o, t, **NAMES, treated="mial"))
+        list(SeparateLabels.from_tables(o, t, **NAMES, treated="mial", stream=True).chunks())
 
 
 @pytest.mark.parametrize("way", ["memory", "chunks", "dask"])
@@ -117,35 +122,34 @@ def test_treatments_in_two_spellings_are_refused_however_rows_come(way, treated,
     if way == "dask":
         dd = pytest.importorskip("dask.dataframe")
         o, t = ({name: dd.from_pandas(f, npartitions=2) for name, f in of.items()} for of in (o, t))
-    make = {"memory": SeparateLabels, "chunks": TableSource, "dask": DaskSource}[way]
     with pytest.raises(LabelError, match=message):
-        MinMaxUplift().fit_chunks(make.from_tables(o, t, **names))
+        MinMaxUplift().fit(SeparateLabels.from_tables(o, t, **names, stream=way == "chunks"))
 
 
 def test_a_third_value_is_counted_as_untreated_with_a_word():
     o, t = frames(pd.DataFrame, ["mail", "none", "letter", "mail"] * 2)
     with pytest.warns(UnjoinedWarning, match="more than two values; all but 'mail' count as untr"):
-        data = SeparateLabels.from_frames(o, t, **NAMES, treated="mail")
-    assert data.y[data.kind == "treatment"].sum() == 4
+        data = SeparateLabels.from_tables(o, t, **NAMES, treated="mail")
+    assert data.treatment[data.kind == "treatment"].sum() == 4
 
 
 def test_a_missing_word_is_refused_by_its_row():
     o, t = frames(pd.DataFrame, ["yes", "no", None, "yes"] * 2)
     with pytest.raises(LabelError, match="row 2 of the treatment table"):
-        SeparateLabels.from_frames(o, t, **NAMES)
+        SeparateLabels.from_tables(o, t, **NAMES)
     o["bought"] = "gold"
     with pytest.raises(TableError, match=r"outcomes must be numbers, or words .*got 'gold'"):
-        SeparateLabels.from_frames(o, t.assign(mailed=1), **NAMES)
+        SeparateLabels.from_tables(o, t.assign(mailed=1), **NAMES)
 
 
 def test_several_values_may_mean_treated():
     o, t = frames(pd.DataFrame, ["mens", "none", "womens", "mens", "none", "none", "mens", "none"])
-    data = SeparateLabels.from_frames(o, t, **NAMES, treated=["Mens", "womens"])
-    assert data.y[data.kind == "treatment"].sum() == 4.0
+    data = SeparateLabels.from_tables(o, t, **NAMES, treated=["Mens", "womens"])
+    assert data.treatment[data.kind == "treatment"].sum() == 4.0
 
 
 def test_a_population_without_anybody_treated_is_no_mistake():
     o, t = frames(pd.DataFrame, ["none"] * 8)
     t.loc[t["region"] == t["region"][0], "mailed"] = ["mail", "none", "mail", "none"]
-    data = SeparateLabels.from_frames(o, t, **NAMES, treated="mail")
+    data = SeparateLabels.from_tables(o, t, **NAMES, treated="mail")
     assert sorted(cell.label_mean for cell in data.summary()[2:]) == [0.0, 0.5]

@@ -1,13 +1,11 @@
 """A source is gone through once per pass, and what goes wrong inside it is not hidden."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from unjoined import MinMaxUplift, SeparateLabels, TableSource
-from unjoined.data import ArraySource, IterableSource, paper_problem
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data import paper_problem
 from unjoined.errors import TableError
 from unjoined.federated import aggregate_rows, fourier_plan
 
@@ -35,10 +33,9 @@ class Counted:
 
 
 @pytest.mark.parametrize("names", [None, ["a", "b"]])
-@pytest.mark.parametrize("wrap", [lambda f: f, IterableSource])
-def test_a_function_is_called_once_per_pass(names, wrap):
+def test_a_function_is_called_once_per_pass(names):
     factory = Counted(rows(names))
-    model = FAST.fit_chunks(wrap(factory))
+    model = FAST.fit(SeparateLabels.from_chunks(factory))
     assert (factory.calls, factory.chunks) == (2, 6)
     assert getattr(model, "feature_names_in_", np.array(None)).tolist() == names
 
@@ -46,71 +43,38 @@ def test_a_function_is_called_once_per_pass(names, wrap):
 def test_a_function_is_called_once_per_pass_of_a_party():
     factory = Counted(rows(["x1", "x2"]))
     plan = fourier_plan({"x1": (0, 1), "x2": (0, 1)}, [1, 2], n_functions=5, n_groups=2)
-    aggregate_rows(factory, plan)
+    aggregate_rows(SeparateLabels.from_chunks(factory), plan)
     assert (factory.calls, factory.chunks) == (2, 6)  # which its notes say
 
 
-def test_a_source_of_ones_own_is_iterated_once_per_pass_and_asked_for_its_names_at_most_once():
-    class Source:
-        passes = asked = 0
-        chunk = next(iter(ArraySource(**rows(["a", "b"]))))
+def test_an_error_inside_a_function_is_its_own():
+    def broken():
+        yield rows(None)
+        raise OSError("the line is dead")
 
-        def __iter__(self):
-            self.passes += 1
-            yield self.chunk
-
-        @property
-        def feature_names(self):
-            self.asked += 1
-            return ["a", "b"]
-
-    source = Source()
-    model = FAST.fit_chunks(source)
-    assert (source.passes, source.asked) == (2, 0)
-    assert model.feature_names_in_.tolist() == ["a", "b"]
-
-
-def test_a_source_whose_chunks_tell_no_names_is_asked_for_them():
-    class Source:
-        def __iter__(self):
-            for chunk in ArraySource(**rows(["a", "b"])):
-                yield replace(chunk, feature_names=())
-
-        feature_names = ("a", "b")
-
-    assert FAST.fit_chunks(Source()).feature_names_in_.tolist() == ["a", "b"]
-
-
-def test_an_error_inside_a_source_is_not_reported_as_no_source():
-    class Broken:
-        def __iter__(self):
-            return iter([self.no_such_thing])
-
-        @property
-        def feature_names(self):
-            return self.no_such_thing
-
-    with pytest.raises(AttributeError, match="no_such_thing"):
-        FAST.fit_chunks(Broken())
+    with pytest.raises(OSError, match="the line is dead"):
+        FAST.fit(SeparateLabels.from_chunks(broken))
 
 
 def test_a_table_that_cannot_be_read_says_so(tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1 and no more")
     table = {"N": tmp_path / "t.parquet"}
-    source = TableSource.from_tables(table, table, outcome="y", treatment="t")
+    source = SeparateLabels.from_tables(table, table, outcome="y", treatment="t", stream=True)
     with pytest.raises(TableError, match=r"t\.parquet' cannot be read"):
-        FAST.fit_chunks(source)
+        FAST.fit(source)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_files_are_streamed_with_any_supported_duckdb(tmp_path, ending):
     data = SeparateLabels(**rows(["a", "b"]))
-    frame = data.X.assign(y=data.y, region=[f"r{p}" for p in data.population])
+    frame = data.X.assign(y=data.checked.label, region=[f"r{p}" for p in data.population])
     files = []
     for kind in ("outcome", "treatment"):
         part, file = frame[data.kind == kind], tmp_path / f"{kind}.{ending}"
         part.to_csv(file, index=False) if ending == "csv" else part.to_parquet(file, index=False)
         files.append(file)
-    source = TableSource.from_frames(*files, outcome="y", treatment="y", population="region")
-    expected = FAST.fit_chunks(data).predict(data.X)
-    np.testing.assert_allclose(FAST.fit_chunks(source).predict(data.X), expected, rtol=1e-9)
+    source = SeparateLabels.from_tables(
+        *files, outcome="y", treatment="y", population="region", stream=True
+    )
+    expected = FAST.fit(data).predict(data.X)
+    np.testing.assert_allclose(FAST.fit(source).predict(data.X), expected, rtol=1e-9)

@@ -8,7 +8,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import TableSource, read_table
+from unjoined import SeparateLabels, read_table
 from unjoined.cli.entry import main
 from unjoined.errors import TableError
 
@@ -28,8 +28,8 @@ def write(path, value):
 
 
 def features(table):
-    source = TableSource.from_tables({"A": table}, {}, outcome="y", treatment="t")
-    return [chunk.X.tolist() for chunk in source]
+    source = SeparateLabels.from_tables({"A": table}, {}, outcome="y", treatment="t", stream=True)
+    return [chunk.X.tolist() for chunk in source.chunks()]
 
 
 def message(capsys, *arguments):

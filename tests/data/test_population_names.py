@@ -9,16 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import (
-    MinMaxUplift,
-    SeparateLabels,
-    TableSource,
-    identification_strength,
-    load_model,
-    save_model,
-)
+from unjoined import MinMaxUplift, SeparateLabels, identification_strength, load_model, save_model
 from unjoined.cli.entry import main
-from unjoined.data import ArraySource, CellKFold, DaskSource, unjoin
+from unjoined.data import CellKFold, unjoin
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.federated import fourier_plan
 
@@ -52,8 +46,7 @@ def arrays(outcomes, treatments):
     kind = ["outcome"] * len(outcomes) + ["treatment"] * len(treatments)
     return {
         "X": both[["x"]].to_numpy(),
-        "y": both["l"].to_numpy(),
-        "kind": kind,
+        **separate_labels(both["l"].to_numpy(), kind),
         "population": both["region"].tolist(),
     }
 
@@ -61,7 +54,7 @@ def arrays(outcomes, treatments):
 def as_dask(outcomes, treatments):
     dask = pytest.importorskip("dask.dataframe")
     parts = [dask.from_pandas(table, npartitions=2) for table in (outcomes, treatments)]
-    return DaskSource.from_frames(*parts, **LABELS, population="region")
+    return SeparateLabels.from_tables(*parts, **LABELS, population="region")
 
 
 def chunks(outcomes, treatments):
@@ -70,23 +63,23 @@ def chunks(outcomes, treatments):
     parts = [arrays(outcomes, nothing["t"]), arrays(nothing["y"], treatments)]
     for part in parts:
         part["population"] = np.array(part["population"])
-    return lambda: parts
+    return SeparateLabels.from_chunks(lambda: parts)
 
 
 WAYS = {
-    "from_frames": lambda o, t: SeparateLabels.from_frames(o, t, **LABELS, population="region"),
-    "from_tables": lambda o, t: SeparateLabels.from_tables(split(o), split(t), **LABELS),
+    "two tables": lambda o, t: SeparateLabels.from_tables(o, t, **LABELS, population="region"),
+    "four tables": lambda o, t: SeparateLabels.from_tables(split(o), split(t), **LABELS),
     "arrays": lambda o, t: SeparateLabels(**arrays(o, t)),
     "fit": lambda o, t: FAST.fit(**arrays(o, t)),
-    "source of frames": lambda o, t: FAST.fit_chunks(
-        TableSource.from_frames(o, t, **LABELS, population="region", chunk_rows=50)
+    "two tables in pieces": lambda o, t: FAST.fit(
+        SeparateLabels.from_tables(o, t, **LABELS, population="region", stream=50)
     ),
-    "source of tables": lambda o, t: FAST.fit_chunks(
-        TableSource.from_tables(split(o), split(t), **LABELS)
+    "four tables in pieces": lambda o, t: FAST.fit(
+        SeparateLabels.from_tables(split(o), split(t), **LABELS, stream=True)
     ),
-    "source of arrays": lambda o, t: FAST.fit_chunks(ArraySource(**arrays(o, t), chunk_rows=50)),
-    "chunks": lambda o, t: FAST.fit_chunks(chunks(o, t)),
-    "dask": lambda o, t: FAST.fit_chunks(as_dask(o, t)),
+    "arrays in pieces": lambda o, t: FAST.fit(SeparateLabels(**arrays(o, t), stream=50)),
+    "chunks": lambda o, t: FAST.fit(chunks(o, t)),
+    "dask": lambda o, t: FAST.fit(as_dask(o, t)),
 }
 
 
@@ -119,13 +112,13 @@ def test_a_number_beside_its_text_in_one_table_is_asked_about(way):
 
 def test_a_number_in_one_chunk_and_its_text_in_another_is_asked_about():
     with pytest.raises(LabelError, match="look like the same one"):
-        FAST.fit_chunks(chunks(frame("y", [1, 2]), frame("t", ["1", "2"])))
+        FAST.fit(chunks(frame("y", [1, 2]), frame("t", ["1", "2"])))
 
 
 @pytest.mark.parametrize(
     "names", [(["1", "2"], [1, 2]), ([1.0, 2.0], [1, 2]), ([1, 2], ["1", "2"])]
 )
-@pytest.mark.parametrize("way", ["from_frames", "from_tables", "source of frames", "dask"])
+@pytest.mark.parametrize("way", ["two tables", "four tables", "two tables in pieces", "dask"])
 def test_tables_name_populations_by_text_so_that_numbers_match_their_text(way, names):
     """As a CSV file, which has no types, matches a Parquet file, which has."""
     first, second = names
@@ -142,7 +135,7 @@ def test_tables_name_populations_by_text_so_that_numbers_match_their_text(way, n
 @pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas])
 def test_other_libraries_ask_too(convert):
     tables = convert(frame("y", ["North", "s"])), convert(frame("t", ["north", "s"]))
-    for way in ("from_frames", "source of frames"):
+    for way in ("two tables", "two tables in pieces"):
         with pytest.raises(LabelError, match="look like the same one"):
             WAYS[way](*tables)
 
@@ -212,11 +205,11 @@ def test_names_that_are_no_names_are_refused():
     with pytest.raises(
         TableError, match=r"column 'region' of the outcome table holds .* text or num"
     ):
-        SeparateLabels.from_frames(table, table, outcome="y", treatment="y", population="region")
+        SeparateLabels.from_tables(table, table, outcome="y", treatment="y", population="region")
     missing = pl.DataFrame({"x": [1.0, 2.0], "y": [1, 0], "region": [1.0, float("nan")]})
-    source = TableSource.from_frames(missing, None, **LABELS, population="region")
+    source = SeparateLabels.from_tables(missing, None, **LABELS, population="region", stream=True)
     with pytest.raises(TableError, match=r"row 1 of the outcome table.*'region' is missing"):
-        list(source)
+        list(source.chunks())
 
 
 def test_numpy_words_in_objects_are_names():
@@ -246,7 +239,7 @@ def rows(names):
     first = np.resize([True, False], 160)
     treated = rng.random(160) < np.where(first, 0.9, 0.1)
     y = np.where(kind == "outcome", rng.standard_normal(160), treated)
-    return {"X": rng.standard_normal((160, 1)), "y": y, "kind": kind, "population": names}
+    return {"X": rng.standard_normal((160, 1)), **separate_labels(y, kind), "population": names}
 
 
 NAMES = {
@@ -282,7 +275,7 @@ def test_populations_may_have_any_names(case, tmp_path):
     model = MinMaxUplift(random_state=0).fit(**rows(names))
     assert model.populations_ == expected
     assert load_model(save_model(model, tmp_path / "m.skops")).populations_ == expected
-    in_chunks = MinMaxUplift(random_state=0).fit_chunks(ArraySource(**rows(names)))
+    in_chunks = MinMaxUplift(random_state=0).fit(SeparateLabels(**rows(names), stream=True))
     assert in_chunks.populations_ == expected
 
 
@@ -311,7 +304,7 @@ def test_tables_of_names_that_read_alike_are_not_put_together():
     with pytest.raises(LabelError, match=AMBIGUOUS):
         SeparateLabels.from_tables(*given, **labels)
     with pytest.raises(LabelError, match=AMBIGUOUS):
-        TableSource.from_tables(*given, **labels)
+        SeparateLabels.from_tables(*given, **labels, stream=True)
     with pytest.raises(LabelError, match=AMBIGUOUS):
         unjoin(np.ones((8, 1)), [0, 1] * 4, [0, 1] * 4, policies={1: 0.5, "1": 0.4, "b": 0.6})
 
@@ -321,7 +314,7 @@ def test_no_rows_are_lost_where_a_column_has_names_that_read_alike():
     outcomes = pd.DataFrame({"a": 1.0, "y": [0, 1] * 4, "p": names})
     treatments = pd.DataFrame({"a": 1.0, "t": [0, 1] * 4, "p": names})
     with pytest.raises(LabelError, match=AMBIGUOUS):
-        SeparateLabels.from_frames(outcomes, treatments, outcome="y", treatment="t", population="p")
+        SeparateLabels.from_tables(outcomes, treatments, outcome="y", treatment="t", population="p")
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, pd.NaT])
@@ -330,7 +323,7 @@ def test_a_table_needs_a_name_for_its_population(missing):
     with pytest.raises(LabelError, match="a population is missing its name"):
         SeparateLabels.from_tables(*given, **labels)
     with pytest.raises(LabelError, match="a population is missing its name"):
-        TableSource.from_tables(*given, **labels)
+        SeparateLabels.from_tables(*given, **labels, stream=True)
     with pytest.raises(LabelError, match="a population is missing its name"):
         unjoin(np.ones((8, 1)), [0, 1] * 4, [0, 1] * 4, policies={"a": 0.5, missing: 0.4})
 
@@ -346,7 +339,7 @@ def test_a_column_of_lists_does_not_name_populations():
     outcomes = pl.DataFrame({"a": [1.0, 2.0], "y": [0, 1], "p": names})
     treatments = pl.DataFrame({"a": [1.0, 2.0], "t": [0, 1], "p": names})
     with pytest.raises(TableError, match=r"column 'p' of the outcome table holds list"):
-        SeparateLabels.from_frames(outcomes, treatments, outcome="y", treatment="t", population="p")
+        SeparateLabels.from_tables(outcomes, treatments, outcome="y", treatment="t", population="p")
 
 
 def test_rows_of_an_unknown_population_are_not_just_none():

@@ -4,7 +4,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from unjoined import TableSource
+from unjoined import SeparateLabels
 from unjoined.data import SqlQuery
 from unjoined.errors import TableError
 
@@ -13,8 +13,10 @@ ROWS = "SELECT 1.0 AS x, 1 AS y"
 
 def features(query, database=None):
     table = {"A": SqlQuery(query, database)}
-    source = TableSource.from_tables(table, {}, outcome="y", treatment="t", features=["x"])
-    return [row for chunk in source for row in chunk.X[:, 0].tolist()]
+    source = SeparateLabels.from_tables(
+        table, {}, outcome="y", treatment="t", features=["x"], stream=True
+    )
+    return [row for chunk in source.chunks() for row in chunk.X[:, 0].tolist()]
 
 
 @pytest.fixture
@@ -97,13 +99,8 @@ def test_a_query_of_a_database_reads_that_database_alone(tmp_path, database):
 
 def test_what_memory_does_not_hold_is_not_left_beside_the_users_files(tmp_path, database):
     rows = "SELECT range::DOUBLE AS x, range % 2 AS y FROM range(3000000) ORDER BY hash(range)"
-    source = TableSource.from_tables(
-        {"A": SqlQuery(rows, database)},
-        {},
-        outcome="y",
-        treatment="t",
-        features=["x"],
-        memory_limit="40MB",
+    source = SeparateLabels.from_tables(
+        {"A": SqlQuery(rows, database)}, {}, outcome="y", treatment="t", features=["x"], stream=True
     )
-    assert sum(len(chunk.X) for chunk in source) == 3_000_000
+    assert sum(len(chunk.X) for chunk in source.chunks()) == 3_000_000
     assert [path.name for path in tmp_path.iterdir()] == ["shop.duckdb"]

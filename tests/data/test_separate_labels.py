@@ -1,9 +1,8 @@
-"""The container: exactly the arguments of fit, checked once, frozen for good."""
+"""The container: one table with holes, checked once, frozen for good."""
 
 import copy
 import pickle
 import tracemalloc
-from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined import SeparateLabels
 from unjoined.data.chunks import feature_matrix
+from unjoined.data.rows import separate_labels
 from unjoined.errors import ColumnWarning, InputError, LabelError, TableError
 
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
@@ -23,7 +23,8 @@ FRAMES = pytest.mark.parametrize("frame", LIBRARIES.values(), ids=LIBRARIES)
 
 KIND = ["outcome"] * 4 + ["treatment"] * 4
 POPULATION = ["A", "A", "B", "B"] * 2
-Y = [3.0, 1.0, 2.0, 2.5, 1, 0, 0, 1]
+LABEL = [3.0, 1.0, 2.0, 2.5, 1, 0, 0, 1]
+Y, TREATMENT = separate_labels(LABEL, KIND).values()
 X = np.arange(16.0).reshape(8, 2)
 
 # The same four tables, a column at a time; outcomes are visits, treatments mailings.
@@ -41,7 +42,9 @@ LABELS = [1, 0, 4, 0, 3, 1, 1, 0, 1, 0]
 
 
 def arrays(**changed):
-    return SeparateLabels(**{"X": X, "y": Y, "kind": KIND, "population": POPULATION, **changed})
+    return SeparateLabels(
+        **{"X": X, "y": Y, "treatment": TREATMENT, "population": POPULATION, **changed}
+    )
 
 
 def tables(frame=pd.DataFrame, *, outcomes=None, treatments=None, **options):
@@ -77,7 +80,7 @@ def assert_same(one, other):
 
 def test_the_mapping_holds_exactly_the_arguments_of_fit():
     data = arrays()
-    assert dict(data).keys() == {"X", "y", "kind", "population"}
+    assert dict(data).keys() == {"X", "y", "treatment", "population"}
     assert len(data) == 4
     assert "sample_weight" not in data
     with pytest.raises(KeyError, match="sample_weight"):
@@ -88,21 +91,21 @@ def test_the_mapping_holds_exactly_the_arguments_of_fit():
 
 def test_weights_are_in_the_mapping_only_if_given():
     data = arrays(sample_weight=np.arange(1, 9))
-    assert list(data) == ["X", "y", "kind", "population", "sample_weight"]
+    assert list(data) == ["X", "y", "treatment", "population", "sample_weight"]
     assert_array_equal(data["sample_weight"], np.arange(1.0, 9.0))
 
 
-@pytest.mark.parametrize("field", ["X", "y", "kind", "population", "sample_weight"])
+@pytest.mark.parametrize("field", ["X", "y", "treatment", "population", "sample_weight"])
 def test_no_field_can_be_assigned_and_no_array_written_to(field):
     data = arrays(sample_weight=np.ones(8))
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match=f"frozen, so {field} cannot be set"):
         setattr(data, field, None)
     with pytest.raises(ValueError, match="read-only"):
         data[field][0] = data[field][1]
 
 
 def test_the_arrays_given_are_copied_and_stay_writable():
-    given_X, given_y = X.copy(), np.array(Y)
+    given_X, given_y = X.copy(), Y.copy()
     data = arrays(X=given_X, y=given_y)
     given_X[0, 0], given_y[0] = 99.0, 99.0
     assert data.X[0, 0] == X[0, 0]
@@ -123,7 +126,7 @@ def test_a_copy_is_the_same_rows_and_as_frozen(round_trip, weight, frame):
     assert_same(again, data)
     with pytest.raises(ValueError, match="read-only"):
         again.y[0] = 0.0
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="frozen"):
         again.y = None
 
 
@@ -143,8 +146,9 @@ def test_four_tables_become_rows_in_their_order(frame):
     assert isinstance(data.X, type(frame({"a": [1]})))
     assert data.feature_names == ["age", "member"]
     assert_array_equal(feature_matrix(data.X), np.column_stack([AGES, MEMBERS]))
-    assert data.y.dtype == np.float64
-    assert_array_equal(data.y, LABELS)
+    assert data.y.dtype == data.treatment.dtype == np.float64
+    assert_array_equal(data.y, [*LABELS[:5], *[np.nan] * 5])
+    assert_array_equal(data.treatment, [*[np.nan] * 5, *LABELS[5:]])
     assert data.kind.tolist() == ["outcome"] * 5 + ["treatment"] * 5
     assert data.population.tolist() == ["A"] * 3 + ["B"] * 2 + ["A"] * 2 + ["B"] * 3
 
@@ -169,7 +173,7 @@ def test_libraries_may_be_mixed_and_columns_come_in_any_order(libraries, orders)
     )
     by_name = feature_matrix(data.X)[:, [data.feature_names.index(c) for c in ("age", "member")]]
     assert_array_equal(by_name, np.column_stack([AGES, MEMBERS]))
-    assert_array_equal(data.y, LABELS)
+    assert_array_equal(data.checked.label, LABELS)
 
 
 @FRAMES
@@ -185,7 +189,7 @@ def test_two_frames_with_a_population_column_equal_four_tables(frame, names):
                 columns.setdefault(name, []).extend(values)
         return frame({name: [values[i] for i in shuffle] for name, values in columns.items()})
 
-    data = SeparateLabels.from_frames(
+    data = SeparateLabels.from_tables(
         stacked(OUTCOMES, [3, 0, 1, 4, 2]),
         stacked(TREATMENTS, [2, 3, 0, 4, 1]),
         outcome="visits",
@@ -215,20 +219,26 @@ def test_target_rows_come_last_and_carry_no_label(frame):
     data = tables(frame, target=frame({"member": [True, False], "age": [20, 30]}))
     assert data.n_rows == 12
     assert_array_equal(data.rows("target"), [10, 11])
-    assert np.isnan(data.y[10:]).all()
+    assert np.isnan([data.y[10:], data.treatment[10:]]).all()
     assert_array_equal(feature_matrix(data.X)[10:], [[20, 1], [30, 0]])
     assert data.populations == ["A", "B"]
 
 
-def test_target_rows_need_no_population():
-    """The population of a target row is ignored, so it may be missing."""
+@pytest.mark.parametrize(
+    ("names", "missing", "shown"),
+    [("AB", None, ""), ("AB", "", ""), ([1, 2], None, None), ([1, 2], np.nan, None)],
+)
+def test_people_to_be_scored_have_no_label_and_no_population(names, missing, shown):
     data = SeparateLabels(
         X=np.vstack([X, [[0.0, 0.0]]]),
         y=[*Y, np.nan],
-        kind=[*KIND, "target"],
-        population=[*POPULATION, None],
+        treatment=[*TREATMENT, np.nan],
+        population=[*(names["AB".index(name)] for name in POPULATION), missing],
     )
-    assert data.populations == ["A", "B"]
+    assert data.populations == list(names)
+    assert data.kind.tolist() == [*KIND, "target"]
+    assert data.population[-1] == shown
+    assert_same(data.take(np.arange(9)), data)
 
 
 @FRAMES
@@ -280,7 +290,7 @@ def test_taking_all_rows_changes_nothing_and_a_mask_equals_its_positions(frame):
     mask[[2, 9]] = False
     part = data.take(mask)
     assert_same(part, data.take(np.flatnonzero(mask)))
-    assert_array_equal(part.y, np.delete(LABELS, [2, 9]))
+    assert_array_equal(part.checked.label, np.delete(LABELS, [2, 9]))
     assert isinstance(part.X, type(data.X))
 
 
@@ -288,7 +298,8 @@ def test_rows_are_taken_in_the_order_asked_with_their_weights():
     order = np.array([7, 6, 5, 4, 3, 2, 1, 0])
     part = arrays(sample_weight=np.arange(1.0, 9.0)).take(order)
     assert_array_equal(part.X, X[order])
-    assert_array_equal(part.y, np.array(Y)[order])
+    assert_array_equal(part.y, Y[order])
+    assert_array_equal(part.treatment, TREATMENT[order])
     assert_array_equal(part.sample_weight, 8.0 - np.arange(8.0))
     assert part.kind.tolist() == [KIND[i] for i in order]
 
@@ -321,18 +332,19 @@ def test_the_summary_is_the_size_and_weighted_mean_of_each_table():
 @given(st.lists(st.booleans(), min_size=4, max_size=4))
 def test_the_summary_does_not_depend_on_how_treatment_is_coded(treated):
     on = np.array(treated)
-    zero_one = arrays(y=np.r_[Y[:4], on])
-    paper = arrays(y=np.r_[Y[:4], 2.0 * on - 1.0])
-    assert paper.summary() == zero_one.summary()
+    none = [np.nan] * 4
+    zero_one = arrays(treatment=np.r_[none, on])
+    paper = arrays(treatment=np.r_[none, 2.0 * on - 1.0])
+    words = arrays(treatment=[None] * 4 + ["yes" if t else "no" for t in treated])
+    assert words.summary() == paper.summary() == zero_one.summary()
     assert [c.label_mean for c in paper.summary()[2:]] == [on[:2].mean(), on[2:].mean()]
 
 
 def test_a_population_that_weighs_nothing_is_none_of_the_two():
     """Rows of weight 0 do not count: not as a third population, and not in the summary."""
     data = SeparateLabels(
+        **separate_labels([*LABEL, 1.0, 1.0], [*KIND, "outcome", "treatment"]),
         X=np.vstack([X, X[:2]]),
-        y=[*Y, 1.0, 1.0],
-        kind=[*KIND, "outcome", "treatment"],
         population=[*POPULATION, "C", "C"],
         sample_weight=[1.0] * 8 + [0.0, 0.0],
     )
@@ -362,13 +374,38 @@ def test_the_representation_shows_every_table():
         ({"X": [["a"]] * 8}, InputError, "features must be numbers, got an array that holds str"),
         ({"X": np.full((8, 1), np.nan)}, InputError, "contain NaN in 8 of 8 rows, in 'column 0'"),
         ({"y": Y[:7]}, InputError, "y has 7 entries but X has 8 rows"),
-        ({"kind": KIND[:7]}, InputError, "kind has 7 entries but X has 8 rows"),
+        ({"treatment": TREATMENT[:7]}, InputError, "treatment has 7 entries but X has 8 rows"),
         ({"population": POPULATION[:7]}, InputError, "population has 7 entries but X has 8"),
         ({"sample_weight": [1.0]}, InputError, "sample_weight has 1 entries but X has 8 rows"),
         ({"sample_weight": [-1.0] * 8}, LabelError, "finite and not negative, got -1.0"),
         ({"population": ["A"] * 8}, LabelError, "found 1: 'A'"),
-        ({"y": [*Y[:4], 0, 1, 2, 0]}, LabelError, "coded 0/1, False/True or -1/[+]1, got 0.0, 1"),
+        ({"population": None}, InputError, "population is missing: name the population of every"),
+        ({"population": [*POPULATION[:7], None]}, LabelError, "missing in 1 of 8 rows .*at row 7"),
+        (
+            {"treatment": [*[np.nan] * 4, 0, 1, 2, 0]},
+            LabelError,
+            "coded 0/1, False/True or -1/[+]1, got 0.0, 1",
+        ),
+        (
+            {"treatment": [*[None] * 4, "yes", "no", "often", "no"]},
+            LabelError,
+            "treatments must be 0/1, true/false, .* got 'often'",
+        ),
         ({"y": [1, 1, 1, 1, *Y[4:]]}, LabelError, "the outcome is 1 in all 4 outcome rows"),
+        ({"y": [np.inf, *Y[1:]]}, LabelError, r"y is infinite in 1 of 8 rows \(first at row 0"),
+        ({"y": [1e300, *Y[1:]]}, LabelError, r"y holds outcomes beyond .*\(first at row 0: 1e"),
+        (
+            {"y": [*Y[:7], 2.0]},
+            LabelError,
+            r"1 of 8 rows have an outcome and a treatment \(first at row 7\)\. .* ordinary uplift",
+        ),
+        (
+            {"y": [np.nan, *Y[1:]]},
+            LabelError,
+            r"1 of 8 rows have a population but neither an outcome nor a treatment \(first at row "
+            r"0: A\)\. Fill in the label, .* no label and no population",
+        ),
+        ({"y": None}, LabelError, "4 of 8 rows have a population but neither"),
     ],
 )
 def test_a_bad_field_is_named(fields, error, message):
@@ -467,14 +504,23 @@ def test_a_bad_feature_names_the_table_it_is_in(frame):
 
 
 @pytest.mark.parametrize("thing", [X, [[1]], pl.LazyFrame({"age": [1]})])
-def test_what_is_no_data_frame_is_named_by_its_type(thing):
+def test_what_is_no_table_is_named_by_its_type(thing):
     name = type(thing).__name__
-    with pytest.raises(
-        TableError, match=f"table of population 'A' must be a pandas, .* got {name}"
-    ):
+    with pytest.raises(TableError, match=f"table of population 'A' must be a .*, got {name}"):
         SeparateLabels.from_tables({"A": thing}, {}, outcome="visits", treatment="mailed")
-    with pytest.raises(TableError, match=f"the outcome table must be a pandas, .* got {name}"):
-        SeparateLabels.from_frames(thing, thing, outcome="y", treatment="t", population="p")
+    with pytest.raises(TableError, match=f"the target table must be a .*, got {name}"):
+        tables(target=thing)
+
+
+def test_tables_come_in_a_mapping_or_name_their_populations_in_a_column():
+    table = pd.DataFrame({"age": [1, 2], "y": [0, 1], "region": ["A", "B"]})
+    labels = {"outcome": "y", "treatment": "y"}
+    with pytest.raises(TableError, match=r"outcomes is a mapping of .* but population names a"):
+        SeparateLabels.from_tables({"A": table}, table, **labels, population="region")
+    with pytest.raises(
+        TableError, match=r"treatments must be a mapping .* got DataFrame\. With one"
+    ):
+        SeparateLabels.from_tables({"A": table}, table, **labels)
 
 
 def test_no_tables_at_all_are_refused():
@@ -493,7 +539,7 @@ def test_a_population_column_that_is_not_there_is_named(frame):
     with pytest.raises(
         TableError, match="the outcome table has no column 'region'; its columns are age"
     ):
-        SeparateLabels.from_frames(table, table, outcome="y", treatment="y", population="region")
+        SeparateLabels.from_tables(table, table, outcome="y", treatment="y", population="region")
 
 
 @FRAMES
@@ -503,7 +549,7 @@ def test_missing_values_in_the_population_column_are_counted(frame, names):
     with pytest.raises(
         TableError, match=r"row 2 of the outcome table .*column 'region' is missing in 1 of 3 rows"
     ):
-        SeparateLabels.from_frames(table, table, outcome="y", treatment="y", population="region")
+        SeparateLabels.from_tables(table, table, outcome="y", treatment="y", population="region")
 
 
 @FRAMES
@@ -511,4 +557,45 @@ def test_an_empty_frame_needs_rows_of_all_populations(frame):
     full = frame({"age": [1, 2], "y": [0, 1], "region": ["A", "B"]})
     empty = frame({"age": [1][:0], "y": [1][:0], "region": ["A"][:0]})
     with pytest.raises(TableError, match=r"the treatment table is empty\. It needs rows of all"):
-        SeparateLabels.from_frames(full, empty, outcome="y", treatment="y", population="region")
+        SeparateLabels.from_tables(full, empty, outcome="y", treatment="y", population="region")
+
+
+# --- streamed -------------------------------------------------------------------------------
+
+
+def test_streamed_rows_are_not_in_memory_and_say_so():
+    data = tables(stream=True)
+    assert data.is_streamed
+    assert repr(data) == "SeparateLabels, streamed from tables"
+    assert data.feature_names == ["age", "member"]
+    for read in (lambda: data.X, lambda: data.n_rows, lambda: dict(data), lambda: data.take([0])):
+        with pytest.raises(InputError, match=r"streamed, so that \w+ (is|are) not in memory"):
+            read()
+    with pytest.raises(AttributeError, match="no attribute 'Z'"):
+        _ = data.Z
+
+
+@pytest.mark.parametrize(
+    "round_trip",
+    [lambda data: pickle.loads(pickle.dumps(data)), copy.deepcopy],  # noqa: S301
+    ids=["pickle", "deepcopy"],
+)
+def test_a_copy_of_streamed_rows_streams_the_same_rows(round_trip):
+    data = tables(stream=3)
+    again = round_trip(data)
+    for chunk, copied in zip(data.chunks(), again.chunks(), strict=True):
+        assert_array_equal(copied.X, chunk.X)
+        assert_array_equal(copied.label, chunk.label)
+
+
+def test_people_to_be_scored_do_not_come_with_streamed_tables():
+    with pytest.raises(InputError, match=r"target was given with tables that are streamed\. Give"):
+        tables(target=pd.DataFrame({"age": [20], "member": [True]}), stream=True)
+
+
+def test_a_piece_has_at_least_one_row():
+    for stream in (-1, 2.5, "all"):
+        with pytest.raises(InputError, match="stream must be a whole number, 1 or above, got"):
+            arrays(stream=stream)
+        with pytest.raises(InputError, match="stream must be a whole number, 1 or above, got"):
+            tables(stream=stream)

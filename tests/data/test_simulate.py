@@ -45,7 +45,7 @@ def shifted_problem(**options):
 @pytest.mark.parametrize("problem", [paper_problem(), campaign_problem()], ids=["paper", "mail"])
 def test_the_same_seed_draws_the_same_bits(problem):
     one, same, other = (problem.draw(50, n_target=10, random_state=s) for s in (3, 3, 4))
-    for name in ("X", "y", "kind", "population"):
+    for name in ("X", "y", "treatment", "population"):
         assert_array_equal(one[name], same[name])
     assert not np.array_equal(one.X, other.X)
     joint = [problem.draw_joint(50, random_state=3) for _ in range(2)]
@@ -100,8 +100,8 @@ def test_treatments_of_the_paper_follow_both_policies(b):
         x2 = data.X[at, 1] + shift
         e = expit(x2)
         bins = np.digitize(x2, [-2.0, -1.0, 0.0, 1.0, 2.0])
-        assert set(data.y[at]) == {0.0, 1.0}
-        assert_unbiased(data.y[at], e, e * (1 - e), bins, n_tests=2)
+        assert set(data.treatment[at]) == {0.0, 1.0}
+        assert_unbiased(data.treatment[at], e, e * (1 - e), bins, n_tests=2)
 
 
 @pytest.mark.statistical
@@ -249,7 +249,7 @@ def test_a_simulated_problem_of_three_populations_is_drawn():
     problem = law({"A": share(0.7), "B": share(0.4), "C": share(0.0)})
     data = problem.draw({(k, p): 5 for k in ("outcome", "treatment") for p in "ABC"}, n_target=2)
     assert [cell.n_rows for cell in data.summary()] == [5] * 6 + [2]
-    assert data.y[data.rows("treatment", "C")].sum() == 0.0
+    assert data.treatment[data.rows("treatment", "C")].sum() == 0.0
 
 
 def test_a_simulated_problem_says_what_is_wrong_with_its_populations():

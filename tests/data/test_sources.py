@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
-from unjoined import SeparateLabels, TableSource
-from unjoined.data import ArraySource, ChunkSource, IterableSource, SqlQuery, paper_problem
-from unjoined.data.sources import as_source
-from unjoined.data.tables import Reading, scan_table
+from unjoined import SeparateLabels
+from unjoined.data import SqlQuery, paper_problem
+from unjoined.data.rows import separate_labels
+from unjoined.data.tables import scan_table
 from unjoined.errors import InputError, LabelError, TableError
 
 LABELS = {"outcome": "bought", "treatment": "mailed"}
@@ -47,9 +47,9 @@ def four(tables, change=lambda frame, kind, name: frame):
     ]
 
 
-def everything(source):
-    """All rows of a source as one mapping, in the order they come."""
-    chunks = list(source)
+def everything(data):
+    """All rows as one mapping, in the order they come."""
+    chunks = list(data.chunks())
     return {
         field: np.concatenate([getattr(chunk, field) for chunk in chunks])
         for field in ("X", "label", "kind", "population", "weight")
@@ -58,7 +58,9 @@ def everything(source):
 
 @pytest.fixture(scope="module")
 def expected(tables):
-    return everything(ArraySource(**SeparateLabels.from_tables(*four(tables), **LABELS)))
+    return everything(
+        SeparateLabels(**SeparateLabels.from_tables(*four(tables), **LABELS), stream=True)
+    )
 
 
 def assert_same_rows(found, expected):
@@ -74,10 +76,10 @@ def test_frames_give_the_rows_of_separate_labels(tables, expected, library, chun
         "polars": lambda frame, *_: pl.from_pandas(frame),
         "pyarrow": lambda frame, *_: pa.Table.from_pandas(frame),
     }[library]
-    source = TableSource.from_tables(*four(tables, convert), **LABELS, chunk_rows=chunk_rows)
-    assert isinstance(source, ChunkSource)
+    source = SeparateLabels.from_tables(*four(tables, convert), **LABELS, stream=chunk_rows)
+    assert source.is_streamed
     assert source.feature_names == ["age", "days"]
-    assert all(len(chunk) <= chunk_rows for chunk in source)
+    assert all(len(chunk) <= chunk_rows for chunk in source.chunks())
     assert_same_rows(everything(source), expected)
     assert_same_rows(everything(source), expected)  # a second pass yields the same
 
@@ -89,9 +91,7 @@ def test_files_give_the_rows_of_separate_labels(tables, expected, tmp_path, endi
         frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
         return path
 
-    source = TableSource.from_tables(
-        *four(tables, write), **LABELS, chunk_rows=2048, threads=1, memory_limit="200MB"
-    )
+    source = SeparateLabels.from_tables(*four(tables, write), **LABELS, stream=2048)
     assert_same_rows(everything(source), expected)
 
 
@@ -105,9 +105,9 @@ def test_folders_and_lists_of_files_are_one_table_in_the_order_of_names(tables, 
         (folder / "readme.txt").write_text("not a table")
         return folder.parent if kind == "outcome" else parts
 
-    source = TableSource.from_tables(*four(tables, split), **LABELS)
+    source = SeparateLabels.from_tables(*four(tables, split), **LABELS, stream=True)
     assert_same_rows(everything(source), expected)
-    assert [chunk.first_row for chunk in source] == [0] * 8  # counted file by file
+    assert [chunk.first_row for chunk in source.chunks()] == [0] * 8  # counted file by file
 
 
 def test_database_tables_and_queries_are_streamed(tables, expected, tmp_path):
@@ -122,7 +122,7 @@ def test_database_tables_and_queries_are_streamed(tables, expected, tmp_path):
         sql = f"{kind}_{name}" if name == "N" else f"SELECT * FROM {kind}_{name}"  # noqa: S608
         return SqlQuery(sql, database)
 
-    source = TableSource.from_tables(*four(tables, query), **LABELS, chunk_rows=2048)
+    source = SeparateLabels.from_tables(*four(tables, query), **LABELS, stream=2048)
     assert_same_rows(everything(source), expected)
 
 
@@ -131,18 +131,18 @@ def test_a_population_column_tells_the_cells_apart(tables, expected):
         parts = [tables[kind, name].assign(region=name, w=1.0) for name in ("N", "S")]
         return pd.concat(parts, ignore_index=True)
 
-    source = TableSource.from_frames(
+    source = SeparateLabels.from_tables(
         stacked("outcome"),
         stacked("treatment"),
         **LABELS,
         population="region",
         sample_weight="w",
         features=["age", "days"],
-        chunk_rows=64,
+        stream=64,
     )
     assert_same_rows(everything(source), expected)
-    only = TableSource.from_frames(
-        stacked("outcome"), None, **LABELS, population="region", ignore=["w"]
+    only = SeparateLabels.from_tables(
+        stacked("outcome"), None, **LABELS, population="region", ignore=["w"], stream=True
     )
     assert set(everything(only)["kind"]) == {"outcome"}
 
@@ -152,81 +152,97 @@ def test_columns_are_matched_by_name_and_booleans_are_numbers(tables, expected):
         frame = frame[[*reversed(frame.columns)]] if name == "S" else frame
         return frame.assign(**{LABELS[kind]: frame[LABELS[kind]] == 1})
 
-    found = everything(TableSource.from_tables(*four(tables, shuffled), **LABELS))
+    found = everything(SeparateLabels.from_tables(*four(tables, shuffled), **LABELS, stream=True))
     assert_same_rows(found, expected)
 
 
 def test_functions_make_chunks_anew_and_empty_chunks_do_not_matter():
     data = paper_problem().draw(30, random_state=0)
-    empty = {"X": np.empty((0, 2)), "y": [], "kind": [], "population": []}
+    empty = {"X": np.empty((0, 2)), **separate_labels([], []), "population": []}
 
     def chunks():
         yield from (empty, data, empty)
 
-    source = as_source(chunks)
-    assert isinstance(source, IterableSource)
+    source = SeparateLabels.from_chunks(chunks)
+    assert source.is_streamed
     assert source.feature_names is None
-    assert [len(chunk) for chunk in source] == [0, 120, 0] == [len(chunk) for chunk in source]
-    assert IterableSource(lambda: iter(())).feature_names is None
+    for _ in range(2):
+        assert [len(chunk) for chunk in source.chunks()] == [0, 120, 0]
+    assert SeparateLabels.from_chunks(lambda: iter(())).feature_names is None
 
 
-def test_a_mapping_is_a_source_and_frames_keep_their_names(tables):
+def test_rows_in_memory_are_handed_out_in_pieces_and_frames_keep_their_names(tables, expected):
     data = SeparateLabels.from_tables(*four(tables), **LABELS)
-    assert as_source(data).feature_names == ["age", "days"]
-    assert as_source(as_source(data)) is not None
-    weighted = ArraySource(data.X, data.y, data.kind, data.population, np.full(data.n_rows, 2.0))
+    assert not data.is_streamed
+    assert data.chunks().feature_names == ["age", "days"]
+    assert_same_rows(everything(data), expected)
+    weighted = SeparateLabels(**data, sample_weight=np.full(data.n_rows, 2.0), stream=True)
     assert set(everything(weighted)["weight"]) == {2.0}
+
+
+def test_folders_and_lists_are_streamed_and_single_files_that_fit_are_not(tables, tmp_path, limits):
+    def write(frame, kind, name):
+        frame.to_csv(tmp_path / f"{kind}_{name}.csv", index=False)
+        return tmp_path / f"{kind}_{name}.csv"
+
+    files = four(tables, write)
+    assert not SeparateLabels.from_tables(*files, **LABELS).is_streamed
+    lists = [{name: [file] for name, file in of.items()} for of in files]
+    assert SeparateLabels.from_tables(*lists, **LABELS).is_streamed
+    folders = [dict.fromkeys(of, tmp_path) for of in files]
+    assert SeparateLabels.from_tables(*folders, **LABELS).is_streamed
+    limits("data.labels", fits_in_memory=lambda files: False)
+    assert SeparateLabels.from_tables(*files, **LABELS).is_streamed
+    assert not SeparateLabels.from_tables(*files, **LABELS, stream=False).is_streamed
+    assert not SeparateLabels.from_tables(*four(tables), **LABELS).is_streamed
 
 
 # Every message.
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        (3, "source must be a TableSource"),
-        (SqlQuery("t"), "does not say which rows carry which label"),
-        (pd.DataFrame({"a": [1]}), "does not say which rows carry which label"),
-    ],
-)
-def test_what_is_no_source_is_refused(source, message):
-    with pytest.raises(InputError, match=message):
-        as_source(source)
-
-
 def test_a_generator_is_refused_as_it_runs_once():
-    with pytest.raises(InputError, match="gone through twice"):
-        list(IterableSource(x for x in []))
+    with pytest.raises(InputError, match=r"from_chunks needs a function .* got generator\."):
+        list(SeparateLabels.from_chunks(x for x in []))
 
 
 def test_a_chunk_without_a_part_is_refused():
-    with pytest.raises(InputError, match="chunk 0 lacks 'kind'"):
-        list(IterableSource(lambda: [{"X": [[1.0]], "y": [1], "population": [0]}]))
+    chunk = {"X": [[1.0]], "y": [1], "population": [0]}
+    for missing in ("X", "population"):
+        part = {name: column for name, column in chunk.items() if name != missing}
+        with pytest.raises(InputError, match=f"chunk 0 lacks {missing!r}: a chunk is a mapping"):
+            list(SeparateLabels.from_chunks(lambda part=part: [part]).chunks())
+    assert len(next(iter(SeparateLabels.from_chunks(lambda: [chunk]).chunks()))) == 1
 
 
 def test_a_chunk_with_other_features_is_refused():
     data = dict(paper_problem().draw(5, random_state=0))
     with pytest.raises(TableError, match="chunk 1 has 1 features, those before it have 2"):
-        list(IterableSource(lambda: [data, data | {"X": data["X"][:, :1]}]))
+        list(SeparateLabels.from_chunks(lambda: [data, data | {"X": data["X"][:, :1]}]).chunks())
     frame = pd.DataFrame(data["X"], columns=["a", "b"])
     other = frame.rename(columns={"b": "c"})
     with pytest.raises(TableError, match=r"chunk 1 must have the feature columns.*Missing: 'b'"):
-        list(IterableSource(lambda: [data | {"X": frame}, data | {"X": other}]))
+        list(
+            SeparateLabels.from_chunks(lambda: [data | {"X": frame}, data | {"X": other}]).chunks()
+        )
 
 
-def test_lengths_and_shapes_are_checked():
-    with pytest.raises(InputError, match="kind has 1 entries but X has 2 rows"):
-        list(ArraySource([[1.0], [2.0]], [1, 2], ["outcome"], ["a", "b"]))
-    with pytest.raises(InputError, match=r"the arrays, rows 0 to 0.*kind must be one of"):
-        list(ArraySource([[1.0]], [1], ["result"], ["a"]))
-    with pytest.raises(InputError, match="chunk 0: X must be two-dimensional"):
-        list(IterableSource(lambda: [{"X": [1.0], "y": [1], "kind": ["o"], "population": [1]}]))
-    with pytest.raises(LabelError, match="outcomes must be numbers"):
-        list(ArraySource([[1.0]], ["often"], ["outcome"], ["a"]))
-    with pytest.raises(InputError, match="chunk_rows must be a whole number"):
-        list(ArraySource([[1.0]], [1], ["outcome"], ["a"], chunk_rows=0))
-    with pytest.raises(LabelError, match=r"target.*carry no label"):
-        list(ArraySource([[1.0]], [1.0], ["target"], ["a"]))
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"treatment": [np.nan]}, "treatment has 1 entries but X has 2 rows"),
+        ({"treatment": [1, 0]}, "the arrays, rows 0 to 1: 2 of 2 rows have an outcome and a treat"),
+        ({"y": [1, np.nan]}, r"rows 0 to 1: 1 of 2 rows have a population but neither .*row 1: b"),
+        ({"population": ["a", None]}, "rows 0 to 1: population is missing in 1 of 2 rows"),
+        ({"y": ["often", "no"]}, "rows 0 to 1: outcomes must be numbers, or words .* got 'often'"),
+        ({"X": [1.0, 2.0]}, "X must be two-dimensional"),
+    ],
+)
+def test_lengths_shapes_and_labels_of_pieces_are_checked(changed, message):
+    rows = {"X": [[1.0], [2.0]], "y": [1, 2], "population": ["a", "b"]}
+    with pytest.raises(InputError, match=message):
+        list(SeparateLabels(**rows | changed, stream=True).chunks())
+    with pytest.raises(InputError, match=message.replace("the arrays", "chunk 0")):
+        list(SeparateLabels.from_chunks(lambda: [rows | changed]).chunks())
 
 
 def spoiled(tables, column, row, value):
@@ -256,42 +272,59 @@ def spoiled(tables, column, row, value):
     ],
 )
 def test_a_bad_row_is_named(tables, column, value, error, message):
-    source = TableSource.from_tables(*spoiled(tables, column, 61, value), **LABELS, chunk_rows=10)
+    source = SeparateLabels.from_tables(*spoiled(tables, column, 61, value), **LABELS, stream=10)
     with pytest.raises(error, match=message):
-        list(source)
+        list(source.chunks())
 
 
 def test_a_bad_row_of_a_file_is_named_with_the_file(tables, tmp_path):
     frame = tables["outcome", "N"].assign(age=lambda f: f["age"].where(f.index != 41))
     frame.to_parquet(tmp_path / "late.parquet")
-    source = TableSource.from_tables({"N": tmp_path}, {}, **LABELS)
+    source = SeparateLabels.from_tables({"N": tmp_path}, {}, **LABELS, stream=True)
     with pytest.raises(TableError, match=r"row 41 of '.*late\.parquet' \(counting from 0\)"):
-        list(source)
+        list(source.chunks())
 
 
 def test_missing_columns_words_and_missing_populations_are_refused(tables):
     frame = tables["outcome", "N"]
     with pytest.raises(TableError, match="has no column 'bought'; its columns are age, days"):
-        list(TableSource.from_tables({"N": frame[["age", "days"]]}, {}, **LABELS))
+        list(
+            SeparateLabels.from_tables(
+                {"N": frame[["age", "days"]]}, {}, **LABELS, stream=True
+            ).chunks()
+        )
     with pytest.raises(TableError, match="no column is left that could be a feature"):
-        list(TableSource.from_tables({"N": frame[["bought"]]}, {}, **LABELS))
+        list(
+            SeparateLabels.from_tables({"N": frame[["bought"]]}, {}, **LABELS, stream=True).chunks()
+        )
     with pytest.raises(TableError, match=r"column 'bought' of the outcome table.*got 'often'"):
-        list(TableSource.from_tables({"N": frame.assign(bought="often")}, {}, **LABELS))
+        list(
+            SeparateLabels.from_tables(
+                {"N": frame.assign(bought="often")}, {}, **LABELS, stream=True
+            ).chunks()
+        )
     with pytest.raises(TableError, match="column 'age' of the outcome table"):
         list(
-            TableSource.from_tables(
-                {"N": frame.assign(age=["old", "new", "old", "new", "old"] * 10)}, {}, **LABELS
-            )
+            SeparateLabels.from_tables(
+                {"N": frame.assign(age=["old", "new", "old", "new", "old"] * 10)},
+                {},
+                **LABELS,
+                stream=True,
+            ).chunks()
         )
     nameless = frame.assign(region=["N"] * 3 + [None] + ["S"] * (len(frame) - 4))
     with pytest.raises(TableError, match=r"row 3 of the outcome table.*'region' is missing"):
-        list(TableSource.from_frames(nameless, None, **LABELS, population="region"))
+        list(
+            SeparateLabels.from_tables(
+                nameless, None, **LABELS, population="region", stream=True
+            ).chunks()
+        )
     with pytest.raises(TableError, match="no table was given"):
-        _ = TableSource.from_tables({}, {}, **LABELS).feature_names
+        _ = SeparateLabels.from_tables({}, {}, **LABELS, stream=True).feature_names
 
 
 def read(table):
-    return list(scan_table(table, "the table", Reading(1000)))
+    return list(scan_table(table, "the table", 1000))
 
 
 def test_files_that_are_not_there_or_no_tables_are_refused(tmp_path):
@@ -331,6 +364,8 @@ def test_a_word_far_into_a_text_file_is_named_with_its_row(tmp_path):
     lines = [f"{i}.5,{i % 2}" for i in range(60_000)]
     lines[50_000] = "unknown,1"
     (tmp_path / "words.csv").write_text("a,b\n" + "\n".join(lines))
-    source = TableSource.from_tables({"N": tmp_path / "words.csv"}, {}, outcome="b", treatment="t")
+    source = SeparateLabels.from_tables(
+        {"N": tmp_path / "words.csv"}, {}, outcome="b", treatment="t", stream=True
+    )
     with pytest.raises(TableError, match=r"words\.csv' holds.*'unknown' in 1 of.*row 50,000,"):
-        list(source)
+        list(source.chunks())

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from unjoined import MinMaxUplift, SeparateLabels
-from unjoined.data import CellKFold, TableEncoder, TableSource
+from unjoined.data import CellKFold, TableEncoder
 from unjoined.errors import ColumnWarning, TableError, WeakIdentificationWarning
 
 N = 300
@@ -43,11 +43,11 @@ def four(column=None, n=N):
     return tables
 
 
-def load(tables, whole=SeparateLabels, **options):
+def load(tables, **options):
     outcomes, treatments = (
         {name: tables[kind, name] for name in ("N", "S")} for kind in ("outcome", "treatment")
     )
-    return whole.from_tables(outcomes, treatments, **LABELS, **options)
+    return SeparateLabels.from_tables(outcomes, treatments, **LABELS, **options)
 
 
 NO_FEATURES = {
@@ -224,7 +224,7 @@ def test_two_frames_with_a_population_column_are_judged_alike(case):
         for kind in ("outcome", "treatment")
     ]
     with pytest.warns(ColumnWarning, match="a column is left out: 'extra'"):
-        data = SeparateLabels.from_frames(*both, **LABELS, population="where")
+        data = SeparateLabels.from_tables(*both, **LABELS, population="where")
     assert data.feature_names == ["age", "spend", "region"]
 
 
@@ -241,7 +241,7 @@ def test_a_stream_decides_as_memory_does_and_by_all_rows(tmp_path):
     paths = {cell: tmp_path / f"{'-'.join(cell)}.parquet" for cell in tables}
     for cell, path in paths.items():
         tables[cell].to_parquet(path)
-    source = load(paths, TableSource)
+    source = load(paths, stream=True)
     with pytest.warns(ColumnWarning, match="'id' is a whole number"):
         assert source.feature_names == data.feature_names
     assert source.left_out == data.left_out

@@ -8,7 +8,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from unjoined import MinMaxUplift, SeparateLabels, TableSource, read_table, save_model
+from unjoined import MinMaxUplift, SeparateLabels, read_table, save_model
 from unjoined.cli.entry import main
 from unjoined.errors import TableError
 
@@ -30,8 +30,10 @@ def run(capsys, *arguments):
 
 def streamed(path, **options):
     """Features of a file with the columns x and y, read in pieces."""
-    source = TableSource.from_tables({"A": path}, {}, outcome="y", treatment="t", **options)
-    return np.concatenate([chunk.X for chunk in source])[:, 0]
+    source = SeparateLabels.from_tables(
+        {"A": path}, {}, outcome="y", treatment="t", **options, stream=True
+    )
+    return np.concatenate([chunk.X for chunk in source.chunks()])[:, 0]
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +146,10 @@ def test_kept_columns_come_out_as_they_went_in(tmp_path, capsys, model, ending):
 def test_rows_that_begin_with_a_hash_are_rows(tmp_path):
     path = write(tmp_path, "id,x,y\n#N/A,1,0\n#10,2,1\n3,3,0\n")
     assert read_table(path)["id"].to_pylist() == ["#N/A", "#10", "3"]
-    source = TableSource.from_tables({"A": path}, {}, outcome="y", treatment="t", features=["x"])
-    assert [len(chunk) for chunk in source] == [3]
+    source = SeparateLabels.from_tables(
+        {"A": path}, {}, outcome="y", treatment="t", features=["x"], stream=True
+    )
+    assert [len(chunk) for chunk in source.chunks()] == [3]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +172,11 @@ def test_a_malformed_text_file_is_refused(tmp_path, content, message):
         read_table(path)
     assert str(path) in str(error.value)
     with pytest.raises(TableError, match=message):
-        list(TableSource.from_tables({"A": path}, {}, outcome="y", treatment="t"))
+        list(
+            SeparateLabels.from_tables(
+                {"A": path}, {}, outcome="y", treatment="t", stream=True
+            ).chunks()
+        )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from unjoined import MinMaxUplift, SeparateLabels, TableSource, Uplift, load_model, read_table
+from unjoined import MinMaxUplift, SeparateLabels, Uplift, load_model, read_table
 from unjoined.cli.entry import main
 from unjoined.data import TableEncoder
 from unjoined.errors import ColumnWarning, LabelError, TableError
@@ -186,9 +186,11 @@ def test_a_csv_with_thousands_is_read_alike_in_memory_and_in_pieces(tmp_path):
     data = SeparateLabels.from_tables(*read, outcome="y", treatment="t")
     with pytest.warns(ColumnWarning, match="a point separates thousands"):
         whole = TableEncoder().fit_transform(data.X)[:, 1]
-    source = TableSource.from_tables(*files, outcome="y", treatment="t", chunk_rows=64)
+    source = SeparateLabels.from_tables(*files, outcome="y", treatment="t", stream=64)
     with pytest.warns(ColumnWarning, match="a point separates thousands"):
-        pieces = np.concatenate([chunk.X[:, 1] for chunk in source.encoded(TableEncoder())])
+        pieces = np.concatenate(
+            [chunk.X[:, 1] for chunk in source.chunks().encoded(TableEncoder())]
+        )
     assert sorted(whole) == sorted(pieces)
     assert whole.min() >= 1.0
     assert (whole % 1.0 == 0.0).all()
@@ -322,9 +324,9 @@ def test_codes_and_stand_ins_are_found_in_pieces_as_in_memory(tmp_path):
     model = MinMaxUplift(basis="linear", random_state=0)
     with pytest.warns(ColumnWarning):
         whole = model.fit(SeparateLabels.from_tables(*parts, outcome="y", treatment="t")).encoder_
-    source = TableSource.from_tables(*files, outcome="y", treatment="t", chunk_rows=100)
+    source = SeparateLabels.from_tables(*files, outcome="y", treatment="t", stream=100)
     with pytest.warns(ColumnWarning):
-        pieces = model.fit_chunks(source).encoder_
+        pieces = model.fit(source).encoder_
     for one, two in zip(whole.columns_, pieces.columns_, strict=True):
         assert (one.name, one.holds, one.levels, one.stand_ins, one.has_missing) == (
             *(two.name, two.holds, two.levels, two.stand_ins, two.has_missing),
@@ -368,7 +370,7 @@ def test_a_column_is_a_category_if_the_user_says_so(backend):
     people, uplift = truth(rng, 3000)
     assert np.corrcoef(model.predict(convert(people)), uplift)[0, 1] > 0.95
     in_pieces = TableEncoder()
-    TableSource.from_tables(*parts, **options, chunk_rows=500).encoded(in_pieces)
+    SeparateLabels.from_tables(*parts, **options, stream=500).chunks().encoded(in_pieces)
     assert in_pieces.columns_[1].levels == model.encoder_.columns_[1].levels
     assert len(in_pieces.columns_[1].levels) == 20
 

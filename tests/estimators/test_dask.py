@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from contextlib import contextmanager
 from functools import partial, reduce
 from itertools import pairwise
 from operator import add
@@ -16,9 +17,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import unjoined
-from unjoined import MinMaxUplift, WeightedUplift
-from unjoined.data import ArraySource, DaskSource, fold, paper_problem
-from unjoined.data.rows import number_rows
+from unjoined import MinMaxUplift, SeparateLabels, WeightedUplift
+from unjoined.data import fold, paper_problem
+from unjoined.data.dask import DaskSource
+from unjoined.data.rows import number_rows, separate_labels
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.model import passes as dask_pass
 from unjoined.model.census import take_census
@@ -55,28 +57,28 @@ DATA = weighted_rows(0)
 N = len(DATA["y"])
 
 
-def arrays(data, edges=(0,), **options):
+def arrays(data, edges=(0,)):
     """Dask arrays cut at ``edges``, which may coincide."""
     n = len(data["y"])
     sizes = tuple(int(size) for size in np.diff([0, *sorted(edges), n]))
     X = da.from_array(data["X"], (sizes, (1, 1)))
     rest = {name: values for name, values in data.items() if name != "X"}
-    return DaskSource.from_arrays(X, **rest, **options)
+    return SeparateLabels(X, **rest)
 
 
-def frames(data, npartitions, **options):
+def frames(data, npartitions):
     """Two Dask DataFrames with a population column; as many empty partitions as full ones."""
     tables = []
-    for kind in ("outcome", "treatment"):
-        at = data["kind"] == kind
-        columns = {"a": data["X"][at, 0], "b": data["X"][at, 1], kind: data["y"][at]}
+    for kind, column in (("outcome", "y"), ("treatment", "treatment")):
+        at = ~np.isnan(data[column])
+        columns = {"a": data["X"][at, 0], "b": data["X"][at, 1], kind: data[column][at]}
         columns |= {"where": data["population"][at].astype(str), "w": data["sample_weight"][at]}
         table = pd.DataFrame(columns)
         cuts = np.linspace(0, len(table), npartitions + 1).astype(int).repeat(2)
         pairs = pairwise(cuts)
         tables.append(dd.from_delayed([dask.delayed(table.iloc[i:j]) for i, j in pairs]))
     names = {"outcome": "outcome", "treatment": "treatment", "population": "where"}
-    return DaskSource.from_frames(*tables, **names, sample_weight="w", **options)
+    return SeparateLabels.from_tables(*tables, **names, sample_weight="w")
 
 
 def assert_sums_close(found, expected, rtol=1e-12):
@@ -111,7 +113,7 @@ def this_thread():
 
 @pytest.fixture(scope="module")
 def expected():
-    return MinMaxUplift(**QUICK).fit_chunks(DATA)
+    return MinMaxUplift(**QUICK).fit(SeparateLabels(**DATA, stream=True))
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +137,10 @@ def test_sums_do_not_depend_on_partitions(seed, edges, sample_rows):
     """Weights, copies, rows that are not in the sample, and empty partitions included."""
     data = weighted_rows(seed, n=80, decimals=1 if seed % 2 else None)
     model = MinMaxUplift(**QUICK, center=bool(seed % 3))
-    expected = model.collect_sums(data, sample_rows=sample_rows)
-    with dask.config.set(scheduler="synchronous"):
-        found = model.collect_sums(arrays(data, edges), sample_rows=sample_rows)
+    with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="synchronous"):
+        patch.setattr("unjoined.estimators.minmax.SAMPLE_ROWS", sample_rows)
+        expected = model.collect_sums(data)
+        found = model.collect_sums(arrays(data, edges))
     assert_sums_close(found, expected)
 
 
@@ -145,7 +148,7 @@ def test_sums_do_not_depend_on_partitions(seed, edges, sample_rows):
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
 def test_frames_give_the_same_fit(expected, npartitions, scheduler):
     with dask.config.set(scheduler=scheduler):
-        found = MinMaxUplift(**QUICK).fit_chunks(frames(DATA, npartitions))
+        found = MinMaxUplift(**QUICK).fit(frames(DATA, npartitions))
     assert found.feature_names_in_.tolist() == ["a", "b"]
     assert_predictions_close(found, expected)
     assert (found.ridge_f_, found.ridge_g_) == (expected.ridge_f_, expected.ridge_g_)
@@ -159,8 +162,7 @@ def test_a_few_rows_that_make_up_the_table_are_dealt_evenly():
     kind = np.where(np.arange(n) % 2, "outcome", "treatment")
     data = {
         "X": X,
-        "y": rng.integers(0, 2, n) * 1.0,
-        "kind": kind,
+        **separate_labels(rng.integers(0, 2, n) * 1.0, kind),
         "population": rng.integers(0, 2, n),
     }
     model = MinMaxUplift(basis="linear", ridge_f=0.1, ridge_g=0.1)
@@ -176,19 +178,20 @@ def test_a_single_copy_among_rows_that_do_not_repeat():
     assert_sums_close(model.collect_sums(arrays(data, [1, 200])), model.collect_sums(data))
 
 
-def test_a_source_can_be_gone_through_here_as_well(expected):
-    class Plain:
-        feature_names = None
+def test_partitions_can_be_gone_through_here_as_well(expected):
+    def partitions():
+        for chunk in arrays(DATA, [100, 100, 700]).chunks():
+            labels = separate_labels(chunk.label, chunk.kind)
+            rest = {"population": chunk.population, "sample_weight": chunk.weight}
+            yield {"X": chunk.X, **labels, **rest}
 
-        def __iter__(self):
-            return iter(arrays(DATA, [100, 100, 700]))
-
-    assert_predictions_close(MinMaxUplift(**QUICK).fit_chunks(Plain()), expected)
+    found = MinMaxUplift(**QUICK).fit(SeparateLabels.from_chunks(partitions))
+    assert_predictions_close(found, expected)
 
 
 def test_a_mapping_of_dask_arrays_is_a_source(expected):
     lazy = DATA | {"X": da.from_array(DATA["X"], (400, 2))}
-    assert_predictions_close(MinMaxUplift(**QUICK).fit_chunks(lazy), expected)
+    assert_predictions_close(MinMaxUplift(**QUICK).fit(lazy), expected)
 
 
 def test_what_is_shared_is_in_one_task_and_results_are_merged_by_eight():
@@ -205,38 +208,35 @@ def test_what_is_shared_is_in_one_task_and_results_are_merged_by_eight():
 def test_results_come_back_without_the_plan_and_plans_travel_without_the_sample():
     """So that traffic is O(p^2) per partition, whatever the size of the sample."""
     model = MinMaxUplift(**QUICK)
-    census = take_census(ArraySource(**DATA), sample_rows=10_000)
-    plan = model.collect_sums(ArraySource(**DATA)).plan
+    census = take_census(SeparateLabels(**DATA, stream=True).chunks(), sample_rows=10_000)
+    plan = model.collect_sums(DATA).plan
     shared = plan, census.without_samples()
     assert len(pickle.dumps(shared)) < len(pickle.dumps(plan)) + 5_000
-    part = dask_pass._sum_chunk(next(number_rows(ArraySource(**DATA))), shared, 1)
+    part = dask_pass._sum_chunk(next(number_rows(arrays(DATA).chunks())), shared, 1)
     p, q = plan.size, 2 * plan.n_features + 1
     numbers = part[0].n_rows.size * (2 * p * p + p) + 2 * (2 * q * q + q)
     assert len(pickle.dumps(part)) < 1.3 * 8 * numbers + 10_000
 
 
-def test_a_client_gives_the_same_fit_however_it_is_named(client, expected):
-    address = client.scheduler.address
-    for named in (client, address):
-        found = MinMaxUplift(**QUICK).fit_chunks(arrays(DATA, [50, 50, 600], client=named))
-        assert_predictions_close(found, expected)
+@contextmanager
+def current(client):
+    """Compute on a cluster what is computed meanwhile."""
     with dask.config.set(scheduler=None), client.as_current():
-        tasks = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
-        found = MinMaxUplift(**QUICK).fit_chunks(frames(DATA, 2))
-        more = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
-    assert_predictions_close(found, expected)
-    assert more > tasks
-    assert len(list(arrays(DATA, [50, 600], client=client))) == 3
+        yield
 
 
-def test_progress_is_shown_if_asked_for(client, capsys):
-    model = MinMaxUplift(**QUICK)
-    model.fit_chunks(arrays(DATA, [600]))
-    assert capsys.readouterr().out == ""
-    model.fit_chunks(arrays(DATA, [600], progress=True))
-    assert "Completed" in capsys.readouterr().out
-    model.fit_chunks(arrays(DATA, [600], client=client, progress=True))
-    assert "Completed" in capsys.readouterr().out
+def test_the_workers_of_a_current_client_give_the_same_fit(client, expected):
+    def transitions():
+        return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
+
+    for make in (lambda: arrays(DATA, [50, 50, 600]), lambda: frames(DATA, 2)):
+        before = transitions()
+        with current(client):
+            found = MinMaxUplift(**QUICK).fit(make())
+        assert_predictions_close(found, expected)
+        assert transitions() > before
+    with current(client):
+        assert len(list(arrays(DATA, [50, 600]).chunks())) == 3
 
 
 @pytest.mark.slow
@@ -267,65 +267,59 @@ def test_killed_workers_change_nothing(expected, tmp_path, monkeypatch):
     with (
         distributed.LocalCluster(processes=True, **options) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
+        current(client),
     ):
-        source = DaskSource.from_arrays(**(DATA | {"X": X}), client=client)
-        found = MinMaxUplift(**QUICK).fit_chunks(source)
+        found = MinMaxUplift(**QUICK).fit(SeparateLabels(**DATA | {"X": X}))
     assert not armed.exists()
     assert_predictions_close(found, expected)
 
 
-def test_every_message_about_clusters(client, limits):
+def test_a_cluster_without_workers_is_refused(limits):
     limits("data.dask", SECONDS=0.2)
-    model = MinMaxUplift(**QUICK)
-    with pytest.raises(
-        InputError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1' with"
-    ):
-        model.fit_chunks(arrays(DATA, client="tcp://127.0.0.1:1"))
-    with pytest.raises(InputError, match=r"client must be a distributed\.Client .* got int"):
-        model.fit_chunks(arrays(DATA, client=8786))
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as idle,
+        current(idle),
         pytest.raises(InputError, match="has no workers, and none came within"),
     ):
-        model.fit_chunks(arrays(DATA, client=cluster.scheduler_address))
+        MinMaxUplift(**QUICK).fit(arrays(DATA))
 
 
 def test_messages_of_partitions_come_back_from_the_workers(client):
     bad = DATA | {"X": np.where(np.arange(N)[:, None] == 150, np.nan, DATA["X"])}
-    with pytest.raises(TableError, match=r"row 50 of partition 1 of the arrays"):
-        MinMaxUplift(**QUICK).fit_chunks(arrays(bad, [100, 200], client=client))
+    with current(client), pytest.raises(TableError, match=r"row 50 of partition 1 of the arrays"):
+        MinMaxUplift(**QUICK).fit(arrays(bad, [100, 200]))
 
 
 def test_every_message_about_passes(tmp_path):
     model = MinMaxUplift(**QUICK)
     with pytest.raises(InputError, match="Leave checkpoint out"):
-        model.fit_chunks(arrays(DATA), checkpoint=tmp_path / "pass.sums")
+        model.fit(arrays(DATA), checkpoint=tmp_path / "pass.sums")
     empty = {name: values[:0] for name, values in DATA.items()}
     with pytest.raises(TableError, match="the source has no rows"):
-        model.fit_chunks(arrays(empty))
-    with pytest.raises(TableError, match="the source has no rows"):
-        model.fit_chunks(DaskSource((), None))
+        model.fit(arrays(empty))
     first = DATA["population"] == DATA["population"][0]
     with pytest.raises(LabelError, match="two populations"):
-        model.fit_chunks(arrays({name: values[first] for name, values in DATA.items()}))
-    codes = np.where(
-        (DATA["kind"] == "treatment") & (np.arange(N) > 600), 2.0 * DATA["y"] - 1.0, DATA["y"]
-    )
+        model.fit(arrays({name: values[first] for name, values in DATA.items()}))
+    codes = np.where(np.arange(N) > 600, 2.0 * DATA["treatment"] - 1.0, DATA["treatment"])
     with pytest.raises(LabelError, match=r"partition 1 of .* on: treatment labels must be coded"):
-        model.fit_chunks(arrays(DATA | {"y": codes}, [601]))
+        model.fit(arrays(DATA | {"treatment": codes}, [601]))
     wide, narrow = (
-        dask_pass.census_of_rows(next(number_rows(ArraySource(**(DATA | {"X": X})))), (9, 0))
+        dask_pass.census_of_rows(
+            next(number_rows(SeparateLabels(**DATA | {"X": X}, stream=True).chunks())), (9, 0)
+        )
         for X in (DATA["X"], DATA["X"][:, :1])
     )
     with pytest.raises(TableError, match=r"from row 0 on has 1 features, the rows before it have"):
         wide + narrow
 
 
-def test_rows_that_change_between_the_passes_are_refused():
-    census = take_census(ArraySource(**DATA), sample_rows=100)
-    plan = MinMaxUplift(**QUICK).collect_sums(ArraySource(**DATA), sample_rows=100).plan
+def test_rows_that_change_between_the_passes_are_refused(limits):
+    limits("estimators.minmax", SAMPLE_ROWS=100)
+    census = take_census(SeparateLabels(**DATA, stream=True).chunks(), sample_rows=100)
+    plan = MinMaxUplift(**QUICK).collect_sums(DATA).plan
     for change in (slice(N // 2), slice(None, None, -1)):
-        other = arrays({name: values[change] for name, values in DATA.items()}).numbered()
+        other = arrays({name: values[change] for name, values in DATA.items()}).source.numbered()
         with pytest.raises(TableError, match="gave other rows, or the same in another order"):
             dask_pass.sum_source(other, plan, census)
     with pytest.raises(TableError, match="had rows before and has none now"):
@@ -333,8 +327,8 @@ def test_rows_that_change_between_the_passes_are_refused():
 
 
 def test_partitions_number_their_rows_as_a_source_does():
-    (whole,) = number_rows(ArraySource(**DATA))
-    source = arrays(DATA, [7, 300, 300, 900]).numbered()
+    (whole,) = number_rows(SeparateLabels(**DATA, stream=True).chunks())
+    source = arrays(DATA, [7, 300, 300, 900]).source.numbered()
     found = np.concatenate([rows.number for rows in source])
     assert (found < 0).any()  # rows of weight 0
     assert_array_equal(found, whole.number)
@@ -342,10 +336,10 @@ def test_partitions_number_their_rows_as_a_source_does():
 
 def test_censuses_add_up_to_the_census_of_all_rows_in_any_order():
     """Whatever the order: the same sample, counts and values."""
-    numbered = arrays(DATA, [7, 300, 300, 900]).numbered()
+    numbered = arrays(DATA, [7, 300, 300, 900]).source.numbered()
     counted = (rows.take(rows.number >= 0) for rows in numbered)
     parts = [dask_pass.census_of_rows(rows, (60, 0)) for rows in counted]
-    whole = take_census(ArraySource(**DATA), sample_rows=60)
+    whole = take_census(SeparateLabels(**DATA, stream=True).chunks(), sample_rows=60)
     for order in (range(5), (4, 2, 0, 3, 1)):
         merged = reduce(add, [parts[i] for i in order])
         assert (merged.names, merged.n_rows) == (whole.names, whole.n_rows)

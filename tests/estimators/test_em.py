@@ -22,6 +22,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from unjoined import EMUplift
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators import em as _em
 from unjoined.estimators.em import PROBABILITY_FLOOR, VARIANCE_FLOOR, fit_em
@@ -557,8 +558,8 @@ def tables(family, n=250):
         policy = (1.5,) if name == "A" else (-1.5,)
         X, y, _, treated = draw(n, seed, family=family, policies=policy)
         parts.append((X, y if kind == "outcome" else treated, np.full(n, kind), np.full(n, name)))
-    columns = map(np.concatenate, zip(*parts, strict=True))
-    return dict(zip(("X", "y", "kind", "population"), columns, strict=True))
+    X, label, kind, population = map(np.concatenate, zip(*parts, strict=True))
+    return {"X": X, **separate_labels(label, kind), "population": population}
 
 
 @pytest.mark.parametrize(
@@ -581,7 +582,7 @@ def test_em_is_the_same_likelihood_over_other_models(family, outcome_model):
     ).fit(**data)
     assert model.family_ == family
     assert not hasattr(model, "candidates_")
-    at = data["kind"] == "outcome"
+    at = ~np.isnan(data["y"])
     chances = model.predict_policies(data["X"][at])
     e = np.where(data["population"][at] == "A", chances[:, 0], chances[:, 1])
     y, scale = data["y"][at], model.outcome_scaling_

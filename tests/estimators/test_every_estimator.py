@@ -17,7 +17,7 @@ from unjoined import (
     Uplift,
     WeightedUplift,
 )
-from unjoined.data import SeparateLabels, SimulatedProblem
+from unjoined.data import SimulatedProblem
 from unjoined.errors import InputError
 
 QUICK = [
@@ -79,7 +79,7 @@ def test_three_populations_are_no_worse_than_the_best_two(estimator):
     for seed in range(10):
         data = law({"A": 0.9, "B": 0.8, "C": 0.1}).draw(300, random_state=seed)
         kept = data.population != "B"
-        pair = SeparateLabels(data.X[kept], data.y[kept], data.kind[kept], data.population[kept])
+        pair = data.take(kept)
         for name, rows in (("three", data), ("two", pair)):
             model = clone(estimator).fit(rows)
             error[name] += np.mean((model.predict(X) - 0.25 * (0.2 + X[:, 0])) ** 2)
@@ -88,7 +88,7 @@ def test_three_populations_are_no_worse_than_the_best_two(estimator):
 
 def test_wrong_calls_say_what_to_write():
     data = TWO.draw(100, random_state=0)
-    with pytest.raises(InputError, match=r"fit needs y, kind, population beside .*fit\(data\)"):
+    with pytest.raises(InputError, match=r"fit needs y, treatment, population .*fit\(data\)"):
         TwoStageUplift().fit(data.X)
     with pytest.raises(InputError, match="enable_metadata_routing=True"):
         TwoStageUplift().fit(data.X, data.y)
@@ -102,7 +102,7 @@ def test_a_grid_search_without_routing_says_to_route():
     data = TWO.draw(100, random_state=0)
     linear, folds = WeightedUplift(basis="linear"), KFold(2, shuffle=True, random_state=0)
     search = GridSearchCV(linear, {"ridge": [0.1, 1.0]}, cv=folds, error_score="raise")
-    for labels in ({}, {"kind": data.kind, "population": data.population}):
+    for labels in ({}, {"treatment": data.treatment, "population": data.population}):
         with pytest.raises(ValueError, match="enable_metadata_routing=True"):
             search.fit(data.X, data.y, **labels)
 

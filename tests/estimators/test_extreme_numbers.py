@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from unjoined import DensityUplift, MinMaxUplift, PlugInUplift, Uplift, WeightedUplift
 from unjoined.cli.entry import main
+from unjoined.data.rows import separate_labels
 from unjoined.errors import ColumnWarning, InputError
 
 MODELS = {
@@ -32,7 +33,7 @@ def draw(n=40, seed=0):
     treated = (rng.random(4 * n) < np.where(population == 0, 0.85, 0.15)).astype(float)
     y = X[:, 0] + treated * (1.0 + X[:, 1]) + 0.3 * rng.standard_normal(4 * n)
     label = np.where(kind == "outcome", y, treated)
-    return {"X": X, "y": label, "kind": kind, "population": population}
+    return {"X": X, **separate_labels(label, kind), "population": population}
 
 
 FITTED = {}
@@ -78,7 +79,7 @@ def test_a_value_far_beyond_those_of_the_fit_is_told():
     label = np.where(kind == "outcome", y, t)
     people = np.repeat(["A", "B"], 200)
     model = WeightedUplift(basis="linear", random_state=0).fit(
-        X, label, kind=kind, population=people
+        X, **separate_labels(label, kind), population=people
     )
     with pytest.warns(ColumnWarning, match=r"1 of 3 rows have a value far .* 1e\+25 in column 1"):
         model.predict([[0.0, 0.0], [0.0, 1e25], [1.2, -1.2]])
@@ -108,7 +109,7 @@ def test_a_fit_refuses_outcomes_beyond_arithmetic_and_names_the_row(name, column
 @pytest.mark.parametrize("values", [lambda y: y, np.sign], ids=["many values", "two values"])
 def test_outcomes_whose_squares_vanish_are_refused(values):
     data = draw()
-    small = np.where(data["kind"] == "outcome", 1e-100 * values(data["y"]), data["y"])
+    small = np.where(~np.isnan(data["y"]), 1e-100 * values(data["y"]), data["y"])
     for columns in (np.asarray, list):
         with pytest.raises(InputError, match="Multiply it by a power of ten"):
             MinMaxUplift().fit(**data | {"y": columns(small)})
@@ -145,11 +146,11 @@ def test_of_a_constant_feature_the_constant_does_not_matter(name):
 def test_the_command_line_names_the_column_of_a_number_beyond_arithmetic(column, tmp_path, capsys):
     data = draw()
     words = ["--outcome", "bought", "--treatment", "mailed", "--model", str(tmp_path / "m.skops")]
-    for kind, label in (("outcome", "bought"), ("treatment", "mailed")):
+    for kind, own, label in (("outcome", "y", "bought"), ("treatment", "treatment", "mailed")):
         for k, name in enumerate(("north", "south")):
-            at = (data["kind"] == kind) & (data["population"] == k)
+            at = ~np.isnan(data[own]) & (data["population"] == k)
             frame = pd.DataFrame({"age": data["X"][at, 0], "spend": data["X"][at, 1]})
-            frame[label] = data["y"][at]
+            frame[label] = data[own][at]
             if column in frame:
                 frame.loc[3, column] = 1e308
             path = tmp_path / f"{kind}_{name}.csv"

@@ -102,10 +102,8 @@ def test_strength_of_many_features_takes_no_products_that_rows_cannot_carry():
     data = problem(3000).draw(20, random_state=0)  # the matrices would take 2.3 GB
     found = identification_strength(**data)
     assert found.degrees == 1
-    label, code = np.asarray(data.y), np.asarray(data.population)
-    at = np.asarray(data.kind) == "treatment"
-    first, second = (label[at & (code == name)].mean() for name in ("A", "B"))
-    assert found.mean_gap == pytest.approx((first - second) / (label[at].max() - label[at].min()))
+    first, second = (data.treatment[data.rows("treatment", name)].mean() for name in ("A", "B"))
+    assert found.mean_gap == pytest.approx(first - second)
 
 
 def test_squares_and_slopes_are_used_as_before_where_rows_carry_them():

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from unjoined import MinMaxGau, MinMaxUplift, SeparateLabels
 from unjoined.data import CellKFold, campaign_problem, paper_problem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, TableError, WeakIdentificationWarning
 from unjoined.evaluate import qini
 from unjoined.model import GaussianBasis, LinearBasis
@@ -64,7 +65,7 @@ def test_noiseless_tables_give_the_uplift_exactly():
             kind += ["treatment"] * 50 + ["outcome"]
             population += [name] * 51
     model = fixed_model(basis="linear", ridge_f=1e-13, ridge_g=1e-13)
-    model.fit(np.array(X)[:, None], y, kind=kind, population=population)
+    model.fit(np.array(X)[:, None], **separate_labels(y, kind), population=population)
     assert_allclose(model.coef_, [1.0, 2.0], atol=1e-8)
 
 
@@ -73,7 +74,9 @@ def test_fit_satisfies_both_first_order_conditions(data):
     model = fixed_model(ridge_f=0.03, ridge_g=0.05).fit(**data)
     phi, p = FIXED(data.X), FIXED.size
     A, b, C = np.zeros((p, p)), np.zeros(p), np.zeros((p, p))
-    for row, label, kind, population in zip(phi, data.y, data.kind, data.population, strict=True):
+    for row, label, kind, population in zip(
+        phi, data.checked.label, data.kind, data.population, strict=True
+    ):
         sign = 1.0 if population == "1" else -1.0
         if kind == "treatment":
             A += sign * (2.0 * label - 1.0) * np.outer(row, row) / 600
@@ -87,12 +90,12 @@ def test_fit_satisfies_both_first_order_conditions(data):
 
 @pytest.mark.parametrize("recode", [lambda t: t == 1.0, lambda t: 2.0 * t - 1.0])
 def test_treatment_coding_does_not_matter(data, fresh, recode):
-    y = np.array(data.y)
+    treatment = np.array(data.treatment)
     treated = data.kind == "treatment"
-    y[treated] = recode(y[treated])
+    treatment[treated] = recode(treatment[treated])
     expected = MinMaxUplift(random_state=0).fit(**data).predict(fresh)
-    found = MinMaxUplift(random_state=0).fit(**replaced(data, y=y)).predict(fresh)
-    assert_array_equal(found, expected)
+    recoded = replaced(data, treatment=treatment)
+    assert_array_equal(MinMaxUplift(random_state=0).fit(**recoded).predict(fresh), expected)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (5.0, 9.0), (-3.0, -1.0), (1.0, 0.0)])

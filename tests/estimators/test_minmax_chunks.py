@@ -1,4 +1,4 @@
-"""`fit_chunks` and `fit_moments`: the same fit however rows come, and close to that of `fit`."""
+"""Streamed rows and `fit_moments`: the same fit however rows come, close to that in memory."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from unjoined import MinMaxUplift, identification_strength, load_model, save_model
-from unjoined.data import ArraySource, paper_problem
+from unjoined import MinMaxUplift, SeparateLabels, identification_strength, load_model, save_model
+from unjoined.data import paper_problem
 from unjoined.errors import InputError, LabelError, TableError, WeakIdentificationWarning
 from unjoined.federated import PlannedSums, read_sums, write_sums
 from unjoined.model import LinearBasis
@@ -19,21 +19,18 @@ PROBLEM = paper_problem(b=5.0)
 DATA = dict(PROBLEM.draw(400, random_state=0))
 NEW = PROBLEM.draw_joint(300, random_state=1)
 QUICK = {"n_centers": 20, "width": "median", "n_jobs": 1, "random_state": 0}
-
-
-def taken(data, at):
-    return {name: np.asarray(values)[at] for name, values in data.items()}
+STREAM = SeparateLabels(**DATA, stream=True)
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    return MinMaxUplift(**QUICK).fit_chunks(DATA)
+    return MinMaxUplift(**QUICK).fit(STREAM)
 
 
 def test_chunks_and_threads_change_nothing(fitted):
     expected = fitted.predict(NEW.X)
-    cut = ArraySource(**DATA, chunk_rows=77)
-    again = MinMaxUplift(**(QUICK | {"n_jobs": 2})).fit_chunks(cut)
+    cut = SeparateLabels(**DATA, stream=77)
+    again = MinMaxUplift(**(QUICK | {"n_jobs": 2})).fit(cut)
     assert_allclose(again.predict(NEW.X), expected, rtol=0, atol=1e-9)
 
 
@@ -43,7 +40,7 @@ def test_with_everything_given_it_is_fit(fitted):
     model = MinMaxUplift(**given, standardize=False, critic_basis="linear", n_jobs=1)
     expected = model.fit(**DATA)
     wanted = {name: getattr(expected, name) for name in ("coef_", "critic_coef_")}
-    found = MinMaxUplift(**model.get_params()).fit_chunks(ArraySource(**DATA, chunk_rows=99))
+    found = MinMaxUplift(**model.get_params()).fit(SeparateLabels(**DATA, stream=99))
     for name, value in wanted.items():
         assert_allclose(getattr(found, name), value, rtol=1e-12, atol=1e-13)
     assert found.search_ is None
@@ -53,22 +50,23 @@ def test_it_finds_what_fit_finds():
     """Both miss the truth by about the same, and differ from each other by less."""
     data, new = PROBLEM.draw(3000, random_state=3), NEW
     both = [
-        getattr(MinMaxUplift(n_jobs=1, random_state=0), how)(*a, **k).predict(new.X)
-        for how, a, k in (("fit", (), data), ("fit_chunks", (data,), {}))
+        MinMaxUplift(n_jobs=1, random_state=0).fit(rows).predict(new.X)
+        for rows in (data, SeparateLabels(**data, stream=True))
     ]
     errors = [np.mean((each - new.uplift) ** 2) for each in both]
     assert errors[1] < 2.0 * errors[0]
     assert np.mean((both[0] - both[1]) ** 2) < errors[0]
 
 
-def test_width_is_chosen_on_the_sample_and_ridges_on_all_rows():
+def test_width_is_chosen_on_the_sample_and_ridges_on_all_rows(limits):
+    limits("estimators.minmax", SAMPLE_ROWS=100)
     model = MinMaxUplift(n_centers=15, n_jobs=1, random_state=0)
-    model.fit_chunks(DATA, sample_rows=100)
+    model.fit(STREAM)
     assert model.search_.widths.shape == (3,)
     assert np.isfinite(model.search_.risk).all()
     assert model.ridge_f_ == model.search_.ridge_f
     fixed = MinMaxUplift(n_centers=15, ridge_f=0.1, ridge_g=0.2, n_jobs=1, random_state=0)
-    fixed.fit_chunks(DATA, sample_rows=100)
+    fixed.fit(STREAM)
     assert (fixed.ridge_f_, fixed.ridge_g_) == (0.1, 0.2)
     plain = MinMaxUplift(n_centers=15, center=False, n_jobs=1, random_state=0)
     assert len(plain.collect_sums(DATA).plan.centring) == 0
@@ -83,7 +81,7 @@ def test_identification_is_that_of_all_rows(fitted):
 def test_equal_policies_are_warned_of():
     same = paper_problem(b=0.0).draw(300, random_state=0)
     with pytest.warns(WeakIdentificationWarning, match="can hardly be told apart") as caught:
-        MinMaxUplift(**QUICK).fit_chunks(same)
+        MinMaxUplift(**QUICK).fit(SeparateLabels(**same, stream=True))
     assert caught[0].filename == __file__
 
 
@@ -105,16 +103,16 @@ def test_a_fitted_model_is_like_any_other(fitted, tmp_path):
 
 def test_feature_names_are_those_of_the_last_fit():
     frame = pd.DataFrame(DATA["X"], columns=["age", "days"])
-    model = MinMaxUplift(**QUICK).fit_chunks(DATA | {"X": frame})
+    model = MinMaxUplift(**QUICK).fit(SeparateLabels(**DATA | {"X": frame}, stream=True))
     assert model.feature_names_in_.tolist() == ["age", "days"]
     assert_array_equal(model.predict(frame[["days", "age"]]), model.predict(frame))
     with pytest.raises(ValueError, match="X lacks the column 'age'"):
         model.predict(frame[["days"]])
-    assert not hasattr(model.fit_chunks(DATA), "feature_names_in_")
+    assert not hasattr(model.fit(STREAM), "feature_names_in_")
 
 
 def test_a_failed_fit_leaves_no_half_of_another(fitted):
-    model = MinMaxUplift(**QUICK).fit_chunks(DATA)
+    model = MinMaxUplift(**QUICK).fit(STREAM)
     sums = model.collect_sums(DATA)
     broken = PlannedSums.of_no_rows(sums.plan)
     with pytest.raises(InputError, match="the sums hold no outcome rows"):
@@ -128,32 +126,30 @@ def often(limits):
     limits("data.fold", CHECKPOINT_ROWS=500)
 
 
-class Breaks:
-    """A source that fails at some row of its second pass."""
+def broken_rows(at):
+    """Rows in chunks that end with an error at some row of the second pass."""
+    passes = []
 
-    feature_names = None
-
-    def __init__(self, at):
-        self.at, self.passes = at, 0
-
-    def __iter__(self):
-        self.passes += 1
-        for chunk in ArraySource(**DATA, chunk_rows=100):
-            if self.passes == 2 and chunk.first_row >= self.at:
+    def chunks():
+        passes.append(at)
+        for start in range(0, len(DATA["y"]), 100):
+            if len(passes) == 2 and start >= at:
                 raise TableError("the disk went away")
-            yield chunk
+            yield {name: column[start : start + 100] for name, column in DATA.items()}
+
+    return SeparateLabels.from_chunks(chunks)
 
 
 @pytest.mark.parametrize("at", [200, 600, 1500])
 def test_an_interrupted_pass_resumes_to_the_same_bits(at, often, tmp_path):
     file = tmp_path / "pass.sums"
-    source = ArraySource(**DATA, chunk_rows=100)
-    expected = MinMaxUplift(**QUICK).fit_chunks(source, checkpoint=file)
+    source = SeparateLabels(**DATA, stream=100)
+    expected = MinMaxUplift(**QUICK).fit(source, checkpoint=file)
     assert not file.exists()
     with pytest.raises(TableError, match="the disk went away"):
-        MinMaxUplift(**QUICK).fit_chunks(Breaks(at), checkpoint=file)
+        MinMaxUplift(**QUICK).fit(broken_rows(at), checkpoint=file)
     assert file.exists() == (at > 500)
-    model = MinMaxUplift(**QUICK).fit_chunks(source, checkpoint=file)
+    model = MinMaxUplift(**QUICK).fit(source, checkpoint=file)
     assert_array_equal(model.coef_, expected.coef_)
     assert not file.exists()
 
@@ -164,14 +160,14 @@ def test_checkpoints_of_other_fits_are_refused(tmp_path):
     sums = model.collect_sums(DATA, checkpoint=file)
     assert Path(file).exists()
     with pytest.raises(TableError, match="belongs to another fit"):
-        MinMaxUplift(**(QUICK | {"random_state": 1})).fit_chunks(DATA, checkpoint=file)
+        MinMaxUplift(**(QUICK | {"random_state": 1})).fit(STREAM, checkpoint=file)
     write_sums(sums, file)
     with pytest.raises(TableError, match="is not a checkpoint of this fit"):
-        model.fit_chunks(DATA, checkpoint=file)
+        model.fit(STREAM, checkpoint=file)
     given = MinMaxUplift(**QUICK, center=LinearRegression())
     with pytest.raises(InputError, match="cannot hold the regressor given as center"):
-        given.fit_chunks(DATA, checkpoint=tmp_path / "other.sums")
-    assert np.isfinite(given.fit_chunks(DATA).coef_).all()
+        given.fit(STREAM, checkpoint=tmp_path / "other.sums")
+    assert np.isfinite(given.fit(STREAM).coef_).all()
 
 
 @pytest.mark.parametrize(
@@ -185,17 +181,21 @@ def test_checkpoints_of_other_fits_are_refused(tmp_path):
 )
 def test_what_needs_rows_is_refused(parameters, message):
     with pytest.raises(InputError, match=message):
-        MinMaxUplift(**parameters).fit_chunks(DATA)
+        MinMaxUplift(**parameters).fit(STREAM)
+
+
+def test_a_checkpoint_of_rows_in_memory_is_refused(tmp_path):
+    with pytest.raises(InputError, match="checkpoint is for streamed rows, and these are in mem"):
+        MinMaxUplift(**QUICK).fit(DATA, checkpoint=tmp_path / "pass.sums")
 
 
 def test_tables_too_small_for_groups_are_refused():
     few = PROBLEM.draw(3, random_state=0)
     with pytest.raises(InputError, match="do not fill them"):
-        MinMaxUplift().fit_chunks(few)
-    with pytest.raises(InputError, match="sample_rows must be a whole number"):
-        MinMaxUplift().fit_chunks(DATA, sample_rows=0)
+        MinMaxUplift().fit(SeparateLabels(**few, stream=True))
 
 
 def test_one_population_is_refused():
+    one = {**DATA, "population": np.full(1600, "only")}
     with pytest.raises(LabelError, match=r"the source has 1.*cannot be identified from one"):
-        MinMaxUplift(**QUICK).fit_chunks({**DATA, "population": np.full(1600, "only")})
+        MinMaxUplift(**QUICK).fit(SeparateLabels(**one, stream=True))

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unjoined import MinMaxUplift
-from unjoined.data import ArraySource, DaskSource, SimulatedProblem
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data import SimulatedProblem
 from unjoined.data.rows import label_rows
 from unjoined.errors import LabelError
 from unjoined.federated import aggregate_rows, fourier_plan, merge_sums, read_sums, write_sums
@@ -59,7 +59,7 @@ def test_rows_in_memory_and_in_chunks_have_one_fit():
     """With nothing drawn from a sample, the sums of K populations are those of all rows."""
     data = drawn()
     model = MinMaxUplift(center=False, **FIXED).fit(**data)
-    cut = MinMaxUplift(center=False, **FIXED).fit_chunks(ArraySource(**data, chunk_rows=77))
+    cut = MinMaxUplift(center=False, **FIXED).fit(SeparateLabels(**data, stream=77))
     assert_allclose(cut.predict(NEW), model.predict(NEW), rtol=1e-9, atol=1e-10)
     assert_allclose(cut.contrast_, model.contrast_, rtol=1e-9)
     assert cut.populations_ == list(model.populations_) == ["A", "B", "C"]
@@ -76,11 +76,11 @@ def test_chunks_dask_and_stored_sums_have_one_fit(tmp_path):
     da = pytest.importorskip("dask.array")
     data = drawn()
     model = MinMaxUplift(n_centers=8, n_jobs=1, random_state=0)
-    expected = model.fit_chunks(data).predict(NEW)
-    cut = model.fit_chunks(ArraySource(**data, chunk_rows=61))
+    expected = model.fit(SeparateLabels(**data, stream=True)).predict(NEW)
+    cut = model.fit(SeparateLabels(**data, stream=61))
     assert_allclose(cut.predict(NEW), expected, rtol=1e-6, atol=1e-8)
     columns = {k: da.from_array(v, chunks=(300, 2)[: v.ndim]) for k, v in data.items()}
-    spread = model.fit_chunks(DaskSource.from_arrays(**columns))
+    spread = model.fit(SeparateLabels(**columns))
     assert_allclose(spread.predict(NEW), expected, rtol=1e-6, atol=1e-8)
     path = write_sums(model.collect_sums(data), tmp_path / "three.sums")
     stored = model.fit_moments(read_sums(path))
@@ -95,9 +95,9 @@ def test_parties_with_three_populations_merge_to_the_sums_of_all_rows(tmp_path):
     plan = fourier_plan({"a": (0, 0.6), "b": (0, 0.6)}, ["C", "A", "B"], n_functions=2)
     assert plan.populations == ("A", "B", "C")
     parts = []
-    for kind in ("outcome", "treatment"):
-        own = {key: values[data["kind"] == kind] for key, values in data.items()}
-        written = write_sums(aggregate_rows(own, plan), tmp_path / f"{kind}.sums")
+    for label in ("y", "treatment"):
+        own = {key: values[~np.isnan(data[label])] for key, values in data.items()}
+        written = write_sums(aggregate_rows(own, plan), tmp_path / f"{label}.sums")
         parts.append(read_sums(written))
     both = MinMaxUplift(random_state=0).fit_moments(merge_sums(parts))
     alone = MinMaxUplift(random_state=0).fit_moments(aggregate_rows(data, plan))
@@ -108,7 +108,7 @@ def test_parties_with_three_populations_merge_to_the_sums_of_all_rows(tmp_path):
 def test_the_system_is_the_contrast_of_the_populations_means():
     """A, b and C by the formulas, row by row."""
     data = drawn(n=40)
-    rows = label_rows(**data, several=True)
+    rows = label_rows(**data)
     planned = MinMaxUplift(center=False, **FIXED).collect_sums(data)
     plan, contrasts = planned.plan, np.array([[1.0, -0.25, -0.75], [0.0, 1.0, -1.0]])
     system = assemble(planned.sums, contrasts)
@@ -138,8 +138,8 @@ def test_a_population_given_twice_changes_nothing():
     # Of the same centres: those of the plan for two.
     plan = MinMaxUplift(**options).collect_sums(two).plan
     options["basis"] = plan.basis
-    pair = MinMaxUplift(**options).fit_chunks(two)
-    both = MinMaxUplift(**options).fit_chunks(three)
+    pair = MinMaxUplift(**options).fit(SeparateLabels(**two, stream=True))
+    both = MinMaxUplift(**options).fit(SeparateLabels(**three, stream=True))
     assert_allclose(both.contrast_, [0.5, -1.0, 0.5], rtol=1e-6)
     assert_allclose(both.predict(NEW), pair.predict(NEW), rtol=1e-6, atol=1e-8)
 
@@ -165,9 +165,10 @@ def test_no_population_is_better_left_out(design):
     source, gain = problem(**DESIGNS[design]), {name: [] for name in "ABC"}
     for seed in range(12):
         data = dict(source.draw(400, random_state=seed))
-        three = error(MinMaxUplift(center=False, **FIXED).fit_chunks(data))
+        three = error(MinMaxUplift(center=False, **FIXED).fit(SeparateLabels(**data, stream=True)))
         for name in "ABC":
-            left = MinMaxUplift(center=False, **FIXED).fit_chunks(without(data, name))
+            rest = SeparateLabels(**without(data, name), stream=True)
+            left = MinMaxUplift(center=False, **FIXED).fit(rest)
             gain[name].append(error(left) - three)
     for name, each in gain.items():
         worst = -3.0 * np.std(each, ddof=1) / np.sqrt(len(each))
@@ -202,7 +203,7 @@ def test_no_pair_tells_more_than_the_best_contrast(seed, K):
 
 def test_two_groups_keep_the_contrast_of_all_populations():
     """The difference of the groups' means is the contrast of the populations' means."""
-    rows = label_rows(**drawn(n=50, seed=1), several=True)
+    rows = label_rows(**drawn(n=50, seed=1))
     contrast = contrasts_of(rows)[0]
     two, used = in_two_groups(rows, contrast)
     assert_array_equal(used, np.arange(len(rows.label)))
@@ -248,14 +249,14 @@ def test_one_population_is_refused_and_a_missing_table_named():
     data = drawn(n=20)
     one = {key: values[data["population"] == "A"] for key, values in data.items()}
     with pytest.raises(LabelError, match=r"two populations .* the source has 1: 'A'"):
-        MinMaxUplift().fit_chunks(one)
-    lacking = (data["population"] == "C") & (data["kind"] == "treatment")
+        MinMaxUplift().fit(SeparateLabels(**one, stream=True))
+    lacking = (data["population"] == "C") & (~np.isnan(data["treatment"]))
     some = {key: values[~lacking] for key, values in data.items()}
     with pytest.raises(LabelError, match="population 'C' has no treatment rows"):
-        MinMaxUplift().fit_chunks(some)
+        MinMaxUplift().fit(SeparateLabels(**some, stream=True))
 
 
 def test_rows_of_a_third_population_are_named_where_a_plan_is_for_two():
     plan = fourier_plan({"a": (0, 1), "b": (0, 1)}, ["A", "B"])
     with pytest.raises(LabelError, match=r"rows of population 'C'; the sums are for 'A' and 'B'"):
-        aggregate_rows(ArraySource(**drawn(n=20)), plan)
+        aggregate_rows(SeparateLabels(**drawn(n=20), stream=True), plan)

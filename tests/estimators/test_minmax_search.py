@@ -309,10 +309,10 @@ def test_with_many_rows_a_sample_settles_the_width_and_all_the_ridges(data, limi
     assert_allclose(model.coef_, given.coef_, rtol=1e-6)
 
 
-@pytest.mark.parametrize("how", ["fit", "fit_chunks"])
-def test_much_memory_is_warned_of_where_the_fit_was_called(how, data, limits):
+@pytest.mark.parametrize("stream", [False, True])
+def test_much_memory_is_warned_of_where_the_fit_was_called(stream, data, limits):
     limits("estimators.minmax", MUCH_MEMORY=0.0)
     model = MinMaxUplift(n_centers=10, width="median", random_state=0)
     with pytest.warns(UnjoinedWarning, match="functions with each other") as caught:
-        model.fit(**data) if how == "fit" else model.fit_chunks(data)
+        model.fit(SeparateLabels(**data, stream=stream))
     assert caught[0].filename == __file__

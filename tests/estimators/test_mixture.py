@@ -67,16 +67,17 @@ def draw_several(policies, n, seed=0, family="real"):
         pair = problem(family, {name: policies[name], "?": policies[name]})
         data = dict(pair.draw(n, random_state=100 * seed + k))
         at = data["population"] == name
-        parts.append({field: data[field][at] for field in ("X", "y", "kind", "population")})
+        parts.append({field: data[field][at] for field in ("X", "y", "treatment", "population")})
     return {field: np.concatenate([part[field] for part in parts]) for field in parts[0]}
 
 
 def with_outcomes(data, change):
-    return {**data, "y": np.where(data["kind"] == "outcome", change(data["y"]), data["y"])}
+    return {**data, "y": np.where(np.isnan(data["y"]), np.nan, change(data["y"]))}
 
 
 def with_treatments(data, change):
-    return {**data, "y": np.where(data["kind"] == "treatment", change(data["y"]), data["y"])}
+    treatment = data["treatment"]
+    return {**data, "treatment": np.where(np.isnan(treatment), np.nan, change(treatment))}
 
 
 def fit(data, **others):
@@ -236,7 +237,7 @@ def test_treating_all_and_none_reduces_it_to_two_regressions(family):
     model = fit(data, family=family)
     assert_array_equal(model.predict_policies(data["X"]), np.tile([1.0, 0.0], (1000, 1)))
     for found, name in zip(model.predict_outcomes(data["X"]), "AB", strict=True):
-        at = (data["kind"] == "outcome") & (data["population"] == name)
+        at = (~np.isnan(data["y"])) & (data["population"] == name)
         if family == "bernoulli":
             arm = LogisticRegression().fit(data["X"][at], data["y"][at])
             expected = arm.predict_proba(data["X"])[:, 1]
@@ -332,7 +333,7 @@ def test_the_average_effect_is_near_the_mean_prediction_at_the_outcome_rows(fitt
     """It is found by other means, from the same rows, for those whom the policies treat apart."""
     for family in FAMILIES:
         data, model = fitted(family)
-        uplift = model.predict(data["X"][data["kind"] == "outcome"])
+        uplift = model.predict(data["X"][~np.isnan(data["y"])])
         average = model.average_effect_
         assert abs(average.value - uplift.mean()) < 3.0 * average.standard_error
         low, high = model.effect_range_
@@ -411,7 +412,7 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
 def test_features_count_for_what_predictions_change_by_if_they_are_dealt_anew(family, fitted):
     """What two people's values of a feature add differs by sqrt(2) times its deviation."""
     data, model = fitted(family)
-    X = data["X"][data["kind"] == "outcome"]
+    X = data["X"][~np.isnan(data["y"])]
     before = model.predict(X)
     for j, spread in enumerate(model.effect_features_):
         changes, other = [], X.copy()
@@ -718,7 +719,7 @@ def test_gross_values_do_not_decide_the_fit(fitted):
 def test_gross_values_of_no_weight_call_for_nothing():
     data = draw("real", n=300)
     rng = np.random.default_rng(1)
-    gross = (rng.random(len(data["y"])) < 0.02) & (data["kind"] == "outcome")
+    gross = (rng.random(len(data["y"])) < 0.02) & (~np.isnan(data["y"]))
     sign = rng.choice([-1, 1], len(gross))
     spoiled = with_outcomes(data, lambda y: np.where(gross, y + 100 * sign, y))
     assert np.isfinite(threshold_of(spoiled))
@@ -763,7 +764,7 @@ def test_outcomes_that_are_mostly_equal_are_not_bounded():
 @EVERY_FAMILY
 def test_the_score_is_the_mean_log_likelihood_written_out(family, fitted):
     data, model = fitted(family)
-    at = data["kind"] == "outcome"
+    at = ~np.isnan(data["y"])
     X, y = data["X"][at], data["y"][at]
     chances = model.predict_policies(X)
     e = np.where(data["population"][at] == "A", chances[:, 0], chances[:, 1])
@@ -807,7 +808,7 @@ def test_grid_search_chooses_by_likelihood():
 
 def test_scoring_needs_outcome_rows_of_known_populations_and_values(fitted):
     data, model = fitted("bernoulli")
-    treatments = {k: v[data["kind"] == "treatment"] for k, v in data.items()}
+    treatments = {k: v[~np.isnan(data["treatment"])] for k, v in data.items()}
     with pytest.raises(LabelError, match="no outcome rows to score; pass some"):
         model.score(**treatments)
     unknown = np.where(data["population"] == "A", "A", "Z")
@@ -934,8 +935,8 @@ def test_small_tables_can_be_fitted(n, family):
     data = draw("real", n=20, seed=n)
     few = np.concatenate(
         [
-            np.flatnonzero((data["kind"] == kind) & (data["population"] == name))[:size]
-            for kind, size in (("outcome", n), ("treatment", 20))
+            np.flatnonzero(~np.isnan(data[label]) & (data["population"] == name))[:size]
+            for label, size in (("y", n), ("treatment", 20))
             for name in "AB"
         ]
     )

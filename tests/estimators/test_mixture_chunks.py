@@ -5,8 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit
 
-from unjoined import Uplift, load_model, save_model
-from unjoined.data import ArraySource, DaskSource, SimulatedProblem
+from unjoined import PlugInUplift, SeparateLabels, Uplift, load_model, save_model
+from unjoined.data import SimulatedProblem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, TableError
 from unjoined.model.census import take_census
 
@@ -42,20 +43,27 @@ DATA = {binary: problem(binary=binary).draw(1000, random_state=0) for binary in 
 X_NEW = np.random.default_rng(1).standard_normal((200, 2))
 
 
-def fit(source, **options):
-    return Uplift(n_jobs=1, random_state=0).fit_chunks(source, sample_rows=SAMPLE, **options)
+@pytest.fixture(scope="module", autouse=True)
+def small_sample():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unjoined.estimators.uplift.SAMPLE_ROWS", SAMPLE)
+        yield
+
+
+def fit(data, **options):
+    return Uplift(n_jobs=1, random_state=0).fit(data, **options)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["binary", "real"])
 def known(request):
     data = DATA[request.param]
-    return data, fit(ArraySource(**data))
+    return data, fit(SeparateLabels(**data, stream=True))
 
 
 def test_chunks_and_which_table_comes_first_change_nothing_but_rounding(known):
     data, model = known
     order = np.argsort(np.asarray(data.kind) == "outcome", kind="stable")
-    other = fit(ArraySource(**rows(data, order), chunk_rows=333))
+    other = fit(SeparateLabels(**rows(data, order), stream=333))
     assert_allclose(other.predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
 
 
@@ -64,15 +72,15 @@ def test_dask_gives_the_same(known):
     data, model = known
     columns = {
         name: da.from_array(np.asarray(data[name]), chunks=700)
-        for name in ("y", "kind", "population")
+        for name in ("y", "treatment", "population")
     }
-    source = DaskSource.from_arrays(da.from_array(np.asarray(data.X), chunks=(700, 2)), **columns)
+    source = SeparateLabels(da.from_array(np.asarray(data.X), chunks=(700, 2)), **columns)
     assert_allclose(fit(source).predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
 
 
 def test_threads_change_nothing(known):
     data, model = known
-    two = Uplift(n_jobs=2, random_state=0).fit_chunks(ArraySource(**data), sample_rows=SAMPLE)
+    two = Uplift(n_jobs=2, random_state=0).fit(SeparateLabels(**data, stream=True))
     np.testing.assert_array_equal(two.predict(X_NEW), model.predict(X_NEW))
 
 
@@ -81,20 +89,23 @@ def test_all_rows_have_a_say_and_not_only_the_sample(known):
     data, model = known
     assert model.fit_.converged
     assert sum(member.weight for member in model.fit_.members) == pytest.approx(1.0)
-    census = take_census(ArraySource(**data), sample_rows=SAMPLE)
+    census = take_census(SeparateLabels(**data, stream=True).chunks(), sample_rows=SAMPLE)
     sampled = census.cells["outcome", "a"].number
     place = data.rows("outcome", "a")[np.setdiff1d(np.arange(1000), sampled)[:50]]
     y = np.array(data.y)
     y[place] = y[place].max()
     assert (
-        np.ptp(fit(ArraySource(**dict(data) | {"y": y})).predict(X_NEW) - model.predict(X_NEW))
+        np.ptp(
+            fit(SeparateLabels(**dict(data) | {"y": y}, stream=True)).predict(X_NEW)
+            - model.predict(X_NEW)
+        )
         > 1e-4
     )
 
 
 def test_a_sample_that_holds_all_rows_is_fitted_as_in_memory():
     data = problem(binary=True).draw(200, random_state=3)
-    model = fit(ArraySource(**data))
+    model = fit(SeparateLabels(**data, stream=True))
     assert len(model.fit_.members) == 5 * len(model.candidates_.kept)  # every form and fold
     assert model.sampled_rows_ is None
     in_memory = Uplift(n_jobs=1, random_state=0).fit(**data)
@@ -109,7 +120,7 @@ def test_what_was_measured_on_a_sample_is_said_so(known):
 
 def test_populations_may_be_three_and_one_of_them_treated_throughout():
     data = problem(binary=False, names="abc").draw(500, random_state=0)
-    model = fit(ArraySource(**data, chunk_rows=400))
+    model = fit(SeparateLabels(**data, stream=400))
     assert model.populations_ == ["a", "b", "c"]
     np.testing.assert_array_equal(model.predict_policies(X_NEW)[:, 2], 1.0)
     assert np.corrcoef(model.predict(X_NEW), X_NEW[:, 1])[0, 1] > 0.8
@@ -118,12 +129,12 @@ def test_populations_may_be_three_and_one_of_them_treated_throughout():
 def test_weights_in_other_units_change_nothing(known):
     data, model = known
     weight = np.where(np.asarray(data.kind) == "outcome", 7.0, 0.5)
-    weighted = fit(ArraySource(**data, sample_weight=weight))
+    weighted = fit(SeparateLabels(**data, sample_weight=weight, stream=True))
     assert_allclose(weighted.predict(X_NEW), model.predict(X_NEW), rtol=0, atol=1e-8)
 
 
 class Breaks:
-    """A source that fails in one of its passes."""
+    """A function that makes chunks, and fails in one of the passes."""
 
     def __init__(self, data, in_pass):
         self.data, self.in_pass, self.n_passes = rows(data), in_pass, 0
@@ -139,11 +150,11 @@ def test_a_checkpoint_goes_on_where_the_fit_stopped(known, tmp_path):
     data, model = known
     file = tmp_path / "passes"
     with pytest.raises(OSError, match="the disk is gone"):
-        fit(Breaks(data, 5), checkpoint=file)
+        fit(SeparateLabels.from_chunks(Breaks(data, 5)), checkpoint=file)
     assert file.exists()
     whole, rest = Breaks(data, 0), Breaks(data, 0)
-    fit(whole)
-    again = fit(rest, checkpoint=file)
+    fit(SeparateLabels.from_chunks(whole))
+    again = fit(SeparateLabels.from_chunks(rest), checkpoint=file)
     assert rest.n_passes == whole.n_passes - 3  # the census is taken again, three passes are not
     np.testing.assert_array_equal(again.predict(X_NEW), model.predict(X_NEW))
     assert not file.exists()
@@ -152,12 +163,12 @@ def test_a_checkpoint_goes_on_where_the_fit_stopped(known, tmp_path):
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     file = tmp_path / "passes"
     with pytest.raises(OSError, match="disk"):
-        fit(Breaks(DATA[True], 4), checkpoint=file)
+        fit(SeparateLabels.from_chunks(Breaks(DATA[True], 4)), checkpoint=file)
     with pytest.raises(TableError, match="belongs to another fit"):
-        fit(ArraySource(**DATA[False]), checkpoint=file)
+        fit(SeparateLabels(**DATA[False], stream=True), checkpoint=file)
     file.write_bytes(b"nothing of ours")
     with pytest.raises(TableError, match="is not a checkpoint of this fit"):
-        fit(ArraySource(**DATA[True]), checkpoint=file)
+        fit(SeparateLabels(**DATA[True], stream=True), checkpoint=file)
 
 
 @pytest.mark.parametrize("change", ["X", "y", "sample_weight"])
@@ -166,34 +177,36 @@ def test_a_checkpoint_notices_a_changed_row_outside_of_the_sample(tmp_path, chan
     data, file = rows(DATA[False]), tmp_path / "passes"
     data["sample_weight"] = np.ones(len(data["y"]))
     with pytest.raises(OSError, match="disk"):
-        fit(Breaks(data, 4), checkpoint=file)
-    at = np.flatnonzero(data["kind"] == "outcome")[-2:]
+        fit(SeparateLabels.from_chunks(Breaks(data, 4)), checkpoint=file)
+    at = np.flatnonzero(~np.isnan(data["y"]))[-2:]
     data[change] = data[change].copy()
     data[change][at] = 1.5 if change != "sample_weight" else [0.5, 1.5]
     with pytest.raises(TableError, match="the source has changed"):
-        fit(ArraySource(**data), checkpoint=file)
+        fit(SeparateLabels(**data, stream=True), checkpoint=file)
 
 
 def test_a_source_that_empties_is_refused():
     sources = iter([[rows(DATA[True])], []])
     with pytest.raises(TableError, match="had rows before and has none now"):
-        fit(lambda: next(sources))
+        fit(SeparateLabels.from_chunks(lambda: next(sources)))
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (Uplift(shift="classifier"), "shift='classifier' needs all rows in memory"),
-    ],
-)
-def test_what_needs_all_rows_in_memory_is_refused(model, message):
-    with pytest.raises(InputError, match=message):
-        model.fit_chunks(ArraySource(**DATA[True]))
+def test_what_needs_all_rows_in_memory_is_refused(tmp_path):
+    data = SeparateLabels(**DATA[True], stream=True)
+    with pytest.raises(InputError, match="shift='classifier' needs all rows in memory"):
+        Uplift(shift="classifier").fit(data)
+    with pytest.raises(InputError, match=r"PlugInUplift needs all rows in memory, .* streamed"):
+        PlugInUplift().fit(data)
+    for model in (Uplift(), PlugInUplift()):  # by likelihood, and by risk
+        with pytest.raises(InputError, match="score needs all rows in memory, and these are stre"):
+            model.score(data)
+    with pytest.raises(InputError, match="checkpoint is for streamed rows"):
+        fit(DATA[True], checkpoint=tmp_path / "c")
 
 
 def test_a_checkpoint_needs_a_seed(tmp_path):
     with pytest.raises(InputError, match="needs an integer random_state"):
-        Uplift().fit_chunks(ArraySource(**DATA[True]), checkpoint=tmp_path / "c")
+        Uplift().fit(SeparateLabels(**DATA[True], stream=True), checkpoint=tmp_path / "c")
 
 
 def test_pairs_that_were_screened_on_the_sample_are_fitted_to_all_rows(tmp_path):
@@ -205,9 +218,9 @@ def test_pairs_that_were_screened_on_the_sample_are_fitted_to_all_rows(tmp_path)
     X = rng.standard_normal((4 * n, 16))
     treated = rng.random_sample(4 * n) < np.where(population == "A", 0.9, 0.1)
     y = 3.0 * treated * np.sign(X[:, 3] * X[:, 8]) + rng.standard_normal(4 * n)
-    data = {"X": X, "y": np.where(kind == "outcome", y, treated)}
-    data |= {"kind": kind, "population": population}
-    model = Uplift(n_jobs=1, random_state=0).fit_chunks(data, sample_rows=300)
+    labels = separate_labels(np.where(kind == "outcome", y, treated), kind)
+    model = fit(SeparateLabels(X, **labels, population=population, stream=True))
+    assert model.sampled_rows_ == 4 * SAMPLE
     assert model.candidates_.name[0] == "pairs"
     assert set(np.argsort(-model.effect_features_)[:2]) == {3, 8}
     save_model(model, tmp_path / "wide.unjoined")

@@ -32,6 +32,7 @@ from unjoined import (
     save_model,
 )
 from unjoined.data import campaign_problem, paper_problem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError, TableError
 from unjoined.estimators.persist import LIVES_AT
 from unjoined.paper import HuberLoss, SmoothLoss
@@ -103,7 +104,7 @@ def test_a_model_of_very_many_features_is_written(tmp_path):
     kind = np.repeat(["outcome", "treatment"], 320)
     treated = rng.random(640) < np.where(population == 0, 0.9, 0.1)
     y = np.where(kind == "outcome", X[:, 0] + treated, treated)
-    model = MinMaxUplift(random_state=0).fit(X, y, kind=kind, population=population)
+    model = MinMaxUplift(random_state=0).fit(X, **separate_labels(y, kind), population=population)
     loaded = load_model(save_model(model, tmp_path / "model.skops"))
     assert_array_equal(loaded.predict(X), model.predict(X))
 
@@ -177,7 +178,7 @@ def test_pipelines_of_scikit_learn_are_saved(data, tmp_path):
         pipeline = make_pipeline(StandardScaler(), TwoStageUplift()).fit(**data)
         again = load_model(save_model(pipeline, tmp_path / "pipeline.skops"))
         assert_array_equal(again.predict(data["X"]), pipeline.predict(data["X"]))
-    other = make_pipeline(StandardScaler(), LinearRegression()).fit(data["X"], data["y"])
+    other = make_pipeline(StandardScaler(), LinearRegression()).fit(data["X"], data.checked.label)
     with pytest.raises(TableError, match="holds a LinearRegression, not an uplift estimator"):
         save_model(other, tmp_path / "other.skops")
 

@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from unjoined.data.rows import label_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.model.regressors import cross_fit, fit_policies
 
 
@@ -35,7 +35,7 @@ def draw(first, second, n, seed=0, weight=None):
     population = np.r_[np.repeat([0, 1], n), np.tile([0, 1], 4)]
     chance = np.where(population == 0, first(X), second(X))
     y = np.where(kind == "treatment", rng.random(len(X)) < chance, X[:, 0])
-    return label_rows(X, y, kind=kind, population=population, sample_weight=weight)
+    return label_rows(X, **separate_labels(y, kind), population=population, sample_weight=weight)
 
 
 def fit(rows, model=None, seed=0, n_jobs=1):
@@ -136,7 +136,7 @@ def test_of_very_many_features_those_are_used_that_go_along_with_the_labels():
     X[:, 3] = 1.0
     kind = np.repeat(["treatment", "outcome"], [400, 8])
     y = np.where(kind == "treatment", rng.random(408) < expit(2.0 * X[:, 7]), X[:, 0])
-    rows = label_rows(X, y, kind=kind, population=np.arange(408) % 2)
+    rows = label_rows(X, **separate_labels(y, kind), population=np.arange(408) % 2)
     policy, x = fit(rows)[0], rng.standard_normal(1000)
     moved = np.abs(policy(x + np.eye(1000)) - policy(x[None]))
     assert np.count_nonzero(moved > 1e-9) <= 300

@@ -14,6 +14,7 @@ from trials import oracle_share
 
 from unjoined import SeparateLabels, Uplift, identification_strength, load_model, save_model
 from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.data.rows import separate_labels
 from unjoined.evaluate import Estimate
 from unjoined.model.specifications import FormTable
 
@@ -265,7 +266,7 @@ def test_any_number_of_populations_is_taken():
     chance = np.select([population == "a", population == "b"], [0.9, 0.5], 0.1)
     treated = rng.random_sample(900) < chance
     y = np.where(kind == "treatment", treated, X[:, 0] + treated * X[:, 1] + rng.normal(size=900))
-    data = SeparateLabels(X=X, y=y, kind=kind, population=population)
+    data = SeparateLabels(**separate_labels(y, kind), X=X, population=population)
     model = Uplift(random_state=0).fit(**data)
     assert model.populations_ == ["a", "b", "c"]
     assert oracle_share(model.predict(X), X[:, 1]) > 0.8

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unjoined import MinMaxUplift, TableSource, Uplift
+from unjoined import MinMaxUplift, SeparateLabels, Uplift
 from unjoined.data import paper_problem
 from unjoined.errors import InputError
 
@@ -48,9 +48,9 @@ def test_passes_over_files_say_how_many_rows_there_are(caplog, tmp_path):
             frame = pd.DataFrame({"x": rng.normal(size=200), label: rng.integers(0, 2, 200)})
             frame.to_csv(files[label, name], index=False)
     tables = [{name: files[label, name] for name in "ab"} for label in ("y", "t")]
-    source = TableSource.from_tables(*tables, outcome="y", treatment="t", chunk_rows=90)
+    source = SeparateLabels.from_tables(*tables, outcome="y", treatment="t", stream=90)
     with caplog.at_level(logging.DEBUG, logger="unjoined.progress"):
-        assert sum(len(chunk) for chunk in source) == 800
+        assert sum(len(chunk) for chunk in source.chunks()) == 800
     jobs = [record.args for record in caplog.records]
     assert {job for job, _, _ in jobs} == {"reading rows"}
     assert jobs[-1][1] == 800

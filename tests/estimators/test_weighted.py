@@ -45,7 +45,9 @@ def data():
 def parts(data, seed=0):
     """Return rows, some nuisances, basis values and folds to try the pure functions on."""
     rng = np.random.default_rng(seed)
-    rows = label_rows(np.asarray(data.X), data.y, kind=data.kind, population=data.population)
+    rows = label_rows(
+        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+    )
     n = len(rows.label)
     nuisances = Nuisances(rng.uniform(0.05, 0.95, (n, 2)), 10.0 + rng.standard_normal(n))
     Phi = np.column_stack([np.ones(n), rows.X, rows.X**2])
@@ -115,7 +117,7 @@ def test_the_truth_solves_the_equations_on_average():
     for seed in range(200):
         data = problem.draw(150, random_state=seed)
         X = np.asarray(data.X)
-        rows = label_rows(X, data.y, kind=data.kind, population=data.population)
+        rows = label_rows(X, y=data.y, treatment=data.treatment, population=data.population)
         e = np.column_stack([problem.policies[name](X) for name in "AB"])
         wrong = (1.0 + 0.5 * np.sin(X[:, 0]))[:, None]
         given = Nuisances(0.5 + (e - 0.5) * wrong, np.full(len(X), 10.0))

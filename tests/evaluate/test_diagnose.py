@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 from scipy.stats import chi2
 
-from unjoined.data import ArraySource, SeparateLabels, SimulatedProblem, paper_problem
+from unjoined.data import SeparateLabels, SimulatedProblem, paper_problem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import LabelError, UnjoinedError
 from unjoined.evaluate import diagnose
 
@@ -57,7 +58,7 @@ def test_different_policies_identify(found):
 
 
 def test_constant_policies_have_the_gap_and_the_error_of_two_shares(strong, found):
-    share = [np.mean(np.asarray(strong.y)[strong.rows("treatment", name)]) for name in "AB"]
+    share = [np.mean(strong.treatment[strong.rows("treatment", name)]) for name in "AB"]
     error = np.sqrt(sum(e * (1.0 - e) / 300 for e in share))
     # Policies are fitted without a fold each, which moves the mean by a part of its error.
     assert found.gap.mean.value == pytest.approx(share[0] - share[1], abs=0.2 * error)
@@ -183,14 +184,13 @@ def test_few_rows_identify_nothing(n):
 @pytest.mark.parametrize("levels", [None, 3], ids=["numbers", "three values"])
 def test_one_file_given_twice_identifies_nothing(strong, levels):
     at = np.asarray(strong.population) == "A"
-    X, y, kind = (np.asarray(strong[name])[at] for name in ("X", "y", "kind"))
+    X, y, kind = strong.X[at], strong.checked.label[at], strong.kind[at]
     if levels:
         X = np.clip(np.round(X), -1, 1)
     result = diagnose(
         {
             "X": np.concatenate([X, X]),
-            "y": np.concatenate([y, y]),
-            "kind": np.concatenate([kind, kind]),
+            **separate_labels(np.concatenate([y, y]), np.concatenate([kind, kind])),
             "population": np.repeat(["A", "B"], len(X)),
         }
     )
@@ -242,7 +242,7 @@ def raw_tables(treated_more, n=250, seed=0):
     chance = np.where(treated_more(X) & (population == "A"), 0.9, 0.3)
     label = np.where(kind == "outcome", 0.3 + 0.3 * chance, chance)
     y = (rng.random(4 * n) < label) * 1.0
-    return {"X": X, "y": y, "kind": kind, "population": population}
+    return {"X": X, **separate_labels(y, kind), "population": population}
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_plot_has_a_bar_for_each_region(found):
 def test_wrong_calls_say_what_is_missing(strong):
     with pytest.raises(UnjoinedError, match="must be a SeparateLabels"):
         diagnose(np.zeros((4, 2)))
-    with pytest.raises(UnjoinedError, match="must be a SeparateLabels"):
+    with pytest.raises(UnjoinedError, match="population is missing"):
         diagnose({"X": strong.X, "y": strong.y})
     one = np.asarray(strong.population) == "A"
     with pytest.raises(LabelError, match="population"):
@@ -396,11 +396,11 @@ def test_wrong_calls_say_what_is_missing(strong):
 
 def test_a_source_is_judged_by_a_sample_of_its_rows():
     data = paper_problem(b=4.0).draw(300, random_state=0)
-    whole, pieces = diagnose(data), diagnose(ArraySource(**data, chunk_rows=200))
+    whole, pieces = diagnose(data), diagnose(SeparateLabels(**data, stream=200))
     assert pieces.verdict == whole.verdict
     assert [t.n_rows for t in pieces.tables] == [t.n_rows for t in whole.tables]
     means = [t.label_mean for t in whole.tables]
     assert [t.label_mean for t in pieces.tables] == pytest.approx(means)
     assert pieces.identification.f_statistic == pytest.approx(whole.identification.f_statistic)
     assert pieces.strength == pytest.approx(whole.strength, rel=0.2)  # other folds
-    assert diagnose(ArraySource(**data), target=data.X[:50]).overlap
+    assert diagnose(SeparateLabels(**data, stream=True), target=data.X[:50]).overlap

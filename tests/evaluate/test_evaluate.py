@@ -47,7 +47,9 @@ def evaluate(score, data, **options):
 
 
 def prepared(data):
-    rows = label_rows(np.asarray(data.X), data.y, kind=data.kind, population=data.population)
+    rows = label_rows(
+        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+    )
     rng = np.random.RandomState(0)
     return evaluation_rows(rows, CrossFit.of_rows(rows, n_jobs=1, rng=rng), rng=rng, n_jobs=1)
 
@@ -101,8 +103,8 @@ def test_influence_of_ranks_is_that_of_a_trial_with_known_uplift():
     population = np.tile(["A", "B"], 2000)
     t = population == "A"
     y = t * (1.0 + X[:, 0]) + 0.02 * rng.standard_normal(4000)
-    y = np.where(kind == "outcome", y, t)
-    data = SeparateLabels(X, y, kind, population)
+    y, t = np.where(kind == "outcome", y, np.nan), np.where(kind == "treatment", t, np.nan)
+    data = SeparateLabels(X, y, t, population)
     found = evaluate(X[:, 0], data)
     u = 1.0 + X[:, 0]
     assert found.auuc.value == pytest.approx(auuc(X[:, 0], u).value, abs=0.01)
@@ -240,7 +242,7 @@ def test_target_rows_and_weights_say_whom_the_answer_is_for(data):
     joined = SeparateLabels(
         np.concatenate([X, lapsed]),
         np.concatenate([np.asarray(data.y), np.full(n, np.nan)]),
-        np.concatenate([np.asarray(data.kind), np.full(n, "target")]),
+        np.concatenate([data.treatment, np.full(n, np.nan)]),
         np.concatenate([np.asarray(data.population), np.full(n, "")]),
     )
     inside = evaluate(problem.uplift, joined)
@@ -253,7 +255,7 @@ def as_frames(data):
     X = pd.DataFrame(np.asarray(data.X), columns=NAMES)
     X["member"] = np.where(X["member"] > 0.0, "yes", "no")
     X.loc[::9, "age"] = np.nan
-    return SeparateLabels(X, data.y, data.kind, data.population)
+    return SeparateLabels(X, data.y, data.treatment, data.population)
 
 
 @pytest.mark.filterwarnings("ignore:the two populations")
@@ -307,7 +309,7 @@ def test_evaluations_tell_of_one_table_given_twice_as_fits_do(data, score):
     one, two = data.rows("outcome", first), data.rows("outcome", second)
     X, y = np.array(data.X), np.array(data.y)
     X[two], y[two] = X[one[: len(two)]], y[one[: len(two)]]
-    copied = SeparateLabels(X, y, data.kind, data.population)
+    copied = SeparateLabels(X, y, data.treatment, data.population)
     for evaluate in (
         lambda: evaluate_uplift(score, copied, random_state=0),
         lambda: compare_uplift({"a": score, "b": lambda X: X[:, 0]}, copied, random_state=0),
@@ -365,12 +367,12 @@ def test_projection_on_a_group_is_the_groups_average(data):
     )
     assert slope.uplift.standard_error == pytest.approx(np.sqrt(apart.covariance[0, 0]))
     wide = np.column_stack([np.asarray(data.X), 2.0 * member])
-    twice = SeparateLabels(wide, data.y, data.kind, data.population)
+    twice = SeparateLabels(wide, data.y, data.treatment, data.population)
     with pytest.raises(InputError, match="combinations"):
         effect_summary(None, twice, by=[4, 5])
     with pytest.raises(InputError, match="columns 0"):
         effect_summary(None, data, by=["age"])
-    fixed = SeparateLabels(wide * [1, 1, 1, 1, 1, 0], data.y, data.kind, data.population)
+    fixed = SeparateLabels(wide * [1, 1, 1, 1, 1, 0], data.y, data.treatment, data.population)
     with pytest.raises(InputError, match="'x6' is the same for everyone"):
         effect_summary(None, fixed, n_jobs=1, random_state=0)
 

@@ -7,15 +7,8 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from unjoined.data import (
-    ArraySource,
-    DaskSource,
-    IterableSource,
-    SeparateLabels,
-    TableSource,
-    campaign_problem,
-)
-from unjoined.errors import InputError, TableError
+from unjoined.data import SeparateLabels, campaign_problem
+from unjoined.errors import InputError, LabelError, TableError
 from unjoined.evaluate import compare_uplift, effect_summary, evaluate_uplift
 from unjoined.evaluate.terms import evaluation_rows
 from unjoined.model.census import take_census
@@ -55,7 +48,7 @@ def assert_same(one, two):
 
 def test_sums_of_pieces_are_the_ratios_of_rows_in_memory(data):
     """The same folds and fits, on rows in memory, and slow formulas for ranks and errors."""
-    source = ArraySource(**data, chunk_rows=101)
+    source = SeparateLabels(**data, stream=101)
     found = evaluate(source, rules=RULES)
     X, ratio = terms_of(source)
     score = PROBLEM.uplift(X).astype(np.float32).astype(float)
@@ -89,7 +82,7 @@ def test_pieces_tables_and_partitions_change_nothing(data, limits):
     population = np.asarray(data.population).astype(object)
     population[::3] = "west"
     weight = np.random.RandomState(0).uniform(0.5, 2.0, len(X))
-    parts = {"X": X, "y": data.y, "kind": data.kind, "population": population}
+    parts = {"X": X, "y": data.y, "treatment": data.treatment, "population": population}
     parts = {name: np.asarray(column) for name, column in parts.items()} | {"sample_weight": weight}
     limits("evaluate.pieces", SAMPLE_ROWS=60)
 
@@ -99,13 +92,13 @@ def test_pieces_tables_and_partitions_change_nothing(data, limits):
     def run(source):
         return evaluate_uplift(model, source, rules=RULES, n_jobs=1, random_state=0)
 
-    whole = run(ArraySource(**parts))
-    order = np.argsort(parts["kind"] == "outcome", kind="stable")
+    whole = run(SeparateLabels(**parts, stream=True))
+    order = np.argsort(~np.isnan(parts["y"]), kind="stable")
     other = {name: column[order] for name, column in parts.items()}
-    assert_same(whole, run(ArraySource(**other, chunk_rows=37)))
+    assert_same(whole, run(SeparateLabels(**other, stream=37)))
     dask = pytest.importorskip("dask.array")
     columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
-    assert_same(whole, run(DaskSource.from_arrays(**columns)))
+    assert_same(whole, run(SeparateLabels(**columns)))
     assert whole.n_rows == len(X)
 
 
@@ -113,7 +106,7 @@ def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
     X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
     X["member"] = np.where(X["member"] > 0.0, "yes", "no")
     X.loc[::9, "age"] = np.nan
-    framed = SeparateLabels(X, data.y, data.kind, data.population)
+    framed = SeparateLabels(X, data.y, data.treatment, data.population)
 
     class Model:
         def predict(self, X):
@@ -122,18 +115,18 @@ def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
 
     options = {"rules": {"members": lambda X: X["member"] == "yes"}, "n_jobs": 1}
     parts = {"target": X[X["days"] > 60.0], "random_state": 0, **options}
-    found = evaluate_uplift(Model(), ArraySource(**framed, chunk_rows=150), **parts)
+    found = evaluate_uplift(Model(), SeparateLabels(**framed, stream=150), **parts)
     known = evaluate_uplift(Model(), framed, **parts)
     for name in ("average", "auuc"):
         one, two = getattr(found, name), getattr(known, name)
         assert abs(one.value - two.value) < one.standard_error
         assert one.standard_error == pytest.approx(two.standard_error, rel=0.2)
     assert found.speaks_for == pytest.approx(known.speaks_for, abs=0.05)
-    frame = pd.concat([X, pd.DataFrame({"label": np.asarray(data.y)})], axis=1)
+    frame = pd.concat([X, pd.DataFrame({"label": data.checked.label})], axis=1)
     frame["region"] = np.asarray(data.population)
     tables = (frame[np.asarray(data.kind) == kind] for kind in ("outcome", "treatment"))
     columns = {"outcome": "label", "treatment": "label", "population": "region"}
-    source = TableSource.from_frames(*tables, **columns, chunk_rows=100)
+    source = SeparateLabels.from_tables(*tables, **columns, stream=100)
     again = evaluate_uplift(Model(), source, **parts).average
     assert again.value == pytest.approx(found.average.value)
 
@@ -141,7 +134,7 @@ def test_frames_reach_models_as_they_are_and_a_target_is_answered_for(data):
 def test_a_model_that_never_says_the_same_twice_is_no_other_source(data):
     """Scores of other hardware differ in the last digit; the rows are the same for all that."""
     X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
-    source = ArraySource(X, data.y, data.kind, data.population, chunk_rows=150)
+    source = SeparateLabels(X, data.y, data.treatment, data.population, stream=150)
     rng = np.random.default_rng(0)
 
     def model(X):
@@ -153,7 +146,7 @@ def test_a_model_that_never_says_the_same_twice_is_no_other_source(data):
 
 def terms_of(source):
     """The rows that a source in memory has, with the folds and fits of its pieces."""
-    sample, fold = take_census(source, sample_rows=1000).sample(5)
+    sample, fold = take_census(source.chunks(), sample_rows=1000).sample(5)
     rng = np.random.RandomState(0)
     crossfit = CrossFit.of_rows(sample, fold=fold, n_jobs=1, rng=rng)
     rows = evaluation_rows(sample, crossfit, n_jobs=1, rng=rng)
@@ -165,7 +158,7 @@ def opposite(X):
 
 
 def test_differences_of_models_in_pieces_are_those_of_the_rows(data):
-    source = ArraySource(**data, chunk_rows=101)
+    source = SeparateLabels(**data, stream=101)
     models = {"true": PROBLEM.uplift, "opposite": opposite}
     rules = {"above": ("threshold", 0.05), "old": RULES["old"], "dear": RULES["dear"]}
     found = compare_uplift(models, source, rules=rules, n_jobs=1, random_state=0)
@@ -188,7 +181,7 @@ def test_differences_of_models_in_pieces_are_those_of_the_rows(data):
 
 
 def test_effects_in_pieces_are_those_of_the_rows(data):
-    source = ArraySource(**data, chunk_rows=101)
+    source = SeparateLabels(**data, stream=101)
     found = effect_summary(PROBLEM.uplift, source, by=[4, 0], n_jobs=1, random_state=0)
     X, terms = terms_of(source)
     people = terms.share * terms.aim / terms.speaks_for
@@ -214,12 +207,12 @@ def test_effects_in_pieces_are_those_of_the_rows(data):
 
 def test_comparisons_and_effects_are_the_same_from_chunks_and_partitions(data, limits):
     dask = pytest.importorskip("dask.array")
-    parts = {name: np.asarray(data[name]) for name in ("X", "y", "kind", "population")}
+    parts = {name: np.asarray(data[name]) for name in data}
     columns = {n: dask.from_array(c, chunks=(130, *c.shape[1:])) for n, c in parts.items()}
     limits("evaluate.pieces", SAMPLE_ROWS=60)
     options = {"n_jobs": 1, "random_state": 0}
     models = {"true": PROBLEM.uplift, "opposite": opposite}
-    sources = ArraySource(**parts, chunk_rows=37), DaskSource.from_arrays(**columns), columns
+    sources = SeparateLabels(**parts, stream=37), SeparateLabels(**columns), columns
     compared = [compare_uplift(models, source, **options) for source in sources]
     effects = [effect_summary(opposite, source, **options) for source in sources]
     for found in (compared, effects):
@@ -231,10 +224,10 @@ def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
     X = pd.DataFrame(np.asarray(data.X), columns=["age", "days", "orders", "spend", "member"])
     X["member"] = np.where(X["member"] > 0.0, "yes", "no")
     X.loc[::9, "age"] = np.nan
-    framed = SeparateLabels(X, data.y, data.kind, data.population)
+    framed = SeparateLabels(X, data.y, data.treatment, data.population)
     options = {"by": ["member", "age"], "n_jobs": 1, "random_state": 0}
     known = effect_summary(None, framed, **options)
-    found = effect_summary(None, ArraySource(**framed, chunk_rows=150), **options)
+    found = effect_summary(None, SeparateLabels(**framed, stream=150), **options)
     words = [
         [[word for word in group.where.split() if not word[0].isdigit()] for group in each.groups]
         for each in (found, known)  # other folds, and quarters of other people
@@ -264,14 +257,15 @@ def test_effects_of_frames_in_pieces_name_categories_and_missing_values(data):
 def test_what_pieces_cannot_do_is_refused(data, options, message):
     with pytest.raises(InputError, match=message):
         evaluate_uplift(
-            **{"model_or_scores": PROBLEM.uplift, "data": ArraySource(**data)} | options
+            **{"model_or_scores": PROBLEM.uplift, "data": SeparateLabels(**data, stream=True)}
+            | options
         )
 
 
 def test_fewer_rows_than_folds_are_refused_in_pieces_as_in_memory(data):
     at = [data.rows(k, p)[:4] for k in ("outcome", "treatment") for p in data.populations]
     with pytest.raises(InputError, match="5 rows or more; the smallest has 4"):
-        evaluate(ArraySource(**data.take(np.concatenate(at))))
+        evaluate(SeparateLabels(**data.take(np.concatenate(at)), stream=True))
     with pytest.raises(InputError, match="data must be a SeparateLabels"):
         evaluate(5)
 
@@ -279,10 +273,11 @@ def test_fewer_rows_than_folds_are_refused_in_pieces_as_in_memory(data):
 def test_sources_that_change_or_hold_target_rows_are_refused(data):
     passes = iter([data, data, data.take(np.arange(len(data.y)) % 50 > 0)])
     with pytest.raises(TableError, match="gave other rows, or the same in another order"):
-        evaluate(IterableSource(lambda: [next(passes)]))
+        evaluate(SeparateLabels.from_chunks(lambda: [next(passes)]))
     target = PROBLEM.draw(30, random_state=0)
-    kind = np.where(np.arange(120) % 4 == 0, "target", np.asarray(target.kind))
-    y = np.where(kind == "target", np.nan, np.asarray(target.y))
-    more = [data, {**target, "kind": kind, "y": y}]
-    with pytest.raises(InputError, match="give the people in question as target"):
-        evaluate(IterableSource(lambda: more))
+    nobody = np.arange(120) % 4 == 0
+    columns = {"y": target.y, "treatment": target.treatment}
+    columns = {name: np.where(nobody, np.nan, column) for name, column in columns.items()}
+    more = [data, {**target, **columns, "population": np.where(nobody, "", target.population)}]
+    with pytest.raises(LabelError, match="give them as target to evaluate_uplift"):
+        evaluate(SeparateLabels.from_chunks(lambda: more))

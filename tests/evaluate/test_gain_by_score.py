@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator
 
-from unjoined import MinMaxUplift, Uplift, load_model, record_gain, save_model
-from unjoined.data import ArraySource, SimulatedProblem
+from unjoined import MinMaxUplift, SeparateLabels, Uplift, load_model, record_gain, save_model
+from unjoined.data import SimulatedProblem
 from unjoined.data.rows import label_rows
 from unjoined.errors import InputError
 from unjoined.evaluate.strength import GainByScore, ranking_noise
@@ -265,7 +265,7 @@ def test_a_saved_model_gains_the_same_to_the_last_bit(model, tmp_path):
 class Flat(BaseEstimator):
     """Predict the same for all."""
 
-    def fit(self, X, y, *, kind, population):
+    def fit(self, X, y, *, treatment, population):
         self.uplift_ = 0.1
         return self
 
@@ -289,7 +289,7 @@ def test_averages_cover_the_truth():
     hits = 0
     for seed in range(60):
         data = law.draw(250, random_state=seed)
-        rows = label_rows(data.X, data.y, kind=data.kind, population=data.population)
+        rows = label_rows(data.X, y=data.y, treatment=data.treatment, population=data.population)
         hits += average_effect(rows).covers(truth(X).mean())
     assert hits >= 52
 
@@ -308,7 +308,9 @@ def test_sums_and_rows_agree_on_the_average():
     )
     data = law.draw(3000, random_state=0)
     estimator = MinMaxUplift(basis="linear", n_jobs=1, random_state=0)
-    by_sums = estimator.fit_moments(estimator.collect_sums(ArraySource(**data))).average_effect_
+    by_sums = estimator.fit_moments(
+        estimator.collect_sums(SeparateLabels(**data, stream=True))
+    ).average_effect_
     by_rows = estimator.fit(data).average_effect_
     assert by_sums.covers(0.3, 0.999)
     assert by_rows.covers(0.3, 0.999)

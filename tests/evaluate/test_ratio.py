@@ -22,11 +22,10 @@ N = 400
 def rows_of(data):
     return label_rows(
         np.asarray(data.X),
-        data.y,
-        kind=data.kind,
+        y=data.y,
+        treatment=data.treatment,
         population=data.population,
         sample_weight=data.sample_weight,
-        several=True,
     )
 
 
@@ -53,7 +52,12 @@ def three_populations(n, seed=0):
     population, kind = np.arange(6 * n) % 3, np.where(np.arange(6 * n) % 2, "outcome", "treatment")
     t = rng.rand(6 * n) < np.array([0.2, 0.5, 0.9])[population]
     y = X[:, 1] + t * (0.5 + X[:, 0]) + 0.1 * rng.normal(size=6 * n)
-    return SeparateLabels(X, np.where(kind == "outcome", y, t), kind, population)
+    return SeparateLabels(
+        X,
+        np.where(kind == "outcome", y, np.nan),
+        np.where(kind == "treatment", t, np.nan),
+        population,
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +124,7 @@ def test_totals_vary_as_means_of_independent_tables_do(rows):
 
 def test_the_average_is_the_published_formula(data, rows):
     """N and D by loops over tables, from the policies, base and effect of the rows."""
-    y, kind = np.asarray(data.y), np.asarray(data.kind)
+    y, kind = data.checked.label, data.kind
     gap = rows.policies[:, 0] - rows.policies[:, 1]
     omega = np.minimum(1.0, (gap / 0.2) ** 2)
     g = np.divide(omega, gap, out=np.zeros_like(gap), where=gap != 0.0)
@@ -179,7 +183,7 @@ def test_three_populations_do_better_than_the_best_two():
 def test_which_population_comes_first_changes_nothing(data):
     turned = {str(name): f"{9 - i}" for i, name in enumerate(data.populations)}
     names = np.array([turned[str(name)] for name in data.population])
-    other = SeparateLabels(data.X, data.y, data.kind, names)
+    other = SeparateLabels(data.X, data.y, data.treatment, names)
     fold = np.arange(data.n_rows) % 5
     each = (prepared(other, fold=fold), prepared(data, fold=fold))
     average, before = (rows.terms(rows.omega()).average() for rows in each)
@@ -215,7 +219,9 @@ def test_target_rows_say_whom_the_answer_is_for(data):
 
 
 def test_rows_of_weight_two_count_like_two_rows(data):
-    twice = SeparateLabels(data.X, data.y, data.kind, data.population, np.full(data.n_rows, 2.0))
+    twice = SeparateLabels(
+        data.X, data.y, data.treatment, data.population, np.full(data.n_rows, 2.0)
+    )
     plain, heavy = prepared(data), prepared(twice)
     assert plain.terms(plain.omega()).average() == heavy.terms(heavy.omega()).average()
 

@@ -97,7 +97,7 @@ def test_risks_equal_their_formulas_row_by_row(data, held, f):
         share = 0.5 / n[data.kind[i], data.population[i]]
         nu, mean_e = e[i, 0] - e[i, 1], (e[i, 0] + e[i, 1]) / 2
         if data.kind[i] == "treatment":
-            weighted += share * sign * 2 * (data.y[i] - mean_e) * nu * f[i] ** 2
+            weighted += share * sign * 2 * (data.treatment[i] - mean_e) * nu * f[i] ** 2
         else:
             weighted -= 4 * share * sign * (data.y[i] - m[i]) * nu * f[i]
             residual += share * (data.y[i] - m[i] - (e[i, k] - mean_e) * f[i]) ** 2
@@ -166,7 +166,7 @@ def test_functions_and_held_out_rows_agree(name, data, f):
 
 @pytest.mark.parametrize("name", SCORES)
 def test_units_are_squared_outcome_units_and_a_shift_changes_nothing(name, data, f):
-    y = np.where(data.kind == "outcome", 5.0 * data.y + 1000.0, data.y)
+    y = 5.0 * data.y + 1000.0
     other = SeparateLabels(**{**dict(data), "y": y})
     found = FUNCTIONS[name](5.0 * f, **other, **QUICK)
     assert found == pytest.approx(25.0 * FUNCTIONS[name](f, **data, **QUICK), rel=1e-6)

@@ -9,6 +9,7 @@ from scipy.stats import chi2, kstest
 
 from unjoined import MinMaxUplift, SeparateLabels, Uplift, identification_strength
 from unjoined.data import SimulatedProblem, paper_problem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import WeakIdentificationWarning
 
 
@@ -161,8 +162,10 @@ def test_a_population_cut_in_two_leaves_the_gap_as_it_was():
     half = [1] * 8 + [0] * 12
     rows = {
         "X": np.random.default_rng(0).standard_normal((86, 2)),
-        "y": [1] * 28 + [0] * 12 + half + half + [0, 1, 2, 3, 4, 5],
-        "kind": ["treatment"] * 80 + ["outcome"] * 6,
+        **separate_labels(
+            [1] * 28 + [0] * 12 + half + half + [0, 1, 2, 3, 4, 5],
+            ["treatment"] * 80 + ["outcome"] * 6,
+        ),
     }
     two = np.repeat(["A", "B", "A", "B"], [40, 40, 2, 4])
     three = np.repeat(["A", "B", "C", "A", "B", "C"], [40, 20, 20, 2, 2, 2])
@@ -219,4 +222,4 @@ def test_the_strength_of_two_populations_names_them_from_rows_and_from_chunks():
     data = shares(0.3, 0.8).draw(200, random_state=0)
     assert identification_strength(**data).populations == ("A", "B")
     model = MinMaxUplift(random_state=0)
-    assert model.fit_chunks(data).identification_.populations == ("A", "B")
+    assert model.fit(data).identification_.populations == ("A", "B")

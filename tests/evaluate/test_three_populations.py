@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 from unjoined import MinMaxUplift, Uplift
 from unjoined.data import CellKFold, SimulatedProblem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import LabelError
 from unjoined.evaluate import (
     HeldOutRows,
@@ -39,8 +40,7 @@ def population_rows(k, copies=5):
     x, y, kind, population, weight = map(np.array, zip(*(rows * copies), strict=True))
     return {
         "X": x[:, None].astype(float),
-        "y": y.astype(float),
-        "kind": kind,
+        **separate_labels(y.astype(float), kind),
         "population": population,
         "sample_weight": weight * LAW[x],
     }, x
@@ -147,7 +147,7 @@ def test_estimators_are_scored_on_rows_of_three_populations():
     model = MinMaxUplift(basis="linear").fit(**two)
     assert model.score(**data) == -weighted_risk(model.predict(data.X), **data)
     scorer = uplift_scorer("outcome_risk")
-    labels = {name: data[name] for name in ("kind", "population")}
+    labels = {name: data[name] for name in ("treatment", "population")}
     expected = -outcome_risk(model.predict(data.X), **data)
     assert scorer(model, data.X, data.y, **labels) == expected
 

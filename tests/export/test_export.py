@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from unjoined import EMUplift, MinMaxUplift, PlugInUplift, Uplift, WeightedUplift
 from unjoined.cli.entry import main
 from unjoined.data import campaign_problem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError
 from unjoined.estimators.persist import save_model
 from unjoined.export import export_sql
@@ -39,7 +40,7 @@ def tables(*, real=False):
     X["joined"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D")
     X.loc[rng.random(n) < 0.1, "age"] = np.nan
     if real:
-        outcome = np.asarray(data["kind"]) == "outcome"
+        outcome = ~np.isnan(data["y"])
         data["y"] = np.where(outcome, 3.0 * data["y"] + rng.normal(size=n), data["y"])
     new = X.sample(200, random_state=1).reset_index(drop=True)
     new.loc[:4, REGION] = "unseen"
@@ -113,7 +114,7 @@ def fitted_to(column, estimator, n=1200):
     codes, _ = pd.factorize(X["c"])
     uplift = 1.0 + X["x"] + np.where(codes % 2 == 0, 2.0, 0.0)
     y = np.where(kind == "outcome", X["x"] + treated * uplift + rng.normal(0.0, 0.3, n), treated)
-    return estimator.fit(X, y, kind=kind, population=population), X
+    return estimator.fit(X, **separate_labels(y, kind), population=population), X
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_products_of_a_category_and_a_number_are_exported():
     slope = X["place"].map({"a": 3.0, "b": -3.0, "c": 0.0}).to_numpy()
     y = X["x"] + treated * slope * X["x"] + 0.3 * rng.standard_normal(n)
     labels = np.where(kinds == "outcome", y, treated)
-    model = Uplift(random_state=0).fit(X, labels, kind=kinds, population=population)
+    model = Uplift(random_state=0).fit(X, **separate_labels(labels, kinds), population=population)
     basis = model.fit_.basis
     assert any(max(pair) >= len(basis.features) for pair in basis.pairs)
     expected = model.predict(X)

@@ -10,6 +10,7 @@ import pytest
 
 from unjoined import MinMaxUplift
 from unjoined.data import paper_problem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import TableError
 from unjoined.federated import aggregate_rows, fourier_plan, read_sums, write_sums
 
@@ -115,7 +116,7 @@ def test_honest_sums_of_strange_tables_are_read(tmp_path, basis, center):
     kind = np.resize(["outcome", "outcome", "treatment", "treatment"], n)
     y = np.where(kind == "outcome", 1e4 + rng.normal(size=n), rng.integers(0, 2, n))
     weight = 10.0 ** rng.uniform(-4, 4, n)
-    rows = {"X": X, "y": y, "kind": kind, "population": np.resize(["1", "2"], n)}
+    rows = {"X": X, **separate_labels(y, kind), "population": np.resize(["1", "2"], n)}
     model = MinMaxUplift(basis=basis, center=center, width="median", random_state=0)
     sums = model.collect_sums(rows | {"sample_weight": weight})
     found = read_sums(write_sums(sums, tmp_path / "all.sums"))

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from unjoined import SeparateLabels
 from unjoined.cli.entry import main
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError
 from unjoined.federated import aggregate_rows, fourier_plan, merge_sums, read_sums, write_sums
 
@@ -19,8 +21,7 @@ def table(seed, kind, populations=NAMES, n=1000):
     rng = np.random.default_rng(seed)
     return {
         "X": rng.uniform(-2.0, 2.0, size=(n, 2)),
-        "y": rng.integers(0, 2, n).astype(float),
-        "kind": np.full(n, kind),
+        **separate_labels(rng.integers(0, 2, n).astype(float), np.full(n, kind)),
         "population": np.resize(populations, n),
     }
 
@@ -66,7 +67,7 @@ def test_the_same_table_added_up_twice_is_refused(kind):
         for at in np.array_split(order, 7):
             yield {name: values[at] for name, values in rows.items()}
 
-    again = of(chunks)
+    again = of(SeparateLabels.from_chunks(chunks))
     first = of(rows)
     gram = [found.sums.total(kind, 0).gram for found in (first, again)]
     assert not np.array_equal(*gram)

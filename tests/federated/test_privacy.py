@@ -8,7 +8,7 @@ import pytest
 from unjoined import MinMaxUplift
 from unjoined.cli.entry import main
 from unjoined.data import paper_problem
-from unjoined.data.rows import label_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.errors import InputError
 from unjoined.federated import PlannedSums, aggregate_rows, fourier_plan, merge_sums, write_sums
 from unjoined.model import FourierBasis, GaussianBasis, LinearBasis
@@ -31,8 +31,7 @@ def table(kind="outcome", n=2000, seed=0):
     y = rng.normal(size=n) if kind == "outcome" else rng.integers(0, 2, n).astype(float)
     return {
         "X": rng.uniform(-2.0, 2.0, size=(n, 2)),
-        "y": y,
-        "kind": np.full(n, kind),
+        **separate_labels(y, np.full(n, kind)),
         "population": np.resize(NAMES, n),
     }
 

@@ -11,8 +11,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.linear_model import LinearRegression
 
-from unjoined import MinMaxUplift
-from unjoined.data import ArraySource, paper_problem
+from unjoined import MinMaxUplift, SeparateLabels
+from unjoined.data import paper_problem
 from unjoined.data.rows import label_rows
 from unjoined.errors import DisclosureWarning, InputError, TableError
 from unjoined.federated import (
@@ -60,7 +60,7 @@ def make_plan(basis=GAUSSIAN, critic=None, *, centring=(), names=("a", "b")):
 
 def add_up(plan):
     """Return sums by any plan; `aggregate_rows` takes only those that single out no row."""
-    source = ArraySource(**DATA)
+    source = SeparateLabels(**DATA, stream=True).chunks()
     return sum_source(source, plan, take_census(source, sample_rows=10_000))
 
 
@@ -97,7 +97,7 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
 
 def test_means_of_real_outcomes_stay_without_bounds(tmp_path):
     rng = np.random.default_rng(0)
-    y = np.where(ROWS.kind == "outcome", 10.0 * rng.normal(size=800), DATA["y"])
+    y = np.where(ROWS.kind == "outcome", 10.0 * rng.normal(size=800), np.nan)
     rows = label_rows(**DATA | {"y": y})
     centring = fit_centring(rows, np.random.RandomState(0))
     plan = replace(make_plan(centring=(centring,)), coding=rows.coding)

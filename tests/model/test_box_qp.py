@@ -107,7 +107,9 @@ def test_few_of_many_rows_enter():
 @pytest.fixture(scope="module")
 def minmax():
     data = paper_problem(b=1.0).draw(400, random_state=0)
-    rows = label_rows(np.asarray(data.X), data.y, kind=data.kind, population=data.population)
+    rows = label_rows(
+        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+    )
     basis = GaussianBasis(rows.X[:25], width=4.0)
     return assemble(accumulate(basis, basis.size, rows)), RowScan(basis, rows.X), basis(rows.X)
 

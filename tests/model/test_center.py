@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
 
 from unjoined.data import SimulatedProblem, campaign_problem, paper_problem
-from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.data.rows import LabelledRows, label_rows, separate_labels
 from unjoined.errors import InputError
 from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.accumulate import accumulate
@@ -415,7 +415,7 @@ def test_gross_outcomes_do_not_reach_the_other_rows_if_asked():
     errors = {}
     for robust in (False, True):
         for label in (y, wrong):
-            rows = label_rows(X, label, kind=kind, population=population)
+            rows = label_rows(X, **separate_labels(label, kind), population=population)
             fold = deal_folds(rows, np.random.RandomState(1))
             found = center(rows, fold, np.random.RandomState(2), robust=robust)
             errors[robust, label is wrong] = found.rows.label[1:n]
@@ -430,7 +430,9 @@ def test_outcomes_that_are_mostly_alike_are_not_cut_down():
     kind = np.repeat(["outcome", "treatment"], 40)
     y = np.where(kind == "outcome", 100.0 * (np.arange(80) % 8 == 0), np.arange(80) // 2 % 2)
     y[:3] = 7.0  # a third value, so that the outcome is real
-    rows = label_rows(rng.standard_normal((80, 1)), y, kind=kind, population=np.resize([0, 1], 80))
+    rows = label_rows(
+        rng.standard_normal((80, 1)), **separate_labels(y, kind), population=np.resize([0, 1], 80)
+    )
     fold = deal_folds(rows, rng)
     one, two = (
         center(rows, fold, np.random.RandomState(2), robust=robust).rows.label

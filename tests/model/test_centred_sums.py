@@ -9,6 +9,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from unjoined import MinMaxUplift
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError
 from unjoined.federated import aggregate_rows, fourier_plan
 
@@ -32,11 +33,11 @@ def draw(n=3000, *, discrete=False):
     treated = rng.random(4 * n) < np.where(population == "a", 0.2, 0.7)
     outcome = X[:, 1] ** 2 + treated * truth(X) + 0.5 * rng.normal(size=4 * n)
     y = np.where(kind == "outcome", outcome, treated)
-    return {"X": X, "y": y, "kind": kind, "population": population}
+    return {"X": X, **separate_labels(y, kind), "population": population}
 
 
 def with_outcome(rows, change):
-    y = np.where(rows["kind"] == "outcome", change(rows["y"]), rows["y"])
+    y = np.where(~np.isnan(rows["y"]), change(rows["y"]), rows["y"])
     return rows | {"y": y}
 
 

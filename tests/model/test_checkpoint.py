@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from unjoined import SeparateLabels
+from unjoined.data.rows import separate_labels
 from unjoined.errors import TableError
 from unjoined.federated import aggregate_rows, fourier_plan
 
@@ -29,9 +31,9 @@ def rows_of(*, first="north", second="south", kind="outcome", seed=0):
             n = N if i == 0 else 1000
             y = rng.normal(size=n) if kind == "outcome" else rng.integers(0, 2, n)
             X = rng.normal(size=(n, 1))
-            yield {"X": X, "y": y, "kind": np.full(n, kind), "population": np.full(n, name)}
+            yield {"X": X, **separate_labels(y, np.full(n, kind)), "population": np.full(n, name)}
 
-    return chunks
+    return SeparateLabels.from_chunks(chunks)
 
 
 @pytest.fixture
@@ -40,13 +42,13 @@ def checkpoint(tmp_path):
     path = tmp_path / "checkpoint"
 
     def chunks():
-        for chunk in rows_of()():
+        for chunk in rows_of().source.factory():
             if path.exists():
                 raise StoppedError
             yield chunk
 
     with pytest.raises(StoppedError):
-        aggregate_rows(chunks, PLAN, checkpoint=path)
+        aggregate_rows(SeparateLabels.from_chunks(chunks), PLAN, checkpoint=path)
     return path
 
 

@@ -11,7 +11,7 @@ from scipy import linalg
 
 from unjoined import SeparateLabels
 from unjoined.data import paper_problem
-from unjoined.data.rows import label_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.errors import InputError
 from unjoined.evaluate import minmax_objective
 from unjoined.model import GaussianBasis, LinearBasis
@@ -235,9 +235,10 @@ def test_the_objective_equals_its_definition_over_rows(seed, weighted):
     kind = np.repeat(["outcome", "outcome", "treatment", "treatment"], sizes)
     n = len(kind)
     data = SeparateLabels(
+        **separate_labels(
+            np.where(kind == "outcome", rng.standard_normal(n), rng.integers(0, 2, n)), kind
+        ),
         X=rng.standard_normal((n, 2)),
-        y=np.where(kind == "outcome", rng.standard_normal(n), rng.integers(0, 2, n)),
-        kind=kind,
         population=np.repeat(["A", "B", "A", "B"], sizes),
         sample_weight=rng.uniform(0.5, 2.0, n) if weighted else None,
     )
@@ -251,7 +252,7 @@ def test_the_objective_equals_its_definition_over_rows(seed, weighted):
 def test_the_objective_of_two_valued_outcomes_is_in_their_units():
     """Inside they are -1/+1; outside an uplift of 1 is half as much on a scale from 0 to 1."""
     data = paper_problem().draw(200, random_state=0)
-    zero_one = np.where(data.kind == "outcome", (data.y + 1.0) / 2.0, data.y)
+    zero_one = (data.y + 1.0) / 2.0
     phi = LinearBasis(2)(data.X)
     alpha, beta = np.array([[0.3, -0.2, 0.1], [0.5, 0.1, -0.4]])
     system = assemble(accumulate(LinearBasis(2), 3, label_rows(**data)))
@@ -260,7 +261,7 @@ def test_the_objective_of_two_valued_outcomes_is_in_their_units():
         phi @ beta / 2,
         data.X,
         zero_one,
-        kind=data.kind,
+        treatment=data.treatment,
         population=data.population,
     )
     assert_allclose(4.0 * outside, objective(system, alpha, beta), rtol=1e-10)

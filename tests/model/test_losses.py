@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from unjoined.data import paper_problem
-from unjoined.data.rows import label_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.errors import InputError
 from unjoined.model import GaussianBasis, LinearBasis
 from unjoined.model.accumulate import RowScan, accumulate
@@ -31,7 +31,9 @@ RIDGES = {"ridge_f": 0.02, "ridge_g": 0.03}
 @pytest.fixture(scope="module")
 def problem():
     data = paper_problem(b=2.0).draw(250, random_state=0)
-    rows = label_rows(np.asarray(data.X), data.y, kind=data.kind, population=data.population)
+    rows = label_rows(
+        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+    )
     basis = GaussianBasis(rows.X[:12], width=5.0)
     system = assemble(accumulate(basis, basis.size, rows))
     return system, RowScan(basis, rows.X), basis(rows.X), rows.share / 2.0
@@ -152,7 +154,7 @@ def test_three_players_find_the_stationary_point_of_a_hyperbolic_loss():
     population = np.array((["A"] * 10 + ["B"] * 10) * 2)
     t_a, t_b = [1] * 9 + [0], [1] * 2 + [0] * 8
     y = np.array([1.5] * 10 + [0.4] * 9 + [0.3] + t_a + t_b, dtype=float)
-    rows = label_rows(x, y, kind=kind, population=population)
+    rows = label_rows(x, **separate_labels(y, kind), population=population)
     basis = GaussianBasis(np.zeros((1, 1)), 1.0)
     system = assemble(accumulate(basis, 1, rows))
     ridges = {"ridge_f": 1e-9, "ridge_g": 1e-9}
@@ -227,7 +229,9 @@ def test_a_loss_that_gives_nan_is_named(problem):
 
 def test_a_linear_basis_serves_as_well():
     data = paper_problem(b=2.0).draw(250, random_state=0)
-    rows = label_rows(np.asarray(data.X), data.y, kind=data.kind, population=data.population)
+    rows = label_rows(
+        np.asarray(data.X), y=data.y, treatment=data.treatment, population=data.population
+    )
     basis = LinearBasis(2)
     system = assemble(accumulate(basis, 3, rows))
     found = solve_loss(system, RowScan(basis, rows.X), rows.share / 2, AbsoluteLoss(), **RIDGES)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from unjoined import MinMaxUplift, Uplift
-from unjoined.data import ArraySource, IterableSource, campaign_problem, paper_problem
-from unjoined.data.rows import label_rows, number_rows
+from unjoined import MinMaxUplift, SeparateLabels, Uplift
+from unjoined.data import campaign_problem, paper_problem
+from unjoined.data.rows import label_rows, number_rows, separate_labels
 from unjoined.errors import InputError, LabelError, TableError
 from unjoined.federated import SumsPlan, aggregate_rows, fourier_plan, merge_sums
 from unjoined.model import GaussianBasis, LinearBasis
@@ -33,6 +33,16 @@ def fit_centring(rows, rng, **options):
 QUICK = settings(max_examples=20, deadline=None)
 DATA = dict(paper_problem(b=5.0).draw(300, random_state=0))
 NAMES = tuple(np.unique(DATA["population"]).tolist())
+
+
+def stream(data, rows=True):
+    """Return what goes through some rows, so many at a time."""
+    return SeparateLabels(**data, stream=rows).chunks()
+
+
+def kinds(data):
+    """Return which label each row has, in words."""
+    return np.where(np.isnan(data["y"]), "treatment", "outcome")
 
 
 def taken(data, at):
@@ -83,7 +93,9 @@ CUTS = st.lists(st.integers(0, 1200), max_size=5)
 def cut_at(data, cuts):
     """The source of rows that are cut at some places."""
     edges = [0, *sorted(cuts), len(data["y"])]
-    return IterableSource(lambda: (taken(data, slice(i, j)) for i, j in pairwise(edges)))
+    return SeparateLabels.from_chunks(
+        lambda: (taken(data, slice(i, j)) for i, j in pairwise(edges))
+    ).chunks()
 
 
 def numbers(data, cuts):
@@ -93,15 +105,13 @@ def numbers(data, cuts):
 @QUICK
 @given(cuts=CUTS, seed=st.integers(0, 2**32 - 1))
 def test_numbers_depend_neither_on_cuts_nor_on_which_table_comes_first(cuts, seed):
-    """Against counting row by row: target rows and rows of weight 0 do not count."""
+    """Against counting row by row: rows of weight 0 do not count."""
     rng = np.random.default_rng(seed)
-    kind = np.where(rng.random(1200) < 0.1, "target", DATA["kind"])
-    weight = 1.0 * (rng.random(1200) < 0.9)
-    y = np.where(kind == "target", np.nan, DATA["y"])
-    data = DATA | {"y": y, "kind": kind, "sample_weight": weight}
-    table = np.unique(np.char.add(kind, DATA["population"]), return_inverse=True)[1]
+    weight = 1.0 * (rng.random(1200) < 0.8)
+    data = DATA | {"sample_weight": weight}
+    table = np.unique(np.char.add(kinds(DATA), DATA["population"]), return_inverse=True)[1]
     expected, sizes = np.full(1200, -1), Counter()
-    for i in np.flatnonzero((kind != "target") & (weight > 0.0)):
+    for i in np.flatnonzero(weight > 0.0):
         expected[i] = sizes[table[i]]
         sizes[table[i]] += 1
     assert_array_equal(numbers(data, cuts), expected)
@@ -133,7 +143,7 @@ def test_neighbours_fall_into_all_pairs_of_groups():
 @QUICK
 @given(cuts=CUTS)
 def test_samples_do_not_depend_on_cuts(cuts):
-    expected, group = take_census(ArraySource(**weighted()), sample_rows=40).sample(5)
+    expected, group = take_census(stream(weighted()), sample_rows=40).sample(5)
     found, again = take_census(cut_at(weighted(), cuts), sample_rows=40).sample(5)
     for name in ("X", "label", "cell", "weight"):
         assert_array_equal(getattr(found, name), getattr(expected, name))
@@ -142,13 +152,13 @@ def test_samples_do_not_depend_on_cuts(cuts):
 
 def test_a_small_table_is_its_own_sample_and_a_large_ones_weights_add_up():
     data = weighted()
-    rows, group = take_census(ArraySource(**data), sample_rows=300).sample(5)
+    rows, group = take_census(stream(data), sample_rows=300).sample(5)
     for at, (kind, name) in zip(rows.all_cells(), rows.tables, strict=True):
-        own = np.flatnonzero((data["kind"] == kind) & (data["population"] == name))
+        own = np.flatnonzero((kinds(data) == kind) & (data["population"] == name))
         assert_array_equal(rows.X[at], data["X"][own])  # in order, too
         assert_array_equal(rows.weight[at], data["sample_weight"][own])
         assert_array_equal(group[at], deal_groups(np.arange(300), 5))
-    few, _ = take_census(ArraySource(**data), sample_rows=100).sample(5)
+    few, _ = take_census(stream(data), sample_rows=100).sample(5)
     assert len(few) == 400
     for at, whole in zip(few.all_cells(), rows.all_cells(), strict=True):
         assert_allclose(few.weight[at].sum(), rows.weight[whole].sum())
@@ -158,8 +168,8 @@ def test_a_small_table_is_its_own_sample_and_a_large_ones_weights_add_up():
 def test_every_row_of_a_table_is_as_likely_in_the_sample():
     """Parts of a long table, in order, have their share of the sample."""
     n = 40_000
-    table = {"X": np.arange(n)[:, None] * 1.0, "y": np.arange(n) % 2, "kind": ["outcome"] * n}
-    source = ArraySource(**table, population=["A"] * n)
+    table = {"X": np.arange(n)[:, None] * 1.0, **separate_labels(np.arange(n) % 2, ["outcome"] * n)}
+    source = stream(table | {"population": ["A"] * n})
     chosen = take_census(source, sample_rows=4000).cells["outcome", "A"].X[:, 0]
     assert len(np.unique(chosen)) == 4000
     assert_allclose(np.histogram(chosen, 10)[0], 400.0, atol=4.0 * np.sqrt(360.0))
@@ -173,7 +183,7 @@ def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred):
         rows = replace(rows, weight=np.asarray(data["sample_weight"])[data["sample_weight"] > 0.0])
     centring = [fit_centring(rows, np.random.RandomState(0))] if centred else []
     plan = make_plan(centring=centring)
-    found = add_up(ArraySource(**data, chunk_rows=101), plan)
+    found = add_up(stream(data, 101), plan)
     label = subtract_means(rows, centring, None)[0] if centred else rows.label
     groups = deal_groups(numbers(data, []), 5)
     expected = accumulate(plan.values, plan.size, replace(rows, label=label), groups=groups)
@@ -182,17 +192,17 @@ def test_sums_of_a_source_are_those_of_the_rows_in_memory(data, centred):
 
 def test_sums_do_not_depend_on_threads_to_the_bit_nor_on_chunks():
     plan = make_plan(critic=LinearBasis(2))
-    expected = add_up(ArraySource(**DATA), plan)
-    assert_sums_equal(add_up(ArraySource(**DATA), plan, n_jobs=3).sums, expected.sums)
+    expected = add_up(stream(DATA), plan)
+    assert_sums_equal(add_up(stream(DATA), plan, n_jobs=3).sums, expected.sums)
     for chunk_rows, n_jobs in ((13, 1), (97, 2), (600, 3)):
-        source = ArraySource(**DATA, chunk_rows=chunk_rows)
+        source = stream(DATA, chunk_rows)
         assert_sums_close(add_up(source, plan, n_jobs=n_jobs).sums, expected.sums)
 
 
 def test_the_order_of_rows_moves_them_between_groups_and_changes_no_total():
     plan = make_plan()
     order = np.random.default_rng(0).permutation(1200)
-    one, two = (add_up(ArraySource(**taken(DATA, at)), plan) for at in (slice(None), order))
+    one, two = (add_up(stream(taken(DATA, at)), plan) for at in (slice(None), order))
     for kind, k in product(("outcome", "treatment"), range(2)):
         totals = [sums.sums.total(kind, k) for sums in (one, two)]
         assert_allclose(totals[0].gram, totals[1].gram, rtol=1e-12)
@@ -202,27 +212,34 @@ def test_the_order_of_rows_moves_them_between_groups_and_changes_no_total():
 def test_copies_of_a_row_are_dealt_into_all_groups():
     """Eight kinds of rows in all, of which every group has its share."""
     rng = np.random.default_rng(1)
-    data = DATA | {"X": rng.integers(0, 2, (1200, 1)) * 1.0, "y": rng.integers(0, 2, 1200) * 1.0}
+    label = rng.integers(0, 2, 1200) * 1.0
+    X = rng.integers(0, 2, (1200, 1)) * 1.0
+    data = DATA | {"X": X} | separate_labels(label, kinds(DATA))
     plan = replace(make_plan(data=data), basis=LinearBasis(1), critic=LinearBasis(1))
-    expected = add_up(ArraySource(**data), plan).sums
+    expected = add_up(stream(data), plan).sums
     assert_array_equal(expected.n_rows, np.full((2, 2, 5), 60))
     means = expected.gram[..., 0, 1] / expected.weight
     assert_allclose(means, np.mean(means), atol=4.0 / np.sqrt(60.0))
 
 
-def test_target_rows_and_rows_of_weight_0_are_passed_over():
+def test_rows_of_weight_0_are_passed_over_and_people_to_be_scored_refused():
     data = weighted()
     extra = {
-        "X": np.zeros((2, 2)),
-        "y": np.array([np.nan, 1.0]),
-        "kind": np.array(["target", "outcome"]),
-        "population": np.array([NAMES[0], "nobody"]),
-        "sample_weight": np.array([1.0, 0.0]),
+        "X": np.zeros((1, 2)),
+        **separate_labels([1.0], ["outcome"]),
+        "population": np.array(["nobody"]),
+        "sample_weight": np.zeros(1),
     }
     more = {name: np.concatenate([values, extra[name]]) for name, values in data.items()}
     plan = make_plan()
-    found, expected = (add_up(ArraySource(**rows), plan) for rows in (more, data))
+    found, expected = (add_up(stream(rows), plan) for rows in (more, data))
     assert_sums_equal(found.sums, expected.sums)
+    nobody = more | {
+        "y": np.append(data["y"], np.nan),
+        "population": np.append(data["population"], ""),
+    }
+    with pytest.raises(LabelError, match="1 of them have neither an outcome nor a treatment"):
+        add_up(stream(nobody), plan)
 
 
 def test_centring_by_group_uses_the_means_of_the_others():
@@ -244,7 +261,7 @@ class Interrupted:
         self.n_chunks = n_chunks
 
     def __iter__(self):
-        for i, chunk in enumerate(ArraySource(**DATA, chunk_rows=90)):
+        for i, chunk in enumerate(stream(DATA, 90)):
             if i == self.n_chunks:
                 raise KeyboardInterrupt
             yield chunk
@@ -254,7 +271,10 @@ class Interrupted:
 def checkpoint(tmp_path, limits):
     """Where a pass is kept that was interrupted behind 720 of 1,200 rows."""
     limits("data.fold", CHECKPOINT_ROWS=350)
-    census, path = take_census(ArraySource(**DATA), sample_rows=500), tmp_path / "checkpoint"
+    census, path = (
+        take_census(stream(DATA), sample_rows=500),
+        tmp_path / "checkpoint",
+    )
     with pytest.raises(KeyboardInterrupt):
         sum_source(Interrupted(10), make_plan(), census, path)
     assert np.load(path)["000.position"][0] == 720
@@ -262,7 +282,7 @@ def checkpoint(tmp_path, limits):
 
 
 def test_a_pass_that_goes_on_from_a_checkpoint_gives_the_same_bits(checkpoint):
-    plan, source = make_plan(), ArraySource(**DATA, chunk_rows=90)
+    plan, source = make_plan(), stream(DATA, 90)
     expected = add_up(source, plan)
     for _ in range(2):  # then from the end, where the first pass left it
         found = add_up(source, plan, checkpoint=checkpoint)
@@ -272,12 +292,12 @@ def test_a_pass_that_goes_on_from_a_checkpoint_gives_the_same_bits(checkpoint):
 
 def test_a_pass_goes_on_amid_a_chunk(checkpoint):
     plan = make_plan()
-    found = add_up(ArraySource(**DATA, chunk_rows=500), plan, checkpoint=checkpoint)
-    assert_sums_close(found.sums, add_up(ArraySource(**DATA), plan).sums)
+    found = add_up(stream(DATA, 500), plan, checkpoint=checkpoint)
+    assert_sums_close(found.sums, add_up(stream(DATA), plan).sums)
 
 
 def test_a_finished_pass_is_not_made_again(checkpoint):
-    source = ArraySource(**DATA, chunk_rows=90)
+    source = stream(DATA, 90)
     census = take_census(source, sample_rows=500)
     expected = sum_source(source, make_plan(), census, checkpoint)
     found = sum_source(Interrupted(0), make_plan(), census, checkpoint)
@@ -287,49 +307,49 @@ def test_a_finished_pass_is_not_made_again(checkpoint):
 def test_a_checkpoint_of_other_rows_is_refused(checkpoint):
     plan, other = make_plan(), paper_problem(b=5.0).draw(300, random_state=1)
     with pytest.raises(TableError, match="belongs to another fit, or the source has changed"):
-        add_up(ArraySource(**other), plan, checkpoint=checkpoint)
+        add_up(stream(other), plan, checkpoint=checkpoint)
     order = np.argsort(DATA["population"], kind="stable")[::-1]
     tables = taken(DATA, np.sort(order[:600]).tolist() + np.sort(order[600:]).tolist())
     with pytest.raises(TableError, match="first rows are not those the checkpoint has added up"):
-        add_up(ArraySource(**tables), plan, checkpoint=checkpoint)
+        add_up(stream(tables), plan, checkpoint=checkpoint)
 
 
 def test_fewer_rows_than_in_the_first_pass_are_refused():
-    census = take_census(ArraySource(**DATA), sample_rows=10)
+    census = take_census(stream(DATA), sample_rows=10)
     with pytest.raises(TableError, match="gave other rows, or the same in another order, when"):
-        sum_source(ArraySource(**taken(DATA, slice(1100))), make_plan(), census)
+        sum_source(stream(taken(DATA, slice(1100))), make_plan(), census)
 
 
 def test_rows_that_were_not_in_the_first_pass_are_refused():
     plan = make_plan()
-    outcomes = taken(DATA, np.asarray(DATA["kind"]) == "outcome")
-    census = take_census(ArraySource(**outcomes), sample_rows=10)
+    outcomes = taken(DATA, ~np.isnan(DATA["y"]))
+    census = take_census(stream(outcomes), sample_rows=10)
     with pytest.raises(TableError, match=r"treatment rows of population .* are new"):
-        sum_source(ArraySource(**DATA), plan, census)
+        sum_source(stream(DATA), plan, census)
 
 
 def test_other_populations_and_outcomes_are_refused():
     plan = make_plan()
     third = DATA | {"population": np.where(np.arange(1200) == 5, "9", DATA["population"])}
     with pytest.raises(LabelError, match=r"has rows of population .*9.*the sums are for"):
-        add_up(ArraySource(**third), plan)
+        add_up(stream(third), plan)
     agreed = fourier_plan({"a": (0, 1), "b": (0, 1)}, ["1", "2"], outcome_values=(0, 1)).coding
-    real = DATA | {"y": np.where(np.asarray(DATA["kind"]) == "outcome", 7.0, DATA["y"])}
+    real = DATA | {"y": np.where(~np.isnan(DATA["y"]), 7.0, DATA["y"])}
     with pytest.raises(LabelError, match="the outcome is 7 in some rows, but is to be 0 or 1"):
-        add_up(ArraySource(**real), make_plan(coding=agreed))
+        add_up(stream(real), make_plan(coding=agreed))
 
 
 def test_census_finds_the_coding_of_all_rows():
-    binary = take_census(ArraySource(**DATA, chunk_rows=50), sample_rows=20)
+    binary = take_census(stream(DATA, 50), sample_rows=20)
     assert binary.coding == label_rows(**DATA).coding
     assert binary.n_rows == 1200
-    outcome = np.asarray(DATA["kind"]) == "outcome"
+    outcome = ~np.isnan(DATA["y"])
     real = DATA | {"y": np.where(outcome, np.arange(1200.0), DATA["y"])}
-    census = take_census(ArraySource(**real, chunk_rows=50), sample_rows=20)
+    census = take_census(stream(real, 50), sample_rows=20)
     assert not census.coding.is_binary
     assert len(census.outcomes) == 3
-    signed = DATA | {"y": np.where(outcome, DATA["y"], 2.0 * (np.asarray(DATA["y"]) > 0) - 1.0)}
-    again = take_census(ArraySource(**signed), sample_rows=2000)
+    signed = DATA | {"treatment": 2.0 * DATA["treatment"] - 1.0}
+    again = take_census(stream(signed), sample_rows=2000)
     assert set(again.treatment(np.array([-1.0, 1.0]))) == {-1.0, 1.0}
     rows, group = again.sample(5)
     assert set(rows.label[rows.kind == "treatment"]) == {-1.0, 1.0}
@@ -337,7 +357,7 @@ def test_census_finds_the_coding_of_all_rows():
 
 
 def look(data):
-    census = take_census(ArraySource(**data, chunk_rows=100), sample_rows=10)
+    census = take_census(stream(data, 100), sample_rows=10)
     census.check_complete()
     return census.coding
 
@@ -348,18 +368,20 @@ def refused(data, message):
 
 
 def test_every_census_message():
-    outcome = np.asarray(DATA["kind"]) == "outcome"
+    outcome = ~np.isnan(DATA["y"])
     first = np.asarray(DATA["population"]) == NAMES[0]
     refused(taken(DATA, first), "two populations .* the source has 1")
     refused(taken(DATA, ~(first & outcome)), "has no outcome rows")
     refused(DATA | {"y": np.where(outcome, 1.0, DATA["y"])}, "the outcome is 1 in all outcome rows")
-    codes = np.where(outcome, DATA["y"], 2.0)
-    refused(DATA | {"y": codes}, "the arrays, from row .* on: treatment labels must be coded")
-    empty = {"X": np.empty((0, 2)), "y": [], "kind": [], "population": []}
+    codes = np.where(outcome, np.nan, 2.0)
+    refused(
+        DATA | {"treatment": codes}, "the arrays, from row .* on: treatment labels must be coded"
+    )
+    empty = {"X": np.empty((0, 2)), **separate_labels([], []), "population": []}
     with pytest.raises(TableError, match="the source has no rows"):
-        take_census(IterableSource(lambda: [empty]), sample_rows=10)
+        take_census(SeparateLabels.from_chunks(lambda: [empty]).chunks(), sample_rows=10)
     with pytest.raises(TableError, match="the source has no rows"):
-        take_census(IterableSource(list), sample_rows=10)
+        take_census(SeparateLabels.from_chunks(list).chunks(), sample_rows=10)
 
 
 class Ragged:
@@ -368,8 +390,8 @@ class Ragged:
     feature_names = None
 
     def __iter__(self):
-        yield from ArraySource(**DATA)
-        yield from ArraySource(**(DATA | {"X": DATA["X"][:, :1]}))
+        yield from stream(DATA)
+        yield from stream(DATA | {"X": DATA["X"][:, :1]})
 
 
 def test_a_source_of_ones_own_with_other_features_is_refused():
@@ -388,8 +410,7 @@ def test_sums_of_parties_add_up_to_those_of_all_rows():
     data = dict(paper_problem(b=5.0).draw(1500, random_state=0))
     whole = aggregate_rows(data, plan)
     parts = [
-        aggregate_rows(taken(data, np.asarray(data["kind"]) == kind), plan)
-        for kind in ("outcome", "treatment")
+        aggregate_rows(taken(data, kinds(data) == kind), plan) for kind in ("outcome", "treatment")
     ]
     merged = merge_sums(parts)
     assert_sums_close(merged.sums, whole.sums)
@@ -425,7 +446,7 @@ def test_a_source_is_asked_for_names_that_its_chunks_do_not_say():
         feature_names = ("age", "spend")
 
         def __iter__(self):
-            return (replace(chunk, feature_names=()) for chunk in ArraySource(**DATA))
+            return (replace(chunk, feature_names=()) for chunk in stream(DATA))
 
     assert take_census(Silent(), sample_rows=100).feature_names == ("age", "spend")
 
@@ -433,10 +454,11 @@ def test_a_source_is_asked_for_names_that_its_chunks_do_not_say():
 @pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
 @pytest.mark.parametrize("estimator", [MinMaxUplift(random_state=0), Uplift(random_state=0)])
 @pytest.mark.parametrize("column", ["X", "y", "sample_weight", "order"])
-def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, column):
+def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, column, limits):
     """One number of one row outside of most samples is enough, and so is another order of rows."""
     data = {k: np.asarray(v) for k, v in dict(campaign_problem().draw(200, random_state=0)).items()}
     data["sample_weight"] = np.ones(len(data["y"]))
+    limits("estimators.uplift", SAMPLE_ROWS=100)
     reads = []
 
     def source():
@@ -451,5 +473,5 @@ def test_a_source_that_gives_other_rows_when_read_again_is_refused(estimator, co
         yield rows
 
     with pytest.raises(TableError, match="gave other rows, or the same in another order, when"):
-        clone(estimator).fit_chunks(source, sample_rows=60)
+        clone(estimator).fit(SeparateLabels.from_chunks(source))
     assert len(reads) > 1

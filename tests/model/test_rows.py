@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unjoined import SeparateLabels
-from unjoined.data.rows import label_rows, target_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.errors import LabelError
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -20,12 +20,17 @@ def draw(seed, *, n_target=0, weighted=False, names=("A", "B")):
     sizes = rng.integers(3, 12, 2 * len(names))
     kinds = [kind for kind in ("outcome", "treatment") for _ in names]
     kind = np.repeat([*kinds, "target"], [*sizes, n_target])
-    population = np.repeat([*names, *names, names[0]], [*sizes, n_target])
+    nobody = [""] * (n_target > 0)
+    population = np.repeat([*names, *names, *nobody], [*sizes, *[n_target] * (n_target > 0)])
     n = len(kind)
     y = np.where(kind == "outcome", rng.standard_normal(n), rng.integers(0, 2, n))
     y[kind == "target"] = np.nan
     order = rng.permutation(n)
-    fields = {"X": rng.standard_normal((n, 2)), "y": y, "kind": kind, "population": population}
+    fields = {
+        "X": rng.standard_normal((n, 2)),
+        **separate_labels(y, kind),
+        "population": population,
+    }
     if weighted:
         fields["sample_weight"] = rng.uniform(0.5, 2.0, n)
     return {name: values[order] for name, values in fields.items()}
@@ -35,7 +40,7 @@ def test_labels_are_in_the_coding_of_the_paper():
     fields = draw(0)
     rows = label_rows(**fields)
     treatment = rows.of_kind("treatment")
-    assert_array_equal(rows.label[treatment], 2.0 * fields["y"][treatment] - 1.0)
+    assert_array_equal(rows.label[treatment], 2.0 * fields["treatment"][treatment] - 1.0)
     outcome = rows.of_kind("outcome")
     assert_array_equal(rows.label[outcome], fields["y"][outcome])
     assert rows.names == ["A", "B"]
@@ -50,7 +55,8 @@ def test_cells_are_kinds_and_populations_in_one_also_of_some_rows(seed, weighted
     rows = label_rows(**fields)
     some = np.random.default_rng(seed).permutation(len(rows.X))[:9]
     for found, at in ((rows, slice(None)), (rows.take(some), some)):
-        assert_array_equal(found.kind, fields["kind"][at])
+        kinds = np.where(np.isnan(fields["y"]), "treatment", "outcome")
+        assert_array_equal(found.kind, kinds[at])
         assert_array_equal(np.array(found.names)[found.population], fields["population"][at])
         assert_array_equal(found.cell, 2 * (found.kind == "treatment") + found.population)
         for c, where in enumerate(found.all_cells()):
@@ -61,7 +67,9 @@ def test_populations_beyond_the_reach_of_a_byte_are_told_apart():
     names = [f"p{k:03}" for k in range(200)]
     kind, population = np.repeat(["outcome", "treatment"], 400), np.tile(np.repeat(names, 2), 2)
     rows = label_rows(
-        np.zeros((800, 1)), np.arange(800) % 2, kind=kind, population=population, several=True
+        np.zeros((800, 1)),
+        **separate_labels(np.arange(800) % 2, kind),
+        population=population,
     )
     assert_array_equal(np.array(rows.names)[rows.population], population)
     assert_array_equal(rows.kind, kind)
@@ -70,7 +78,7 @@ def test_populations_beyond_the_reach_of_a_byte_are_told_apart():
 
 def test_outcomes_of_two_values_become_minus_and_plus_one():
     fields = draw(0)
-    outcome = fields["kind"] == "outcome"
+    outcome = ~np.isnan(fields["y"])
     fields["y"][outcome] = np.where(fields["y"][outcome] > 0, 30.0, 10.0)
     rows = label_rows(**fields)
     assert_array_equal(rows.label[outcome], np.where(fields["y"][outcome] > 20, 1.0, -1.0))
@@ -94,7 +102,7 @@ def test_shares_make_every_cell_count_half(seed, weighted):
 @given(SEEDS)
 def test_target_rows_and_rows_of_weight_zero_are_left_out(seed):
     fields = draw(seed, n_target=3, weighted=True)
-    labelled = fields["kind"] != "target"
+    labelled = fields["population"] != ""
     fields["sample_weight"][np.flatnonzero(labelled)[0]] = 0.0
     used = labelled & (fields["sample_weight"] > 0.0)
     rows = label_rows(**fields)
@@ -106,8 +114,8 @@ def test_target_rows_and_rows_of_weight_zero_are_left_out(seed):
 
 def test_codes_of_rows_that_weigh_nothing_do_not_matter():
     fields = draw(0, weighted=True)
-    at = np.flatnonzero(fields["kind"] == "treatment")[0]
-    fields["y"][at] = 7.0
+    at = np.flatnonzero(~np.isnan(fields["treatment"]))[0]
+    fields["treatment"][at] = 7.0
     with pytest.raises(LabelError, match="coded 0/1"):
         label_rows(**fields)
     fields["sample_weight"][at] = 0.0
@@ -127,7 +135,7 @@ def test_no_argument_is_changed(seed):
 @QUICK
 @given(SEEDS, st.booleans())
 def test_of_three_populations_every_cell_counts_a_third(seed, weighted):
-    rows = label_rows(**draw(seed, weighted=weighted, names=(3, 1, 2)), several=True)
+    rows = label_rows(**draw(seed, weighted=weighted, names=(3, 1, 2)))
     assert rows.names == [1, 2, 3]
     for kind in ("outcome", "treatment"):
         for population in range(3):
@@ -137,22 +145,19 @@ def test_of_three_populations_every_cell_counts_a_third(seed, weighted):
             assert_allclose(ratio, ratio[0], rtol=1e-14)
 
 
-def test_a_third_population_is_refused_unless_several_are_taken():
-    fields = draw(0, names=("A", "B", "C"))
-    with pytest.raises(LabelError, match=r"found 3: 'A', 'B', 'C' in .* or use Uplift, which"):
-        label_rows(**fields)
+def test_one_population_is_refused():
     one = draw(0, names=("A",))
     with pytest.raises(LabelError, match=r"found 1: 'A' in .* cannot be identified from one"):
-        label_rows(**one, several=True)
+        label_rows(**one)
 
 
 def test_target_rows_of_positive_weight_are_returned_with_it():
     fields = draw(0, n_target=3, weighted=True)
-    target = np.flatnonzero(fields["kind"] == "target")
+    target = np.flatnonzero(fields["population"] == "")
     fields["sample_weight"][target[0]] = 0.0
-    X, weight = target_rows(fields["X"], fields["kind"], fields["sample_weight"])
+    X, weight = SeparateLabels(**fields).checked.target(fields["X"])
     assert_array_equal(X, fields["X"][target[1:]])
     kept = fields["sample_weight"][target[1:]]
     assert_allclose(weight, kept / kept.mean(), rtol=1e-12)
-    labelled = fields["kind"] != "target"
-    assert target_rows(fields["X"][labelled], fields["kind"][labelled], None) is None
+    labelled = SeparateLabels(**fields).take(fields["population"] != "")
+    assert labelled.checked.target(labelled.X) is None

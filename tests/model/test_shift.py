@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from unjoined.data import SimulatedProblem, paper_problem
-from unjoined.data.rows import label_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.errors import InputError, OverlapWarning
 from unjoined.model import LinearBasis
 from unjoined.model.accumulate import accumulate
@@ -196,7 +196,7 @@ def test_the_order_of_rows_does_not_matter(shift, pooled):
     weights = []
     for order in (np.arange(len(mixed)), mixed):
         columns = {name: np.asarray(column)[order] for name, column in data.items()}
-        target = columns["X"][columns["kind"] == "target"]
+        target = columns["X"][columns["population"] == ""]
         weighted, _ = weigh(label_rows(**columns), None if pooled else target, shift)
         weights.append(dict(zip(weighted.X[:, 0].tolist(), weighted.weight, strict=True)))
     assert weights[0].keys() == weights[1].keys()
@@ -257,8 +257,7 @@ def test_coverage_tells_how_much_of_the_target_the_cell_has_seen():
     n = 400
     rows = label_rows(
         rng.randint(0, 2, (4 * n, 1)).astype(float),
-        rng.randint(0, 2, 4 * n),
-        kind=np.repeat(["outcome", "treatment"], 2 * n),
+        **separate_labels(rng.randint(0, 2, 4 * n), np.repeat(["outcome", "treatment"], 2 * n)),
         population=np.tile(["A", "B"], 2 * n),
     )
     stump = DecisionTreeClassifier(max_depth=1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import unjoined as uj
+from unjoined.data.rows import separate_labels
 
 LOSSES = {
     "squared": "squared",
@@ -43,7 +44,7 @@ def skewed(n=240):
     y = X[:, 0] + 5.0 * treated + rng.standard_normal(n)
     label = np.where(kind == "outcome", y, treated)
     weight = np.where(np.abs(label) > 2.0, 4, rng.integers(0, 3, n))
-    return {"X": X, "y": label, "kind": kind, "population": population}, weight
+    return {"X": X, **separate_labels(label, kind), "population": population}, weight
 
 
 def repeated(data, weight):
@@ -66,7 +67,7 @@ def test_the_spread_of_a_loss_ignored_weights(name):
 @pytest.mark.parametrize("loss", ["huber", "absolute"])
 def test_mostly_equal_outcomes_have_a_weighted_spread_too(loss):
     data, weight = skewed()
-    at = data["kind"] == "outcome"
+    at = ~np.isnan(data["y"])
     data["y"] = np.where(at & (np.arange(len(at)) % 8 > 2), 0.0, data["y"])
     model = uj.MinMaxUplift(basis="linear", loss=loss, **FIXED)
     expected = model.fit(**repeated(data, weight)).loss_.spread
@@ -84,7 +85,7 @@ def test_bounds_take_a_weight_for_as_many_rows():
 def test_the_median_distance_between_rows_ignored_weights():
     data, _ = skewed(160)
     # The median is over all pairs of up to 300 rows; each table has the same total weight.
-    cell = np.where(data["kind"] == "outcome", 2, 0) + data["population"]
+    cell = np.where(~np.isnan(data["y"]), 2, 0) + data["population"]
     weight = np.empty(160, dtype=int)
     for c in range(4):
         by_x = np.flatnonzero(cell == c)[np.argsort(data["X"][cell == c, 0])]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from unjoined.data.rows import label_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.model import LinearBasis
 from unjoined.model.accumulate import accumulate
 from unjoined.model.minmax import assemble
@@ -15,6 +15,13 @@ BASIS = LinearBasis(P - 1)
 QUICK = settings(max_examples=40, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.lists(st.integers(3, 15), min_size=4, max_size=4)
+
+
+def kinds(fields):
+    """Return which label each row has, in words."""
+    return np.where(np.isnan(fields["y"]), "treatment", "outcome")
+
+
 CELLS = [(kind, k) for kind in ("outcome", "treatment") for k in (1, 2)]
 
 
@@ -27,8 +34,7 @@ def draw(seed, sizes):
     )
     return {
         "X": rng.standard_normal((len(kind), P - 1)),
-        "y": y,
-        "kind": kind,
+        **separate_labels(y, kind),
         "population": np.repeat([cell[1] for cell in CELLS], sizes),
     }
 
@@ -39,9 +45,10 @@ def system_of(fields, **options):
 
 def by_the_paper(fields, *, unequal):
     """Return A, b, C by a loop over rows; ``unequal`` multiplies rows by n / (2 n_k)."""
-    kind, population = fields["kind"], fields["population"]
+    kind, population = kinds(fields), fields["population"]
     A, b, C = np.zeros((P, P)), np.zeros(P), np.zeros((P, P))
-    for x, label, which, k in zip(fields["X"], fields["y"], kind, population, strict=True):
+    labels = np.where(kind == "outcome", fields["y"], fields["treatment"])
+    for x, label, which, k in zip(fields["X"], labels, kind, population, strict=True):
         phi = np.array([1.0, *x])
         n = np.sum(kind == which)
         r = n / (2 * np.sum((kind == which) & (population == k))) if unequal else 1.0
@@ -79,7 +86,7 @@ def test_cells_of_unequal_sizes_get_the_weights_of_the_appendix(seed, sizes):
 def test_repeating_all_rows_of_one_cell_changes_nothing(seed, sizes, cell, times):
     fields = draw(seed, sizes)
     kind, k = CELLS[cell]
-    repeats = np.where((fields["kind"] == kind) & (fields["population"] == k), times, 1)
+    repeats = np.where((kinds(fields) == kind) & (fields["population"] == k), times, 1)
     repeated = {name: np.repeat(values, repeats, axis=0) for name, values in fields.items()}
     system = system_of(fields)
     assert_system(system_of(repeated), (system.A, system.b, system.C))
@@ -100,7 +107,7 @@ def test_whole_weights_equal_repeated_rows(seed, sizes):
 def test_the_weight_of_a_whole_cell_does_not_matter(seed, sizes, factor, cell):
     fields = draw(seed, sizes)
     kind, k = CELLS[cell]
-    weight = np.where((fields["kind"] == kind) & (fields["population"] == k), factor, 1.0)
+    weight = np.where((kinds(fields) == kind) & (fields["population"] == k), factor, 1.0)
     system = system_of(fields)
     assert_system(system_of({**fields, "sample_weight": weight}), (system.A, system.b, system.C))
 

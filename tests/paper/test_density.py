@@ -162,9 +162,10 @@ def test_uplift_of_a_real_outcome_is_found():
 
 @pytest.mark.parametrize("recode", [lambda t: t == 1.0, lambda t: 2.0 * t - 1.0])
 def test_treatment_coding_does_not_matter(real, recode):
-    y = np.where(real.kind == "treatment", recode(real.y), real.y)
+    treatment = np.where(real.kind == "treatment", recode(real.treatment), np.nan)
     expected = DensityUplift(**FAST, random_state=0).fit(**real).predict(real.X)
-    found = DensityUplift(**FAST, random_state=0).fit(**replaced(real, y=y)).predict(real.X)
+    recoded = replaced(real, treatment=treatment)
+    found = DensityUplift(**FAST, random_state=0).fit(**recoded).predict(real.X)
     assert_array_equal(found, expected)
 
 
@@ -253,15 +254,15 @@ def test_predict_says_how_many_rows_the_guard_touched():
 
 def test_without_any_gap_uplift_is_zero_and_said_so(real):
     """The same treatment rows in both populations: every fitted gap is exactly zero."""
-    X, y = np.array(real.X), np.array(real.y)
+    X, treatment = np.array(real.X), np.array(real.treatment)
     first, second = real.rows("treatment", "A"), real.rows("treatment", "B")
-    X[second], y[second] = X[first], y[first]
+    X[second], treatment[second] = X[first], treatment[first]
     model = DensityUplift(**FAST, min_gap=0.0, random_state=0)
     with (
         pytest.warns(UserWarning, match="as if one file was given twice"),
         pytest.warns(UserWarning, match="can hardly be told apart"),
     ):
-        model.fit(**replaced(real, X=X, y=y))
+        model.fit(**replaced(real, X=X, treatment=treatment))
     with pytest.warns(RatioGuardWarning, match=r"800 of 800 rows.*no solution.*set to 0"):
         assert_array_equal(model.predict(real.X), 0.0)
 

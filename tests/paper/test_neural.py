@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from unjoined import MinMaxUplift, NeuralMinMaxUplift, SeparateLabels
 from unjoined.data import paper_problem
-from unjoined.data.rows import label_rows
+from unjoined.data.rows import label_rows, separate_labels
 from unjoined.errors import InputError, MissingExtraError
 from unjoined.evaluate import qini
 from unjoined.paper import SmoothLoss
@@ -84,7 +84,7 @@ def system(data):
     for name, sign in (("1", 1.0), ("2", -1.0)):
         at = data.rows("treatment", name)
         phi = np.column_stack([np.ones(len(at)), data.X[at]])
-        t = 2.0 * data.y[at] - 1.0
+        t = 2.0 * data.treatment[at] - 1.0
         A += sign / 2.0 * (phi * t[:, None]).T @ phi / len(at)
         C += phi.T @ phi / len(at) / 4.0
         at = data.rows("outcome", name)
@@ -238,7 +238,7 @@ def test_whole_weights_equal_repeated_rows_and_target_rows_do_not_count(data):
     with_target = {
         "X": np.vstack([data.X, np.full((5, 2), 100.0)]),
         "y": np.append(data.y, np.full(5, np.nan)),
-        "kind": np.append(data.kind, ["target"] * 5),
+        "treatment": np.append(data.treatment, np.full(5, np.nan)),
         "population": np.append(data.population, [""] * 5),
         "sample_weight": np.append(weight, np.ones(5)),
     }
@@ -291,7 +291,7 @@ def test_held_out_risk_is_the_weighted_risk():
     population = np.tile(["A", "B"], 100)
     y = np.where(kind == "treatment", population == "A", rng.standard_normal(200))
     X, weight = rng.standard_normal((200, 2)), rng.uniform(0.5, 2.0, 200)
-    rows = label_rows(X, y, kind=kind, population=population, sample_weight=weight)
+    rows = label_rows(X, **separate_labels(y, kind), population=population, sample_weight=weight)
     at, held_at = split_cells(rows, 0.3, np.random.RandomState(0))
     assert sorted([*at, *held_at]) == list(range(200))
     assert len(held_at) == 4 * 15

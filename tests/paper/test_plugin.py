@@ -50,7 +50,7 @@ def binary(real):
 
 def cell(data, kind, population):
     at = data.rows(kind, population)
-    return data.X[at], data.y[at]
+    return data.X[at], data.checked.label[at]
 
 
 def test_default_equals_the_ratio_written_by_hand(binary):
@@ -129,10 +129,10 @@ def test_predict_says_how_many_rows_the_guard_touched():
 
 def test_without_any_gap_uplift_is_zero_and_said_so(real):
     """The same treatment rows in both populations: every fitted gap is exactly zero."""
-    y, treated = np.array(real.y), real.rows("treatment", "A")
-    X = np.array(real.X)
-    X[real.rows("treatment", "B")], y[real.rows("treatment", "B")] = X[treated], y[treated]
-    same = SeparateLabels(**{**dict(real), "X": X, "y": y})
+    X, treatment = np.array(real.X), np.array(real.treatment)
+    first, second = real.rows("treatment", "A"), real.rows("treatment", "B")
+    X[second], treatment[second] = X[first], treatment[first]
+    same = SeparateLabels(**{**dict(real), "X": X, "treatment": treatment})
     with (
         pytest.warns(UserWarning, match="as if one file was given twice"),
         pytest.warns(UserWarning, match="can hardly be told apart"),

@@ -14,6 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import unjoined as uj
 from unjoined import SeparateLabels, TwoStageUplift
 from unjoined.data import CellKFold, SimulatedProblem, paper_problem
+from unjoined.data.rows import separate_labels
 from unjoined.errors import InputError
 from unjoined.model import LinearBasis
 
@@ -59,8 +60,7 @@ def joint(n=400, seed=0):
     names = np.where(s, "A", "B")
     both = {
         "X": np.vstack([X, X]),
-        "y": np.concatenate([y, T]),
-        "kind": np.repeat(["outcome", "treatment"], n),
+        **separate_labels(np.concatenate([y, T]), np.repeat(["outcome", "treatment"], n)),
         "population": np.concatenate([names, names]),
     }
     return both, X, y, T, s
@@ -93,7 +93,7 @@ def test_on_the_same_rows_it_is_two_stage_least_squares_of_linearmodels(effect, 
 
 def by_hand(data, *, scale_y=1.0):
     """The two regressions written out, with numpy's least squares; T is 0/1."""
-    X, y = np.asarray(data.X), np.asarray(data.y)
+    X, y = np.asarray(data.X), np.asarray(data.checked.label)
     D = np.column_stack([np.ones(len(X)), X])
     s = (np.asarray(data.population) == "A").astype(float)[:, None]
     Z = np.hstack([D, s * D])
@@ -124,7 +124,9 @@ def test_noiseless_means_give_both_outcomes_exactly():
             y += [*treated, 5.0 + 2.0 * x[j] + chance[j] * (1.0 - 3.0 * x[j])]
             kind += ["treatment"] * 10 + ["outcome"]
             population += [name] * 11
-    model = TwoStageUplift().fit(np.array(X)[:, None], y, kind=kind, population=population)
+    model = TwoStageUplift().fit(
+        np.array(X)[:, None], **separate_labels(y, kind), population=population
+    )
     treated, untreated = model.predict_outcomes(x[:, None])
     assert_allclose(untreated, 5.0 + 2.0 * x, atol=1e-10)
     assert_allclose(treated, 6.0 - x, atol=1e-10)
@@ -132,7 +134,7 @@ def test_noiseless_means_give_both_outcomes_exactly():
 
 def test_a_model_of_the_policies_takes_the_place_of_the_first_regression(data):
     model = TwoStageUplift(first_stage=LogisticRegression()).fit(**data)
-    X, y = np.asarray(data.X), np.asarray(data.y)
+    X, y = np.asarray(data.X), np.asarray(data.checked.label)
     Z = model.scaling_(X)
     o = np.asarray(data.kind) == "outcome"
     e = np.empty(o.sum())
@@ -151,7 +153,7 @@ def test_linear_policies_by_least_squares_are_the_first_stage_of_a_constant_effe
     """Policies fitted per population are the regression of T on (1, x, s, s x), not on
     (1, x, s): the two forms differ, and agree when the instruments are the same."""
     by_model = TwoStageUplift(effect="constant", first_stage=LinearRegression()).fit(**data)
-    X, y = np.asarray(data.X), np.asarray(data.y)
+    X, y = np.asarray(data.X), np.asarray(data.checked.label)
     D = np.column_stack([np.ones(len(X)), X])
     s = (np.asarray(data.population) == "A").astype(float)[:, None]
     Z = np.hstack([D, s * D])
@@ -213,7 +215,7 @@ def stacked_sandwich(data, gamma):
 
     Treatment rows: z (T d - Pi' z) = 0; outcome rows: w(Pi) (y - w(Pi)' gamma) = 0.
     """
-    X, y = np.asarray(data.X), np.asarray(data.y)
+    X, y = np.asarray(data.X), np.asarray(data.checked.label)
     D = np.column_stack([np.ones(len(X)), X])
     s = (np.asarray(data.population) == "A").astype(float)[:, None]
     Z = np.hstack([D, s * D])
@@ -273,7 +275,7 @@ def test_standard_errors_are_the_spread_of_the_estimates(effect, truth):
 def test_ignoring_the_first_stage_would_understate_the_errors(data):
     """The usual robust errors of the second regression lack the second term, a square."""
     fit = TwoStageUplift().fit(**data)
-    X, y = np.asarray(data.X), np.asarray(data.y)
+    X, y = np.asarray(data.X), np.asarray(data.checked.label)
     o = np.asarray(data.kind) == "outcome"
     D = np.column_stack([np.ones(o.sum()), X[o]])
     s = (np.asarray(data.population)[o] == "A").astype(float)[:, None]
@@ -293,9 +295,10 @@ def test_ignoring_the_first_stage_would_understate_the_errors(data):
 
 @pytest.mark.parametrize("recode", [lambda t: t == 1.0, lambda t: 2.0 * t - 1.0])
 def test_treatment_coding_does_not_matter(data, recode):
-    y = np.where(data.kind == "treatment", recode(data.y), data.y)
+    treatment = np.where(data.kind == "treatment", recode(data.treatment), np.nan)
     expected = TwoStageUplift().fit(**data).predict(data.X)
-    assert_array_equal(TwoStageUplift().fit(**replaced(data, y=y)).predict(data.X), expected)
+    recoded = replaced(data, treatment=treatment)
+    assert_array_equal(TwoStageUplift().fit(**recoded).predict(data.X), expected)
 
 
 def test_outcomes_and_errors_are_in_the_units_of_the_outcome(data):
@@ -385,14 +388,14 @@ def test_feature_names_name_the_coefficients(data):
 
 
 def test_equal_policies_give_a_finite_answer_and_a_warning(data):
-    X, y = np.array(data.X), np.array(data.y)
+    X, treatment = np.array(data.X), np.array(data.treatment)
     first, second = data.rows("treatment", "A"), data.rows("treatment", "B")
-    X[second], y[second] = X[first], y[first]
+    X[second], treatment[second] = X[first], treatment[first]
     with (
         pytest.warns(UserWarning, match="can hardly be told apart"),
         pytest.warns(UserWarning, match="have all rows in common"),
     ):
-        model = TwoStageUplift().fit(**replaced(data, X=X, y=y))
+        model = TwoStageUplift().fit(**replaced(data, X=X, treatment=treatment))
     assert np.isfinite(model.predict(data.X)).all()
     assert np.isfinite(model.coefficients_.standard_errors).all()
 
@@ -465,7 +468,7 @@ def draw(sizes, seed=0):
         label = y if kind == "outcome" else treated.astype(float)
         cells.append((x[:, None], label, np.full(n, kind), np.full(n, k)))
     X, y, kind, population = (np.concatenate(part) for part in zip(*cells, strict=True))
-    return {"X": X, "y": y, "kind": kind, "population": population}
+    return {"X": X, **separate_labels(y, kind), "population": population}
 
 
 def sizes(outcome, treatment):
@@ -487,12 +490,12 @@ def test_a_constant_effect_was_inconsistent_if_populations_had_other_shares_in_e
 
 @pytest.mark.filterwarnings("ignore::unjoined.errors.UnjoinedWarning")
 @pytest.mark.parametrize("name", UNPENALISED)
-@pytest.mark.parametrize("cell", [("outcome", 0), ("treatment", 1)])
+@pytest.mark.parametrize("cell", [("y", 0), ("treatment", 1)])
 def test_a_table_given_twice_changed_the_answer(name, cell):
     model = UNPENALISED[name]
     data = draw(sizes((60, 40), (50, 70)))
     # Centres are drawn by position: the copies come last, beyond those that are drawn.
-    copied = np.flatnonzero((data["kind"] == cell[0]) & (data["population"] == cell[1]))
+    copied = np.flatnonzero(~np.isnan(data[cell[0]]) & (data["population"] == cell[1]))
     twice = np.concatenate([np.arange(len(data["y"])), copied])
     expected = clone(model).fit(**data).predict(data["X"])
     found = clone(model).fit(**{key: column[twice] for key, column in data.items()})

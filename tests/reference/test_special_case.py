@@ -56,7 +56,7 @@ def problem(*, binary=False):
 
 def cell(data, kind, population):
     at = data.rows(kind, population)
-    return np.asarray(data.X)[at], np.asarray(data.y)[at]
+    return np.asarray(data.X)[at], data.checked.label[at]
 
 
 def scaled_by(model, data):

@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from unjoined import MinMaxUplift, SeparateLabels, Uplift, read_table
-from unjoined.data import TableSource
+from unjoined.data.rows import separate_labels
 from unjoined.errors import ColumnWarning, InputError, UnjoinedError, UnjoinedWarning
 from unjoined.evaluate import diagnose
 
@@ -178,7 +178,7 @@ def test_populations_that_are_numbers_here_and_text_there_are_the_same_ones():
         own = frames(label, {"n": 0.3, "s": 0.7}).values()
         parts = [f.assign(place=name) for name, f in zip(names, own, strict=True)]
         tables.append(pd.concat(parts))
-    data = SeparateLabels.from_frames(*tables, outcome="yy", treatment="t", population="place")
+    data = SeparateLabels.from_tables(*tables, outcome="yy", treatment="t", population="place")
     assert data.populations == ["1", "2"]
 
 
@@ -248,7 +248,7 @@ def test_a_new_category_is_told_by_its_name_and_not_by_its_code():
     X = pd.DataFrame({"age": rng.normal(40.0, 9.0, 400), "shop": rng.choice(["a", "b"], 400)})
     kind, population = np.repeat(["outcome", "treatment"], 200), np.tile(["N", "S"], 200)
     y = (rng.random(400) < np.where(population == "N", 0.8, 0.2)) * 1.0
-    model = Uplift(random_state=0).fit(X, y, kind=kind, population=population)
+    model = Uplift(random_state=0).fit(X, **separate_labels(y, kind), population=population)
     with pytest.warns(ColumnWarning) as told:
         model.predict(X.assign(shop="c"))
     assert any("'c' in 400 of 400 rows of 'shop'" in str(one.message) for one in told)
@@ -259,7 +259,7 @@ def test_a_third_argument_of_fit_is_told_what_is_expected():
     rng = np.random.default_rng(0)
     X, y, t = rng.normal(size=(50, 2)), rng.normal(size=50), rng.integers(0, 2, 50)
     for estimator in (Uplift(), MinMaxUplift()):
-        with pytest.raises(InputError, match=r"fit\(X, y, kind=..., population=...\)"):
+        with pytest.raises(InputError, match=r"fit\(X, y, treatment=..., population=...\)"):
             estimator.fit(X, y, t)
 
 
@@ -270,7 +270,7 @@ def test_a_model_that_is_fitted_anew_in_pieces_forgets_earlier_ranges():
         {name: pa.Table.from_pandas(frame.assign(w=frame.x + 1e6)) for name, frame in each.items()}
         for each in (frames("yy", {"n": 0.3, "s": 0.6}), frames("t", {"n": 0.2, "s": 0.8}))
     )
-    source = TableSource.from_tables(first, second, outcome="yy", treatment="t")
+    source = SeparateLabels.from_tables(first, second, outcome="yy", treatment="t", stream=True)
     people = pd.concat([PEOPLE.assign(w=PEOPLE.x + 1e6)] * 10)  # fewer say nothing of units
-    anew = MinMaxUplift(**model.get_params()).fit_chunks(source).predict(people)
-    assert_allclose(model.fit_chunks(source).predict(people), anew, rtol=1e-12)
+    anew = MinMaxUplift(**model.get_params()).fit(source).predict(people)
+    assert_allclose(model.fit(source).predict(people), anew, rtol=1e-12)

@@ -36,7 +36,7 @@ def tables(n, seed):
     X.loc[rng.permutation(len(X))[:40], "spend"] = np.nan
     names = {"north": "<b>north</b>", "south": "'south'"}
     population = [names[name] for name in np.asarray(data.population)]
-    return SeparateLabels(X, data.y, data.kind, population)
+    return SeparateLabels(X, data.y, data.treatment, population)
 
 
 @pytest.fixture(scope="session")

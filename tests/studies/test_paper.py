@@ -88,7 +88,7 @@ def test_the_four_tables_follow_the_policies_of_the_paper(data):
         drawn = draw_rows(Task("email", trial, small=True, folder=data)).data
         for population, sign in (("1", 1.0), ("2", -1.0)):
             rows = drawn.rows("treatment", population)
-            off[population] += list(drawn.y[rows] - expit(sign * drawn.X[rows].sum(axis=1)))
+            off[population] += list(drawn.treatment[rows] - expit(sign * drawn.X[rows].sum(axis=1)))
     for values in off.values():
         assert abs(np.mean(values)) < 4.0 * np.std(values) / np.sqrt(len(values) / 2)
 

@@ -45,13 +45,13 @@ def joint_effect(data: PublicData, group: np.ndarray) -> Interval:
 
 def separate_effect(data: SeparateLabels, group: np.ndarray) -> Interval:
     """Return the difference in outcomes over that in treatments, from tables never joined."""
-    y = np.asarray(data.y)
 
-    def gap(kind: str) -> Interval:
-        a, b = (np.intersect1d(data.rows(kind, name), np.flatnonzero(group)) for name in POLICIES)
-        return minus(mean(y[a]), mean(y[b]))
+    def gap(label: np.ndarray) -> Interval:
+        usable = group & ~np.isnan(label)
+        a, b = (label[usable & (data.population == name)] for name in POLICIES)
+        return minus(mean(a), mean(b))
 
-    (top, top_error), (bottom, bottom_error) = gap("outcome"), gap("treatment")
+    (top, top_error), (bottom, bottom_error) = gap(data.y), gap(data.treatment)
     effect = top / bottom
     return effect, float(np.hypot(top_error, effect * bottom_error)) / abs(bottom)
 

@@ -41,7 +41,7 @@ def draw_tables(ax: Axes, data: SeparateLabels) -> None:
     ax.set_xlim(-0.1, 11.2)
     ax.set_ylim(-0.2, 7.4)
     ax.axis("off")
-    X, y = np.asarray(data.X), np.asarray(data.y)
+    X, y = np.asarray(data.X), np.where(np.isnan(data.y), data.treatment, data.y)
     for k, (region, color) in enumerate((("north", BLUE), ("south", ORANGE))):
         x = 0.2 + 5.0 * k
         ax.text(x + 2.1, 6.95, region, ha="center", fontsize=12, weight="bold", color=color)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unjoined import MinMaxUplift
+from unjoined import MinMaxUplift, SeparateLabels
 from unjoined.data import campaign_problem
 from unjoined.evaluate import uplift_curve
 from unjoined.plot import plot_uplift_curve
@@ -39,9 +39,10 @@ def main(folder: Path) -> Path:
     X = np.asarray(new.X)
     settings = {"n_centers": 60, "width": "median", "random_state": 0, "n_jobs": 1}
     chunks = [{**month, "X": np.asarray(month["X"])} for month in months]
+    streamed = SeparateLabels.from_chunks(lambda: chunks)
     uplift = {
         "fit, all rows in memory": MinMaxUplift(**settings).fit(**whole).predict(X),
-        "fit_chunks": MinMaxUplift(**settings).fit_chunks(lambda: chunks).predict(X),
+        "fit, streamed": MinMaxUplift(**settings).fit(streamed).predict(X),
     }
     curves = {name: uplift_curve(values, new.uplift) for name, values in uplift.items()}
     for name, curve in curves.items():

@@ -27,7 +27,6 @@ from unjoined.cli.options import (
 from unjoined.cli.program import Config, command
 from unjoined.cli.show import STYLES, console, noted, print_json, show_labels, show_titled, stop_if
 from unjoined.data.labels import SeparateLabels
-from unjoined.data.sources import TableSource
 from unjoined.data.tables import read_table
 from unjoined.errors import InputError
 from unjoined.evaluate import planner
@@ -79,7 +78,6 @@ def check(
     asked = None if target is None else as_table(target)
     check_paths(tables.paths, [])
     with noted() as notes:
-        data: SeparateLabels | TableSource
         data = tables.stream() if tables.in_pieces else tables.read()
         people = None if asked is None else read_table(asked)
         result = diagnose(data, people, random_state=seed)
@@ -92,7 +90,7 @@ def check(
     stop_if(result.colour == RED)
 
 
-def show_diagnosis(out: Console, data: SeparateLabels | TableSource, result: Diagnosis) -> None:
+def show_diagnosis(out: Console, data: SeparateLabels, result: Diagnosis) -> None:
     """Print the verdict in its colour, then what it rests on, then what to do."""
     out.print(result.headline, style=STYLES[result.colour])
     out.print()

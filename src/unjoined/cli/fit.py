@@ -262,7 +262,7 @@ def _fit_pieces(
         model = MinMaxUplift(random_state=seed)
         fitted, facts = _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
     else:
-        fitted, facts = Uplift(random_state=seed).fit_chunks(source, checkpoint=checkpoint), {}
+        fitted, facts = Uplift(random_state=seed).fit(source, checkpoint=checkpoint), {}
     fitted.verdict_ = diagnose(source, random_state=seed).as_verdict()
     left_out = {c.name: c.reason for c in source.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)

@@ -21,7 +21,7 @@ from unjoined.cli.program import Config, command
 from unjoined.cli.show import console, print_json
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.queries import SqlQuery, database_tables, is_query
-from unjoined.data.tables import Reading, scan_table
+from unjoined.data.tables import scan_table
 from unjoined.data.write import replace_file
 from unjoined.errors import LabelError, TableError
 
@@ -186,7 +186,7 @@ PART = re.compile(r"(part|chunk)?[-_.]?[0-9]{2,}[-_.a-z0-9]*$", re.IGNORECASE)  
 
 def _head(table: Named) -> Frame | None:
     """Return the first rows of a table; None for a sheet that is none."""
-    for frame, _ in scan_table(table, str(table), Reading(FIRST_ROWS)):
+    for frame, _ in scan_table(table, str(table), FIRST_ROWS):
         return frame if isinstance(table, Path) or frame.num_columns > 1 else None
     if isinstance(table, SqlQuery):
         return None
@@ -363,7 +363,7 @@ def _refuse_lists(tables: list[Named], treatment: str, heads: dict[Named, Frame]
     )
 
 
-WHOLE = Reading(100_000)
+WHOLE = 100_000
 
 
 def _unclear(columns: Iterable[Any]) -> list[str]:

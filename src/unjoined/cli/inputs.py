@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import replace
 from glob import glob
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from unjoined._validation import did_you_mean
 from unjoined.cli.options import split_names
 from unjoined.cli.program import SETTINGS_TABLES
 from unjoined.data.files import ENDINGS, table_ending
 from unjoined.data.labels import SeparateLabels
 from unjoined.data.queries import SqlQuery, as_query, available_bytes, is_query
-from unjoined.data.sources import TableSource
-from unjoined.data.tables import needed_bytes, read_table
+from unjoined.data.tables import needed_bytes
 from unjoined.errors import TableError
 from unjoined.estimators.persist import is_model_file
 
@@ -104,23 +101,7 @@ class Tables:
     def read(self) -> SeparateLabels:
         """Read all rows into memory."""
         self._check_layout()
-        # north, 1 or 01: text
-        text = {*self.text, *self.categories, *filter(None, [self.population])}
-        tables = {table: read_table(table, text=text) for _, table in self.paths}
-        if mixed := _mixed_columns(tables.values()) - {*self.columns.values()}:
-            tables = {table: read_table(table, text=text | mixed) for _, table in self.paths}
-        columns = {name for table in tables.values() for name in table.column_names}
-        # An identifier may be in some tables only; a name that is in none is a typing error.
-        if unknown := [name for name in self.ignored if name not in columns]:
-            raise TableError(
-                f"--ignore names {unknown[0]!r}, a column that no table has"
-                f"{did_you_mean(unknown[0], columns)}"
-            )
-        features = self.features or None
-        data: SeparateLabels = self._combine(
-            SeparateLabels, tables.__getitem__, features=features, ignore=self.ignored
-        )
-        return data
+        return self.combined(self.features or None, stream=False)
 
     def of_model(self, model: Any) -> Tables:
         """Return the same with the features of a model, unless others are named."""
@@ -130,17 +111,10 @@ class Tables:
         tables.features = self.features or [name for name in names if name not in self.ignored]
         return tables
 
-    def stream(self) -> TableSource:
-        """Return the rows as a source that reads them in pieces, however many there are."""
+    def stream(self) -> SeparateLabels:
+        """Return the rows to be read in pieces, however many there are."""
         self._check_layout()
-        return self.source(self.features or None)
-
-    def source(self, features: Iterable[str] | None) -> TableSource:
-        """Return the rows of whatever tables there are, as a source."""
-        source: TableSource = self._combine(
-            TableSource, lambda table: table, features=features, ignore=self.ignored
-        )
-        return replace(source, text=self.text)
+        return self.combined(self.features or None, stream=True)
 
     def check_party(self) -> None:
         """Check the tables of one party, who may have some of the four only."""
@@ -155,19 +129,23 @@ class Tables:
             if self.population is not None and len(files) > 1:
                 raise TableError(f"with --population there is one --{kind}s file or folder.")
 
-    def _combine(self, whole: Any, rows: Callable[[Named], Any], **options: Any) -> Any:
-        """Make a whole of the tables, by whichever of its constructors suits the layout."""
-        options |= {name: self.columns[f"--{name}"] for name in ("outcome", "treatment")}
-        options |= {"sample_weight": self.columns["--weight"], "treated": self.treated}
-        options |= {"categories": self.categories}
-        parts = [
-            {name: rows(table) for name, table in of.items()}
-            for of in (self.outcomes, self.treatments)
-        ]
-        if self.population is None:
-            return whole.from_tables(*parts, **options)
-        two = (next(iter(part.values()), None) for part in parts)
-        return whole.from_frames(*two, population=self.population, **options)
+    def combined(self, features: Iterable[str] | None, *, stream: bool) -> SeparateLabels:
+        """Make one of whatever tables there are."""
+        several = self.outcomes, self.treatments
+        one_each = (next(iter(files.values()), None) for files in several)
+        return SeparateLabels.from_tables(
+            *(several if self.population is None else one_each),
+            outcome=self.columns["--outcome"] or "",
+            treatment=self.columns["--treatment"] or "",
+            population=self.population,
+            treated=self.treated,
+            sample_weight=self.columns["--weight"],
+            features=features,
+            ignore=self.ignored,
+            categories=self.categories,
+            text=self.text,
+            stream=stream,
+        )
 
     def _check_columns(self, *, has_features: bool) -> None:
         meaning: dict[str, str] = {}
@@ -369,12 +347,3 @@ def written_columns(model: Any) -> tuple[str, ...]:
     """Return the features of a model that text files are to be read in as they are written."""
     encoder = getattr(model, "encoder_", None)
     return () if encoder is None else tuple(encoder.text_columns)
-
-
-def _mixed_columns(tables: Iterable[Any]) -> set[str]:
-    """Return columns that are text in one table only, where 1.10 must not have become 1.1."""
-    text = {True: set[str](), False: set[str]()}
-    for table in tables:
-        for field in table.schema:
-            text[str(field.type) == "string"].add(field.name)
-    return text[True] & text[False]

@@ -45,7 +45,7 @@ from unjoined.cli.show import (
     uplift_summary,
 )
 from unjoined.data.files import table_ending
-from unjoined.data.tables import Reading, estimate_rows, scan_table
+from unjoined.data.tables import estimate_rows, scan_table
 from unjoined.data.write import write_table
 from unjoined.errors import InputError, TableError
 from unjoined.estimators.base import UpliftEstimator
@@ -246,7 +246,7 @@ def _score_pieces(model: UpliftEstimator, table: Named, keep: list[str]) -> Iter
     names = [str(name) for name in model.feature_names_in_]
     text = {*written_columns(model)} | ({*keep} - {*names})
     total = estimate_rows(table)
-    for frame, place in scan_table(table, "--table", Reading(PIECE_ROWS), text):
+    for frame, place in scan_table(table, "--table", PIECE_ROWS, text):
         kept = select_columns(frame, keep, title=repr(str(table)))
         if not len(frame):
             continue

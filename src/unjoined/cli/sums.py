@@ -121,7 +121,7 @@ def aggregate(
     agreed = read_sums(plan).plan
     if agreed.feature_names is None:
         raise InputError(f"the plan {str(plan)!r} has no feature names, which tables need.")
-    source = tables.source(agreed.feature_names)
+    source = tables.combined(agreed.feature_names, stream=True)
     sums = aggregate_rows(
         source, agreed, min_count=min_count, checkpoint=checkpoint, n_jobs=threads
     )

@@ -16,23 +16,20 @@ from unjoined._typing import Array, ArrayLike, BoolArray, CellArray, Frame, IntA
 from unjoined._validation import (
     KINDS,
     LARGEST,
+    NO_LABEL,
     OUTCOME,
     TARGET,
     TREATMENT,
     check_columns,
-    check_kind,
     check_labels,
     check_names,
-    check_number_type,
     check_numeric_columns,
     check_population,
     check_weight,
     did_you_mean,
     distinct,
-    is_kind,
     is_missing,
     label_codes,
-    numbers_for_words,
     plain_name,
     population_name,
     shown,
@@ -148,17 +145,21 @@ def chunk_of_arrays(
     matrix = chunk_features(parts["X"], names, place, encoder)
     n = len(matrix)
     with place.named(n):
-        kinds = check_kind(parts["kind"], n)
-        populations = check_population(parts["population"], kinds)
-    found = distinct(populations[~is_kind(kinds, TARGET)]) or [""]
+        label, code = check_labels(parts.get("y"), parts.get("treatment"), n)
+        populations = check_population(parts["population"], code)
+        if (nobody := code == NO_LABEL).any():
+            raise LabelError(
+                f"{int(nobody.sum())} of them have neither an outcome nor a treatment. People to "
+                "be scored are not streamed: leave them out here, and give them as target to "
+                "evaluate_uplift or diagnose."
+            )
+    found = distinct(populations) or [""]
     index = np.zeros(n, dtype=np.int64)
     for k, name in enumerate(found[1:], 1):
         index[populations == name] = k
-    cells = cell_codes(kinds, index, len(found)), found
+    cells = cell_codes(code, index, len(found)), found
     names = _encoded_names(names or column_names(parts["X"]), encoder)
-    with place.named(n):
-        y = numbers_for_words(parts["y"], kinds) if np.shape(parts["y"]) == (n,) else parts["y"]
-    return make_chunk(matrix, y, cells, parts.get("sample_weight"), names, place)
+    return make_chunk(matrix, label, cells, parts.get("sample_weight"), names, place)
 
 
 def chunk_features(
@@ -191,7 +192,7 @@ def _encoded_names(names: list[str] | None, encoder: TableEncoder | None) -> lis
 
 def make_chunk(
     matrix: Array,
-    y: ArrayLike | None,
+    label: Array,
     cells: tuple[CellArray, list[Any]],
     sample_weight: ArrayLike | None,
     names: list[str] | None,
@@ -199,7 +200,6 @@ def make_chunk(
 ) -> Chunk:
     """Check some rows, and say which file and row is at fault if they will not do."""
     n, (cell, populations) = len(matrix), cells
-    m = len(populations)
     # Extremes tell at once that all is well; which row is not is looked for only if it is not.
     if not -LARGEST <= matrix.min(initial=0.0) <= matrix.max(initial=0.0) <= LARGEST:
         bad: BoolArray = ~(np.abs(matrix) <= LARGEST)
@@ -209,18 +209,7 @@ def make_chunk(
         worst = matrix[np.arange(n), np.argmax(bad, axis=1)]
         place.refuse(worst, f"features in {which} are", kind)
     with place.named(n):
-        if y is not None:
-            check_number_type("labels", y, LabelError)
-        label: Array = np.full(n, np.nan) if y is None else np.asarray(y, dtype=np.float64)
         weight = check_weight(sample_weight, n)
-    good = label.shape == (n,) and -LARGEST <= label.min(initial=0.0) <= label.max(initial=0.0)
-    if not (good and label.max(initial=0.0) <= LARGEST) or cell.max(initial=0) >= 2 * m:
-        kinds = np.array(KINDS)[cell // m]
-        if label.shape == (n,):
-            there = np.where(is_kind(kinds, TARGET), 0.0, label)
-            place.refuse(there, "the label is", LabelError)
-        with place.named(n):
-            label = check_labels(label, kinds)
     known = None if names is None else tuple(names)
     return Chunk(matrix, label, cell, weight, populations, place.origin, place.first_row, known)
 
@@ -281,13 +270,15 @@ class Columns(NamedTuple):
         place: Place,
     ) -> Chunk:
         """Check the labels, populations and weights of some rows, and put them beside a matrix."""
-        label = None if table.label is None else _labels(frame, table, place)
+        label = np.full(len(frame), np.nan)  # of people to be scored
+        if table.label is not None:
+            label = _labels(frame, table, place)
         if self.population is None or table.kind == TARGET:
             known = [str(table.population)]
             index = np.zeros(len(frame), dtype=np.int64)
         else:
             known, index = population_codes(frame.get_column(self.population), place)
-        cells = cell_codes(table.kind, index, max(len(known), 1)), known or [""]
+        cells = cell_codes(KINDS.index(table.kind), index, max(len(known), 1)), known or [""]
         weight = None if self.weight is None else _column(frame, self.weight, place)
         return make_chunk(matrix, label, cells, weight, names, place)
 

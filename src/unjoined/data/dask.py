@@ -37,140 +37,81 @@ def is_dask(collection: Any) -> bool:
 class DaskSource:
     """Rows of Dask DataFrames or arrays, one partition at a time.
 
-    Made by `from_tables`, `from_frames` or `from_arrays`, with the arguments of `TableSource` and
-    of ``fit``. Nothing is computed until a fit asks for it. ``MinMaxUplift.fit_chunks`` then
-    turns partitions into sums where they are: on the workers of a cluster if there is a client,
-    else by Dask's own scheduler on this machine. Iterating brings the partitions here, one by one.
-
-    Attributes
-    ----------
-    parts : tuple of Delayed
-        One checked `Chunk` for each partition, not yet computed.
-    names : tuple of str or None
-        Names of the features.
-    client : distributed.Client, str or None
-        Who computes: a client, the address of a scheduler, or None for Dask's choice, which is
-        the current client if there is one.
-    progress : bool
-        Whether each pass shows Dask's progress bar.
-    given : TableSource or None
-        The tables that the parts come from, None for arrays.
+    Nothing is computed until a fit asks for it. Sums are then made of partitions where they are:
+    on the workers of a cluster if there is a current client, else by Dask's own scheduler on this
+    machine. Iterating brings the partitions here, one by one.
     """
 
-    parts: tuple[Any, ...]
-    names: tuple[str, ...] | None
-    client: Any = None
-    progress: bool = False
-    given: TableSource | None = None
+    parts: tuple[Any, ...]  # a Delayed of a checked `Chunk` for each partition
+    names: tuple[str, ...] | None  # of the features
+    given: TableSource | None = None  # the tables that the parts come from, None for arrays
 
     @classmethod
-    def from_tables(
-        cls,
-        outcomes: Mapping[Any, Any],
-        treatments: Mapping[Any, Any],
-        *,
-        client: Any = None,
-        progress: bool = False,
-        **columns: Any,
-    ) -> DaskSource:
-        """Take Dask DataFrames that each hold one kind and population.
-
-        Parameters
-        ----------
-        outcomes, treatments : mapping of population name to Dask DataFrame
-            Divisions may be unknown and partitions empty.
-        client : distributed.Client or str, optional
-            A client, or the address of a scheduler.
-        progress : bool, default=False
-            Whether each pass shows Dask's progress bar.
-        **columns
-            ``outcome``, ``treatment``, ``treated``, ``sample_weight``, ``features``, ``ignore``, as
-            in `TableSource.from_tables`. Columns that are not features are left out when a fit
-            begins.
-
-        Raises
-        ------
-        TableError
-            A table is not a Dask DataFrame, lacks a column, or there is none.
-        """
-        given = TableSource.from_tables(outcomes, treatments, **columns)
-        return _of_tables(given, client, progress)
-
-    @classmethod
-    def from_frames(
-        cls,
-        outcomes: Any,
-        treatments: Any,
-        *,
-        client: Any = None,
-        progress: bool = False,
-        **columns: Any,
-    ) -> DaskSource:
-        """Take two Dask DataFrames that name each row's population in a column.
-
-        Parameters
-        ----------
-        outcomes, treatments : Dask DataFrame
-            The two tables.
-        client, progress
-            As in `from_tables`.
-        **columns
-            ``outcome``, ``treatment`` and ``population``, the columns of these; and others, as in
-            `from_tables`.
-        """
-        given = TableSource.from_frames(outcomes, treatments, **columns)
-        return _of_tables(given, client, progress)
+    def of_tables(cls, given: TableSource) -> DaskSource:
+        """Take Dask DataFrames, whose divisions may be unknown and partitions empty."""
+        delayed = import_extra("dask", extra="dask").delayed
+        asked, tables = given.features is not None, given
+        for table in given.tables:
+            frame = table.table
+            if not (is_dask(frame) and hasattr(frame, "columns") and frame.ndim == 2):
+                raise TableError(
+                    f"{table.title} must be a Dask DataFrame as other tables are, got "
+                    f"{type(frame).__name__}."
+                )
+        if not asked:
+            first, *rest = ([*table.table.columns] for table in given.tables)
+            special = {table.label for table in given.tables}
+            special |= {given.population, given.sample_weight}
+            names = [n for n in first if n not in special and all(n in other for other in rest)]
+            given = replace(given, features=tuple(names))
+        columns = given.columns
+        make = delayed(_table_chunk, pure=False)
+        parts: list[Any] = []
+        for table in given.tables:
+            # What Dask knows of the columns is an empty frame: checked before anything is computed.
+            frame, about, known = table.table, replace(table, table=None), table.table._meta
+            columns.check(about, nw.from_native(known, eager_only=True), table.title)
+            if asked:  # then files are not read beyond these columns
+                frame = frame[list(dict.fromkeys([*columns.features, *columns.special(table)]))]
+            parts += [
+                make(part, about, columns, f"partition {i} of {table.title}")
+                for i, part in enumerate(frame.to_delayed())
+            ]
+        features = columns.features
+        if columns.encoder is not None:
+            features = tuple(columns.encoder.get_feature_names_out().tolist())
+        return cls(tuple(parts), features, tables)
 
     @classmethod
-    def from_arrays(
-        cls,
-        X: Any,
-        y: Any,
-        *,
-        kind: Any,
-        population: Any,
-        sample_weight: Any = None,
-        client: Any = None,
-        progress: bool = False,
-    ) -> DaskSource:
-        """Take Dask arrays with the arguments of ``fit``.
-
-        Parameters
-        ----------
-        X : Dask array of shape (n, d)
-            Features. Its blocks of rows are the partitions.
-        y, kind, population, sample_weight : Dask or other array of shape (n,)
-            As in ``fit``; cut like ``X``. If the sizes of the blocks are not known, they must
-            come in as many blocks.
-        client, progress
-            As in `from_tables`.
-
-        Raises
-        ------
-        InputError
-            ``X`` is not a two-dimensional Dask array, or a column has another length.
-        """
+    def of_arrays(cls, columns: Mapping[str, Any]) -> DaskSource:
+        """Take Dask arrays with the arguments of ``fit``, cut like ``X`` into blocks of rows."""
         delayed = import_extra("dask", extra="dask").delayed
         da = import_extra("dask.array", extra="dask")
-        if not (is_dask(X) and hasattr(X, "chunks") and X.ndim == 2):
+        X = columns["X"]
+        if not (hasattr(X, "chunks") and X.ndim == 2):
             raise InputError(
                 f"X must be a two-dimensional Dask array, got {type(X).__name__}. Dask "
-                "DataFrames go to from_tables or from_frames, numpy arrays to ArraySource."
+                "DataFrames go to SeparateLabels.from_tables."
             )
         rows = X.rechunk({1: -1})
-        columns = {"y": y, "kind": kind, "population": population, "sample_weight": sample_weight}
         blocks = {
             name: [None] * rows.numblocks[0] if column is None else _blocks(da, name, column, rows)
             for name, column in columns.items()
+            if name != "X"
         }
         make = delayed(_array_chunk, pure=False)
         parts = tuple(
-            make(part, *labels, width=rows.shape[1], origin=f"partition {i} of the arrays")
+            make(
+                part,
+                dict(zip(blocks, labels, strict=True)),
+                width=rows.shape[1],
+                origin=f"partition {i} of the arrays",
+            )
             for i, (part, *labels) in enumerate(
                 zip(rows.to_delayed().ravel(), *blocks.values(), strict=True)
             )
         )
-        return cls(parts, None, client, progress)
+        return cls(parts, None)
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -182,7 +123,7 @@ class DaskSource:
         yield from self._results(self.parts)
 
     def _results(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        with connected(self.client) as client:
+        with connected() as client:
             for task in tasks:
                 yield task.compute() if client is None else client.compute(task).result()
 
@@ -193,7 +134,7 @@ class DaskSource:
         """
         dask = import_extra("dask", extra="dask")
         sizes = [dask.delayed(Chunk.table_sizes, pure=False)(part) for part in self.parts]
-        with connected(self.client) as client:
+        with connected() as client:
             found = dask.compute(*sizes) if client is None else client.gather(client.compute(sizes))
         before: Counter[tuple[str, Any]] = Counter()
         parts = []
@@ -219,7 +160,7 @@ class DaskSource:
         )
         choice = survey.choose(given.ignore)
         choice.warn(stacklevel=4)
-        return _of_tables(replace(given, features=choice.features), self.client, self.progress)
+        return DaskSource.of_tables(replace(given, features=choice.features))
 
     def _leading(self) -> Iterator[Piece]:
         """Yield the first rows of each table."""
@@ -252,8 +193,7 @@ class DaskSource:
         columns = self.given.columns
         looks = self._looks(columns, columns.features)
         encoder.fit_profiles(merge_profiles(looks, columns.features))
-        given = replace(self.given, encoder=encoder)
-        return _of_tables(given, self.client, self.progress)
+        return DaskSource.of_tables(replace(self.given, encoder=encoder))
 
     def _looks(self, columns: Columns, names: Sequence[str]) -> Looks:
         """Return what columns hold in all rows, found where the partitions are."""
@@ -277,55 +217,17 @@ def _look_at_part(
     return look_at([(table, frame, Place(f"{origin} of {table.title}"))], columns, names)
 
 
-def _of_tables(given: TableSource, client: Any, progress: bool) -> DaskSource:
-    delayed = import_extra("dask", extra="dask").delayed
-    if not given.tables:
-        raise TableError("no table was given. Pass a Dask DataFrame for each kind and population.")
-    asked, tables = given.features is not None, given
-    if not asked:
-        first, *rest = ([*table.table.columns] for table in given.tables)
-        special = {table.label for table in given.tables} | {given.population, given.sample_weight}
-        names = [n for n in first if n not in special and all(n in other for other in rest)]
-        given = replace(given, features=tuple(names))
-    columns = given.columns
-    make = delayed(_table_chunk, pure=False)
-    parts: list[Any] = []
-    for table in given.tables:
-        frame, title = table.table, table.title
-        if not (is_dask(frame) and hasattr(frame, "columns") and frame.ndim == 2):
-            raise TableError(
-                f"{title} must be a Dask DataFrame, got {type(frame).__name__}. Tables in memory "
-                "and files go to TableSource."
-            )
-        # What Dask knows of the columns is an empty frame: checked before anything is computed.
-        about, known = replace(table, table=None), frame._meta
-        columns.check(about, nw.from_native(known, eager_only=True), title)
-        if asked:  # then files are not read beyond these columns
-            frame = frame[list(dict.fromkeys([*columns.features, *columns.special(table)]))]
-        parts += [
-            make(part, about, columns, f"partition {i} of {title}")
-            for i, part in enumerate(frame.to_delayed())
-        ]
-    features = columns.features
-    if columns.encoder is not None:
-        features = tuple(columns.encoder.get_feature_names_out().tolist())
-    return DaskSource(tuple(parts), features, client, progress, tables)
-
-
 def _table_chunk(frame: Any, table: Table, columns: Columns, origin: str) -> Chunk:
     return columns.chunk(table, frame, Place(origin))
 
 
-def _array_chunk(
-    X: Any, y: Any, kind: Any, population: Any, weight: Any, *, width: int, origin: str
-) -> Chunk:
+def _array_chunk(X: Any, labels: Mapping[str, Any], *, width: int, origin: str) -> Chunk:
     if X.ndim == 2 and X.shape[1] != width:
         raise TableError(
             f"{origin} has {X.shape[1]} features, the array says {width}. All partitions need the "
             "same features, in the same order."
         )
-    parts = {"X": X, "y": y, "kind": kind, "population": population, "sample_weight": weight}
-    return chunk_of_arrays(parts, None, Place(origin))
+    return chunk_of_arrays({"X": X, **labels}, None, Place(origin))
 
 
 def _blocks(da: Any, name: str, column: Any, rows: Any) -> list[Any]:
@@ -349,20 +251,6 @@ def _blocks(da: Any, name: str, column: Any, rows: Any) -> list[Any]:
             f"of as many blocks as X ({rows.numblocks[0]}). Or call compute_chunk_sizes() on both."
         )
     return list(column.to_delayed().ravel())
-
-
-def as_dask_source(source: Any) -> DaskSource | None:
-    """Return a source of Dask collections for what holds such, None for anything else."""
-    if isinstance(source, DaskSource):
-        return source
-    if isinstance(source, Mapping) and is_dask(source.get("X")):
-        return DaskSource.from_arrays(**source)
-    if is_dask(source):
-        raise InputError(
-            f"a single Dask {type(source).__name__} does not say which rows carry which label. "
-            "Make a source of it with DaskSource.from_tables, from_frames or from_arrays."
-        )
-    return None
 
 
 def in_memory(*columns: Any) -> tuple[Any, ...]:
@@ -428,52 +316,23 @@ def told_if_lost(client: Any) -> Iterator[None]:
         ) from error
 
 
-SECONDS = 10  # to wait for a scheduler, and then for its first worker
+SECONDS = 10  # to wait for the first worker
 
 
 @contextmanager
-def connected(client: Any) -> Iterator[Any]:
-    """Yield a client that has workers, or None where Dask computes on this machine.
-
-    A client given is left open, a scheduler named by its address is connected to and left again.
-    """
-    if client is None:
-        found = import_extra("dask.base", extra="dask").get_scheduler()
-        client = getattr(found, "__self__", None)  # the method ``get`` of a client
-        if not type(client).__module__.startswith("distributed"):
-            yield None
-            return
-    distributed = import_extra("distributed", extra="dask")
-    if isinstance(client, str):
-        with _open(distributed, client) as opened, told_if_lost(opened):
-            _wait_for_worker(opened)
-            yield opened
+def connected() -> Iterator[Any]:
+    """Yield the current client if it has workers, or None where Dask computes on this machine."""
+    found = import_extra("dask.base", extra="dask").get_scheduler()
+    client: Any = getattr(found, "__self__", None)  # the method ``get`` of a client
+    if not type(client).__module__.startswith("distributed"):
+        yield None
         return
-    if not isinstance(client, distributed.Client) or client.asynchronous:
-        raise InputError(
-            "client must be a distributed.Client that is not asynchronous, or the address of a "
-            f"scheduler such as 'tcp://10.0.0.1:8786', got {type(client).__name__}."
-        )
     with told_if_lost(client):
-        _wait_for_worker(client)
+        try:
+            client.wait_for_workers(1, timeout=SECONDS)
+        except TimeoutError as error:
+            raise InputError(
+                f"the Dask scheduler at {client.scheduler.address!r} has no workers, and none came "
+                f"within {SECONDS} seconds. Start at least one (adaptive clusters: minimum=1)."
+            ) from error
         yield client
-
-
-def _open(distributed: Any, address: str) -> Any:
-    try:
-        return distributed.Client(address, timeout=SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:  # a timeout is an OSError
-        raise InputError(
-            f"no Dask scheduler answers at {address!r} within {SECONDS} seconds ({error}). Check "
-            "that it runs, and that the address and port are right."
-        ) from error
-
-
-def _wait_for_worker(client: Any) -> None:
-    try:
-        client.wait_for_workers(1, timeout=SECONDS)
-    except TimeoutError as error:
-        raise InputError(
-            f"the Dask scheduler at {client.scheduler.address!r} has no workers, and none came "
-            f"within {SECONDS} seconds. Start at least one (adaptive clusters: minimum=1)."
-        ) from error

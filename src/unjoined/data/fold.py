@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial, reduce
 from io import BytesIO
@@ -109,20 +108,12 @@ def fold_partitions(
     if not source.parts:
         return None
     tree = _tree(source.parts, work, shared)
-    with connected(source.client) as client:
+    with connected() as client:
         if client is not None:
-            found = client.compute(tree)
-            if source.progress:
-                with client.as_current():
-                    import_extra("distributed", extra="dask").progress(found, notebook=False)
-            return found.result()
-        bar = import_extra("dask.diagnostics", extra="dask").ProgressBar
+            return client.compute(tree).result()
         # Set here as well as by every partition, so that the last one to finish puts back what was
         # there before the first began.
-        with (
-            threadpool_limits(limits=1, user_api="blas"),
-            bar() if source.progress else nullcontext(),
-        ):
+        with threadpool_limits(limits=1, user_api="blas"):
             return tree.compute()
 
 

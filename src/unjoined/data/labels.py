@@ -1,46 +1,60 @@
-"""The container every estimator is fitted from, and folds that leave no cell of it empty."""
+"""The container of all rows: one table with holes, in memory or streamed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from unjoined._support import in_digits
+from unjoined._threads import CHUNK_ROWS
 from unjoined._typing import Array, ArrayLike, Frame, MatrixLike
 from unjoined._validation import (
+    KINDS,
     OUTCOME,
     TARGET,
     TREATMENT,
-    check_cells,
+    check_count,
     check_finite_features,
-    check_kind,
-    check_labels,
+    check_names,
     check_numeric_columns,
-    check_outcome,
     check_population,
-    check_treatment,
-    check_weight,
-    is_kind,
+    did_you_mean,
+    population_name,
     shown,
 )
 from unjoined.data.chunks import NotNumbersError, Place, Table, check_all_treated
 from unjoined.data.columns import (
+    as_categories,
     column_names,
     column_values,
     has_numbers_only,
     stack_frames,
     take_rows,
 )
+from unjoined.data.dask import DaskSource, in_memory, is_dask
 from unjoined.data.looks import LeftOut
-from unjoined.data.rows import Chunk, number_matrix, rebuild_frame
-from unjoined.data.sources import TableSource
-from unjoined.data.survey import check_frame
+from unjoined.data.queries import SqlQuery
+from unjoined.data.rows import (
+    Chunk,
+    LabelledRows,
+    Rows,
+    check_rows,
+    number_matrix,
+    rebuild_frame,
+    separate_labels,
+)
+from unjoined.data.sources import ArraySource, ChunkSource, IterableSource, TableSource
+from unjoined.data.survey import check_categories, check_frame, check_named_columns
+from unjoined.data.tables import fits_in_memory, read_table
 from unjoined.errors import InputError, LabelError, TableError
 
 NO_MATRIX = (
@@ -48,6 +62,7 @@ NO_MATRIX = (
     "estimator of unjoined, and pipeline.fit(**data) with scikit-learn's parts, after "
     "sklearn.set_config(enable_metadata_routing=True)."
 )
+COLUMNS = ("X", "y", "treatment", "population", "sample_weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,59 +75,64 @@ class CellSummary:
     label_mean: float  # outcome units, or share treated; NaN for target rows
 
 
-@dataclass(frozen=True, eq=False)
 class SeparateLabels(Mapping[str, Any]):
     """Rows that carry an outcome or a treatment, never both, from two populations or more.
 
-    A checked, frozen mapping of exactly ``X``, ``y``, ``kind`` and ``population`` (and
-    ``sample_weight`` when given), so that ``model.fit(**data)`` works with every estimator.
+    One table with holes: ``y`` is NaN where a row has no outcome, ``treatment`` where it has no
+    treatment, and both where it is of a person to be scored. It is checked once and frozen. In
+    memory it is a mapping of ``X``, ``y``, ``treatment``, ``population`` (and ``sample_weight``
+    when given), so that ``model.fit(**data)`` is ``model.fit(data)``. Streamed, its rows are read
+    from where they are, as often as an estimator asks.
 
     Parameters
     ----------
     X : array or data frame of shape (n_rows, n_features)
         Features in any units; either is copied. An array holds finite numbers. A data frame
         (pandas, polars, pyarrow) keeps its columns: numbers, booleans, text, categories, dates and
-        times, with missing values. Estimators encode them (`TableEncoder`).
+        times, with missing values. Estimators encode them (`TableEncoder`). A Dask array is
+        streamed.
     y : array-like of shape (n_rows,)
-        Whichever label the row has: the outcome in the user's units, the treatment coded 0/1,
-        False/True, -1/+1 or in words (yes/no, y/n, t/f, treated/control), or NaN for rows of kind
-        "target".
-    kind : array-like of shape (n_rows,)
-        ``"outcome"``, ``"treatment"`` or ``"target"`` (no label: rows that describe the people
-        to be scored).
+        The outcome in the user's units, NaN where a row has none.
+    treatment : array-like of shape (n_rows,)
+        The treatment coded 0/1, False/True, -1/+1 or in words (yes/no, y/n, t/f,
+        treated/control), NaN or None where a row has none.
     population : array-like of shape (n_rows,)
         Which of the populations, each treated by its own policy, the row comes from. Most
         estimators take two; `Uplift` takes any number. Numbers or text; dates
-        become text. Ignored for target rows.
+        become text. NaN or None for people to be scored, who have no label either.
     sample_weight : array-like of shape (n_rows,), optional
         Non-negative row weights.
+    stream : bool or int, default=False
+        Whether to hand the rows out in pieces, and of how many rows, rather than to copy them.
 
     Raises
     ------
     LabelError
-        Labels, kinds, populations or weights are missing or malformed.
+        Labels, populations or weights are missing or malformed.
     TableError, InputError
         Features are infinite or of a type that cannot be used, or lengths differ.
 
     See Also
     --------
-    SeparateLabels.from_tables : from four data frames.
-    SeparateLabels.from_frames : from two data frames with a population column.
+    SeparateLabels.from_tables : from data frames, files, folders, queries or Dask frames.
+    SeparateLabels.from_chunks : from a function that makes pieces.
 
     Notes
     -----
-    Checking costs one pass over the rows and one copy of them.
+    Checking costs one pass over the rows and one copy of them. Streamed rows are checked as they
+    are read.
 
     Examples
     --------
+    >>> nan = float("nan")
     >>> data = SeparateLabels(
     ...     X=[[0.1], [0.2], [0.3], [0.4], [0.5], [0.6]],
-    ...     y=[3.0, 1.0, 2.0, 1, 0, 0],
-    ...     kind=["outcome"] * 3 + ["treatment"] * 3,
+    ...     y=[3.0, 1.0, 2.0, nan, nan, nan],
+    ...     treatment=[nan, nan, nan, 1, 0, 0],
     ...     population=["north", "south", "south", "north", "north", "south"],
     ... )
     >>> list(data)
-    ['X', 'y', 'kind', 'population']
+    ['X', 'y', 'treatment', 'population']
     >>> data
     SeparateLabels of 6 rows, 1 feature
       outcome   north: 1 row, mean 3
@@ -122,69 +142,111 @@ class SeparateLabels(Mapping[str, Any]):
     """
 
     X: MatrixLike
-    y: ArrayLike
-    kind: ArrayLike
-    population: ArrayLike
-    sample_weight: ArrayLike | None = None
-    left_out: ClassVar[tuple[LeftOut, ...]] = ()  # columns of tables that are not features
+    y: Array
+    treatment: Array
+    population: NDArray[Any]
+    sample_weight: Array | None
+    source: ChunkSource | DaskSource | None  # where streamed rows come from
+    checked: Rows  # the same rows in memory, without features
 
-    def __post_init__(self) -> None:
-        """Check every field and freeze the arrays."""
-        own = own_features(self.X)
-        labels = (self.y, self.kind, self.population, self.sample_weight)
-        n = len(own) if isinstance(own, np.ndarray) else len(nw.from_native(own, eager_only=True))
-        self._freeze(own, n, *labels)
+    def __init__(
+        self,
+        X: MatrixLike,
+        y: ArrayLike | None = None,
+        treatment: ArrayLike | None = None,
+        population: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        stream: bool | int = False,
+    ) -> None:
+        given = dict(zip(COLUMNS, (X, y, treatment, population, sample_weight), strict=True))
+        if is_dask(X):
+            self._set(source=DaskSource.of_arrays(given))
+        elif stream:
+            self._set(source=ArraySource(given, _chunk_rows(stream)))
+        else:
+            own = own_features(X)
+            n = len(own) if isinstance(own, np.ndarray) else len(nw.from_native(own))
+            rows, names = check_rows(y, treatment, population, sample_weight, n)
+            self._freeze(own, rows, names, weighted=sample_weight is not None)
 
-    def _freeze(self, X: MatrixLike, n: int, *labels: Any) -> None:
-        """Check labels, kinds, populations and weights, and keep all of it beside checked ``X``."""
-        y, kind, population, sample_weight = labels
-        kind = check_kind(kind, n)
-        population = check_population(population, kind)
-        y = check_labels(y, kind)
-        weight = check_weight(sample_weight, n)
-        check_cells(kind, population, weight, several=True)
-        check_outcome(y[is_kind(kind, OUTCOME)])
-        check_treatment(y[is_kind(kind, TREATMENT)])
-        columns = {"y": y, "kind": kind, "population": population}
-        if sample_weight is not None:
-            columns["sample_weight"] = weight
-        frozen = {name: np.array(column) for name, column in columns.items()}
-        if isinstance(X, np.ndarray):
-            frozen["X"] = X
-        for array in frozen.values():
-            array.setflags(write=False)
-        for name, value in ({"X": X, "sample_weight": None} | frozen).items():
-            object.__setattr__(self, name, value)
+    @classmethod
+    def _of(cls, **attributes: Any) -> SeparateLabels:
+        data = object.__new__(cls)
+        data._set(**attributes)
+        return data
+
+    def _set(self, **attributes: Any) -> None:
+        self.__dict__.update({"source": None, "left_out": (), **attributes})
+
+    def _freeze(
+        self, X: MatrixLike, rows: Rows, population: NDArray[Any], *, weighted: bool
+    ) -> None:
+        """Keep checked features and rows, and show what the rows hold as columns."""
+        m = len(rows.names)
+        columns = {
+            "y": np.where(rows.is_outcome, rows.label, np.nan),
+            "treatment": np.where((rows.cell >= m) & (rows.cell < 2 * m), rows.label, np.nan),
+            "population": np.array(population),
+            "sample_weight": np.array(rows.weight) if weighted else None,
+        }
+        for column in (X, *columns.values()):
+            if isinstance(column, np.ndarray):
+                column.setflags(write=False)
+        self._set(X=X, checked=rows, **columns)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse changes: what was checked stays as it is."""
+        raise AttributeError(f"SeparateLabels is frozen, so {name} cannot be set. Make another.")
+
+    def __getattr__(self, name: str) -> Any:
+        """Say that streamed rows are not in memory."""
+        if name in (*COLUMNS, "checked") and self.__dict__.get("source") is not None:
+            what = "they are" if name == "checked" else f"{name} is"
+            raise InputError(
+                f"these rows are streamed, so that {what} not in memory. Read tables with "
+                "SeparateLabels.from_tables(..., stream=False), and compute Dask arrays first."
+            )
+        raise AttributeError(f"SeparateLabels has no attribute {name!r}")
 
     @classmethod
     def from_tables(
         cls,
-        outcomes: Mapping[Any, Frame],
-        treatments: Mapping[Any, Frame],
+        outcomes: Any,
+        treatments: Any,
         *,
         outcome: str,
         treatment: str,
+        population: str | None = None,
         treated: Any = None,
-        target: Frame | None = None,
+        target: Any = None,
         sample_weight: str | None = None,
         features: Iterable[str] | None = None,
         ignore: Iterable[str] = (),
         categories: Iterable[str] = (),
+        text: Iterable[str] = (),
+        stream: bool | int | None = None,
     ) -> SeparateLabels:
-        """Combine data frames, one per kind and population.
+        """Combine tables: one per kind and population, or two that name each row's population.
+
+        A table is a data frame (pandas, polars, pyarrow), a file, a folder or list of files, a
+        `SqlQuery`, or a Dask DataFrame.
 
         Parameters
         ----------
-        outcomes, treatments : mapping of population name to data frame
-            Two tables each, or more, under the same names. Columns are matched by name, so their
-            order may differ.
+        outcomes, treatments : mapping of population name to table, or table
+            Two tables each, or more, under the same names; or with ``population`` one table each.
+            Columns are matched by name, so their order may differ. Streamed, one party alone may
+            give some of the tables, and an empty mapping or None for the rest.
         outcome, treatment : str
             The label's column in the outcome and in the treatment tables.
+        population : str, optional
+            Column with the population's name, if there is one table of each kind.
         treated : value, optional
             The treatment that means treated; all others count as untreated. Not needed for 0/1,
             -1/+1, true/false, yes/no, y/n, t/f and treated/control, in any case.
-        target : data frame, optional
-            Rows without labels, from the people to be scored.
+        target : table, optional
+            Rows without labels, from the people to be scored; in memory only.
         sample_weight : str, optional
             Column of row weights, in every table.
         features : iterable of str, optional
@@ -195,11 +257,17 @@ class SeparateLabels(Mapping[str, Any]):
             Columns to leave out.
         categories : iterable of str, optional
             Columns that hold codes, such as numbers of stores, rather than amounts.
+        text : iterable of str, optional
+            Columns of text files to leave as they are written.
+        stream : bool or int, optional
+            Whether to leave rows where they are and read them in pieces, whenever they are
+            needed, and of how many rows (65,536 at most by default). By default Dask frames,
+            folders, lists of files, and files and queries that do not fit in memory are.
 
         Returns
         -------
         SeparateLabels
-            With ``X`` in the frame type of the first table and populations as strings.
+            In memory, with ``X`` in the frame type of the first table and populations as strings.
 
         Examples
         --------
@@ -217,112 +285,121 @@ class SeparateLabels(Mapping[str, Any]):
         ...     treatment="mailed",
         ... )
         >>> list(data.X.columns), data.y.tolist()
-        (['age'], [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0])
+        (['age'], [1.0, 0.0, 0.0, 1.0, nan, nan, nan, nan])
         """
-        source = TableSource.from_tables(
-            outcomes,
-            treatments,
-            outcome=outcome,
-            treatment=treatment,
-            treated=treated,
-            sample_weight=sample_weight,
-            features=features,
-            ignore=ignore,
-            categories=categories,
+        tables = _named_tables(
+            (OUTCOME, outcomes, outcome), (TREATMENT, treatments, treatment), population, treated
         )
+        labels = {"outcome": outcome, "treatment": treatment, "sample_weight": sample_weight}
+        if population is not None:
+            labels["population"] = population
+        chosen, left = check_named_columns(labels, features, ignore)
+        codes = check_categories(categories, labels, chosen)
+        source = TableSource(
+            tuple(tables),
+            population,
+            sample_weight,
+            chosen,
+            left,
+            _chunk_rows(stream),
+            categories=codes,
+            text=tuple(text),
+        )
+        lazy = stream is not False and any(is_dask(table.table) for table in tables)
+        if lazy or (stream is None and _is_large(tables)) or stream:
+            if target is not None:
+                raise InputError(
+                    "target was given with tables that are streamed. Give the people to be scored "
+                    "to evaluate_uplift and diagnose instead, or read all with stream=False."
+                )
+            return cls._of(source=DaskSource.of_tables(source) if lazy else source)
         return cls._of_tables(source, target)
 
     @classmethod
-    def from_frames(
-        cls,
-        outcomes: Frame,
-        treatments: Frame,
-        *,
-        outcome: str,
-        treatment: str,
-        population: str,
-        treated: Any = None,
-        target: Frame | None = None,
-        sample_weight: str | None = None,
-        features: Iterable[str] | None = None,
-        ignore: Iterable[str] = (),
-        categories: Iterable[str] = (),
-    ) -> SeparateLabels:
-        """Combine two data frames that name each row's population in a column.
+    def from_chunks(cls, factory: Callable[[], Iterable[Mapping[str, Any]]]) -> SeparateLabels:
+        """Stream the chunks that a function makes, from the beginning whenever it is called.
 
         Parameters
         ----------
-        outcomes, treatments : data frame
-            One table of outcome rows and one of treatment rows, each with rows of all
-            populations.
-        outcome, treatment, population : str
-            Columns with the outcome, the treatment and the population's name.
-        treated : value, optional
-            The treatment that means treated, as in `from_tables`.
-        target : data frame, optional
-            Rows without labels (and without a population), from the people to be scored.
-        sample_weight : str, optional
-            Column of row weights, in every table.
-        features, ignore, categories : iterable of str, optional
-            Columns to use, to leave out and to take for codes, as in `from_tables`.
-
-        Returns
-        -------
-        SeparateLabels
+        factory : callable
+            Called without arguments, returns an iterable of chunks: mappings with ``X``,
+            ``population``, ``y`` or ``treatment`` or both and, if wanted, ``sample_weight``. A
+            generator function will do; a generator will not, as it can be gone through once only.
+            Every call must give the rows of each table in the same order.
 
         Examples
         --------
-        >>> import polars as pl
-        >>> outcomes = pl.DataFrame({"age": [31, 54], "visit": [1, 0], "region": ["N", "S"]})
-        >>> treatments = pl.DataFrame({"age": [28, 61], "mailed": [1, 0], "region": ["N", "S"]})
-        >>> data = SeparateLabels.from_frames(
-        ...     outcomes, treatments, outcome="visit", treatment="mailed", population="region"
-        ... )
-        >>> data.population.tolist()
-        ['N', 'S', 'N', 'S']
+        >>> from unjoined.data import paper_problem
+        >>> problem = paper_problem()
+        >>> def months():
+        ...     for seed in range(3):
+        ...         yield problem.draw(100, random_state=seed)
+        >>> SeparateLabels.from_chunks(months)
+        SeparateLabels, streamed from chunks
         """
-        source = TableSource.from_frames(
-            outcomes,
-            treatments,
-            outcome=outcome,
-            treatment=treatment,
-            population=population,
-            treated=treated,
-            sample_weight=sample_weight,
-            features=features,
-            ignore=ignore,
-            categories=categories,
-        )
-        return cls._of_tables(source, target)
+        if not callable(factory):
+            raise InputError(
+                "chunks are gone through more than once, so from_chunks needs a function that "
+                f"starts anew with each call, got {type(factory).__name__}. Pass the generator "
+                "function itself, or lambda: iter(...)."
+            )
+        return cls._of(source=IterableSource(factory))
 
     @classmethod
-    def _of_tables(cls, source: TableSource, target: Frame | None) -> SeparateLabels:
+    def _of_tables(cls, source: TableSource, target: Any) -> SeparateLabels:
         """Join data frames, checked one by one, population after population."""
         tables = list(source.tables)
         if target is not None:
             tables.append(Table(target, TARGET, None, ""))
+            _check_table(tables[-1])
         if not tables:
             raise TableError(
                 "no table was given: two outcome tables and two treatment tables are needed."
             )
+        frames = in_memory(*(table.table for table in tables))
+        tables = [replace(table, table=f) for table, f in zip(tables, frames, strict=True)]
+        text = {*source.text, *source.categories, source.population or ""}
+        tables = list(_with_categories(read_files(tables, text), source.categories))
+        source = replace(source, tables=tuple(table for table in tables if table.kind != TARGET))
         for table in tables:
             check_frame(table)
+        # An identifier may be in some tables only; a name that is in none is a typing error.
+        columns = {name for table in tables for name in column_names(table.table) or ()}
+        if unknown := [name for name in source.ignore if name not in columns]:
+            raise TableError(
+                f"ignore names {unknown[0]!r}, a column that no table has"
+                f"{did_you_mean(unknown[0], columns)}"
+            )
         left_out = source.left_out
-        frames = [nw.from_native(table.table, eager_only=True) for table in tables]
         try:
-            X, chunks = stack_numbers(source, tables, frames)
+            X, chunks = stack_numbers(source, tables)
             own = rebuild_frame(X, source.feature_names, like=tables[0].table)
         except NotNumbersError:
-            own, chunks = stack_columns(source, tables, frames)
-        parts = [(chunk.label, chunk.kind, chunk.population, chunk.weight) for chunk in chunks]
-        y, kind, population, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
+            own, chunks = stack_columns(source, tables)
         if any(table.treated is not None for table in tables):
             check_all_treated((table, table.table) for table in tables)
+        joined = [(c.label, c.kind, c.population, c.weight) for c in chunks]
+        label, kind, names, weight = (np.concatenate(part) for part in zip(*joined, strict=True))
+        rows, population = check_rows(
+            **separate_labels(label, kind), population=names, sample_weight=weight, n=len(label)
+        )
         data = object.__new__(cls)
-        weights = None if source.sample_weight is None else weight
-        data._freeze(own, len(y), y, kind, population, weights)
-        object.__setattr__(data, "left_out", left_out)
+        data._freeze(own, rows, population, weighted=source.sample_weight is not None)
+        data.__dict__["left_out"] = left_out
         return data
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether rows are read in pieces from where they are."""
+        return self.source is not None
+
+    def chunks(self) -> ChunkSource | DaskSource:
+        """Return what goes through all rows in pieces, be they streamed or in memory."""
+        return ArraySource(dict(self), CHUNK_ROWS) if self.source is None else self.source
+
+    def labelled(self, X: Array) -> LabelledRows:
+        """Return the rows that have a label and a weight, with these numbers as features."""
+        return self.checked.labelled(X)
 
     def __getitem__(self, key: str) -> Any:
         """Return one of the arguments of ``fit``."""
@@ -334,9 +411,9 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the arguments of ``fit``."""
-        yield from ("X", "y", "kind", "population")
+        yield from COLUMNS[:-1]
         if self.sample_weight is not None:
-            yield "sample_weight"
+            yield COLUMNS[-1]
 
     def __len__(self) -> int:
         """Return the number of arguments, as a mapping does; rows are counted by `n_rows`."""
@@ -352,54 +429,57 @@ class SeparateLabels(Mapping[str, Any]):
     __hash__ = object.__hash__
 
     @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Columns of tables that are not features, each with the reason."""
+        own: tuple[LeftOut, ...] = self.__dict__["left_out"]
+        return getattr(self.source, "left_out", own)
+
+    @property
     def n_rows(self) -> int:
         """Number of rows of all kinds."""
-        return len(np.asarray(self.y))
+        return len(self.checked)
+
+    @property
+    def kind(self) -> NDArray[np.str_]:
+        """Which label each row has: "outcome", "treatment", or "target" for none."""
+        code = np.where(~np.isnan(self.y), 0, np.where(~np.isnan(self.treatment), 1, 2))
+        return np.array(KINDS)[code]
 
     @property
     def feature_names(self) -> list[str] | None:
         """Column names of ``X``, or None if it came as an array."""
-        return column_names(self.X)
+        return column_names(self.X) if self.source is None else self.source.feature_names
 
     @property
     def populations(self) -> list[Any]:
         """The populations' names, sorted: the order estimators use."""
-        weight = check_weight(self.sample_weight, self.n_rows)
-        names, _ = check_cells(
-            np.asarray(self.kind), np.asarray(self.population), weight, several=True
-        )
-        return names
+        return self.checked.names
 
     def rows(self, kind: str, population: Any = None) -> NDArray[np.int64]:
         """Return the positions of the rows of one kind, and of one population if named."""
-        chosen = np.asarray(self.kind) == kind
+        chosen = self.kind == kind
         if population is not None:
-            chosen &= self._of_population(population)
+            names = [population_name(name) for name in self.populations]
+            wanted = check_population([population], np.zeros(1, dtype=np.uint8))[0]
+            if (name := population_name(wanted)) not in names:
+                there = shown(self.populations)
+                raise LabelError(f"there is no population {population!r}; there are {there}.")
+            chosen &= self.population == self.populations[names.index(name)]
         return np.flatnonzero(chosen)
-
-    def _of_population(self, population: Any) -> NDArray[np.bool_]:
-        """Return which rows are of a population, named as when the data were made."""
-        known = np.asarray(self.population)
-        name = check_population([population], np.array([OUTCOME]))[0]
-        found = known == (str(name) if known.dtype.kind == "U" else name)
-        if not np.any(found):
-            there = shown(self.populations)
-            raise LabelError(f"there is no population {population!r}; there are {there}.")
-        return np.asarray(found)
 
     def take(self, rows: ArrayLike) -> SeparateLabels:
         """Return the rows at the given positions (or where a mask is true), checked anew."""
         index = np.asarray(rows)
         if index.dtype == bool:
             index = np.flatnonzero(index)
-        columns = (self.y, self.kind, self.population, self.sample_weight)
-        data = object.__new__(SeparateLabels)
-        data._freeze(
-            take_rows(self.X, index),
-            len(index),
-            *(None if column is None else np.asarray(column)[index] for column in columns),
+        weight = None if self.sample_weight is None else self.sample_weight[index]
+        checked, population = check_rows(
+            self.y[index], self.treatment[index], self.population[index], weight, len(index)
         )
-        object.__setattr__(data, "left_out", self.left_out)
+        data = object.__new__(SeparateLabels)
+        weighted = self.sample_weight is not None
+        data._freeze(take_rows(self.X, index), checked, population, weighted=weighted)
+        data.__dict__["left_out"] = self.left_out
         return data
 
     def summary(self) -> list[CellSummary]:
@@ -408,22 +488,20 @@ class SeparateLabels(Mapping[str, Any]):
         Outcome means are in the user's units; treatment means are shares treated, 0 to 1,
         whatever the coding. Means are weighted by ``sample_weight``.
         """
-        weight = check_weight(self.sample_weight, self.n_rows)
-        label: Array = np.array(self.y)
-        treated = self.rows(TREATMENT)
-        label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
+        rows = self.checked
         cells = []
-        for kind in (OUTCOME, TREATMENT):
-            for name in self.populations:
-                at = self.rows(kind, name)
-                mean = float(np.average(label[at], weights=weight[at]))
-                cells.append(CellSummary(kind, str(name), len(at), mean))
-        if n_target := len(self.rows(TARGET)):
+        for (kind, name), at in zip(rows.tables, rows.all_cells(), strict=True):
+            mean = float(np.average(rows.label[at], weights=rows.weight[at]))
+            cells.append(CellSummary(kind, str(name), len(at), mean))
+        if n_target := int((rows.cell == 2 * len(rows.names)).sum()):
             cells.append(CellSummary(TARGET, "", n_target, float("nan")))
         return cells
 
     def _lines(self) -> tuple[str, list[tuple[str, str, str, str]]]:
         """Return a title, and kind, population, rows and mean label of every table in words."""
+        if self.source is not None:
+            of = {TableSource: "tables", DaskSource: "Dask", IterableSource: "chunks"}
+            return f"SeparateLabels, streamed from {of.get(type(self.source), 'arrays')}", []
         names = self.feature_names
         d = np.shape(self.X)[1] if names is None else len(names)
         lines = []
@@ -455,8 +533,124 @@ class SeparateLabels(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild through the checks, so that a copy is as frozen as the original."""
-        fields = (self.X, self.y, self.kind, self.population, self.sample_weight)
+        if self.source is not None:
+            return partial(SeparateLabels._of, source=self.source), ()
+        fields = (self.X, self.y, self.treatment, self.population, self.sample_weight)
         return (SeparateLabels, fields)
+
+
+def as_data(data: Any, *, stream: bool = False) -> SeparateLabels:
+    """Return a container of rows that may come as another mapping of its columns."""
+    if isinstance(data, SeparateLabels):
+        return data
+    if isinstance(data, Mapping) and "X" in data and set(data) <= set(COLUMNS):
+        return SeparateLabels(**data, stream=stream)
+    raise InputError(
+        f"data must be a SeparateLabels, or a mapping of {', '.join(COLUMNS[:-1])} and perhaps "
+        f"{COLUMNS[-1]}; got {type(data).__name__}. Make one with SeparateLabels.from_tables."
+    )
+
+
+def _chunk_rows(stream: bool | int | None) -> int:
+    """Return how many rows a piece has."""
+    is_size = not isinstance(stream, bool) and stream is not None
+    return check_count("stream", stream) if is_size else CHUNK_ROWS
+
+
+def _named_tables(
+    outcomes: tuple[str, Any, str],
+    treatments: tuple[str, Any, str],
+    population: str | None,
+    treated: Any,
+) -> list[Table]:
+    """Return the tables of both kinds with what their rows are."""
+    tables = []
+    for kind, given, label in (outcomes, treatments):
+        if population is not None:
+            if isinstance(given, Mapping):
+                raise TableError(
+                    f"{kind}s is a mapping of several tables, but population names a column. Give "
+                    "one table of each kind, or leave out population."
+                )
+            tables += [] if given is None else [Table(given, kind, label, None, treated)]
+            continue
+        if not isinstance(given, Mapping):
+            raise TableError(
+                f"{kind}s must be a mapping of population names to tables, such as {{'north': "
+                f"a, 'south': b}}, got {type(given).__name__}. With one table of each kind, name "
+                "the column that tells populations apart: population='region'."
+            )
+        check_names(given, f"{kind} tables")
+        tables += [
+            Table(table, kind, label, population_name(name), treated)
+            for name, table in given.items()
+        ]
+    for table in tables:
+        _check_table(table)
+    return tables
+
+
+def _check_table(table: Table) -> None:
+    """Refuse what is neither a data frame nor files nor a query."""
+    given = table.table
+    files = given if isinstance(given, list | tuple) and given else [given]
+    if _is_frame(given) or isinstance(given, SqlQuery):
+        return
+    if all(isinstance(file, str | os.PathLike) for file in files):
+        return
+    remedy = "Arrays go to SeparateLabels(X=..., y=..., ...)."
+    if hasattr(given, "collect"):
+        remedy = "Call its collect() first."
+    raise TableError(
+        f"{table.title} must be a data frame (pandas, polars, pyarrow, Dask), a file, a folder, a "
+        f"list of files or a SqlQuery, got {type(given).__name__}. {remedy}"
+    )
+
+
+def _is_large(tables: Sequence[Table]) -> bool:
+    """Tell whether tables are to be streamed: several files in one, or more than fit in memory."""
+    files = [table.table for table in tables if not _is_frame(table.table)]
+    if any(isinstance(file, list | tuple) or _is_folder(file) for file in files):
+        return True
+    return bool(files) and not fits_in_memory(files)
+
+
+def _is_folder(file: Any) -> bool:
+    return isinstance(file, str | os.PathLike) and Path(file).is_dir()
+
+
+def _is_frame(table: Any) -> bool:
+    return is_dask(table) or bool(nw.dependencies.is_into_dataframe(table))
+
+
+def read_files(tables: Sequence[Table], text: set[str]) -> list[Table]:
+    """Read files and queries; columns that are text in one of several files are text in all."""
+
+    def read(text: set[str]) -> list[Table]:
+        return [
+            replace(table, table=read_table(table.table, text=text)) if is_file else table
+            for table, is_file in zip(tables, files, strict=True)
+        ]
+
+    files = [not _is_frame(table.table) for table in tables]
+    if not any(files):
+        return list(tables)
+    found = read(text)
+    # Where one file holds words, 1.10 of another must not have become 1.1.
+    kinds: dict[str, set[bool]] = {}
+    for table, was_file in zip(found, files, strict=True):
+        for field in table.table.schema if was_file else ():
+            kinds.setdefault(field.name, set()).add(str(field.type) == "string")
+    special = {table.label for table in tables}
+    mixed = {name for name, types in kinds.items() if len(types) > 1} - special
+    return read(text | mixed) if mixed else found
+
+
+def _with_categories(tables: Iterable[Table], names: Sequence[str]) -> Iterator[Table]:
+    """Yield tables, data frames with some columns as categories."""
+    for table in tables:
+        is_frame = names and nw.dependencies.is_into_dataframe(table.table)
+        yield replace(table, table=as_categories(table.table, names)) if is_frame else table
 
 
 def own_features(X: MatrixLike) -> MatrixLike:
@@ -474,11 +668,10 @@ def own_features(X: MatrixLike) -> MatrixLike:
     return take_rows(frame.clone().to_native(), slice(None))
 
 
-def stack_numbers(
-    source: TableSource, tables: list[Table], frames: list[nw.DataFrame[Any]]
-) -> tuple[Array, list[Chunk]]:
+def stack_numbers(source: TableSource, tables: list[Table]) -> tuple[Array, list[Chunk]]:
     """Return the features of tables of numbers in one matrix, and their other parts."""
-    sizes, columns = [len(frame) for frame in frames], source.columns
+    columns = source.columns
+    sizes = [len(nw.from_native(table.table, eager_only=True)) for table in tables]
     X = np.empty((sum(sizes), len(columns.features)), order="F")  # columns are those of a frame
     chunks = []
     for table, stop in zip(tables, np.cumsum(sizes).tolist(), strict=True):
@@ -490,13 +683,12 @@ def stack_numbers(
     return X, chunks
 
 
-def stack_columns(
-    source: TableSource, tables: list[Table], frames: list[nw.DataFrame[Any]]
-) -> tuple[Frame, list[Chunk]]:
+def stack_columns(source: TableSource, tables: list[Table]) -> tuple[Frame, list[Chunk]]:
     """Return the features of tables of any columns in one data frame, and their other parts."""
     chunks, parts, columns = [], [], source.columns
     names = list(columns.features)
-    for table, frame in zip(tables, frames, strict=True):
+    for table in tables:
+        frame = nw.from_native(table.table, eager_only=True)
         columns.check(table, frame, table.title)
         for name in names:
             column_values(frame.get_column(name), table.title)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +112,7 @@ def _only_table(file: Path) -> str:
 
 def database_tables(file: Path) -> list[str]:
     """Return the names of the tables and views of a database."""
-    with connect(SqlQuery("", file), {}) as connection:
+    with connect(SqlQuery("", file)) as connection:
         return _tables(connection)
 
 
@@ -121,7 +121,7 @@ def _tables(connection: Any) -> list[str]:
 
 
 @contextmanager
-def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
+def connect(query: SqlQuery) -> Iterator[Any]:
     """Yield a connection that reads a query's database, or files without one, and no more."""
     duckdb = import_extra("duckdb", extra="cli")
     file = query.database
@@ -133,7 +133,7 @@ def connect(query: SqlQuery, config: Mapping[str, Any]) -> Iterator[Any]:
         opened = duckdb.connect(
             str(file) if is_database else ":memory:",
             read_only=is_database,
-            config=LOCKED | _spill() | dict(config),
+            config=LOCKED | _spill(),
         )
     except duckdb.Error as error:
         said = str(error)
@@ -194,7 +194,7 @@ def checked_statement(connection: Any, query: SqlQuery, origin: str) -> str:
 def read_query(query: SqlQuery, origin: str) -> Frame:
     """Return all rows of a query as a pyarrow table."""
     duckdb = import_extra("duckdb", extra="cli")
-    with connect(query, {}) as connection:
+    with connect(query) as connection:
         statement = checked_statement(connection, query, origin)
         try:
             return connection.sql(statement).to_arrow_table()

@@ -78,7 +78,7 @@ def write_raw_files(
     for kind in ("outcome", "treatment"):
         for name in REGIONS:
             at = data.rows(kind, name)
-            parts[kind, name] = _texts(np.asarray(data.X)[at]), np.asarray(data.y)[at]
+            parts[kind, name] = _texts(np.asarray(data.X)[at]), data.checked.label[at]
     customers = _texts(email_problem().draw_joint(n_customers, random_state=(seed + 1) % SEEDS).X)
     return write_shop(folder, parts, customers, seed)
 

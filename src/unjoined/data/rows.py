@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import narwhals as nw
 import numpy as np
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
-from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import (
     Array,
     ArrayLike,
@@ -27,29 +26,23 @@ from unjoined._typing import (
 )
 from unjoined._validation import (
     KINDS,
-    LARGEST,
+    NO_LABEL,
     OUTCOME,
-    SMALLEST,
-    TARGET,
     TREATMENT,
+    CodeArray,
     OutcomeCoding,
     check_cells,
     check_count,
-    check_kind,
     check_labels,
-    check_names,
     check_number_type,
     check_outcome,
     check_population,
     check_treatment,
     check_weight,
-    is_kind,
     unit_mean,
 )
 from unjoined.data.columns import as_floats
 from unjoined.errors import InputError
-
-SOME_ROWS = 1000  # from first to last: these usually show both populations
 
 
 @dataclass(frozen=True)
@@ -96,6 +89,29 @@ class Rows:
     def kind(self) -> NDArray[np.str_]:
         """The kind of each row in words, for people to read."""
         return np.array(KINDS)[self.cell // len(self.names)]
+
+    @property
+    def is_used(self) -> BoolArray:
+        """Whether a row has a label and a weight, shape (n,)."""
+        return np.asarray((self.cell < 2 * len(self.names)) & (self.weight > 0.0))
+
+    def labelled(self, X: Array) -> LabelledRows:
+        """Return the rows that have a label and a weight in the inner coding, with features X.
+
+        The weights of each cell are brought to mean 1, so that each table may have its own units.
+        """
+        used, outcome = self.is_used, self.is_outcome
+        coding = check_outcome(self.label[used & outcome])
+        label = np.where(outcome, coding.encode(self.label), 2.0 * self.label - 1.0)
+        rows = LabelledRows(X, label, self.cell, self.weight, self.names, coding)
+        if not used.all():
+            rows = rows.take(used)
+        return rows if (rows.weight == 1.0).all() else replace(rows, weight=rows.relative)
+
+    def target(self, X: Array) -> tuple[Array, Array] | None:
+        """Return features and weights (of mean 1) of rows without a label, None without any."""
+        used = (self.cell == 2 * len(self.names)) & (self.weight > 0.0)
+        return (X[used], unit_mean(self.weight[used])) if used.any() else None
 
     def take(self, at: IntArray | BoolArray | slice) -> Self:
         """Return the rows at some positions, in that order, or those that are marked."""
@@ -206,179 +222,61 @@ def number_rows(chunks: Iterable[Chunk]) -> Iterator[NumberedRows]:
         before.update(chunk.table_sizes())
 
 
-def cell_codes(kind: NDArray[np.str_] | str, index: IntArray, m: int) -> CellArray:
+def cell_codes(code: CodeArray | int, index: IntArray, m: int) -> CellArray:
     """Return the cells of rows of a kind each, or all of one, and populations 0 to m - 1."""
-    if isinstance(kind, str):
-        code: Any = KINDS.index(kind) * m
-        index = np.zeros_like(index) if kind == TARGET else index
-    else:
-        target = is_kind(kind, TARGET)
-        code = is_kind(kind, TREATMENT) * m + target * 2 * m
-        index = np.where(target, 0, index)
-    return np.asarray(code + index).astype(np.uint8 if m < 128 else np.uint16)
+    populations = np.where(np.asarray(code) == NO_LABEL, 0, index)
+    cells = np.multiply(code, m, dtype=np.int64) + populations
+    return np.asarray(cells).astype(np.uint8 if m < 128 else np.uint16)
+
+
+def separate_labels(label: ArrayLike, kind: ArrayLike) -> dict[str, Any]:
+    """Return a column of labels of the kinds named as two, ``y`` and ``treatment``."""
+    kinds = np.asarray(kind)
+    return {
+        "y": np.where(kinds == OUTCOME, label, np.nan),
+        "treatment": np.where(kinds == TREATMENT, label, np.nan),
+    }
+
+
+def check_rows(
+    y: ArrayLike | None,
+    treatment: ArrayLike | None,
+    population: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    n: int,
+) -> tuple[Rows, NDArray[Any]]:
+    """Check the labels of ``n`` rows, and return the rows without features, and populations.
+
+    Treatments become 0 and 1. The population of a row without a label is empty, or None beside
+    numbers.
+    """
+    if population is None:
+        raise InputError("population is missing: name the population of every row.")
+    label, code = check_labels(y, treatment, n)
+    populations = check_population(population, code)
+    weight = check_weight(sample_weight, n)
+    names, index = check_cells(code, populations, weight)
+    treated = (code == KINDS.index(TREATMENT)) & (weight > 0.0)
+    label[treated] = (check_treatment(label[treated]) + 1.0) / 2.0
+    rows = Rows(np.empty((n, 0)), label, cell_codes(code, index, len(names)), weight, names)
+    check_outcome(label[rows.is_used & rows.is_outcome])
+    if (target := code == NO_LABEL).any():
+        is_text = populations.dtype.kind == "U"
+        populations = populations.copy() if is_text else populations.astype(object)
+        populations[target] = "" if is_text else None
+    return rows, populations
 
 
 def label_rows(
     X: Array,
     y: ArrayLike,
     *,
-    kind: ArrayLike,
+    treatment: ArrayLike,
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
-    several: bool = False,
-    n_jobs: int | None = None,
 ) -> LabelledRows:
-    """Check labels and return the rows that carry one, in the inner coding; ``X`` is trusted.
-
-    Target rows and rows of weight 0 are left out: neither has a say in what the labels tell. The
-    weights of each cell are brought to mean 1, so that each table may have its own units.
-    """
-    n = len(X)
-    clean = None if sample_weight is not None else scan_labels(y, kind, population, n, n_jobs)
-    if clean is not None:
-        check_names(clean.names)
-        return LabelledRows(X, clean.label, clean.cell, np.ones(n), clean.names, clean.coding)
-    kinds = check_kind(kind, n)
-    labels = check_labels(y, kinds)
-    populations = check_population(population, kinds)
-    weight = check_weight(sample_weight, n)
-    names, index = check_cells(kinds, populations, weight, several=several)
-    cell, m = cell_codes(kinds, index, len(names)), len(names)
-    used = (cell < 2 * m) & (weight > 0.0)
-    outcome, treatment = used & (cell < m), used & (cell >= m)
-    coding = check_outcome(labels[outcome])
-    label = labels.copy()
-    label[outcome] = coding.encode(labels[outcome])
-    label[treatment] = check_treatment(labels[treatment])
-    rows = LabelledRows(X, label, cell, weight, names, coding)
-    if not used.all():
-        rows = rows.take(used)
-    return rows if sample_weight is None else replace(rows, weight=rows.relative)
-
-
-def target_rows(
-    X: Array, kind: ArrayLike, sample_weight: ArrayLike | None
-) -> tuple[Array, Array] | None:
-    """Return features and weights (of mean 1) of the target rows that count, None without any."""
-    weight = check_weight(sample_weight, len(X))
-    used = is_kind(check_kind(kind, len(X)), TARGET) & (weight > 0.0)
-    return (X[used], unit_mean(weight[used])) if used.any() else None
-
-
-class ScannedLabels(NamedTuple):
-    """What some rows hold."""
-
-    cells: frozenset[int]  # 2 for treatments and 1 for the second population, added up
-    outcomes: tuple[float, ...]  # different ones, at most three
-    codes: frozenset[float]  # of treatments
-
-
-class CleanLabels(NamedTuple):
-    """Labels in the inner coding, and what their columns were found to hold."""
-
-    label: Array  # (n,)
-    cell: CellArray  # (n,)
-    names: list[Any]
-    coding: OutcomeCoding
-
-
-def scan_labels(
-    y: Any, kind: Any, population: Any, n: int, n_jobs: int | None = None
-) -> CleanLabels | None:
-    """Return plain labels of two populations in one pass, or None if anything is unusual."""
-    if not _plain(y, kind, population, n):
-        return None
-    names = np.unique(population[:: max(n // SOME_ROWS, 1)])
-    if len(names) != 2:
-        return None
-    number, cell = np.asarray(y, dtype=np.float64), np.empty(n, dtype=np.uint8)
-    if not -LARGEST <= number.min() <= number.max() <= LARGEST:
-        return None
-    both = (names[0], names[1])
-
-    def look(start: int) -> ScannedLabels | None:
-        block = slice(start, start + CHUNK_ROWS)
-        return _look(number[block], kind[block], population[block], both, cell[block])
-
-    starts = range(0, n, CHUNK_ROWS)
-    found = list(over_pieces(look, starts, n_jobs))
-    blocks = [block for block in found if block is not None]
-    if len(blocks) < len(found) or len(frozenset().union(*(b.cells for b in blocks))) < 4:
-        return None
-    coding = _coding([value for block in blocks for value in block.outcomes])
-    codes = frozenset().union(*(block.codes for block in blocks))
-    if coding is None or not (codes <= {0.0, 1.0} or codes <= {-1.0, 1.0}):
-        return None
-    label = np.empty(n)
-
-    def encode(start: int) -> None:
-        block = slice(start, start + CHUNK_ROWS)
-        raw, of_cell = number[block], cell[block]
-        treatment = np.where(raw > 0.0, 1.0, -1.0)  # in either coding
-        label[block] = np.where(of_cell < 2, coding.encode(raw), treatment)
-
-    for _ in over_pieces(encode, starts, n_jobs):
-        pass
-    return CleanLabels(label, cell, names.tolist(), coding)
-
-
-def _coding(outcomes: list[float]) -> OutcomeCoding | None:
-    """Return the coding of outcomes of which some are known, more than two if there are more."""
-    values = np.unique(outcomes)
-    if len(values) < 2 or values[-1] - values[0] < SMALLEST:
-        return None
-    if len(values) > 2:
-        return OutcomeCoding(0.0, 1.0, is_binary=False)
-    low, high = values.tolist()
-    return OutcomeCoding((low + high) / 2.0, (high - low) / 2.0, is_binary=True)
-
-
-def _plain(y: Any, kind: Any, population: Any, n: int) -> bool:
-    """Whether the columns are arrays of n numbers, words, and whole numbers or words."""
-    columns = (y, kind, population)
-    if not all(isinstance(a, np.ndarray) and a.ndim == 1 for a in columns):
-        return False
-    return (
-        len(y) == len(kind) == len(population) == n
-        and y.dtype.kind in "biuf"
-        and kind.dtype.kind == "U"
-        and population.dtype.kind in "biuU"
-    )
-
-
-def _look(
-    y: Array, kind: NDArray[np.str_], population: NDArray[Any], names: Any, cell: CellArray
-) -> ScannedLabels | None:
-    """Return what a block holds and write its cells, or None if a row is unusual."""
-    outcome, second = kind == OUTCOME, population == names[1]
-    treatment = ~outcome
-    if not (outcome | (kind == TREATMENT)).all() or not (second | (population == names[0])).all():
-        return None
-    outcomes, codes = y[outcome], y[treatment]
-    zeros, ones = codes == 0, codes == 1
-    if not (zeros | ones).all() and not (ones | (codes == -1)).all():
-        return None
-    np.multiply(treatment, 2, out=cell, casting="unsafe")
-    cell += second
-    cells = frozenset(np.flatnonzero(np.bincount(cell)).tolist())
-    return ScannedLabels(cells, _some(outcomes), frozenset(_distinct(codes, zeros, ones)))
-
-
-def _distinct(codes: NDArray[Any], zeros: Any, ones: Any) -> set[float]:
-    found = {1.0} if ones.any() else set()
-    if len(codes) and not ones.all():
-        found.add(0.0 if zeros.any() else -1.0)
-    return found
-
-
-def _some(outcomes: NDArray[Any]) -> tuple[float, ...]:
-    """Return the least and the greatest value and, if there are more than two, another one."""
-    if not len(outcomes):
-        return ()
-    low, high = outcomes.min(), outcomes.max()
-    between = (outcomes != low) & (outcomes != high)
-    ends = (float(low), float(high))
-    return (*ends, float(outcomes[np.argmax(between)])) if between.any() else ends
+    """Check labels and return the rows that carry one, in the inner coding; ``X`` is trusted."""
+    return check_rows(y, treatment, population, sample_weight, len(X))[0].labelled(X)
 
 
 def number_matrix(X: MatrixLike, order: Literal["C", "F"] = "C") -> Array:
@@ -433,7 +331,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
     """
 
     # How scikit-learn lets a splitter ask for metadata.
-    __metadata_request__split = {"kind": True, "population": True, "sample_weight": False}  # noqa: RUF012
+    __metadata_request__split = {"treatment": True, "population": True, "sample_weight": False}  # noqa: RUF012
 
     def __init__(self, n_splits: int = 5, *, random_state: RandomState = 0) -> None:
         self.n_splits = n_splits
@@ -445,7 +343,7 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
         y: ArrayLike | None = None,
         groups: Any = None,
         *,
-        kind: ArrayLike,
+        treatment: ArrayLike,
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
     ) -> Iterator[tuple[IntArray, IntArray]]:
@@ -453,22 +351,23 @@ class CellKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn carri
 
         Parameters
         ----------
-        X, y, groups, sample_weight
-            Not looked at, but for the number of rows.
-        kind, population : array-like of shape (n,)
-            As in ``fit``. Target rows are dealt out as well.
+        X, groups, sample_weight
+            Not looked at.
+        y, treatment, population : array-like of shape (n,)
+            As in ``fit``. Rows without a label are dealt out as well.
         """
         n_splits = check_count("n_splits", self.n_splits)
-        n = len(np.asarray(kind))
-        kinds = check_kind(kind, n)
-        populations = check_population(population, kinds)
-        cells = np.where(kinds == TARGET, "", populations.astype(str))
+        n = len(np.asarray(population))
+        _, code = check_labels(y, treatment, n)
+        populations = check_population(population, code)
+        cells = np.where(code == NO_LABEL, "", populations.astype(str))
         rng = check_random_state(self.random_state)
         fold = np.empty(n, dtype=np.int64)
+        kinds = np.array(KINDS)[code]
         # Sorted, since sets of strings come in another order in every process.
         for name, cell in sorted({*zip(kinds.tolist(), cells.tolist(), strict=True)}):
             at = np.flatnonzero((kinds == name) & (cells == cell))
-            if n_splits < 2 or (len(at) < n_splits and name != TARGET):
+            if n_splits < 2 or (len(at) < n_splits and cell):
                 raise InputError(
                     f"n_splits={n_splits} must be at least 2 and at most the rows of the smallest "
                     f"table; the {name} table of population {cell!r} has {len(at)}."

@@ -30,7 +30,7 @@ from unjoined._validation import (
 )
 from unjoined.data.columns import column_names
 from unjoined.data.labels import SeparateLabels
-from unjoined.data.rows import number_matrix, rebuild_frame
+from unjoined.data.rows import number_matrix, rebuild_frame, separate_labels
 from unjoined.errors import InputError
 
 FeatureLaw: TypeAlias = Callable[[int, Rng], Array]
@@ -126,7 +126,7 @@ class SimulatedProblem:
         n_per_table : int, or mapping of (kind, population) to int
             Rows in each of the tables; a mapping makes unequal sizes.
         n_target : int, default=0
-            Rows of kind "target".
+            Rows without a label, of people to be scored.
         random_state : int, RandomState or None
             Seed; the same seed draws the same bits.
 
@@ -158,8 +158,10 @@ class SimulatedProblem:
         lengths = [len(table[0]) for table in tables]
         return SeparateLabels(
             X=np.concatenate([table[0] for table in tables]),
-            y=np.concatenate([table[1] for table in tables]),
-            kind=np.repeat([table[2] for table in tables], lengths),
+            **separate_labels(
+                np.concatenate([table[1] for table in tables]),
+                np.repeat([table[2] for table in tables], lengths),
+            ),
             population=np.repeat([table[3] for table in tables], lengths),
         )
 
@@ -414,8 +416,8 @@ def unjoin(
     picked = matrix[rows]
     data = SeparateLabels(
         X=picked if names is None else rebuild_frame(picked, names, like=X),
-        y=np.where(kinds == OUTCOME, outcome[rows], code[rows]),
-        kind=kinds,
+        y=np.where(kinds == OUTCOME, outcome[rows], np.nan),
+        treatment=np.where(kinds == TREATMENT, code[rows], np.nan),
         population=np.repeat([table[2] for table in tables], sizes),
     )
     return UnjoinedTrial(data, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -452,20 +451,8 @@ def check_categories(
 
 
 def check_frame(table: Table) -> None:
-    """Refuse what is not a data frame, or one without rows."""
-    given = table.table
-    is_frame = nw.dependencies.is_into_dataframe(given)
-    if (names := column_names(given) if is_frame else None) is None:
-        remedy = "Arrays go to SeparateLabels(X=..., y=..., ...)."
-        if isinstance(given, str | os.PathLike):
-            remedy = "Read files with unjoined.read_table, or stream them with TableSource."
-        elif hasattr(given, "collect"):
-            remedy = "Call its collect() first."
-        raise TableError(
-            f"{table.title} must be a pandas, polars or pyarrow data frame, got "
-            f"{type(given).__name__}. {remedy}"
-        )
-    if odd := [name for name in names if not isinstance(name, str)]:
+    """Refuse a data frame whose columns have no names, or one without rows."""
+    if odd := [name for name in column_names(table.table) or () if not isinstance(name, str)]:
         raise TableError(
             f"columns of {table.title} must be named by text, got {shown(odd)}. Rename them, such "
             "as with frame.columns = [str(name) for name in frame.columns]."

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -290,7 +290,7 @@ def read_table(path: str | os.PathLike[str] | SqlQuery, *, text: Collection[str]
 def _read_file(reader: FileReader, file: Path, text: Collection[str]) -> Frame:
     duckdb = import_extra("duckdb", extra="cli")
     arrow = import_extra("pyarrow", extra="cli")
-    with connect(SqlQuery(""), {}) as connection:
+    with connect(SqlQuery("")) as connection:
         try:
             relation = connection.sql(reader.query)
             if reader.form is None:
@@ -391,49 +391,35 @@ def _reason(file: Path, error: Exception) -> str:
     return first_lines(str(error))
 
 
-class Reading(NamedTuple):
-    """How tables are read: rows to a piece, about, and what DuckDB may use."""
-
-    chunk_rows: int
-    threads: int | None = None
-    memory_limit: str | None = None
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """Settings for DuckDB."""
-        asked = {"threads": self.threads, "memory_limit": self.memory_limit}
-        return {name: value for name, value in asked.items() if value is not None}
-
-
 def scan_table(
-    table: Any, title: str, reading: Reading, text: Collection[str] = ()
+    table: Any, title: str, chunk_rows: int, text: Collection[str] = ()
 ) -> Iterator[tuple[Frame, Place]]:
     """Yield a table piece by piece with its place; columns ``text`` are left as written."""
     if nw.dependencies.is_into_dataframe(table):
-        frame, size = nw.from_native(table, eager_only=True), reading.chunk_rows
-        for start in range(0, len(frame), size):
-            yield frame[start : start + size].to_native(), Place(title, start)
+        frame = nw.from_native(table, eager_only=True)
+        for start in range(0, len(frame), chunk_rows):
+            yield frame[start : start + chunk_rows].to_native(), Place(title, start)
         return
     if isinstance(table, str | os.PathLike) and (found := as_query(table)) is not None:
         table = found
     if isinstance(table, SqlQuery):
-        yield from _stream(table, title, reading)
+        yield from _stream(table, title, chunk_rows)
         return
     for file in table_files(table, title):
         if table_ending(file) in EXCEL:
-            yield from scan_table(read_excel(file, text), repr(str(file)), reading)
+            yield from scan_table(read_excel(file, text), repr(str(file)), chunk_rows)
             continue
         reader = FileReader.of(file)
-        yield from _scan_file(reader, file, reading, text)
+        yield from _scan_file(reader, file, chunk_rows, text)
 
 
 def _scan_file(
-    reader: FileReader, file: Path, reading: Reading, text: Collection[str]
+    reader: FileReader, file: Path, chunk_rows: int, text: Collection[str]
 ) -> Iterator[tuple[Frame, Place]]:
     """Yield a file piece by piece; begin anew if it turns out to be of another kind."""
     row = 0
     try:
-        for frame, place in _stream(reader, repr(str(file)), reading):
+        for frame, place in _stream(reader, repr(str(file)), chunk_rows):
             row += len(frame)
             yield reader.typed(frame, text), place
     except TableError as error:
@@ -441,7 +427,7 @@ def _scan_file(
             raise
     else:
         return
-    for frame, place in _stream(again, repr(str(file)), reading):
+    for frame, place in _stream(again, repr(str(file)), chunk_rows):
         known = max(row - place.first_row, 0)  # rows that went out already
         if known < len(frame):
             yield (
@@ -460,7 +446,7 @@ def _batches(relation: Any, rows: int) -> Iterator[Frame]:
 
 
 def _stream(
-    source: FileReader | SqlQuery, origin: str, reading: Reading
+    source: FileReader | SqlQuery, origin: str, chunk_rows: int
 ) -> Iterator[tuple[Frame, Place]]:
     """Read a file or run a query, and yield batches; what DuckDB says of a bad row is passed on."""
     duckdb = import_extra("duckdb", extra="cli")
@@ -468,12 +454,12 @@ def _stream(
     row = 0
     try:
         query = source if isinstance(source, SqlQuery) else SqlQuery("")
-        with connect(query, reading.config) as connection:
+        with connect(query) as connection:
             if isinstance(source, SqlQuery):
                 relation = connection.sql(checked_statement(connection, source, origin))
             else:
                 relation = _without_quotes(connection.sql(source.query))
-            for frame in _batches(relation, reading.chunk_rows):
+            for frame in _batches(relation, chunk_rows):
                 yield frame, Place(origin, row)
                 row += len(frame)
     except (duckdb.Error, arrow.ArrowException, OSError, RuntimeError) as error:
@@ -497,8 +483,8 @@ def estimate_bytes(table: Any) -> int:
     Parameters
     ----------
     table : path, list of paths, SqlQuery or data frame
-        As `TableSource` takes it. Of Parquet files the footers are read, of others the sizes are
-        looked up; of a query DuckDB says how many rows it expects.
+        As `SeparateLabels.from_tables` takes it. Of Parquet files the footers are read, of others
+        the sizes are looked up; of a query DuckDB says how many rows it expects.
 
     Returns
     -------
@@ -540,7 +526,7 @@ def _query_bytes(query: SqlQuery) -> int:
 
 def _query_size(query: SqlQuery) -> tuple[int, int]:
     """Return how many columns a query has, and how many rows DuckDB expects."""
-    with connect(query, {}) as connection:
+    with connect(query) as connection:
         statement = checked_statement(connection, query, "the table")
         columns = len(connection.sql(statement).columns)
         plan = connection.sql(f"EXPLAIN (FORMAT json) {statement}").fetchall()[0][1]

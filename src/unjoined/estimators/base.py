@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,12 +31,13 @@ from unjoined._validation import (
 )
 from unjoined.data.chunks import NotNumbersError
 from unjoined.data.columns import column_names, has_numbers_only, needs_encoding
-from unjoined.data.dask import DaskSource, as_dask_source, in_memory, is_dask, predict_lazily
+from unjoined.data.dask import DaskSource, in_memory, is_dask, predict_lazily
 from unjoined.data.encode import Encoded, TableEncoder, own_columns, warn_of_notes
-from unjoined.data.rows import LabelledRows, label_rows, target_rows
-from unjoined.data.sources import ChunkSource, as_source
+from unjoined.data.labels import COLUMNS, SeparateLabels
+from unjoined.data.rows import LabelledRows, check_rows
+from unjoined.data.sources import ChunkSource
 from unjoined.errors import ColumnWarning, InputError, RatioGuardWarning
-from unjoined.estimators.inputs import MOST_NAMED, GivenRows, fingerprint, package_versions
+from unjoined.estimators.inputs import MOST_NAMED, columns_of, fingerprint, package_versions
 from unjoined.evaluate.checks import warn_of_tables
 from unjoined.evaluate.estimate import Estimate, critical_value
 from unjoined.evaluate.scores import weighted_risk
@@ -138,7 +141,7 @@ def check_model(name: str, value: Any) -> None:
 class UpliftEstimator(BaseEstimator, ABC):
     """Base of estimators that learn uplift from separate labels.
 
-    ``fit`` and ``score`` take the labels' ``kind`` and ``population`` beside ``X`` and ``y``,
+    ``fit`` and ``score`` take ``treatment`` and ``population`` beside ``X`` and ``y``,
     and ask for them by default when scikit-learn's metadata routing is on, so that estimators
     work in `Pipeline` and `GridSearchCV` without ``set_fit_request``.
 
@@ -147,8 +150,8 @@ class UpliftEstimator(BaseEstimator, ABC):
     """
 
     # How scikit-learn lets a class state its default requests.
-    __metadata_request__fit = {"kind": True, "population": True}  # noqa: RUF012
-    __metadata_request__score = {"kind": True, "population": True}  # noqa: RUF012
+    __metadata_request__fit = {"treatment": True, "population": True}  # noqa: RUF012
+    __metadata_request__score = {"treatment": True, "population": True}  # noqa: RUF012
 
     n_features_in_: int
     encoder_: TableEncoder
@@ -169,23 +172,24 @@ class UpliftEstimator(BaseEstimator, ABC):
 
     def fit(
         self,
-        X: MatrixLike | Mapping[str, Any],
+        X: MatrixLike | SeparateLabels,
         y: ArrayLike | None = None,
         *unnamed: Any,
-        kind: ArrayLike | None = None,
+        treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Estimate the uplift from rows that carry one label each.
 
         Parameters
         ----------
-        X : array or data frame of shape (n, d), or SeparateLabels
-            Features; or all of the columns in one, so that ``fit(data)`` is ``fit(**data)``.
+        X : SeparateLabels, or array or data frame of shape (n, d)
+            All columns in one, in memory or streamed; or the features alone.
         y : array-like of shape (n,)
-            Whichever label the row has; NaN for target rows.
-        kind : array-like of shape (n,)
-            "outcome", "treatment" or "target".
+            The outcome, NaN where a row has none.
+        treatment : array-like of shape (n,)
+            The treatment, NaN where a row has none.
         population : array-like of shape (n,)
             Which of the populations the row comes from: two, or more. Of more than two,
             estimators that are made for two fit the contrast between two groups of them that tells
@@ -196,6 +200,9 @@ class UpliftEstimator(BaseEstimator, ABC):
             tables or in one. Equal weights are as good as none, and a row of weight 0 is as good
             as absent. Models that are given get weights of mean 1, so that their penalties mean
             what they mean without weights.
+        checkpoint : path, optional
+            Of streamed rows only: a file that keeps what was added up and is removed at the end.
+            If it exists, the fit goes on from there. Needs an integer ``random_state``.
 
         Returns
         -------
@@ -206,22 +213,38 @@ class UpliftEstimator(BaseEstimator, ABC):
         -----
         WeakIdentificationWarning
             The policies can hardly be told apart.
+
+        Notes
+        -----
+        `Uplift` and `MinMaxUplift` take streamed rows. The first pass looks at the labels and keeps
+        a sample of 10,000 rows of each table, which settles functions and scales; further passes
+        add up sums. Memory is the sample, one chunk and O(p^2), whatever the number of rows. The
+        result does not depend on chunks but for rounding; on the order of rows it depends as on a
+        seed, since the sample goes by the rows' numbers. It is not that of rows in memory to the
+        last digit.
         """
         if unnamed:
             raise InputError(
                 "fit takes X and y, and everything else by name: fit(data) with a SeparateLabels, "
-                "or fit(X, y, kind=..., population=...). Treatments are no column beside y. They "
-                "are labels of rows of their own, of kind 'treatment'. If you know the treatment "
-                "and the outcome of each row, use an ordinary uplift model."
+                "or fit(X, y, treatment=..., population=...). A row has a treatment or an outcome, "
+                "NaN standing for the other. If you know both of each row, use an ordinary uplift "
+                "model."
             )
-        given = GivenRows.of_call(X, y, kind, population, sample_weight, method="fit")
-        matrix, n_jobs = self._begin(given.X), getattr(self, "n_jobs", None)
-        labels = given._asdict()
-        del labels["X"]
-        rows = label_rows(matrix, **labels, several=True, n_jobs=n_jobs)
-        # Target rows have no labels, so that they are among those that are left out.
-        weight = given.sample_weight
-        target = None if rows.X is matrix else target_rows(matrix, given.kind, weight)
+        columns = (y, treatment, population, sample_weight)
+        features, checked = columns_of(X, columns, method="fit")
+        if isinstance(features, SeparateLabels):
+            self._check_parameters()
+            with narrated(self, "rows in chunks"):
+                self._fit_stream(features, checkpoint)
+            if checkpoint is not None:
+                Path(checkpoint).unlink(missing_ok=True)
+            return self
+        if checkpoint is not None:
+            raise InputError("checkpoint is for streamed rows, and these are in memory.")
+        matrix, n_jobs = self._begin(features), getattr(self, "n_jobs", None)
+        if checked is None:
+            checked, _ = check_rows(*columns, len(matrix))
+        rows, target = checked.labelled(matrix), checked.target(matrix)
         fitted, contrast, several = rows, None, len(rows.names) > 2
         if several and self._as_two_groups:
             contrast = contrasts_of(rows, n_jobs=n_jobs)[0]
@@ -236,6 +259,13 @@ class UpliftEstimator(BaseEstimator, ABC):
             self.average_effect_ = average_effect(rows)
         self._conclude(rows, strength, stacklevel=3)
         return self
+
+    def _fit_stream(self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None) -> None:
+        """Learn from streamed rows and conclude."""
+        raise InputError(
+            f"{type(self).__name__} needs all rows in memory, and these are streamed. Read them "
+            "with SeparateLabels.from_tables(..., stream=False), or use Uplift or MinMaxUplift."
+        )
 
     @abstractmethod
     def _fit_rows(
@@ -397,10 +427,10 @@ class UpliftEstimator(BaseEstimator, ABC):
 
     def score(
         self,
-        X: MatrixLike | Mapping[str, Any],
+        X: MatrixLike | SeparateLabels,
         y: ArrayLike | None = None,
         *,
-        kind: ArrayLike | None = None,
+        treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
@@ -411,7 +441,7 @@ class UpliftEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X, y, kind, population, sample_weight
+        X, y, treatment, population, sample_weight
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Dask collections
             are computed to memory.
 
@@ -422,18 +452,12 @@ class UpliftEstimator(BaseEstimator, ABC):
 
         See Also
         --------
-        unjoined.metrics.weighted_risk : the definition.
+        unjoined.evaluate.weighted_risk : the definition.
         """
-        given = GivenRows.of_call(X, y, kind, population, sample_weight, method="score")
-        X, y, kind, population, sample_weight = in_memory(*given)
-        return -weighted_risk(
-            self.predict(X),
-            X,
-            y,
-            kind=kind,
-            population=population,
-            sample_weight=sample_weight,
-        )
+        columns = in_memory(X, y, treatment, population, sample_weight)
+        features, rows = columns_of(columns[0], columns[1:], method="score")
+        given = dict(zip(COLUMNS, columns, strict=True)) if rows is None else dict(columns[0])
+        return -weighted_risk(self.predict(features), **given)
 
     def outside_training(self, X: MatrixLike) -> BoolArray:
         """Tell which rows are unlike all rows of the fit, so that their uplift is a guess.
@@ -522,19 +546,16 @@ class UpliftEstimator(BaseEstimator, ABC):
         return numbers
 
     def _look_through(
-        self, source: Any, sample_rows: int
+        self, data: SeparateLabels, sample_rows: int
     ) -> tuple[ChunkSource | DaskSource, Census]:
-        """Take the census of a source, encoded if its features are not numbers."""
-        partitions = as_dask_source(source)
-        rows: Any = as_source(source) if partitions is None else partitions.settled()
-        wants = getattr(rows, "needs_encoding", None)
-        encoder = self._new_encoder() if wants is not None and wants() else None
+        """Take the census of streamed rows, encoded if their features are not numbers."""
+        rows = data.chunks()
+        rows = rows.settled() if isinstance(rows, DaskSource) else rows
+        encoder = self._new_encoder() if rows.needs_encoding() else None
         if encoder is None:
             try:
                 found, census = look_through(rows, sample_rows=sample_rows)
             except NotNumbersError:
-                if not hasattr(rows, "encoded"):  # a source of the user's own
-                    raise
                 encoder = self._new_encoder()
         if encoder is not None:
             found, census = look_through(rows.encoded(encoder), sample_rows=sample_rows)

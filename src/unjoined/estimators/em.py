@@ -558,7 +558,7 @@ class EMUplift(UpliftEstimator):
         X: MatrixLike | Mapping[str, Any],
         y: ArrayLike | None = None,
         *,
-        kind: ArrayLike | None = None,
+        treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
@@ -566,7 +566,7 @@ class EMUplift(UpliftEstimator):
 
         Parameters
         ----------
-        X, y, kind, population, sample_weight
+        X, y, treatment, population, sample_weight
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -575,7 +575,7 @@ class EMUplift(UpliftEstimator):
         float
             In nats per row of the outcome as scaled in ``fit``.
         """
-        rows = OutcomesToScore.of_call(self, X, y, kind, population, sample_weight)
+        rows = OutcomesToScore.of_call(self, X, (y, treatment, population, sample_weight))
         outcome, exposure, _ = self._likelihood.rows(rows.X, rows.label, rows.population)
         likelihood = self.fit_.log_likelihood(self.scaling_(rows.X), outcome, exposure)
         return float(np.average(likelihood, weights=rows.weight))

@@ -7,61 +7,57 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from platform import python_version
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from unjoined.data.rows import LabelledRows
+from unjoined._typing import MatrixLike
+from unjoined.data.labels import COLUMNS, SeparateLabels, as_data
+from unjoined.data.rows import LabelledRows, Rows
 from unjoined.errors import InputError
 from unjoined.evaluate.tables import row_fingerprint
 from unjoined.model.plan import PlannedSums
 
 MOST_NAMED = 5  # features
-COLUMNS = ("X", "y", "kind", "population", "sample_weight")
 ROUTING = (
     "In GridSearchCV, cross_validate or a Pipeline, call "
-    "sklearn.set_config(enable_metadata_routing=True) first, and pass kind and population to "
+    "sklearn.set_config(enable_metadata_routing=True) first, and pass treatment and population to "
     "their fit"
 )
 
 
-class GivenRows(NamedTuple):
-    """The columns that a method was called with."""
+def columns_of(
+    X: Any, columns: tuple[Any, ...], *, method: str
+) -> tuple[MatrixLike | SeparateLabels, Rows | None]:
+    """Return the features, and checked rows if they came with them in one container.
 
-    X: Any
-    y: Any
-    kind: Any
-    population: Any
-    sample_weight: Any = None
-
-    @classmethod
-    def of_call(
-        cls, X: Any, y: Any, kind: Any, population: Any, sample_weight: Any, *, method: str
-    ) -> GivenRows:
-        """Return the columns, which may come in one mapping such as `SeparateLabels`."""
-        labels = {"y": y, "kind": kind, "population": population}
-        whole = isinstance(X, Mapping) and not issparse(X)  # some sparse matrices are mappings
-        if whole and set(X) <= set(COLUMNS) and "X" in X:
-            given = {name for name, value in labels.items() if value is not None}
-            if given or sample_weight is not None:
-                raise InputError(
-                    f"{method} was given a data set and other columns as well. Write "
-                    f"{method}(data), or {method}(X, y, kind=..., population=...)."
-                )
-            X, labels = (
-                X["X"],
-                {name: X.get(name) for name in labels} | {"sample_weight": X.get("sample_weight")},
-            )
-            sample_weight = labels.pop("sample_weight")
-        if y is None and kind is not None and not whole:
-            raise InputError(f"{method} requires y to be passed, but the target y is None.")
-        if missing := [name for name, value in labels.items() if value is None]:
+    Of streamed rows the container itself stands for both. ``columns`` are y, treatment, population
+    and sample_weight as they were given beside ``X``.
+    """
+    given = dict(zip(COLUMNS[1:], columns, strict=True))
+    is_data = isinstance(X, SeparateLabels)
+    if not is_data and isinstance(X, Mapping) and not issparse(X):  # some of these are mappings
+        is_data = "X" in X and set(X) <= set(COLUMNS)
+    if is_data:
+        if any(column is not None for column in columns):
             raise InputError(
-                f"{method} needs {', '.join(missing)} beside the features: write {method}(data) "
-                f"with a SeparateLabels, or {method}(X, y, kind=..., population=...). {ROUTING}."
+                f"{method} was given a data set and other columns as well. Write {method}(data), "
+                f"or {method}(X, y, treatment=..., population=...)."
             )
-        return cls(X, labels["y"], labels["kind"], labels["population"], sample_weight)
+        data = as_data(X)
+        if data.is_streamed and method != "fit":
+            raise InputError(f"{method} needs all rows in memory, and these are streamed.")
+        return (data, None) if data.is_streamed else (data.X, data.checked)
+    if given["y"] is None and given["treatment"] is not None:
+        raise InputError(f"{method} requires y to be passed, but the target y is None.")
+    if missing := [name for name in COLUMNS[1:4] if given[name] is None]:
+        raise InputError(
+            f"{method} needs {', '.join(missing)} beside the features: write {method}(data) with a "
+            f"SeparateLabels, or {method}(X, y, treatment=..., population=...), with NaN where a "
+            f"row has no such label. {ROUTING}."
+        )
+    return X, None
 
 
 @cache

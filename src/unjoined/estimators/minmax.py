@@ -6,18 +6,17 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
-from unjoined._support import narrated
 from unjoined._threads import n_threads
 from unjoined._typing import Array, Basis, IntArray, MatrixLike, RandomState
 from unjoined._validation import OUTCOME, TREATMENT, check_count, check_positive
-from unjoined.data.dask import as_dask_source
+from unjoined.data.dask import DaskSource
+from unjoined.data.labels import SeparateLabels, as_data
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.estimators.base import (
@@ -318,69 +317,19 @@ class MinMaxUplift(UpliftEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit_chunks(
-        self,
-        source: Any,
-        *,
-        sample_rows: int = SAMPLE_ROWS,
-        checkpoint: str | os.PathLike[str] | None = None,
-    ) -> Self:
-        """Estimate the uplift from rows that come in chunks, in two passes.
-
-        The first pass looks at the labels and keeps a sample, which fixes scaling, centres,
-        width and what is subtracted from the labels. The second adds up the sums, from which
-        ridges are chosen and the problem is solved.
-
-        Parameters
-        ----------
-        source : ChunkSource, mapping or callable
-            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, a
-            function that returns an iterable of chunks, or a `DaskSource`. Each of the two passes
-            goes through it once, so that a function is called twice.
-        sample_rows : int, default=10000
-            Distinct rows of each of the tables that are kept from the first pass.
-        checkpoint : path, optional
-            A file that is written about every million rows of the second pass and removed at
-            its end. If it exists, the pass goes on from there, to the same bits; the first pass
-            is made again. Needs an integer ``random_state``.
-
-        Returns
-        -------
-        MinMaxUplift
-            Itself.
-
-        Raises
-        ------
-        TableError, LabelError, InputError
-            A chunk is malformed (the message names file and row), a cell is missing, or a
-            parameter needs all rows in memory: ``loss``, ``bounds`` or ``shift``.
-
-        Notes
-        -----
-        Memory is the sample, one batch of 65,536 rows and O(p^2) per table and group, whatever the
-        number of rows. The result does not depend on chunks or threads. On the order of rows it
-        depends as on a seed: sample and groups go by the rows' numbers within their tables. It is
-        not that of ``fit`` to the last digit: centres are drawn from the sample.
-        """
-        with narrated(self, "rows in chunks"):
-            sums, search = self._collect(source, sample_rows, checkpoint)
-        self._conclude_sums(sums, search)
-        if checkpoint is not None:
-            Path(checkpoint).unlink(missing_ok=True)
-        return self
+    def _fit_stream(self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None) -> None:
+        """Fit in two passes: a sample fixes the plan, then sums are added up and solved."""
+        sums, search = self._collect(data, checkpoint, stacklevel=4)
+        self._conclude_sums(sums, search, stacklevel=4)
 
     def collect_sums(
-        self,
-        source: Any,
-        *,
-        sample_rows: int = SAMPLE_ROWS,
-        checkpoint: str | os.PathLike[str] | None = None,
+        self, data: SeparateLabels, *, checkpoint: str | os.PathLike[str] | None = None
     ) -> PlannedSums:
-        """Return the sums that ``fit_chunks`` would solve from, without solving.
+        """Return the sums that ``fit`` would solve from if it streamed the rows, without solving.
 
         They are for `write_sums` and ``fit_moments``. The checkpoint is left where it is.
         """
-        return self._collect(source, sample_rows, checkpoint)[0]
+        return self._collect(as_data(data), checkpoint, stacklevel=3)[0]
 
     def fit_moments(self, sums: PlannedSums) -> Self:
         """Estimate the uplift from sums alone.
@@ -418,7 +367,7 @@ class MinMaxUplift(UpliftEstimator):
                 "which uses the functions of the sums, or center=False."
             )
         refuse_twins(sums)
-        self._conclude_sums(sums, None)
+        self._conclude_sums(sums, None, stacklevel=3)
         return self
 
     def _fit_rows(
@@ -433,7 +382,7 @@ class MinMaxUplift(UpliftEstimator):
         whole: tuple[LabelledRows, Any] = rows, slice(None)
         sample, at = take_sample(rows, SAMPLE_ROWS, rng) if many else whole
         two, used = as_two_groups(sample, self.n_jobs)
-        tried = self._draw_plans(two, len(rows.X), rng, self._feature_names)
+        tried = self._draw_plans(two, len(rows.X), rng, self._feature_names, stacklevel=4)
         group: Any = None
         if self._is_centred or len(tried) > 1 or self._chooses_ridges:
             group = deal_folds(rows, rng)
@@ -454,23 +403,24 @@ class MinMaxUplift(UpliftEstimator):
         return strength_of_sums(planned.policy, plan.populations)
 
     def _collect(
-        self, source: Any, sample_rows: int, checkpoint: str | os.PathLike[str] | None
+        self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None, *, stacklevel: int
     ) -> tuple[PlannedSums, MinMaxSearch | None]:
-        """Settle the plan in a first pass over the source, and add up in a second."""
+        """Settle the plan in a first pass over the rows, and add up in a second."""
         self._check_parameters()
         self._check_sums_suffice()
-        if checkpoint is not None and as_dask_source(source) is not None:
+        if checkpoint is not None and isinstance(data.source, DaskSource):
             raise InputError(
                 "a checkpoint is for rows that are read in order; Dask computes lost "
                 "partitions again by itself. Leave checkpoint out."
             )
-        rows, census = self._look_through(source, check_count("sample_rows", sample_rows))
+        rows, census = self._look_through(data, SAMPLE_ROWS)
         census.check_complete()
         rng = check_random_state(self.random_state)
         sample, group = census.sample(N_FOLDS)
         two, used = as_two_groups(sample, self.n_jobs)
         group = group[used]
-        tried = self._draw_plans(two, census.n_rows, rng, census.feature_names)
+        names = census.feature_names
+        tried = self._draw_plans(two, census.n_rows, rng, names, stacklevel=stacklevel + 1)
         if self._is_centred or len(tried) > 1:
             check_groups(two, group)
         plan, search, _, _ = self._settle(tried, two, group, rng)
@@ -524,7 +474,9 @@ class MinMaxUplift(UpliftEstimator):
         self.group_coef_ = scale * coef if coef is not None and self._is_closed else None
         self.singular_values_ = solution.singular_values
 
-    def _conclude_sums(self, sums: PlannedSums, search: MinMaxSearch | None) -> None:
+    def _conclude_sums(
+        self, sums: PlannedSums, search: MinMaxSearch | None, *, stacklevel: int
+    ) -> None:
         """Solve by sums alone, and become fitted."""
         self._fit_sums(sums, search)
         # Sums may be of other columns than those of an earlier fit.
@@ -532,7 +484,8 @@ class MinMaxUplift(UpliftEstimator):
         encoder = getattr(self, "encoder_", None) if known else None
         self._set_features(sums.plan.n_features, sums.plan.feature_names, encoder)
         self.average_effect_ = average_effect_of_sums(sums)
-        self._conclude(sums, strength_of_sums(sums.policy, sums.plan.populations), stacklevel=4)
+        strength = strength_of_sums(sums.policy, sums.plan.populations)
+        self._conclude(sums, strength, stacklevel=stacklevel + 1)
 
     def _row_errors(self, matrix: Array) -> Array:
         groups = self.group_coef_
@@ -557,6 +510,8 @@ class MinMaxUplift(UpliftEstimator):
         n_rows: int,
         rng: np.random.RandomState,
         feature_names: tuple[str, ...] | None,
+        *,
+        stacklevel: int,
     ) -> list[SumsPlan]:
         """Draw the functions from some of ``n_rows`` rows: one plan for each width to be tried."""
         scaling = Scaling.identity(rows.X.shape[1])
@@ -580,7 +535,7 @@ class MinMaxUplift(UpliftEstimator):
             critic = draw(self.critic_basis, self.width)
         names = tuple(rows.names)
         plan = SumsPlan(feature_names, names, rows.coding, scaling, basis, critic, (), N_FOLDS)
-        warn_if_large(plan.size, n_threads(self.n_jobs), stacklevel=5)
+        warn_if_large(plan.size, n_threads(self.n_jobs), stacklevel=stacklevel + 1)
         # A basis that was given stays as it is.
         if self.width != "auto" or not isinstance(self.basis, str) or np.isnan(length_scale(basis)):
             return [plan]

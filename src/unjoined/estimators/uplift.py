@@ -7,28 +7,27 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from numbers import Integral
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.random import RandomState as Rng
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from unjoined._support import in_digits, narrated
+from unjoined._support import in_digits
 from unjoined._threads import over_pieces
 from unjoined._typing import Array, ArrayLike, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
+    KINDS,
     OUTCOME,
     OutcomeCoding,
-    check_count,
-    check_kind,
     check_labels,
     check_population,
     check_positive,
     check_weight,
 )
 from unjoined.data.encode import TableEncoder
+from unjoined.data.labels import COLUMNS, SeparateLabels
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, LabelError
 from unjoined.estimators.base import (
@@ -39,7 +38,7 @@ from unjoined.estimators.base import (
     one_of,
     optional,
 )
-from unjoined.estimators.inputs import MOST_NAMED, GivenRows
+from unjoined.estimators.inputs import MOST_NAMED, columns_of
 from unjoined.estimators.streams import Passes, Sampled
 from unjoined.evaluate.estimate import Estimate
 from unjoined.evaluate.strength import GainByScore, ranking_noise, strength_of
@@ -239,67 +238,23 @@ class Uplift(UpliftEstimator):
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "crossfit_"}
 
-    def fit_chunks(
-        self,
-        source: Any,
-        *,
-        sample_rows: int = SAMPLE_ROWS,
-        checkpoint: str | os.PathLike[str] | None = None,
-    ) -> Self:
-        """Estimate the uplift from rows that come in chunks, in a few passes.
+    def _fit_stream(self, data: SeparateLabels, checkpoint: str | os.PathLike[str] | None) -> None:
+        """Fit what a sample settles: policies, and base and effect, in about five passes each.
 
-        The first pass looks at the labels and keeps a sample, which settles functions, forms and
-        scales. About five passes each over the rows then fit the policies, all of them together,
-        and base and effect. If the sample holds all rows, they are fitted as ``fit`` does.
-
-        Parameters
-        ----------
-        source : ChunkSource, mapping or callable
-            A `TableSource` (files, folders, queries, data frames), a `SeparateLabels`, a
-            function that returns an iterable of chunks, or a `DaskSource`. Each pass goes through
-            it once.
-        sample_rows : int, default=10000
-            Distinct rows of each table that are kept from the first pass.
-        checkpoint : path, optional
-            A file that is written after each pass and removed at the end. If it exists, passes
-            that it holds are not made again. Needs an integer ``random_state``.
-
-        Returns
-        -------
-        Uplift
-            Itself.
-
-        Raises
-        ------
-        TableError, LabelError, InputError
-            A chunk is malformed (the message names file and row), a cell is missing, or a
-            parameter needs all rows in memory: ``shift``.
-
-        Notes
-        -----
-        Memory is the sample, one chunk and O(p^2), whatever the number of rows. The result does
-        not depend on chunks but for rounding; on the order of rows it depends as on a seed, since
-        the sample goes by the rows' numbers. ``identification_`` is that of the sample.
+        If the sample holds all rows, they are fitted as rows in memory are.
         """
-        self._check_parameters()
         self._check_streamed(checkpoint)
         self._forget()
-        size = check_count("sample_rows", sample_rows)
-        with narrated(self, "rows in chunks"):
-            rows, census = self._look_through(source, size)
-            census.check_complete()
-            sample, fold = census.sample(SAMPLE_FOLDS)
-            self.training_range_ = column_ranges(sample.X)
-            sample = replace(sample, weight=sample.relative)
-            if max(cell.n_rows for cell in census.cells.values()) <= size:
-                self._fit_rows(sample, None)
-            else:
-                passes = Passes(rows, census, self.n_jobs, checkpoint)
-                self._fit_sample(Sampled(sample, fold, passes))
-        self._conclude(sample, strength_of(sample, n_jobs=self.n_jobs), stacklevel=3)
-        if checkpoint is not None:
-            Path(checkpoint).unlink(missing_ok=True)
-        return self
+        rows, census = self._look_through(data, SAMPLE_ROWS)
+        census.check_complete()
+        sample, fold = census.sample(SAMPLE_FOLDS)
+        self.training_range_ = column_ranges(sample.X)
+        sample = replace(sample, weight=sample.relative)
+        if max(cell.n_rows for cell in census.cells.values()) <= SAMPLE_ROWS:
+            self._fit_rows(sample, None)
+        else:
+            self._fit_sample(Sampled(sample, fold, Passes(rows, census, self.n_jobs, checkpoint)))
+        self._conclude(sample, strength_of(sample, n_jobs=self.n_jobs), stacklevel=4)
 
     def _fit_sample(self, sampled: Sampled) -> None:
         """Fit to all rows what a sample has settled."""
@@ -423,7 +378,7 @@ class Uplift(UpliftEstimator):
         """Refuse parameters that need all rows in memory."""
         if self.shift is not None:
             raise InputError(
-                f"shift={self.shift!r} needs all rows in memory. Leave it out, or use fit."
+                f"shift={self.shift!r} needs all rows in memory. Leave it out, or do not stream."
             )
         if checkpoint is not None and not isinstance(self.random_state, Integral):
             raise InputError(
@@ -526,7 +481,7 @@ class Uplift(UpliftEstimator):
         X: MatrixLike | Mapping[str, Any],
         y: ArrayLike | None = None,
         *,
-        kind: ArrayLike | None = None,
+        treatment: ArrayLike | None = None,
         population: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
@@ -537,7 +492,7 @@ class Uplift(UpliftEstimator):
 
         Parameters
         ----------
-        X, y, kind, population, sample_weight
+        X, y, treatment, population, sample_weight
             Held-out rows, as in ``fit``, or a `SeparateLabels` as ``X`` alone. Only outcome rows
             are used, of populations that ``fit`` has seen.
 
@@ -546,7 +501,7 @@ class Uplift(UpliftEstimator):
         float
             In nats per row of the outcome as scaled in ``fit``.
         """
-        rows = OutcomesToScore.of_call(self, X, y, kind, population, sample_weight)
+        rows = OutcomesToScore.of_call(self, X, (y, treatment, population, sample_weight))
         outcome, exposure, _ = self._likelihood.rows(rows.X, rows.label, rows.population)
         scored = ModelRows(rows.X, outcome, exposure, rows.weight)
         return float(np.average(self.fit_.log_likelihood(scored), weights=rows.weight))
@@ -625,26 +580,23 @@ class OutcomesToScore(NamedTuple):
     weight: Array
 
     @classmethod
-    def of_call(
-        cls,
-        model: Any,
-        X: MatrixLike | Mapping[str, Any],
-        y: ArrayLike | None,
-        kind: ArrayLike | None,
-        population: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-    ) -> OutcomesToScore:
-        """Check rows that ``score`` was called with, and return those with an outcome."""
-        given = GivenRows.of_call(X, y, kind, population, sample_weight, method="score")
-        matrix = model._check_features(given.X, reset=False)
-        kinds = check_kind(given.kind, len(matrix))
-        labels = check_labels(given.y, kinds)
-        names = check_population(given.population, kinds)
-        weight = check_weight(given.sample_weight, len(matrix))
-        used = (kinds == OUTCOME) & (weight > 0.0)
+    def of_call(cls, model: Any, X: Any, columns: tuple[Any, ...]) -> OutcomesToScore:
+        """Check rows that ``score`` was called with, and return those with an outcome.
+
+        ``columns`` are y, treatment, population and sample_weight beside ``X``.
+        """
+        features, rows = columns_of(X, columns, method="score")
+        if rows is not None:
+            columns = tuple(X.get(name) for name in COLUMNS[1:])
+        y, treatment, population, sample_weight = columns
+        matrix = model._check_features(features, reset=False)
+        label, code = check_labels(y, treatment, len(matrix))
+        names = check_population(population, code)
+        weight = check_weight(sample_weight, len(matrix))
+        used = (code == KINDS.index(OUTCOME)) & (weight > 0.0)
         coding: OutcomeCoding = model._coding
-        index = check_scored(model.populations_, coding, names[used], labels[used])
-        return cls(matrix[used], coding.encode(labels[used]), index, weight[used])
+        index = check_scored(model.populations_, coding, names[used], label[used])
+        return cls(matrix[used], coding.encode(label[used]), index, weight[used])
 
 
 def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Array) -> IntArray:

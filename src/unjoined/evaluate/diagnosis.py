@@ -385,13 +385,13 @@ def diagnose(
     Parameters
     ----------
     data : SeparateLabels or mapping
-        ``X``, ``y``, ``kind``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
-        them. Two populations or more. Of a `TableSource`, a `DaskSource` or another source, as
-        ``fit_chunks`` takes it, at most 20,000 rows of each table are looked at: strengths and
+        ``X``, ``y``, ``treatment``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
+        them. Two populations or more. Of streamed rows
+        at most 20,000 rows of each table are looked at: strengths and
         tests are then those of the sample, which errs on the careful side.
     target : array or data frame of shape (n, d), optional
-        The people uplift is wanted for, with the same features. Default: rows of kind
-        "target" if there are any. They add findings: whether the tables cover such people, and
+        The people uplift is wanted for, with the same features. Default: rows without
+        a label if there are any. They add findings: whether the tables cover such people, and
         whether the policies differ for them. All numbers stay those of the people in the tables.
     crossfit : CrossFit, optional
         ``crossfit_`` of a model that was fitted to the same data; nothing is cross-fitted then.

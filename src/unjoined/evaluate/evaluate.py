@@ -479,12 +479,12 @@ def evaluate_uplift(
         A model with ``predict``, a function of the features, or the score of each row of the
         data: predicted uplift, or anything that orders people. Models and functions get the
         features as they are in the data.
-    data : SeparateLabels, mapping, TableSource, DaskSource or function that returns chunks
-        ``X``, ``y``, ``kind``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
-        them. Two populations or more; data frames may hold text, dates and missing values. A
-        source, as ``fit_chunks`` takes it, is gone through in pieces; see Notes.
+    data : SeparateLabels or mapping
+        ``X``, ``y``, ``treatment``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes
+        them. Two populations or more; data frames may hold text, dates and missing values. If
+        streamed, they are gone through in pieces; see Notes.
     target : array or data frame of shape (m, d), optional
-        The people the answer is for. Default: rows of kind "target" if there are any, else the
+        The people the answer is for. Default: rows without a label if there are any, else the
         people in the tables.
     rules : mapping of str to rule, optional
         Whom to treat: ``("share", 0.3)``, ``("threshold", 0.02)`` in units of the score,

@@ -16,12 +16,12 @@ from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, MatrixLike
 from unjoined._validation import OUTCOME, check_vector
-from unjoined.data.dask import DaskSource, as_dask_source
+from unjoined.data.dask import DaskSource
 from unjoined.data.encode import Encoded, TableEncoder
 from unjoined.data.fold import plus
-from unjoined.data.labels import CellSummary
+from unjoined.data.labels import CellSummary, as_data
 from unjoined.data.rows import NumberedRows
-from unjoined.data.sources import ChunkSource, as_source
+from unjoined.data.sources import ChunkSource
 from unjoined.errors import InputError
 from unjoined.evaluate.ranks import EvaluatedTables, Order, Piece, Scored, T, count_people
 from unjoined.evaluate.regions import NamedFeatures
@@ -102,13 +102,13 @@ class Source:
         return found
 
     @classmethod
-    def look_through(cls, source: Any, scorer: Scorer) -> Source:
-        """Take the census of a source: cells, codes, and a sample of each cell."""
-        partitions = as_dask_source(source)
-        rows: Any = as_source(source) if partitions is None else partitions.settled()
+    def look_through(cls, data: Any, scorer: Scorer) -> Source:
+        """Take the census of streamed rows: cells, codes, and a sample of each cell."""
+        rows = as_data(data).chunks()
+        rows = rows.settled() if isinstance(rows, DaskSource) else rows
         encoder = None
-        if rows.feature_names is not None and hasattr(rows, "encoded"):
-            scoring = ScoringEncoder(scorer)
+        if rows.feature_names is not None:
+            scoring: Any = ScoringEncoder(scorer)
             rows, encoder = rows.encoded(scoring), scoring.encoder
         n_scores = 0 if encoder is None else len(scorer.columns)
         rows, census = look_through(rows, sample_rows=SAMPLE_ROWS, n_scores=n_scores)
@@ -141,11 +141,6 @@ class ChunkPlan:
 
         Every row is met by the fits without its fold; of those not in the sample any would do.
         """
-        if (chunk.cell >= 2 * len(chunk.names)).any():
-            raise InputError(
-                f"{chunk.origin} holds rows of kind 'target'. From chunks, give the people in "
-                "question as target, an array or a data frame in memory."
-            )
         chunk = in_cells(chunk, self.census.names, self.census)
         fold = deal_groups(chunk.number, self.models.n_folds)
         X, columns = split_columns(chunk.X, self.scorer, has_scores=self.has_scores)

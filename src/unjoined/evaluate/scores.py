@@ -35,7 +35,7 @@ def minmax_objective(
     X: MatrixLike,
     y: ArrayLike,
     *,
-    kind: ArrayLike,
+    treatment: ArrayLike,
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
 ) -> float:
@@ -52,7 +52,7 @@ def minmax_objective(
     ----------
     uplift, critic : array-like of shape (n,)
         Values of f and g at each row of ``X``, in outcome units.
-    X, y, kind, population, sample_weight
+    X, y, treatment, population, sample_weight
         As in ``fit``, of two populations; pass ``**data`` with a `SeparateLabels`. Outcomes are
         taken in the coding estimators use (an outcome of two values as -1/+1) and converted back.
 
@@ -70,7 +70,7 @@ def minmax_objective(
     >>> minmax_objective(u, 0.0 * u, **data)
     0.0
     """
-    rows, used = labelled_rows(X, y, kind, population, sample_weight)
+    rows, used = labelled_rows(X, y, treatment, population, sample_weight)
     instead = "use weighted_risk, outcome_risk or fixed_critic_score, which take any number"
     check_two(rows.names, f"found {{}} in n_samples={len(used)} rows", instead)
     scale = rows.coding.scale
@@ -103,8 +103,8 @@ def weighted_risk(uplift: ArrayLike, X: MatrixLike, y: ArrayLike, **others: Any)
     X, y
         Held-out rows, as in ``fit``; pass ``**data`` with a `SeparateLabels`.
     **others
-        The rest that `HeldOutRows.from_data` takes: ``kind``, ``population``, ``sample_weight``,
-        and models and folds of the cross-fitting.
+        The rest that `HeldOutRows.from_data` takes: ``treatment``, ``population``,
+        ``sample_weight``, and models and folds of the cross-fitting.
 
     Returns
     -------
@@ -280,7 +280,7 @@ class HeldOutRows:
         X: MatrixLike,
         y: ArrayLike,
         *,
-        kind: ArrayLike,
+        treatment: ArrayLike,
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
         policy_model: Any = None,
@@ -291,7 +291,7 @@ class HeldOutRows:
 
         Parameters
         ----------
-        X, y, kind, population, sample_weight
+        X, y, treatment, population, sample_weight
             As in ``fit``; pass ``**data`` with a `SeparateLabels`. Target rows are left out.
         policy_model, outcome_model : scikit-learn classifier or regressor, optional
             Models of a policy and of the outcome in one population, on standardised features.
@@ -306,7 +306,7 @@ class HeldOutRows:
             Costs ``2 * n_folds`` fits for each population; about half a second for two
             populations and 8,000 rows.
         """
-        rows, used = labelled_rows(X, y, kind, population, sample_weight)
+        rows, used = labelled_rows(X, y, treatment, population, sample_weight)
         nuisances = cross_fit(
             rows,
             policy_model=policy_model,
@@ -480,25 +480,25 @@ class UpliftScorer:
         X: MatrixLike,
         y: ArrayLike,
         *,
-        kind: ArrayLike,
+        treatment: ArrayLike,
         population: ArrayLike,
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return the score of a fitted estimator on held-out rows, squared outcome units."""
-        rows = pickle.dumps((feature_matrix(X), y, kind, population, sample_weight))
+        rows = pickle.dumps((feature_matrix(X), y, treatment, population, sample_weight))
         key = hashlib.blake2b(rows, digest_size=16).digest()
         if key not in self._held:
             while len(self._held) >= REMEMBERED:
                 del self._held[next(iter(self._held))]  # the oldest
             self._held[key] = HeldOutRows.from_data(
-                X, y, kind=kind, population=population, sample_weight=sample_weight
+                X, y, treatment=treatment, population=population, sample_weight=sample_weight
             )
         return -self._held[key].score(estimator.predict(X), self.name)
 
     def get_metadata_routing(self) -> Any:
-        """Return what the scorer asks for: kind, population, and weights if it is weighted."""
+        """Return what the scorer asks for: treatment, population, and weights if it is weighted."""
         request = MetadataRequest(owner=repr(self))
-        for name in ("kind", "population"):
+        for name in ("treatment", "population"):
             request.score.add_request(param=name, alias=True)
         request.score.add_request(param="sample_weight", alias=self.weighted)
         return request
@@ -525,9 +525,9 @@ def uplift_scorer(name: str, *, weighted: bool = False) -> UpliftScorer:
     Returns
     -------
     callable
-        ``scorer(estimator, X, y, *, kind, population, sample_weight=None)`` returns minus the
-        score, in squared outcome units: higher is better. It asks for kind and population through
-        metadata routing, which must be on, and works with `CellKFold`.
+        ``scorer(estimator, X, y, *, treatment, population, sample_weight=None)`` returns minus the
+        score, in squared outcome units: higher is better. It asks for treatment and population
+        through metadata routing, which must be on, and works with `CellKFold`.
 
     See Also
     --------

@@ -85,7 +85,7 @@ def identification_strength(
     X: MatrixLike,
     y: ArrayLike,
     *,
-    kind: ArrayLike,
+    treatment: ArrayLike,
     population: ArrayLike,
     sample_weight: ArrayLike | None = None,
 ) -> IdentificationStrength:
@@ -98,7 +98,7 @@ def identification_strength(
 
     Parameters
     ----------
-    X, y, kind, population, sample_weight
+    X, y, treatment, population, sample_weight
         As in ``fit``; pass ``**data`` with a `SeparateLabels`. Only treatment rows are used.
 
     Returns
@@ -131,10 +131,9 @@ def identification_strength(
     rows = label_rows(
         feature_matrix(X),
         y,
-        kind=kind,
+        treatment=treatment,
         population=population,
         sample_weight=sample_weight,
-        several=True,
     )
     return strength_of(rows).measured_by(average_effect(rows))
 

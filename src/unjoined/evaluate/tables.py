@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike, RandomState
 from unjoined._validation import (
     LARGEST,
-    TARGET,
     check_cost,
     check_finite,
     check_not_negative,
@@ -28,12 +27,12 @@ from unjoined._validation import (
 from unjoined.data.columns import take_rows
 from unjoined.data.dask import is_dask
 from unjoined.data.fold import hash_features, hash_with
-from unjoined.data.labels import SeparateLabels
-from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.data.labels import SeparateLabels, as_data
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError, UnjoinedWarning
 from unjoined.evaluate.ranks import EvaluatedTables, Gain, Order, Piece, Scored, Sheet, T
 from unjoined.evaluate.regions import NamedFeatures
-from unjoined.evaluate.terms import EvaluationRows, evaluation_rows, labelled_rows, refuse_few
+from unjoined.evaluate.terms import EvaluationRows, evaluation_rows, refuse_few
 from unjoined.model.crossfit import CrossFit
 
 Rules = Mapping[str, Any]
@@ -54,10 +53,10 @@ class Computed(NamedTuple):
 
 
 def is_source(data: Any) -> bool:
-    """Tell whether data are gone through in pieces."""
-    if isinstance(data, Mapping):
-        return is_dask(data.get("X"))
-    return callable(data) or hasattr(type(data), "feature_names")
+    """Tell whether rows are streamed."""
+    if isinstance(data, SeparateLabels):
+        return data.is_streamed
+    return isinstance(data, Mapping) and is_dask(data.get("X"))
 
 
 def row_fingerprint(rows: LabelledRows) -> str:
@@ -70,11 +69,10 @@ def row_fingerprint(rows: LabelledRows) -> str:
 
 def was_fitted_to(model: Any, data: Any) -> bool:
     """Tell whether a model was fitted to these rows in memory; of other sources nobody knows."""
-    if not isinstance(data, SeparateLabels) or not hasattr(model, "run_"):
+    if not isinstance(data, SeparateLabels) or data.is_streamed or not hasattr(model, "run_"):
         return False
-    matrix = model._check_features(data.X, reset=False)
-    labels = {name: data[name] for name in data if name != "X"}
-    return bool(row_fingerprint(label_rows(matrix, **labels, several=True)) == model.run_["data"])
+    rows = data.labelled(model._check_features(data.X, reset=False))
+    return bool(row_fingerprint(rows) == model.run_["data"])
 
 
 def warn_of_own_rows(models: Iterable[Any], data: Any, *, stacklevel: int) -> None:
@@ -216,26 +214,16 @@ class HeldOutTables:
     @classmethod
     def of(cls, data: Mapping[str, Any], target: MatrixLike | None) -> HeldOutTables:
         """Check tables and target, and encode what is not a number."""
-        needed = ("X", "y", "kind", "population")
-        if not isinstance(data, Mapping) or any(name not in data for name in needed):
-            raise InputError(
-                f"data must be a SeparateLabels, or a mapping with {', '.join(needed)}; got "
-                f"{type(data).__name__}. Make one with SeparateLabels.from_tables."
-            )
-        tables = data if isinstance(data, SeparateLabels) else SeparateLabels(**data)
+        tables = as_data(data)
         matrix, features = NamedFeatures.of(tables.X)
-        rest = (tables.y, tables.kind, tables.population, tables.sample_weight)
-        rows, used = labelled_rows(matrix, *rest)
-        weight = np.ones(tables.n_rows)
-        if tables.sample_weight is not None:
-            weight = np.asarray(tables.sample_weight)
-        asked = (np.asarray(tables.kind) == TARGET) & (weight > 0.0) & (target is None)
-        aim = (matrix[asked], weight[asked] / weight[asked].mean()) if asked.any() else None
+        rows, checked = tables.labelled(matrix), tables.checked
+        aim = checked.target(matrix) if target is None else None
+        asked = (checked.cell == 2 * len(rows.names)) & (checked.weight > 0.0) & (target is None)
         notes: list[str] = []
         if target is not None:
             own, notes = features.numbers(target)
             aim = own, np.ones(len(own))
-        return cls(tables, features, rows, used, asked, target, aim, tuple(notes))
+        return cls(tables, features, rows, checked.is_used, asked, target, aim, tuple(notes))
 
     @property
     def people(self) -> MatrixLike | None:
@@ -302,8 +290,8 @@ class HeldOutTables:
         if self.target is not None:
             raise InputError(
                 f"{name} was given for the rows of the data, but target asks about other people. "
-                "Give a model or a function, or put the target into the data as rows of kind "
-                "'target'."
+                "Give a model or a function, or put the target into the data as rows "
+                "without a label."
             )
         return np.concatenate([clean[self.used], clean[self.asked]])
 
@@ -328,7 +316,7 @@ def cross_fit(
     Parameters
     ----------
     data : SeparateLabels or mapping
-        ``X``, ``y``, ``kind``, ``population`` and perhaps ``sample_weight``, as ``fit`` takes them.
+        ``X``, ``y``, ``treatment``, ``population`` and perhaps ``sample_weight``.
     n_jobs : int or None, default=None
         Threads; None uses all cores.
     random_state : int, RandomState or None, default=0

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.random import RandomState as Rng
 
 from unjoined._typing import Array, ArrayLike, BoolArray, IntArray, MatrixLike
-from unjoined._validation import TARGET, check_kind, check_weight, is_kind
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.fold import Additive
-from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.data.rows import LabelledRows, check_rows
 from unjoined.errors import InputError
 from unjoined.evaluate.estimate import Estimate, Totals
 from unjoined.model.crossfit import CrossFit, EffectNuisances
@@ -287,19 +286,14 @@ class EvaluationRows:
 def labelled_rows(
     X: MatrixLike,
     y: ArrayLike,
-    kind: ArrayLike,
+    treatment: ArrayLike,
     population: ArrayLike,
     sample_weight: ArrayLike | None,
 ) -> tuple[LabelledRows, BoolArray]:
     """Check rows; return those that carry a label and a weight, and which they are."""
     matrix = feature_matrix(X)
-    rows = label_rows(
-        matrix, y, kind=kind, population=population, sample_weight=sample_weight, several=True
-    )
-    if rows.X is matrix:  # then none was left out
-        return rows, np.ones(len(matrix), dtype=np.bool_)
-    target = is_kind(check_kind(kind, len(matrix)), TARGET)
-    return rows, ~target & (check_weight(sample_weight, len(matrix)) > 0.0)
+    rows, _ = check_rows(y, treatment, population, sample_weight, len(matrix))
+    return rows.labelled(matrix), rows.is_used
 
 
 def evaluation_rows(

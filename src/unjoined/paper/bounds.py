@@ -24,7 +24,8 @@ from unjoined._validation import (
 )
 from unjoined.data.chunks import feature_matrix
 from unjoined.data.columns import column_names
-from unjoined.data.rows import LabelledRows, label_rows
+from unjoined.data.labels import as_data
+from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
 from unjoined.model.accumulate import accumulate
 from unjoined.model.basis import FourierBasis, GaussianBasis
@@ -236,8 +237,8 @@ def error_bound(
     """
     delta = check_delta(delta)
     epsilon = check_not_negative("critic_error", critic_error)
-    check_mapping(data)
-    rows = label_rows(**{**data, "X": check_model_rows(model, data["X"])}, several=True)
+    tables = as_data(data)
+    rows = tables.labelled(check_model_rows(model, tables.X))
     check_two(rows.names, "error_bound found {}")
     gap = smallest_gap(rows) if min_gap is None else check_gap(min_gap)
     z = largest_outcome(rows, outcome_bound)
@@ -312,15 +313,6 @@ def _duality_gap(system: MinMaxSystem, beta: Array, value: float, radius_f: floa
     least = -2.0 * radius_f * float(np.linalg.norm(system.A @ beta))
     least += float(-4.0 * system.b @ beta - beta @ system.C @ beta)
     return max(value - max(least, 0.0), 0.0)
-
-
-def check_mapping(data: Any) -> None:
-    """Refuse anything but a mapping with the arguments of ``fit``."""
-    if not isinstance(data, Mapping) or not {"X", "y", "kind", "population"} <= set(data):
-        raise InputError(
-            "data must be a SeparateLabels, or another mapping with X, y, kind and population; got "
-            f"{type(data).__name__}."
-        )
 
 
 def check_model_rows(model: Any, X: MatrixLike) -> Array:
