@@ -60,7 +60,8 @@ LOGGER.addHandler(logging.NullHandler())  # nothing is shown unless somebody ask
 @contextmanager
 def narrated(estimator: Any, what: str) -> Iterator[None]:
     """Log that a fit begins and how long it took, on stderr too if the estimator is verbose."""
-    name, begun = type(estimator).__name__, time.perf_counter()
+    name = type(estimator).__name__
+    begun = time.perf_counter()
     with _shown(int(getattr(estimator, "verbose", 0))):
         LOGGER.info("%s is fitted to %s", name, what)
         yield
@@ -73,7 +74,8 @@ def _shown(verbose: int) -> Iterator[None]:
     if not verbose or any(type(handler) is _Shown for handler in LOGGER.handlers):
         yield
         return
-    handler, before = _Shown(), LOGGER.level
+    handler = _Shown()
+    before = LOGGER.level
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)

@@ -397,7 +397,8 @@ def check_population(population: ArrayLike, code: CodeArray) -> NDArray[Any]:
     n = len(code)
     check_length("population", array, n)
     # Missing values are looked for before anything becomes text: "nan" may be a real name.
-    missing, target = _is_missing(array), code == NO_LABEL
+    missing = _is_missing(array)
+    target = code == NO_LABEL
     if (nameless := missing & ~target).any():
         raise LabelError(
             f"population is missing in {int(nameless.sum())} of {n} rows (first at row "
@@ -438,7 +439,8 @@ def _plain_names(array: NDArray[Any], code: CodeArray) -> NDArray[Any]:
         names = dict.fromkeys(used)
         plain = np.asarray(used)  # numbers stay numbers, strings get a width
     except (TypeError, ValueError):  # what has no hash, and sequences of several lengths
-        names, plain = {}, np.empty((0, 0))
+        names = {}
+        plain = np.empty((0, 0))
     if plain.ndim != 1:
         raise LabelError(
             f"population must hold text, numbers or dates, got {shown(used[:1])}. Name the "
@@ -550,7 +552,8 @@ def check_labels(
     """Return each row's label, NaN if it has none, and of which of `KINDS` the row is, by code."""
     outcomes = _label_column("y", y, n, OUTCOME)
     treatments = _label_column("treatment", treatment, n, TREATMENT)
-    has_outcome, has_treatment = ~np.isnan(outcomes), ~np.isnan(treatments)
+    has_outcome = ~np.isnan(outcomes)
+    has_treatment = ~np.isnan(treatments)
     if (both := has_outcome & has_treatment).any():
         raise LabelError(
             f"{int(both.sum())} of {n} rows have an outcome and a treatment (first at row "
@@ -703,7 +706,8 @@ class OutcomeCoding:
 
 def check_outcome(y: Array) -> OutcomeCoding:
     """Return the coding of the outcomes ``y``; refuse outcomes that never vary."""
-    low, high = float(y.min()), float(y.max())
+    low = float(y.min())
+    high = float(y.max())
     if low == high:
         raise LabelError(
             f"the outcome is {low:g} in all {len(y)} outcome rows (n_samples={len(y)}); where "

@@ -143,11 +143,13 @@ def _parts(model: Any) -> tuple[Scaling | None, Basis, Array, Array | None]:
     The uplift is a combination of functions; with weights it is that of m logistic curves.
     """
     if isinstance(model, Uplift):
-        fit, scale = model.fit_, float(model.outcome_scaling_.scale[0])
+        fit = model.fit_
+        scale = float(model.outcome_scaling_.scale[0])
         (base, effect), law = fit.coefficients(), fit.best.law
         if not isinstance(law, BernoulliLaw):
             return None, fit.basis, scale * (effect @ fit.weight)[:, None], None
-        treated, untreated = base + (1.0 - law.split) * effect, base - law.split * effect
+        treated = base + (1.0 - law.split) * effect
+        untreated = base - law.split * effect
         weight = scale * np.concatenate([fit.weight, -fit.weight])
         return None, fit.basis, np.hstack([treated, untreated]), weight
     if not isinstance(model, MinMaxUplift | WeightedUplift):
@@ -370,7 +372,9 @@ def _additive(query: _Query, basis: AdditiveBasis, numbers: list[str]) -> list[s
     codes = [numbers[c] for c, _, _ in basis.categories]
     named = query.layer([*lines, *angles, *codes])
     k = len(lines)
-    lines, angles, codes = named[:k], named[k : 2 * k], named[2 * k :]
+    lines = named[:k]
+    angles = named[k : 2 * k]
+    codes = named[2 * k :]
     root = _number(np.sqrt(2.0))
     values = ["1e0", *lines]
     values += [f"({lines[j]} * {lines[j]} - 1e0) / {root}" for j in basis.bent]
@@ -398,7 +402,8 @@ def _angle(curve: Curve, x: str) -> str:
     A smooth curve is a line between knots. Steps have a value of their own at each knot.
     """
     knots = curve.knots
-    low, high = (np.pi / 2.0) * curve.low, (np.pi / 2.0) * curve.high
+    low = (np.pi / 2.0) * curve.low
+    high = (np.pi / 2.0) * curve.high
     at_knots = low + high
     if len(knots) > SMOOTH_KNOTS:
         slopes = np.diff(at_knots) / np.diff(knots)

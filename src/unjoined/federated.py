@@ -357,7 +357,8 @@ def _warn_of_differences(parts: Sequence[PlannedSums]) -> None:
         for kind in (OUTCOME, TREATMENT):
             for k, name in enumerate(one.plan.populations):
                 # Of all groups together: rows that are left out move those behind to others.
-                first, second = one.sums.total(kind, k), two.sums.total(kind, k)
+                first = one.sums.total(kind, k)
+                second = two.sums.total(kind, k)
                 if not (first.n_rows and second.n_rows):
                     continue
                 n = _rows_apart(first, second)
@@ -618,14 +619,17 @@ def _sound(members: dict[str, NDArray[Any]]) -> PlannedSums:
     if not isinstance(found, PlannedSums):
         raise TableError("it holds something else")
     plan, d = found.plan, found.plan.n_features
-    K, G = len(set(plan.populations)), plan.n_groups
+    K = len(set(plan.populations))
+    G = plan.n_groups
     _need(1 < K == len(plan.populations), "two populations or more need different names")
     _need(len(set(plan.feature_names or range(d))) == d, f"its {d} features need different names")
     _need(1 <= G <= MAX_GROUPS and len(plan.centring) in (0, 1, G), "its groups are not clear")
     bases = [plan.basis, plan.critic, *(getattr(means, "basis", None) for means in plan.centring)]
     good = all(isinstance(basis, Basis) and basis.n_features == d for basis in bases)
     _need(good, "its functions are of other features")
-    p, q, cells = plan.size, 2 * d + 1, (2, K, G)
+    p = plan.size
+    q = 2 * d + 1
+    cells = (2, K, G)
     sizes = [cells, cells, cells, (*cells, p), (*cells, p, p), (*cells, p, p)]
     _check_shapes(found.sums, sizes)
     _check_shapes(found.policy, [(K,), (K,), (K, q), (K, q, q), (K, q, q)])

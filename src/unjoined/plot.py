@@ -76,7 +76,9 @@ def plot_uplift_curve(
         (line,) = ax.plot(curve.share, curve.gain, lw=1.8, label=label)
         if band > 0.0:
             width = band * curve.standard_error
-            low, high, color = curve.gain - width, curve.gain + width, line.get_color()
+            low = curve.gain - width
+            high = curve.gain + width
+            color = line.get_color()
             ax.fill_between(curve.share, low, high, color=color, alpha=0.15, lw=0)
     everyone = float(next(iter(named.values())).gain[-1])
     if random:

@@ -119,7 +119,8 @@ def _check_folder(folder: Path, *, force: bool) -> None:
 
 def _choose(out: Console, model: UpliftEstimator, folder: Path, seed: int) -> dict[str, Any]:
     """Write the list for a budget, and hold its expected gain against the truth."""
-    customers, target = folder / "customers.csv", Target(budget=BUDGET, cost=COST, value=VALUE)
+    customers = folder / "customers.csv"
+    target = Target(budget=BUDGET, cost=COST, value=VALUE)
     people = Scored.of_table(model, customers, ["customer_id"])
     facts = show_list(out, model, people, target)
     write_table(people.listed(target), folder / "list.csv")
@@ -155,7 +156,8 @@ def _compare(
     models, measures, curves, rows = [], {}, {}, []
     for i, method in enumerate(methods):
         tell_progress("fitting", i, len(methods))
-        name, start = method.__name__, time.perf_counter()
+        name = method.__name__
+        start = time.perf_counter()
         models.append(method(random_state=seed).fit(**data))
         uplift = models[-1].predict(table)
         seconds = time.perf_counter() - start
@@ -231,7 +233,8 @@ def _write_report(
 
 def _next_steps(out: Console, folder: Path) -> None:
     """Print the commands that do the same, as this shell takes them."""
-    settings, place = str(folder / "unjoined.toml"), program()
+    settings = str(folder / "unjoined.toml")
+    place = program()
     join = list2cmdline if os.name == "nt" else shlex.join
     money = ["--budget", f"{BUDGET:g}", "--cost", f"{COST:g}", "--value", f"{VALUE:g}"]
     out.print()

@@ -142,7 +142,8 @@ def fit(
     with noted(lambda warning: _is_answered(warning, fitted.verdict_)) as notes:
         if moments is not None:
             _check_beside_sums(tables, estimator, checkpoint, chunks)
-            start, estimator = MinMaxUplift(random_state=seed), "minmax"
+            start = MinMaxUplift(random_state=seed)
+            estimator = "minmax"
             fitted, facts = _fit_sums(out, start, read_sums(moments))
             _show_features(out, fitted, {})
         else:
@@ -211,7 +212,8 @@ def _in_pieces(out: Console, tables: Tables, estimator: str, chunks: bool | None
         )
     if chunks is not None or estimator not in IN_PIECES:
         return bool(chunks)
-    needed, free = tables.memory(), available_bytes()
+    needed = tables.memory()
+    free = available_bytes()
     if needed <= free:
         return tables.in_pieces
     out.print(
@@ -262,7 +264,8 @@ def _fit_pieces(
         model = MinMaxUplift(random_state=seed)
         fitted, facts = _fit_sums(out, model, model.collect_sums(source, checkpoint=checkpoint))
     else:
-        fitted, facts = Uplift(random_state=seed).fit(source, checkpoint=checkpoint), {}
+        fitted = Uplift(random_state=seed).fit(source, checkpoint=checkpoint)
+        facts = {}
     fitted.verdict_ = diagnose(source, random_state=seed).as_verdict()
     left_out = {c.name: c.reason for c in source.left_out}
     left_out |= dict.fromkeys(tables.ignored, IGNORED)

@@ -68,7 +68,8 @@ def init(
     check_paths([], [("--out", out, SETTINGS)], force=force)
     if out.suffix.lower() != ".toml":
         raise TableError(f"--out {str(out)!r} must end in .toml.")
-    places, named = tables or [Path()], (outcome, treatment, population, treated or [])
+    places = tables or [Path()]
+    named = (outcome, treatment, population, treated or [])
     heads = _heads(places)
     try:
         settings, unclear = make_guess(heads, *named)
@@ -77,7 +78,8 @@ def init(
         if len(parts) == len(heads):
             raise
         settings, unclear = make_guess(dict(parts), *named)
-    text, guessed = _toml(settings, unclear, out.parent), _sentences(settings, unclear)
+    text = _toml(settings, unclear, out.parent)
+    guessed = _sentences(settings, unclear)
     replace_file(out, lambda file: file.write_text(text, "utf-8"))
     screen = console(quiet=as_json)
     for line in guessed:

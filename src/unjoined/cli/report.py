@@ -127,7 +127,8 @@ def report(
     if table is not None and list_out is None:
         list_out = out.with_name(f"{out.stem}-list.csv")
     _check_files([*tables.paths, ("--model", model)], table, keep, out, list_out, force=force)
-    kept, fraction = split_names("--keep", keep), None if share is None else as_share(share)
+    kept = split_names("--keep", keep)
+    fraction = None if share is None else as_share(share)
     terms = Terms(unit or f"units of {outcome}", value, cost, currency, fraction, budget)
     fitted = load_model(model)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]

@@ -283,7 +283,8 @@ def show_list(
 
     Without a target nobody is chosen, because the verdict is red.
     """
-    uplift, n = people.uplift, 0 if target is None else target.count(people.uplift)
+    uplift = people.uplift
+    n = 0 if target is None else target.count(people.uplift)
     show_uplift(out, uplift, "the people in the table")
     if target is not None and target.top is not None and target.top > n:
         out.print(f"--top asks for {target.top:,} people, and the table has {n:,}: all are listed.")
@@ -315,7 +316,8 @@ def _show_gain(
 ) -> dict[str, Any]:
     """Print the expected gain of a list with its interval, in outcome units and in money."""
     whom = f"Treating the {n:,} of {len(people.uplift):,} people on the list"
-    record, chosen = getattr(model, "gain_", None), np.arange(len(people.uplift)) < n
+    record = getattr(model, "gain_", None)
+    chosen = np.arange(len(people.uplift)) < n
     if record is None:
         total = float(people.uplift[:n].sum())
         out.print(
@@ -324,7 +326,8 @@ def _show_gain(
             "is no interval."
         )
         return {"predicted_gain": total, "gain": None}
-    gain, told = record.gain(people.uplift, chosen), record.told(people.uplift, chosen)
+    gain = record.gain(people.uplift, chosen)
+    told = record.told(people.uplift, chosen)
     measured = f"It {reach_in_words(record)}" if told >= NEARLY_ALL else _say_measured(gain, told)
     out.print(
         f"{whom} is expected to add {with_interval(gain)} in units of the outcome. {measured}"

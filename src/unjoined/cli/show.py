@@ -84,7 +84,9 @@ class _Bars(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Draw what the library says of its progress: a job, how much of it is done, and all."""
         job, done, total = (*record.args,) if isinstance(record.args, tuple) else ("", 0, 1)
-        name, done, total = str(job), int(str(done)), int(str(total))
+        name = str(job)
+        done = int(str(done))
+        total = int(str(total))
         if name not in self._tasks:
             self._tasks[name] = self._drawn.add_task(printable(name), total=total)
         if done < self._drawn.tasks[self._tasks[name]].completed:  # the same once more
@@ -102,7 +104,8 @@ class _Bars(logging.Handler):
 @contextmanager
 def progress() -> Iterator[None]:
     """Draw bars for what the library does, on stderr, and only if it is a terminal."""
-    bars, before = _Bars(), PROGRESS.level
+    bars = _Bars()
+    before = PROGRESS.level
     if bars.is_drawn:
         PROGRESS.addHandler(bars)
         PROGRESS.setLevel(logging.DEBUG)

@@ -256,7 +256,8 @@ class Columns(NamedTuple):
 
     def chunk(self, table: Table, frame: Frame, place: Place) -> Chunk:
         """Check some rows of a table."""
-        native, names = nw.from_native(frame, eager_only=True), list(self.features)
+        native = nw.from_native(frame, eager_only=True)
+        names = list(self.features)
         self.check(table, native, place.origin)
         matrix = chunk_features(native.select(names).to_native(), names, place, self.encoder)
         return self.labelled(table, native, matrix, _encoded_names(names, self.encoder), place)
@@ -352,7 +353,8 @@ def check_all_treated(pieces: Iterable[tuple[Table, Frame]]) -> None:
                 plain_name(v): v for v in sorted(values.to_list(), key=str) if not is_missing(v)
             }
             found.setdefault(table.title, {}).update(there)
-            label, wanted = table.label, treated_values(table.treated)
+            label = table.label
+            wanted = treated_values(table.treated)
     known = {name: value for of in found.values() for name, value in of.items()}
     for value in wanted:
         if plain_name(value) not in known:

@@ -403,7 +403,8 @@ def shapes(text: str) -> list[str]:
     parts = AMOUNT.match(text)
     if parts is None:
         return []
-    digits, unit = parts[4], parts[2] or parts[5]
+    digits = parts[4]
+    unit = parts[2] or parts[5]
     found = [f"unit {unit}"] if unit else []
     if GROUPS.match(digits):
         found.append(GROUPED + ("." if "." in digits else ","))
@@ -441,10 +442,12 @@ class Share:
             return cls()
         sizes = np.broadcast_to(sizes, values.shape)[there]
         values = values[there]
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
         total = float((values * sizes).sum())
         odd: dict[float, int] = {}
-        known, others = NO_TIMES if holds == TIMES else NO_NUMBERS, values
+        known = NO_TIMES if holds == TIMES else NO_NUMBERS
+        others = values
         while len(others) and (ends := known & {float(others.min()), float(others.max())}):
             odd |= {end: int(sizes[values == end].sum()) for end in ends}
             others = others[~np.isin(others, [*ends])]
@@ -527,7 +530,9 @@ class ColumnProfile:
     @classmethod
     def of_values(cls, column: Values, name: str = "") -> ColumnProfile:
         """Look at one piece of a column."""
-        n, blanks, found = len(column), 0, Counter[str]()
+        n = len(column)
+        blanks = 0
+        found = Counter[str]()
         if column.is_text:
             missing = int((column.values < 0).sum())
             sizes = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
@@ -624,7 +629,8 @@ class ColumnProfile:
 
     def _is_code(self) -> bool:
         """Tell whether digits stand for themselves: 01234 beside 54321."""
-        zeros, rows = self.shapes[ZEROS], self.n - self.missing
+        zeros = self.shapes[ZEROS]
+        rows = self.n - self.missing
         alike = len({len(level) for level in self.levels or ("", "?")}) == 1
         return zeros > 0 and (alike or zeros >= 0.01 * rows)
 

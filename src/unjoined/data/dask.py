@@ -50,7 +50,8 @@ class DaskSource:
     def of_tables(cls, given: TableSource) -> DaskSource:
         """Take Dask DataFrames, whose divisions may be unknown and partitions empty."""
         delayed = import_extra("dask", extra="dask").delayed
-        asked, tables = given.features is not None, given
+        asked = given.features is not None
+        tables = given
         for table in given.tables:
             frame = table.table
             if not (is_dask(frame) and hasattr(frame, "columns") and frame.ndim == 2):
@@ -69,7 +70,9 @@ class DaskSource:
         parts: list[Any] = []
         for table in given.tables:
             # What Dask knows of the columns is an empty frame: checked before anything is computed.
-            frame, about, known = table.table, replace(table, table=None), table.table._meta
+            frame = table.table
+            about = replace(table, table=None)
+            known = table.table._meta
             columns.check(about, nw.from_native(known, eager_only=True), table.title)
             if asked:  # then files are not read beyond these columns
                 frame = frame[list(dict.fromkeys([*columns.features, *columns.special(table)]))]
@@ -165,7 +168,8 @@ class DaskSource:
     def _leading(self) -> Iterator[Piece]:
         """Yield the first rows of each table."""
         for table in () if self.given is None else self.given.tables:
-            about, parts = replace(table, table=None), table.table.to_delayed()
+            about = replace(table, table=None)
+            parts = table.table.to_delayed()
             for frame in self._results(parts):
                 if len(frame):  # partitions may be empty
                     yield about, frame.head(LEADING), Place(table.title)

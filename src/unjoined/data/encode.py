@@ -120,7 +120,8 @@ class ColumnCode:
         if profile.missing:
             sizes.append(profile.missing)
         shares = np.array(sizes, dtype=np.float64) / max(sum(sizes), 1)
-        some, is_open = tuple(rare[:MOST_RARE]), len(rare) > MOST_RARE or profile.levels is None
+        some = tuple(rare[:MOST_RARE])
+        is_open = len(rare) > MOST_RARE or profile.levels is None
         has_missing = profile.missing > 0
         return cls(name, CATEGORIES, 0.0, False, tuple(kept), some, shares, has_missing, is_open)
 
@@ -419,7 +420,8 @@ def profile_frame(X: MatrixLike, *, table: str = "X") -> dict[str, ColumnProfile
 
 def own_columns(X: MatrixLike, names: Iterable[str], table: str = "X") -> MatrixLike:
     """Return the columns of a data frame that are named, in that order, or say what is missing."""
-    frame, wanted = nw.from_native(X, eager_only=True), list(names)
+    frame = nw.from_native(X, eager_only=True)
+    wanted = list(names)
     found = {str(name): name for name in frame.columns}
     if list(found) == wanted:
         return X
@@ -516,7 +518,8 @@ def _odd_values(name: str, profile: ColumnProfile) -> list[str]:
     read, sentences = profile.read, []
     for value, n in read.odd:
         is_low = value < read.within[0]
-        least, other = value_word(value, holds), value_word(read.within[0 if is_low else 1], holds)
+        least = value_word(value, holds)
+        other = value_word(read.within[0 if is_low else 1], holds)
         rest = f"the {'smallest' if is_low else 'largest'} of all others is {other}"
         if value in profile.stand_ins:
             sentences.append(

@@ -123,7 +123,8 @@ def _tree(parts: tuple[Any, ...], work: Callable[[NumberedRows, Any], Any], shar
     # A task of its own goes to each worker once, as scattered data would. Unlike those it can be
     # made again when all workers that hold it are lost.
     once = delayed(partial(_same, shared), pure=False)()
-    leaf, join = delayed(work, pure=False), delayed(partial(reduce, plus), pure=False)
+    leaf = delayed(work, pure=False)
+    join = delayed(partial(reduce, plus), pure=False)
     level = [leaf(part, once) for part in parts]
     while len(level) > 1:
         level = [join(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]

@@ -62,7 +62,8 @@ class Look:
         """Return the look with every second number of those it keeps, until there are few."""
         some, stride = self.some, self.stride
         while sum(map(len, some)) > 2 * THINNED:
-            some, stride = tuple(part[::2] for part in some), 2 * stride
+            some = tuple(part[::2] for part in some)
+            stride = 2 * stride
         return replace(self, some=some, stride=stride)
 
     def __add__(self, other: Look) -> Look:
@@ -113,7 +114,8 @@ def join_values(first: Values, second: Values) -> Values:
     """Return the rows of two pieces of a column, as text if one of them is."""
     if not first.is_text and not second.is_text:
         return replace(first, values=np.concatenate([first.values, second.values]))
-    one, two = first.as_text(), second.as_text()
+    one = first.as_text()
+    two = second.as_text()
     levels = {level: j for j, level in enumerate(dict.fromkeys((*one.levels, *two.levels)))}
     places = [np.array([*(levels[v] for v in part.levels), -1]) for part in (one, two)]
     codes = [place[part.values] for place, part in zip(places, (one, two), strict=True)]
@@ -208,7 +210,8 @@ def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
         if as_what.holds == CATEGORIES:
             far = max(_unknown_share(one, two), _unknown_share(two, one)) > 0.5
         else:
-            p, q = quantiles[one.title], quantiles[two.title]
+            p = quantiles[one.title]
+            q = quantiles[two.title]
             far = not (q[0] <= p[1] <= q[2] and p[0] <= q[1] <= p[2])
         if far:
             return (
@@ -221,9 +224,11 @@ def shifts(name: str, cells: Mapping[Cell, Look]) -> str | None:
 
 def other_units(labels: Looks) -> list[str]:
     """Say that outcomes are ten times as large in one population as in another, or coded apart."""
-    notes, numbers = [], Settled(NUMBERS)
+    notes = []
+    numbers = Settled(NUMBERS)
     for name, cells in labels.items():
-        sizes, codes = [], dict[tuple[float, ...], Look]()
+        sizes = []
+        codes = dict[tuple[float, ...], Look]()
         for cell, look in cells.items():
             some = np.concatenate(look.some)
             some = some[~np.isnan(some)]

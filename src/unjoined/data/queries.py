@@ -81,7 +81,8 @@ def as_query(path: Any) -> SqlQuery | None:
     """
     text = os.fspath(path)
     if stored := DATABASE.fullmatch(text):
-        file, asked = Path(stored[1]), stored[2]
+        file = Path(stored[1])
+        asked = stored[2]
         is_book = file.suffix.lower() in EXCEL
         if asked is None:
             is_stored = file.is_file() and not is_book
@@ -182,7 +183,8 @@ def checked_statement(connection: Any, query: SqlQuery, origin: str) -> str:
         check_reads(connection, statement, origin)
     except (duckdb.Error, RuntimeError) as error:
         if query.database is not None and is_name and "does not exist" in str(error):
-            known, name = _tables(connection), text.strip('"')
+            known = _tables(connection)
+            name = text.strip('"')
             raise TableError(
                 f"{str(query.database)!r} has no table {name!r}. Its tables are {shown(known)}"
                 f"{did_you_mean(name, known)}"

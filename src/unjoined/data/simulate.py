@@ -294,7 +294,9 @@ def campaign_problem() -> SimulatedProblem:
         return np.tanh((X[:, 1] - 45.0) / 40.0)
 
     def chance(X: Array, treated: Array) -> Array:
-        age, orders, member = (X[:, 0] - 49.0) / 18.0, X[:, 2], X[:, 4]
+        age = (X[:, 0] - 49.0) / 18.0
+        orders = X[:, 2]
+        member = X[:, 4]
         base = -2.3 + 0.2 * orders - 0.4 * lapsed(X) - 0.2 * age
         effect = 0.2 + 1.1 * lapsed(X) + 0.5 * member - 0.3 * age
         return expit(base + treated * effect)
@@ -390,7 +392,8 @@ def unjoin(
     matrix = number_matrix(X)
     check_finite_features(matrix, names)
     n = len(matrix)
-    outcome, code = check_vector("y", y), check_vector("treatment", treatment)
+    outcome = check_vector("y", y)
+    code = check_vector("treatment", treatment)
     check_length("y", outcome, n)
     check_length("treatment", code, n)
     treated = check_treated(code)
@@ -427,7 +430,8 @@ def _sub_sample(
     hand: IntArray, treated: BoolArray, wanted: Array, logged: Array, rng: np.random.RandomState
 ) -> IntArray:
     """Keep each row of ``hand`` with probability proportional to p_k(t|x) / p(t|x)."""
-    ratio_treated, ratio_control = wanted / logged, (1.0 - wanted) / (1.0 - logged)
+    ratio_treated = wanted / logged
+    ratio_control = (1.0 - wanted) / (1.0 - logged)
     # The constant must not depend on which treatment a row happened to get, or the kept rows
     # would not have the asked policy: it is the largest ratio either treatment could have.
     bound = max(ratio_treated.max(), ratio_control.max())

@@ -247,7 +247,8 @@ class TableSource:
 
     def _pieces(self, *, least: int = 1) -> Iterator[Piece]:
         """Go through all tables, and say how far it is if anybody listens."""
-        told, done = PROGRESS.isEnabledFor(DEBUG), 0
+        told = PROGRESS.isEnabledFor(DEBUG)
+        done = 0
         total = sum(estimate_rows(table.table) for table in self.tables) if told else 0
         for table in self.tables:
             for piece in self._pieces_of(table, least):

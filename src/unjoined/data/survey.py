@@ -88,7 +88,8 @@ def _disjoint(_: str, cells: Mapping[Cell, Look], as_what: Settled, labels: Look
         if holds == CATEGORIES:
             apart = not set(one.profile.levels or "?") & set(two.profile.levels or "?")
         else:
-            first, second = one.read(as_what), two.read(as_what)
+            first = one.read(as_what)
+            second = two.read(as_what)
             apart = first.high < second.low or second.high < first.low
         if apart:
             units = " (in one unit in all tables, it can be used)" if holds == NUMBERS else ""
@@ -126,7 +127,8 @@ def _labels_of(labels: Looks) -> Iterator[tuple[str, str, dict[Cell, Look]]]:
 def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
     """Tell whether y is (nearly) a function of x: of its few values, or by its order."""
     there = (y >= 0) & (x >= 0)
-    y, x = y[there], x[there]
+    y = y[there]
+    x = x[there]
     sizes = np.bincount(y)
     if len(y) < FEWEST or np.count_nonzero(sizes) < 2:
         return False
@@ -140,8 +142,10 @@ def _tells(y: IntArray, x: IntArray, *, is_ordered: bool) -> bool:
             return bool(wrong <= 0.005 * rest)
         if len(sizes) > 2 or not is_ordered:
             return False
-        ranks, ones = rankdata(x), y == 1
-        n1, n0 = int(ones.sum()), int((~ones).sum())
+        ranks = rankdata(x)
+        ones = y == 1
+        n1 = int(ones.sum())
+        n0 = int((~ones).sum())
         auc = (ranks[ones].sum() - n1 * (n1 + 1) / 2.0) / (n1 * n0)
         return bool(max(auc, 1.0 - auc) >= SAME)
     if not is_ordered or x.max() < FEW_VALUES:
@@ -183,7 +187,8 @@ def _is_scattered(
     profile = whole_profile(list(cells.values()))
     if as_what.holds != CATEGORIES or CATEGORIES in profile.holds or not profile.levels:
         return None
-    n, fewest = len(profile.levels), fewest_rows(profile.n)
+    n = len(profile.levels)
+    fewest = fewest_rows(profile.n)
     some = [size for _, size in profile.levels.most_common(MOST_CATEGORIES) if size >= fewest]
     share = sum(some) / max(profile.n - profile.missing, 1)
     if n <= MOST_CATEGORIES or share >= FEW_ROWS:
@@ -198,7 +203,8 @@ def _is_scattered(
 def _without_order(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str | None:
     """Say that a label goes up and down with a column of few whole numbers, as with codes."""
     profile = whole_profile(list(cells.values()))
-    n, as_what = len(profile.levels or ()), profile.settled()
+    n = len(profile.levels or ())
+    as_what = profile.settled()
     if as_what != Settled(NUMBERS) or not profile.may_be_codes or n <= 2 * SMOOTH:
         return None
     for kind, label, found in _labels_of(labels):
@@ -208,7 +214,8 @@ def _without_order(name: str, cells: Mapping[Cell, Look], labels: Looks) -> str 
         x = np.concatenate([as_numbers(cells[at].head, as_what) for at in found])
         table = np.repeat(np.arange(len(found)), [len(look.head) for look in found.values()])
         there = (places >= 0) & ~np.isnan(x)
-        table, y = table[there], places[there].astype(np.float64)
+        table = table[there]
+        y = places[there].astype(np.float64)
         y -= (np.bincount(table, y) / np.maximum(np.bincount(table), 1))[table]
         if _jumps(x[there], y):
             return (
@@ -270,7 +277,8 @@ def _unique_by_design(numbers: Array) -> bool:
     other small step. Ids fall on one number once. Of ids from a range too wide for that, it shows
     that they fill it evenly.
     """
-    n, values = len(numbers), np.unique(numbers)
+    n = len(numbers)
+    values = np.unique(numbers)
     near = sum(int(np.isin(values + step, values).sum()) for step in (1, 2, 3)) / 6.0
     if near >= 8.0:
         return n - len(values) <= near / 4.0

@@ -81,12 +81,15 @@ class FileReader:
                 f"SELECT * FROM read_json({path}, format='newline_delimited', "  # noqa: S608
                 "sample_size=-1, hive_partitioning=false)"
             )
-        form, kept, packed = form_of(file), None, packing(file)
+        form = form_of(file)
+        kept = None
+        packed = packing(file)
         if encoding or form.encoding != UTF8:
             if (encoding or form.encoding) == CP1252:
                 check_western(file)
             kept = Utf8Copy(file, encoding or form.encoding)
-            path, packed = _literal(kept.path), "none"
+            path = _literal(kept.path)
+            packed = "none"
         # Under names of our own, as DuckDB takes "a" and "A" for one.
         columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(form.names)))
         query = (
@@ -103,7 +106,8 @@ class FileReader:
         if self.form is None:
             for at, part in enumerate(self.schema or ()):
                 # DuckDB calls durations numbers, and takes "a" and "A" for one name.
-                is_span, column = arrow.types.is_duration(part.type), table.column(at)
+                is_span = arrow.types.is_duration(part.type)
+                column = table.column(at)
                 column = column.cast(part.type) if is_span else column
                 table = table.set_column(at, part.name, column)
             return table
@@ -210,7 +214,8 @@ def _plain_numbers(column: Any, kind: Any) -> Any:
     except arrow.ArrowInvalid:
         return None
     ends = compute.min_max(numbers).as_py()
-    low, high = ends["min"], ends["max"]
+    low = ends["min"]
+    high = ends["max"]
     if low is not None and not (-LONGEST < low <= high < LONGEST):
         return None
     if arrow.types.is_floating(kind) and compute.any(compute.is_nan(numbers)).as_py():
@@ -227,7 +232,8 @@ def _has_zero_in_front(cells: Any) -> bool:
     _, offsets, letters = cells.buffers()
     ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset :][: len(cells) + 1]
     data = np.frombuffer(letters, dtype=np.uint8)
-    start, stop = ends[:-1], ends[1:]
+    start = ends[:-1]
+    stop = ends[1:]
     first = data.take(start, mode="clip")
     is_signed = (first == PLUS) | (first == MINUS)
     if is_signed.any():

@@ -241,11 +241,15 @@ class UpliftEstimator(BaseEstimator, ABC):
             return self
         if checkpoint is not None:
             raise InputError("checkpoint is for streamed rows, and these are in memory.")
-        matrix, n_jobs = self._begin(features), getattr(self, "n_jobs", None)
+        matrix = self._begin(features)
+        n_jobs = getattr(self, "n_jobs", None)
         if checked is None:
             checked, _ = check_rows(*columns, len(matrix))
-        rows, target = checked.labelled(matrix), checked.target(matrix)
-        fitted, contrast, several = rows, None, len(rows.names) > 2
+        rows = checked.labelled(matrix)
+        target = checked.target(matrix)
+        fitted = rows
+        contrast = None
+        several = len(rows.names) > 2
         if several and self._as_two_groups:
             contrast = contrasts_of(rows, n_jobs=n_jobs)[0]
             fitted, _ = in_two_groups(rows, contrast)
@@ -312,7 +316,8 @@ class UpliftEstimator(BaseEstimator, ABC):
             "settings": {name: repr(value)[:200] for name, value in self.get_params().items()},
             "data": fingerprint(rows),
         }
-        self.populations_, self.identification_ = list(names), strength
+        self.populations_ = list(names)
+        self.identification_ = strength
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the last fit went through to its end."""
@@ -382,7 +387,8 @@ class UpliftEstimator(BaseEstimator, ABC):
         matrix = self._check_features(X, reset=False, fewest=0)
         if not len(matrix):
             return np.empty(0), np.empty(0)
-        uplift, error = self._predict_rows(matrix), self._row_errors(matrix)
+        uplift = self._predict_rows(matrix)
+        error = self._row_errors(matrix)
         return uplift - z * error, uplift + z * error
 
     def _row_errors(self, matrix: Array) -> Array:
@@ -519,7 +525,8 @@ class UpliftEstimator(BaseEstimator, ABC):
             self.__dict__.pop(name, None)  # of an earlier fit
         if encoder is not None:
             self.encoder_ = encoder
-            n, names = encoder.n_features_in_, encoder.feature_names_in_.tolist()
+            n = encoder.n_features_in_
+            names = encoder.feature_names_in_.tolist()
         self.n_features_in_ = n
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -606,7 +613,8 @@ class UpliftEstimator(BaseEstimator, ABC):
 
     def _compare_ranges(self, matrix: Array, X: MatrixLike) -> None:
         """Warn of values far beyond those of the fit, and of columns that mostly are beyond."""
-        known, names = getattr(self, "training_range_", None), self._feature_names
+        known = getattr(self, "training_range_", None)
+        names = self._feature_names
         if known is None:
             return
         reach = FAR * (known[-1] - known[0])
@@ -654,7 +662,8 @@ def scale_outcomes(rows: LabelledRows) -> tuple[LabelledRows, Scaling]:
     """
     if rows.coding.is_binary:
         return rows, Scaling(np.array([rows.coding.offset]), np.array([rows.coding.scale]))
-    outcome, label = rows.of_kind(OUTCOME), rows.label.copy()
+    outcome = rows.of_kind(OUTCOME)
+    label = rows.label.copy()
     scaling = Scaling.of_rows(label[outcome, None], rows.share[outcome])
     label[outcome] = scaling(label[outcome, None])[:, 0]
     return replace(rows, label=label), scaling

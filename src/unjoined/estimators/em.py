@@ -123,7 +123,8 @@ def fit_em(
     fit = _climb(problem, chance, 0, max_iter, tol)
     for start in range(1, n_starts):
         share = _draw_share(X, problem, chance, rng)
-        other, value = _climb(problem, share, start, max_iter, tol), fit.path.max()
+        other = _climb(problem, share, start, max_iter, tol)
+        value = fit.path.max()
         if other.path.max() > value + problem.slack(tol, value):
             fit = other
     return fit
@@ -193,7 +194,8 @@ def _climb(problem: _Problem, share: Array, start: int, max_iter: int, tol: floa
     path, stalled, converged, is_monotone = [step.value], 0, False, True
     for _ in range(max_iter):
         step = _maximise(problem, step.share, step.models)
-        gain, slack = step.value - path[-1], problem.slack(tol, path[-1])
+        gain = step.value - path[-1]
+        slack = problem.slack(tol, path[-1])
         path.append(step.value)
         is_monotone = is_monotone and gain >= -slack
         stalled = 0 if step.value > best.value + slack else stalled + 1
@@ -315,7 +317,8 @@ def _is_convex(last: Any) -> bool:
 def _check_model(model: Any, family: str) -> None:
     """Refuse models that the family rules out, or that take no weights."""
     name = type(last_step(model)).__name__
-    needed, suits = "a regressor", not is_classifier(model) and hasattr(model, "predict")
+    needed = "a regressor"
+    suits = not is_classifier(model) and hasattr(model, "predict")
     if family == BERNOULLI:
         needed = "a classifier with predict_proba"
         suits = is_classifier(model) and hasattr(model, "predict_proba")
@@ -483,7 +486,8 @@ class EMUplift(UpliftEstimator):
             family = BERNOULLI if rows.coding.is_binary else GAUSSIAN
         if family == BERNOULLI and not rows.coding.is_binary:
             raise InputError("family='bernoulli' needs an outcome of two values; use 'gaussian'.")
-        self.scaling_, self._coding = Scaling.of_rows(rows.X, rows.share), rows.coding
+        self.scaling_ = Scaling.of_rows(rows.X, rows.share)
+        self._coding = rows.coding
         Z = self.scaling_(rows.X)
         features = rows.X if self.policy_model is None else Z
         folded = fit_policies(features, rows, self.policy_model, rng=rng)

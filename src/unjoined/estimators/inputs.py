@@ -72,7 +72,8 @@ def fingerprint(rows: LabelledRows | PlannedSums) -> str:
     if isinstance(rows, LabelledRows):
         return row_fingerprint(rows)
     sums = rows.sums
-    label, trace = sums.label_basis.sum(axis=-1), np.trace(sums.gram, axis1=-2, axis2=-1)
+    label = sums.label_basis.sum(axis=-1)
+    trace = np.trace(sums.gram, axis1=-2, axis2=-1)
     cells = [
         (*cell, n_rows, f"{label[cell]:.6g}", f"{trace[cell]:.6g}")
         for cell, n_rows in np.ndenumerate(sums.n_rows)

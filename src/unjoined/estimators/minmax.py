@@ -119,7 +119,8 @@ class MinMaxSearch:
     def with_ridges_of(self, final: MinMaxSearch) -> MinMaxSearch:
         """Return this choice of width with the ridges that more rows chose for it."""
         best = self.chosen[0]
-        score, error = self.score.copy(), self.standard_error.copy()
+        score = self.score.copy()
+        error = self.standard_error.copy()
         score[best], error[best] = final.score[0], final.standard_error[0]
         return replace(self, score=score, standard_error=error, chosen=(best, *final.chosen[1:]))
 
@@ -373,12 +374,14 @@ class MinMaxUplift(UpliftEstimator):
     def _fit_rows(
         self, rows: LabelledRows, target: tuple[Array, Array] | None
     ) -> IdentificationStrength | None:
-        rng, shift = check_random_state(self.random_state), None
+        rng = check_random_state(self.random_state)
+        shift = None
         if self.shift is not None:
             X, weight = (None, None) if target is None else target
             how = {"clip": self.shift_clip, "rng": rng, "target_weight": weight}
             rows, shift = weigh_shift(rows, X, self.shift, **how, stacklevel=4)
-        many, several = len(rows.X) > CROSS_FIT_ROWS, len(rows.names) > 2
+        many = len(rows.X) > CROSS_FIT_ROWS
+        several = len(rows.names) > 2
         whole: tuple[LabelledRows, Any] = rows, slice(None)
         sample, at = take_sample(rows, SAMPLE_ROWS, rng) if many else whole
         two, used = as_two_groups(sample, self.n_jobs)
@@ -392,7 +395,8 @@ class MinMaxUplift(UpliftEstimator):
         n_groups = 1 if group is None else int(group.max()) + 1
         plan = replace(plan, populations=tuple(rows.names), n_groups=n_groups)
         if many or several:  # the sums that chose the width are not those of all rows
-            planned, coef = plan.sums(rows, group, n_jobs=self.n_jobs), None
+            planned = plan.sums(rows, group, n_jobs=self.n_jobs)
+            coef = None
         else:
             sums = plan.moments(rows, group, n_jobs=self.n_jobs) if sums is None else sums
             planned = PlannedSums(plan, sums, PolicySums.zero(plan.n_features))
@@ -451,7 +455,9 @@ class MinMaxUplift(UpliftEstimator):
             search, coef = self._choose_ridges(plan, sums, contrasts, search)
         f, g = (self.ridge_f, self.ridge_g) if search is None else (search.ridge_f, search.ridge_g)
         ridges = {"ridge_f": float(f), "ridge_g": float(g)}
-        system, self.bounds_, self.loss_ = average(plan, sums, contrasts), None, None
+        system = average(plan, sums, contrasts)
+        self.bounds_ = None
+        self.loss_ = None
         if rows is None or self._is_closed:
             solution = solve_minmax(system, **ridges)
         elif self._is_squared:
@@ -469,8 +475,11 @@ class MinMaxUplift(UpliftEstimator):
             self.contrast_ = contrasts[0]
         scale, self.shift_ = plan.coding.scale, None
         self.basis_, self.critic_basis_, self.scaling_ = plan.basis, plan.critic, plan.scaling
-        self.ridge_f_, self.ridge_g_, self.search_ = ridges["ridge_f"], ridges["ridge_g"], search
-        self.coef_, self.critic_coef_ = scale * solution.alpha, scale * solution.beta
+        self.ridge_f_ = ridges["ridge_f"]
+        self.ridge_g_ = ridges["ridge_g"]
+        self.search_ = search
+        self.coef_ = scale * solution.alpha
+        self.critic_coef_ = scale * solution.beta
         self.group_coef_ = scale * coef if coef is not None and self._is_closed else None
         self.singular_values_ = solution.singular_values
 
@@ -491,7 +500,8 @@ class MinMaxUplift(UpliftEstimator):
         groups = self.group_coef_
         if groups is None:
             return super()._row_errors(matrix)
-        G, each = len(groups), np.array([self._combine(matrix, self.basis_, c) for c in groups])
+        G = len(groups)
+        each = np.array([self._combine(matrix, self.basis_, c) for c in groups])
         return np.asarray(widening(G) * np.sqrt(G - 1) * each.std(axis=0))
 
     @property
@@ -521,7 +531,8 @@ class MinMaxUplift(UpliftEstimator):
         at: Any = slice(None)
         if len(rows.X) > enough:
             at = sample_without_replacement(len(rows.X), enough, random_state=rng)
-        sample, weight = scaling(rows.X[at]), rows.relative[at]
+        sample = scaling(rows.X[at])
+        weight = rows.relative[at]
 
         def draw(basis: str | Basis, width: float | str) -> Basis:
             smooth = (

@@ -81,7 +81,9 @@ def robust_spread(rows: LabelledRows, label: Array) -> float:
     if rows.coding.is_binary:
         return 1.0
     at = rows.of_kind(OUTCOME)
-    centred, share, quarters = label[at], rows.share[at], (0.25, 0.75)
+    centred = label[at]
+    share = rows.share[at]
+    quarters = (0.25, 0.75)
     low, high = weighted_quantile(rows.label[at], share, quarters)
     if high <= low:
         mean = np.average(centred, weights=share)

@@ -196,7 +196,8 @@ def _check_trees(model: Any) -> None:
         nodes, sets = tree.nodes, tree.raw_left_cat_bitsets
         if (nodes["bitset_idx"][nodes["is_categorical"] != 0] >= len(sets)).any():
             raise InputError("a tree asks for a category that does not exist")
-        inner, feature = nodes["is_leaf"] == 0, nodes["feature_idx"].astype(np.int64)
+        inner = nodes["is_leaf"] == 0
+        feature = nodes["feature_idx"].astype(np.int64)
         children = (nodes["left"], nodes["right"])
         _check_children(inner, *children, feature, model.n_features_in_, nodes["value"])
     if type(model).__module__ in ("sklearn.ensemble._forest", "sklearn.ensemble._gb"):
@@ -210,7 +211,8 @@ def _check_children(
     inner: Any, left: Any, right: Any, feature: Any, n_features: int, value: Any
 ) -> None:
     """Refuse branches that lead out of a tree or back, unknown features, and values not finite."""
-    n, here = len(inner), np.arange(len(inner))[inner]
+    n = len(inner)
+    here = np.arange(len(inner))[inner]
     for child in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
         if not ((child > here) & (child < n)).all():
             raise InputError("a branch of a tree leads nowhere")

@@ -202,7 +202,8 @@ class Sampled:
         self, likelihood: Likelihood, *, categorical: tuple[int, ...]
     ) -> tuple[AdditiveAverage, tuple[AdditiveAverage, ...]]:
         """Fit base and effect to all outcome rows; also return the sample's fits without folds."""
-        rows, at = self.rows, self.rows.of_kind(OUTCOME)
+        rows = self.rows
+        at = self.rows.of_kind(OUTCOME)
         few, chance = likelihood.outcomes(rows, at)
         held_out = hold_out_forms(
             few,

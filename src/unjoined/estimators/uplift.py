@@ -258,7 +258,8 @@ class Uplift(UpliftEstimator):
 
     def _fit_sample(self, sampled: Sampled) -> None:
         """Fit to all rows what a sample has settled."""
-        rng, rows = check_random_state(self.random_state), sampled.rows
+        rng = check_random_state(self.random_state)
+        rows = sampled.rows
         columns = self._categorical_columns()
         folded = sampled.policies(rng, categorical=columns)
         policies = tuple(each.policy for each in folded)
@@ -344,7 +345,8 @@ class Uplift(UpliftEstimator):
         rows = crossfit.rows
         evaluation = evaluation_of(rows, crossfit.fold, crossfit.nuisances)
         few = np.sort(rng.permutation(len(rows))[:DESCRIBED_ROWS])
-        X, weight = rows.X[few], rows.weight[few]
+        X = rows.X[few]
+        weight = rows.weight[few]
         noise = ranking_noise(crossfit.models.scores(X))
 
         def measured() -> GainByScore:
@@ -369,7 +371,8 @@ class Uplift(UpliftEstimator):
     def _describe(self, rows: ModelRows, chance: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""
         treated, untreated = self.fit_.means(rows.X, chance)
-        uplift, scale = treated - untreated, float(self.outcome_scaling_.scale[0])
+        uplift = treated - untreated
+        scale = float(self.outcome_scaling_.scale[0])
         self.effect_range_ = scale * weighted_quantile(uplift, rows.weight, (0.05, 0.95))
         self.effect_features_ = scale * self.fit_.features(rows)
         self.candidates_ = self.fit_.forms
@@ -566,7 +569,8 @@ class Uplift(UpliftEstimator):
         """Say which form of base and effect carries most weight."""
         kept = self.candidates_.kept
         name = next(iter(kept))
-        form, others = in_words(name, in_odds=self.family_ == BERNOULLI), len(kept) - 1
+        form = in_words(name, in_odds=self.family_ == BERNOULLI)
+        others = len(kept) - 1
         rest = f"; {others} other form{'s' * (others > 1)} had a say" if others else ""
         return f"In the likeliest form {form}{rest}."
 
@@ -614,7 +618,8 @@ def check_scored(known: list[Any], coding: OutcomeCoding, names: Any, label: Arr
     if coding.is_binary:
         other = np.abs(np.abs(label - coding.offset) - coding.scale) > 1e-9 * coding.scale
         if other.any():
-            low, high = coding.offset - coding.scale, coding.offset + coding.scale
+            low = coding.offset - coding.scale
+            high = coding.offset + coding.scale
             raise LabelError(
                 f"fit has seen the outcomes {low:g} and {high:g} only, but y holds "
                 f"{float(label[other][0]):g} in an outcome row. Score the outcome that was fitted."

@@ -199,7 +199,8 @@ def solve_weighted(H: Array, b: Array, ridge: float) -> Array:
 def risk_path(H: Array, b: Array, scale: float) -> RiskPath:
     """Return the held-out risk of every ridge, times ``scale`` squared, from sums by fold."""
     n_folds = len(H)
-    H_all, b_all = H.sum(axis=0), b.sum(axis=0)
+    H_all = H.sum(axis=0)
+    b_all = b.sum(axis=0)
     risks = np.zeros(len(RIDGES))
     for H_j, b_j in zip(H, b, strict=True):
         # Each fold holds 1/K of every cell: so much more do the others weigh by themselves.

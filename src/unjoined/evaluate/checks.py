@@ -125,7 +125,8 @@ def compare(
     two have the same law, the mean of any function of the features is the same in both.
     """
     scaling = Scaling.of_rows(np.concatenate([one.X, two.X]), _shares((one, two)))
-    d, fewest = one.X.shape[1], min(effective_size(s.weight) for s in (one, two))
+    d = one.X.shape[1]
+    fewest = min(effective_size(s.weight) for s in (one, two))
     with_squares = fewest >= ROWS_PER_FUNCTION * 2 * d
     moments = [_Moments.of_sample(s, scaling, with_squares=with_squares) for s in (one, two)]
     first, second = (sample.leading(d) for sample in moments)
@@ -302,7 +303,8 @@ def shared_rows(where: str, X: Sequence[Array], labels: Sequence[Array] | None) 
 
 def _surplus(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> float:
     """Return the share of the smaller table in twins beyond chance, 0 if chance may explain it."""
-    n1, n2 = len(one), len(two)
+    n1 = len(one)
+    n2 = len(two)
     n = n1 + n2
     _, group = np.unique(np.concatenate([one, two]), return_inverse=True)
     a = np.bincount(group[:n1], minlength=group.max() + 1)
@@ -313,7 +315,8 @@ def _surplus(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> float:
         if log_chance < np.log(CHANCE):
             return 1.0
     pairs = count == 2
-    n_pairs, n_split = int(pairs.sum()), int((pairs & (a == 1)).sum())
+    n_pairs = int(pairs.sum())
+    n_split = int((pairs & (a == 1)).sum())
     split = 2.0 * n1 * n2 / (n * (n - 1.0))  # chance that two rows are in different tables
     if n_pairs == 0 or binom.sf(n_split - 1, n_pairs, split) > CHANCE:
         return 0.0
@@ -335,10 +338,13 @@ class Doubt(NamedTuple):
 
 def table_doubts(rows: LabelledRows) -> list[Doubt]:
     """Return which tables are there twice, hold all rows several times, or have wild weights."""
-    keys, K, doubts = hash_with(hash_features(rows.X), rows.label), len(rows.names), []
+    keys = hash_with(hash_features(rows.X), rows.label)
+    K = len(rows.names)
+    doubts = []
     seen: dict[tuple[str, int, int], str] = {}
     for c, at in enumerate(rows.all_cells()):
-        kind, own = KINDS[c // K], keys[at]
+        kind = KINDS[c // K]
+        own = keys[at]
         title = f"the {kind} table of {rows.names[c % K]}"
         _, count = np.unique(own, return_counts=True)
         told = len(count) >= TOLD_ROWS
@@ -395,7 +401,8 @@ def check_bounds(
     """
     outcome = rows.cell < rows.n_populations
     own = np.where(rows.is_labelled, rows.population_share[rows.cell % rows.n_populations], 0.0)
-    middle, contrast = rows.policies @ rows.population_share, rows.contrast()
+    middle = rows.policies @ rows.population_share
+    contrast = rows.contrast()
     square = rows.gap**2
     residual = np.where(outcome, 1.0, -rows.effect) * rows.ratio * rows.residual
     z = []
@@ -425,7 +432,8 @@ def check_shared_law(rows: EvaluationRows, Z: Array) -> list[Check]:
     K = rows.n_populations
     if K < 3:
         return []
-    e, population = rows.policies, rows.cell % K
+    e = rows.policies
+    population = rows.cell % K
     pairs = list(combinations(range(K), 2))
     a, b = pairs[int(np.argmax([np.mean((e[:, i] - e[:, j]) ** 2) for i, j in pairs]))]
     own = np.where(rows.cell < K, 1.0, -rows.effect) * rows.ratio * rows.residual

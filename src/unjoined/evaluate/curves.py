@@ -174,7 +174,8 @@ def _gain_errors(ties: TieGroups, values: Array, weight: Array, gain: Array) -> 
     # Squares of v about the gain at the top, and of the gain itself below. From columns centred
     # beforehand: plain sums of squares lose all digits when the mean is large against the spread.
     mean = np.average(values, weights=weight)
-    centred, square = values - mean, weight**2
+    centred = values - mean
+    square = weight**2
     weights = ties.sums_from_top(square)
     first = ties.sums_from_top(square * centred)
     second = ties.sums_from_top(square * centred**2)

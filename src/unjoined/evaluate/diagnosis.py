@@ -426,15 +426,22 @@ def diagnose(
         source = Source.look_through(data, Scorer())
         rows, _ = source.census.sample(N_FOLDS)
         features = NamedFeatures.of_numbers(rows.X, source.encoder)
-        tables, aim, strange, people = source.summary(), None, list[str](), target
+        tables = source.summary()
+        aim = None
+        strange = list[str]()
+        people = target
         crossfit = None if _too_few(rows) else CrossFit.of_rows(rows, n_jobs=None, rng=rng)
         if target is not None:
             matrix, strange = features.numbers(target)
             aim = matrix, np.ones(len(matrix))
     else:
         held = HeldOutTables.of(data, target)
-        rows, features, tables = held.rows, held.features, held.data.summary()
-        aim, strange, people = held.target_rows, list(held.strange), held.people
+        rows = held.rows
+        features = held.features
+        tables = held.data.summary()
+        aim = held.target_rows
+        strange = list(held.strange)
+        people = held.people
         if crossfit is not None:
             held.evaluated(crossfit, rng=rng)  # which refuses those of other rows
         elif not _too_few(rows):
@@ -553,14 +560,17 @@ def _refutable(
         few = np.sort(
             np.concatenate([at[rng.permutation(len(at))[:BOUND_ROWS]] for at in rows.all_cells()])
         )
-        rows, own, mean = rows.take(few), own.thinned(few), mean[few]
+        rows = rows.take(few)
+        own = own.thinned(few)
+        mean = mean[few]
         own = replace(own, fold=deal_evaluation_folds(rows, N_FOLDS, rng))
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
     means = [
         cross_fitted_mean(rows, rows.at(OUTCOME, k), None, Z, own.fold, rng)
         for k in range(len(rows.names))
     ]
-    low, high = coding.offset - coding.scale, coding.offset + coding.scale
+    low = coding.offset - coding.scale
+    high = coding.offset + coding.scale
     implied = implied_means(own, coding.offset + coding.scale * np.column_stack(means))
     outside = ((implied < low) | (implied > high)).any(axis=1)
     counted = np.where(rows.is_outcome, rows.weight, 0.0)
@@ -635,18 +645,21 @@ def _trial_size(rows: EvaluationRows, labelled: LabelledRows) -> float:
     :math:`s^2 \sum_k E[\omega^2 c_k^2] / (n_k E[\omega]^2)`.
     """
     at, share = _people(rows)
-    p, omega = rows.population_share, rows.omega()[at]
+    p = rows.population_share
+    omega = rows.omega()[at]
     scale = omega / np.maximum(rows.spread[at], 1e-12)
     contrast = scale[:, None] * rows.apart[at] * p  # (n, K)
     n = [effective_size(labelled.weight[labelled.at(OUTCOME, k)]) for k in range(len(p))]
-    variance, counted = float(np.sum(share @ contrast**2 / np.array(n))), float(share @ omega)
+    variance = float(np.sum(share @ contrast**2 / np.array(n)))
+    counted = float(share @ omega)
     return 4.0 * counted**2 / variance if variance > 0.0 else 0.0  # 0 if policies are the same
 
 
 def _condition(rows: EvaluationRows) -> float:
     """Return how much less is known of the worst linear part of uplift than of the best."""
     at, share = _people(rows)
-    X, square = rows.X[at], rows.gap[at] ** 2
+    X = rows.X[at]
+    square = rows.gap[at] ** 2
     scaling = Scaling.of_rows(X, share)
     gram = information = np.zeros(())
     for start in range(0, len(X), CACHE_ROWS):  # by pieces, which need no more memory

@@ -217,7 +217,8 @@ def effect_summary(
     models = {} if model is None else {"": model}
     rng = check_random_state(random_state)
     _, tables = prepare(models, data, {}, None, None, n_jobs, rng)
-    X, people = tables.sample.X, tables.sample.people / tables.sample.people.sum()
+    X = tables.sample.X
+    people = tables.sample.people / tables.sample.people.sum()
     columns = _columns(tables.features, by)
     groups = _groups(tables.features, columns, X, people)
     names = [tables.features.columns[j].name for at in columns.values() for j in at]
@@ -225,11 +226,14 @@ def effect_summary(
     weighed = tables.over(partial(_weigh, line, list(groups.values())))
     line, beta, inverse, slopes = weighed.fitted(line)
     totals = tables.over(partial(_project, line, list(groups.values()), beta, inverse)).totals()
-    q, g, units = len(beta), len(groups), np.concatenate([[1.0], line.unit])
+    q = len(beta)
+    g = len(groups)
+    units = np.concatenate([[1.0], line.unit])
     total, size, scores = weighed.people[0, 0], *weighed.people[[0, -1], q : q + g]
     predicted = scores / np.where(size > 0.0, size, 1.0)
     if not models:
-        predicted, slopes = np.full(g, math.nan), np.full(q, math.nan)
+        predicted = np.full(g, math.nan)
+        slopes = np.full(q, math.nan)
     error = np.sqrt(np.maximum(np.diag(totals.covariance)[2 + 2 * g :], 0.0))
     rows = zip(("constant", *names), beta / units, error / units, slopes / units, strict=True)
     return EffectSummary(
@@ -288,7 +292,8 @@ class Weighed(Additive):
 
 def _weigh(line: Line, groups: Sequence[Conditions], piece: Piece) -> Weighed:
     """Add up people by columns and groups: the first pass."""
-    rows, b = piece.rows, line(piece.rows.X)
+    rows = piece.rows
+    b = line(piece.rows.X)
     terms = rows.terms(rows.omega())
     score = piece.columns[:, 0] if piece.columns.shape[1] else np.zeros(len(b))
     inside = [meets(rows.X, group) for group in groups]
@@ -304,10 +309,12 @@ def _project(
     line: Line, groups: Sequence[Conditions], beta: Array, inverse: Array, piece: Piece
 ) -> Sums:
     """Add up the average, the groups, and what rows add to the error of the line."""
-    rows, b = piece.rows, line(piece.rows.X)
+    rows = piece.rows
+    b = line(piece.rows.X)
     terms = rows.terms(rows.omega())
     inside = np.array([meets(rows.X, group) for group in groups], dtype=np.float64).T
-    n, d = terms.numerator[:, None], terms.denominator[:, None]
+    n = terms.numerator[:, None]
+    d = terms.denominator[:, None]
     left = n - d * (b @ beta)[:, None]
     values = np.hstack([n, d, n * inside, d * inside, (b * left) @ inverse.T])
     return Sums.of_rows(rows.cell, rows.share, values, 2 * rows.n_populations + 1)

@@ -68,7 +68,8 @@ class Ratio:
     @property
     def strength(self) -> float:
         """Squared denominator over its variance: how far it is from 0."""
-        square, variance = self.denominator**2, self.denominator_variance
+        square = self.denominator**2
+        variance = self.denominator_variance
         return square / variance if variance > 0.0 else (math.inf if square > 0.0 else 0.0)
 
     @property
@@ -421,7 +422,8 @@ def cells(estimate: Estimate, level: float) -> tuple[str, str]:
 def interval_text(estimate: Estimate, level: float) -> str:
     """Return the interval of an estimate; an unbounded one is said in words."""
     pieces = estimate.confidence_set(level)
-    low, high = pieces[0][0], pieces[-1][1]
+    low = pieces[0][0]
+    high = pieces[-1][1]
     if math.isnan(low) or math.isnan(high):
         return UNBOUNDED
     if len(pieces) == 2:

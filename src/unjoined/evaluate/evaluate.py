@@ -621,7 +621,8 @@ def cross_evaluate(
         fold = _deal(held, len(rows.cell), n_folds, rng)
         columns[:, 0], compared = out_of_fold_scores(estimator, held, fold, few)
     how = f"rows left out of each fit, {n_folds} folds"
-    tables, noise = RowsInMemory(held, rows, columns, fold, how), ranking_noise(compared)
+    tables = RowsInMemory(held, rows, columns, fold, how)
+    noise = ranking_noise(compared)
     return _evaluate(others, tables, level, rng, noise)
 
 
@@ -642,9 +643,12 @@ def out_of_fold_scores(
 
     Also return the scores of some labelled rows, ``few``, by all of the fits.
     """
-    data, at = tables.data, np.flatnonzero(tables.used)
-    n, people = len(at), tables.people
-    score, compared = np.empty(len(fold)), np.empty((len(few), int(fold.max()) + 1))
+    data = tables.data
+    at = np.flatnonzero(tables.used)
+    n = len(at)
+    people = tables.people
+    score = np.empty(len(fold))
+    compared = np.empty((len(few), int(fold.max()) + 1))
     for j in range(compared.shape[1]):
         train = np.ones(data.n_rows, dtype=np.bool_)
         train[at[fold[:n] == j]] = False
@@ -809,7 +813,8 @@ def _evaluate(
     asked: Asked, tables: EvaluatedTables, level: float, rng: Rng, noise: float = 0.0
 ) -> Evaluation:
     """Return all that is said of a score; ``noise`` is its share in the ranks of several fits."""
-    scored, sheet = tables.scored(asked.orders, asked.edges()), Sheet()
+    scored = tables.scored(asked.orders, asked.edges())
+    sheet = Sheet()
     appraisal = Appraisal(scored[0], sheet, asked.gains(0, scored, sheet, plain=True))
     least = tables.add(sheet, scored).least_variance()
     if noise > 0.0:
@@ -903,7 +908,8 @@ class Appraisal:
 
     def bins(self, least: Array) -> tuple[tuple[ScoreBin, ...], float]:
         """Return the uplift in bins of the score, and the p-value that predictions are right."""
-        scored, n = self.scored, len(self.inside)
+        scored = self.scored
+        n = len(self.inside)
         N, D, said = (np.array([self.sheet[j] for j in columns]) for columns in self.in_bins)
         totals = self.sheet.totals.combined(np.concatenate([N, D, N - said]))
         at = np.r_[:n, 2 * n : 3 * n]
@@ -931,17 +937,20 @@ class Appraisal:
         if float(np.ptp(s)) <= 1e-12 * max(1.0, float(np.abs(s).max())):
             return Calibration(None, average, p_value)
         sheet, value, theta = self.sheet, self.sheet.totals.value, average.value
-        one, D = sheet[self.everyone.numerator], sheet[0]
+        one = sheet[self.everyone.numerator]
+        D = sheet[0]
         n_off, d_off, d_square, d_score = (sheet[j] for j in self.line)
         c = float(d_score @ value / value[0])
         if self.scored.fold is None:  # off the mean by D, no longer by people
             shift = float(d_off @ value / value[0])
             d_square = d_square - 2.0 * shift * d_off + shift**2 * D
-            n_off, d_off = n_off - shift * one, d_off - shift * D
+            n_off = n_off - shift * one
+            d_off = d_off - shift * D
         totals = sheet.totals.combined(np.array([n_off - theta * d_off, d_square]))
         slope = totals.ratio(0, 1)
         # k (n - d (theta + b off)) with k = 1 / D - c off / D(off^2)
-        k, b = c / totals.value[1], slope.value
+        k = c / totals.value[1]
+        b = slope.value
         influence = (one - theta * D - b * d_off) / value[0]
         influence -= k * (n_off - theta * d_off - b * d_square)
         error = sheet.totals.combined(influence[None]).covariance[0, 0]
@@ -960,7 +969,8 @@ def _apart(sheet: Sheet, one: Array, two: Array) -> Estimate:
 
 def _compare(asked: Asked, tables: EvaluatedTables, level: float) -> Comparison:
     """Return what each score is worth, and all differences of two."""
-    scored, sheet = tables.scored(asked.orders, asked.edges()), Sheet()
+    scored = tables.scored(asked.orders, asked.edges())
+    sheet = Sheet()
     gains = {}
     for m, name in enumerate(asked.models):
         area = sheet.gain(scored[m].area(), order=m)

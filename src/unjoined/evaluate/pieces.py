@@ -58,7 +58,8 @@ class ScoringEncoder:
     """Turns pieces of a data frame into numbers, with the scorer's columns behind them."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.scorer, self.encoder = scorer, TableEncoder()
+        self.scorer = scorer
+        self.encoder = TableEncoder()
 
     def fit(self, X: MatrixLike) -> ScoringEncoder:
         """Learn how columns become numbers."""
@@ -109,7 +110,8 @@ class Source:
         encoder = None
         if rows.feature_names is not None:
             scoring: Any = ScoringEncoder(scorer)
-            rows, encoder = rows.encoded(scoring), scoring.encoder
+            rows = rows.encoded(scoring)
+            encoder = scoring.encoder
         n_scores = 0 if encoder is None else len(scorer.columns)
         rows, census = look_through(rows, sample_rows=SAMPLE_ROWS, n_scores=n_scores)
         census.check_complete()
@@ -237,7 +239,8 @@ def _in_bins(order: Order, sums: Array) -> Scored:
     held = sums[:, 0] > 0.0
     mass, total, people, effect, key, cost = sums[held].T
     own = np.where(people > 0.0, people, 1.0)
-    score, price = np.where(people > 0.0, key / own, total / mass), np.ones(len(own))
+    score = np.where(people > 0.0, key / own, total / mass)
+    price = np.ones(len(own))
     if order.cost is not None:
         price = np.where(people > 0.0, cost / own, 1.0)
         score = score * price

@@ -544,9 +544,12 @@ class Measured:
 
     def __init__(self, rows: EvaluationRows, score: Array, quantity: str, share: float) -> None:
         self.rows, self.score, self.quantity, self.share = rows, score, quantity, share
-        now, count, K = self._parts(1.0), np.bincount(rows.cell), rows.n_populations
+        now = self._parts(1.0)
+        count = np.bincount(rows.cell)
+        K = rows.n_populations
         # Sizes of tables that differ: each population has its part of what rows add.
-        n, m = K / np.sum(1.0 / count[:K]), K / np.sum(1.0 / count[K:])
+        n = K / np.sum(1.0 / count[:K])
+        m = K / np.sum(1.0 / count[K:])
         expected = now.outcome / n + now.treatment / m + now.people / count.sum()
         self.scale = float(self._estimate(rows).standard_error ** 2 / expected)
 
@@ -575,7 +578,8 @@ class Measured:
         omega = rows.omega()
         terms = rows.terms(omega)
         weight, rank = self._functional(terms.people)
-        Omega, theta = terms.speaks_for, self._estimate(rows).value
+        Omega = terms.speaks_for
+        theta = self._estimate(rows).value
         reach = omega * rows.contrast() * rows.ratio
         own = policies[np.arange(len(reach)), rows.cell % K]
         # Times a square: the variance of n rows, times n.

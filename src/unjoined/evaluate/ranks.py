@@ -91,7 +91,8 @@ def count_people(orders: Sequence[Order], piece: Piece) -> Array:
     rows, share, people = piece.rows, piece.rows.share, piece.rows.people
     sums = []
     for order in orders:
-        key, at = order.key(piece.columns), np.asarray(order.places(piece))
+        key = order.key(piece.columns)
+        at = np.asarray(order.places(piece))
         cost = 0.0 if order.cost is None else piece.columns[:, order.cost]
         values = (share, share * key, people, people * rows.effect, people * key, people * cost)
         counts = [np.bincount(at, value, minlength=order.n_bins) for value in values]
@@ -111,7 +112,8 @@ class Place(NamedTuple):
 
         The demand of a fold is scaled to the total of all, as if it stood for everybody.
         """
-        above, size = np.empty(len(key)), np.empty(len(key))
+        above = np.empty(len(key))
+        size = np.empty(len(key))
         total = float(demand.sum())
         for at in [np.arange(len(key))] if fold is None else cell_positions(fold):
             ties = group_ties(key[at], demand[at])
@@ -226,7 +228,8 @@ class Scored:
             order = np.argsort(self.score, kind="stable")
             order = order[counted[order]]
             ends = self.score if self.ends is None else self.ends
-            mass, score = np.cumsum(self.people[order]), ends[order]
+            mass = np.cumsum(self.people[order])
+            score = ends[order]
             at = np.searchsorted(mass, wanted * mass[-1] - 1e-12)
             edges = np.unique(score[np.minimum(at, len(score) - 1)])
             edges = edges[edges < score[-1]]
@@ -358,7 +361,8 @@ def add_columns(
 ) -> Added:
     """Add up columns of some rows, and what the groups of places hold: the second pass."""
     rows, K = piece.rows, piece.rows.n_populations
-    terms, C = rows.terms(rows.omega()), 2 * K + 1
+    terms = rows.terms(rows.omega())
+    C = 2 * K + 1
     places = [order.places(piece) for order in orders]
     values = np.empty((len(rows.cell), len(columns)))
     for j, (term, times, order, own) in enumerate(columns):
@@ -367,7 +371,8 @@ def add_columns(
         if own is not None:
             values[:, j] *= piece.columns[:, own]
     outcome = rows.cell < K
-    share, square = rows.share[outcome], rows.residual[outcome] ** 2
+    share = rows.share[outcome]
+    square = rows.residual[outcome] ** 2
     in_groups: Array = np.zeros((2, C, 0))
     if group is not None:
         g = int(group.max()) + 1

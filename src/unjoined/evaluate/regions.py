@@ -143,7 +143,8 @@ def _features_of(code: ColumnCode) -> Iterator[Feature]:
 
 def _look(feature: Feature, values: Array, truths: Collection[str]) -> Feature:
     """Add what the values of a feature tell of it."""
-    low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+    low = float(values.min(initial=np.inf))
+    high = float(values.max(initial=-np.inf))
     two = low < high and bool(np.all((values == low) | (values == high)))
     holds = feature.holds
     if holds == DATE and low < FIRST_DATE:
@@ -291,7 +292,8 @@ def find_regions(rows: EvaluationRows, features: NamedFeatures) -> Regions:
     regions = []
     for leaf in tree.leaf:
         inside = tree.leaf_of == leaf
-        words, share = features.in_words(tree.conditions[leaf]), float(people[inside].sum())
+        words = features.in_words(tree.conditions[leaf])
+        share = float(people[inside].sum())
         regions.append(Region(words, share, *_measure(rows, inside, people)))
     return replace(tree, leaves=tuple(regions))
 
@@ -332,7 +334,8 @@ def _split(
         min_impurity_decrease=least,
         random_state=0,
     ).fit(X[at], outputs[at], sample_weight=people[at])
-    leaf_of, nodes = tree.apply(X), tree.tree_
+    leaf_of = tree.apply(X)
+    nodes = tree.tree_
     return Regions(
         leaves=(),
         leaf=np.unique(leaf_of[people > 0.0]),
@@ -352,7 +355,8 @@ def _measure(rows: EvaluationRows, inside: BoolArray, people: Array) -> tuple[fl
     reach = np.where(rows.is_treatment, contrast[rows.cell % K] * rows.ratio, 0.0)
     column = inside * (reach * rows.residual + rows.aim * (rows.policies @ contrast))
     D, V = rows.total_given_target(column, np.where(inside, reach, 0.0))
-    gap, error = float(D / share), float(np.sqrt(V) / share)
+    gap = float(D / share)
+    error = float(np.sqrt(V) / share)
     if K > 2:
         gap = float(np.sqrt(max(gap, 0.0) / rows.pairs))
         error = error / (2.0 * rows.pairs * gap) if gap > 0.0 else np.inf
@@ -363,7 +367,8 @@ def tree_conditions(tree: Any) -> list[Conditions]:
     """Return the conditions that lead to each node of a fitted tree."""
     conditions: list[Conditions] = [{} for _ in range(tree.node_count)]
     for node in range(tree.node_count):  # parents come before their children
-        j, cut = int(tree.feature[node]), float(tree.threshold[node])
+        j = int(tree.feature[node])
+        cut = float(tree.threshold[node])
         if tree.children_left[node] < 0:
             continue
         low, high = conditions[node].get(j, (-np.inf, np.inf))

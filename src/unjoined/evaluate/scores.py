@@ -76,7 +76,8 @@ def minmax_objective(
     scale = rows.coding.scale
     f = aligned_values("uplift", uplift, used) / scale
     g = aligned_values("critic", critic, used) / scale
-    treatment, outcome = rows.of_kind(TREATMENT), rows.of_kind(OUTCOME)
+    treatment = rows.of_kind(TREATMENT)
+    outcome = rows.of_kind(OUTCOME)
     signed = rows.sign * rows.share * rows.label
     cross = signed[treatment] @ (f * g)[treatment]
     linear = signed[outcome] @ g[outcome]
@@ -436,7 +437,8 @@ def _contrasts(n: int) -> Array:
 def _critic_basis(rows: LabelledRows) -> Array:
     """Return the critic's functions at each row: the same for every estimate, by a fixed seed."""
     Z = Scaling.of_rows(rows.X, rows.share)(rows.X)
-    size, rng = min(CRITIC_CENTERS, len(Z)), check_random_state(0)
+    size = min(CRITIC_CENTERS, len(Z))
+    rng = check_random_state(0)
     critic = draw_basis("smooth", Z, n_centers=size, width="median", rng=rng, weight=rows.relative)
     return critic(Z)
 

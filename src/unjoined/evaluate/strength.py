@@ -152,7 +152,8 @@ def strength_of_sums(
     Populations count by their treatment rows; each of two counts half, whatever its size.
     """
     d = (policy.label.shape[1] - 1) // 2 if n_features is None else n_features
-    n, K = policy.n_rows, len(names)
+    n = policy.n_rows
+    K = len(names)
     q = n_functions(int(n.sum()) // (K - 1), d)
     p = n / n.sum() if K > 2 else np.full(2, 0.5)
     B = policy.label[:, :q] / policy.weight[:, None]  # (K, q) estimates of E_k[t d]
@@ -193,11 +194,13 @@ def _against_each_other(B: Array, V: Array) -> tuple[float, int]:
     independent, so that their chi-squares add up to that of all estimates, and covariances need
     not be regular.
     """
-    mean, covariance = B[0], V[0]
+    mean = B[0]
+    covariance = V[0]
     total, degrees = 0.0, 0
     for b, own in zip(B[1:], V[1:], strict=True):
         chi_square, kept, inverse = against_zero(b - mean, own + covariance)
-        total, degrees = total + chi_square, degrees + kept
+        total = total + chi_square
+        degrees = degrees + kept
         gain = covariance @ inverse
         mean = mean + gain @ (b - mean)
         covariance = covariance - gain @ covariance
@@ -433,7 +436,8 @@ class GainByScore:
         count, h = self._treated(uplift, rule)
         if not count:
             return Estimate(np.nan, np.nan)
-        zero, top = np.zeros(len(self.share)), h
+        zero = np.zeros(len(self.share))
+        top = h
         if len(h) > 1:
             # A part of a bin is as far from its average as its predictions are, times the slope
             # of averages over predictions.
@@ -465,7 +469,8 @@ class GainByScore:
         """Return how many are treated, and their share in each bin over the record's share."""
         treated = check_probability("rule", rule)
         check_same_length(uplift=check_vector("uplift", uplift), rule=treated)
-        count, J = float(treated.sum()), len(self.share)
+        count = float(treated.sum())
+        J = len(self.share)
         if count == 0.0:
             return count, np.full(J, np.nan)
         return count, np.bincount(self.bins(uplift), treated, J) / (count * self.share)
@@ -477,7 +482,8 @@ def _edges(predicted: Array, weight: Array, n_bins: int) -> tuple[Array, Array]:
     Predictions that are tied share a bin, so that there may be fewer bins than asked for.
     """
     order = np.argsort(predicted, kind="stable")
-    values, mass = predicted[order], np.cumsum(weight[order])
+    values = predicted[order]
+    mass = np.cumsum(weight[order])
     tied = SAME * float(np.abs(values).max(initial=0.0))
     starts = 1 + np.flatnonzero(np.diff(values) > tied)  # of each run of values but the first
     below = mass[starts - 1] / mass[-1]
@@ -534,7 +540,8 @@ def average_effect_of_sums(planned: PlannedSums) -> Estimate:
         value[:, i, :, 1] = sums.weight[:, :, group]
     scale = np.array([plan.coding.scale, 0.5])  # treatments are -1/+1
     left = np.array([scale * _contrast(np.delete(value, i, 1)) for i in range(len(groups))])
-    G, apart = len(groups), left - left.mean(axis=0)
+    G = len(groups)
+    apart = left - left.mean(axis=0)
     covariance = widening(G) ** 2 * (G - 1) / G * apart.T @ apart
     return Totals(scale * _contrast(value), covariance).ratio(0, 1)
 

@@ -103,7 +103,8 @@ class Asked:
     """Scores, and rules by them: what is computed of each row, and the orders they need."""
 
     def __init__(self, models: Mapping[str, Any], rules: Rules | None, *, in_pieces: bool) -> None:
-        self.in_pieces, self.models = in_pieces, list(models)
+        self.in_pieces = in_pieces
+        self.models = list(models)
         self.columns: list[Computed] = []
         for name, model in models.items():
             title = "the score" if len(models) == 1 else f"the score of {name}"
@@ -187,7 +188,8 @@ class Asked:
         for name, (kind, *numbers) in self.rules.items():
             at, own = model, None
             if kind == "own":
-                functional, own = scored[at].everyone(), numbers[0]
+                functional = scored[at].everyone()
+                own = numbers[0]
             elif kind == "budget" and isinstance(numbers[1], int):
                 wanted = (model, numbers[1])
                 at = next(i for i, o in enumerate(self.orders) if (o.score, o.cost) == wanted)
@@ -216,7 +218,8 @@ class HeldOutTables:
         """Check tables and target, and encode what is not a number."""
         tables = as_data(data)
         matrix, features = NamedFeatures.of(tables.X)
-        rows, checked = tables.labelled(matrix), tables.checked
+        rows = tables.labelled(matrix)
+        checked = tables.checked
         aim = checked.target(matrix) if target is None else None
         asked = (checked.cell == 2 * len(rows.names)) & (checked.weight > 0.0) & (target is None)
         notes: list[str] = []

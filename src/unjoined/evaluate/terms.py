@@ -39,10 +39,12 @@ class Sums(Additive):
     def of_rows(cls, cell: IntArray, share: Array, values: Array, n_cells: int) -> Sums:
         """Add up columns (n, m) of rows that have shares p."""
         m = values.shape[1] + 1
-        count, first = np.zeros(n_cells), np.zeros((n_cells, m))
+        count = np.zeros(n_cells)
+        first = np.zeros((n_cells, m))
         second = np.zeros((n_cells, m, m))
         for at in cell_positions(cell):
-            c, v = cell[at[0]], np.column_stack([np.ones(len(at)), values[at]])
+            c = cell[at[0]]
+            v = np.column_stack([np.ones(len(at)), values[at]])
             count[c], first[c] = len(at), share[at] @ v
             v *= share[at, None]
             second[c] = v.T @ v
@@ -55,7 +57,9 @@ class Sums(Additive):
         a cell's rows, centred within the cell.
         """
         counted = self.count > 0.0
-        n, mean, second = self.count[counted], self.first[counted, 1:], self.second[counted]
+        n = self.count[counted]
+        mean = self.first[counted, 1:]
+        second = self.second[counted]
         once = np.einsum("ci,cj->cij", mean, second[:, 0, 1:])
         both = np.einsum("ci,cj->cij", mean, mean) * second[:, :1, :1]
         off = second[:, 1:, 1:] - once - once.transpose(0, 2, 1) + both
@@ -102,10 +106,12 @@ class RatioTerms:
 
     def by_bin(self, place: IntArray, n_bins: int) -> Totals:
         """Return numerators of groups that have no row in common, then denominators."""
-        J, C = n_bins, int(self.cell.max()) + 1
+        J = n_bins
+        C = int(self.cell.max()) + 1
         values = np.column_stack([self.numerator, self.denominator])
         bins = Sums.of_rows(self.cell * J + place, self.share, values, C * J)
-        first, second = bins.first.reshape(C, J, 3), bins.second.reshape(C, J, 3, 3)
+        first = bins.first.reshape(C, J, 3)
+        second = bins.second.reshape(C, J, 3, 3)
         products = np.zeros((C, 2 * J + 1, 2 * J + 1))  # those of two groups stay 0
         at = np.arange(1, J + 1) + np.array([[0], [J]])
         products[:, at[:, None], at[None]] = second[:, :, 1:, 1:].transpose(0, 2, 3, 1)
@@ -218,7 +224,8 @@ class EvaluationRows:
         Of two populations :math:`\pm 1 / (e_1 - e_2)`; of more, the combination of least variance
         when outcomes vary alike. 0 where no policy differs from another, and for target rows.
         """
-        population, spread = self.cell % self.n_populations, self.spread
+        population = self.cell % self.n_populations
+        spread = self.spread
         own = self.apart[np.arange(len(population)), population]
         own = self.population_share[population] * own / np.where(spread > 0.0, spread, 1.0)
         return np.where(self.is_labelled & (spread > 0.0), own, 0.0)
@@ -238,7 +245,9 @@ class EvaluationRows:
         the same within a group, and is measured where policies differ most: of all ways to weigh
         rows, that has the least variance if outcomes vary alike.
         """
-        omega, square, people = self.omega(), self.gap**2, self.share * self.aim
+        omega = self.omega()
+        square = self.gap**2
+        people = self.share * self.aim
         counted, measured = (np.bincount(place, people * w, n_groups) for w in (omega, square))
         times = np.divide(counted, measured, out=np.zeros(n_groups), where=measured > 0.0)
         return self.terms(omega, times[place] * square)
@@ -251,7 +260,8 @@ class EvaluationRows:
         """
         reach = (omega if measured is None else measured) * self.contrast() * self.ratio
         own = reach * self.residual
-        outcome, treatment = self.cell < self.n_populations, self.is_treatment
+        outcome = self.cell < self.n_populations
+        treatment = self.is_treatment
         aim = self.aim * omega
         numerator = np.where(outcome, own, 0.0) + aim * self.effect
         return RatioTerms(
@@ -376,7 +386,8 @@ def labelled_part(
     ratio: Array | None = None,
 ) -> EvaluationRows:
     """Return labelled rows with their residuals, in outcome units, and no say in the target."""
-    n, scale = len(rows.label), rows.coding.scale
+    n = len(rows.label)
+    scale = rows.coding.scale
     own = nuisances.policies[np.arange(n), rows.population]
     expected = nuisances.outcome_mean + (own - nuisances.mean_policy) * nuisances.effect
     residual = np.where(
@@ -406,7 +417,8 @@ def with_target(
     rows: LabelledRows,
 ) -> EvaluationRows:
     """Return labelled rows with target rows behind them, a cell of their own."""
-    zeros, ones = np.zeros(len(X)), np.ones(len(X))
+    zeros = np.zeros(len(X))
+    ones = np.ones(len(X))
     behind = {
         "X": X,
         "cell": np.full(len(X), 2 * labelled.n_populations),

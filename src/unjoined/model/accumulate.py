@@ -38,7 +38,8 @@ def block_pieces(rows: LabelledRows, groups: IntArray | None, start: int, stop: 
     block = slice(start, stop)
     group = None if groups is None else groups[block]
     n_groups = 1 if group is None else int(group.max()) + 1
-    cell, n_populations = rows.cell[block], len(rows.names)
+    cell = rows.cell[block]
+    n_populations = len(rows.names)
     cells = n_populations * n_groups  # of either kind
     # Few different small numbers: numpy sorts them by counting, in one go.
     code = cell.astype(np.min_scalar_type(4 * cells))
@@ -85,7 +86,8 @@ def accumulate(
     """
     if n_groups is None:
         n_groups = 1 if groups is None else int(groups.max(initial=0)) + 1
-    writer, scratch = basis_writer(basis, rows.X, p), Scratch()
+    writer = basis_writer(basis, rows.X, p)
+    scratch = Scratch()
     size = BLOCK_ROWS * n_groups
 
     def sort(start: int) -> list[Piece]:
@@ -134,8 +136,10 @@ def _sum_piece(
     Labels count by their size in the cross product, their sign being that of the piece.
     """
     X = _rows_at(rows.X, piece.at, scratch)
-    label, weight = rows.label[piece.at], rows.weight[piece.at]
-    n, size = len(X), chunk_rows(p)
+    label = rows.label[piece.at]
+    weight = rows.weight[piece.at]
+    n = len(X)
+    size = chunk_rows(p)
     columns = scratch.array("columns", writer.width, n)
     writer.prepare(X, columns)
     values = scratch.array("values", min(size, n), p)
@@ -144,7 +148,8 @@ def _sum_piece(
     scale = None if np.all(weight == 1.0) else np.sqrt(weight)[:, None]
     unit = not piece.sign or bool(np.all(np.abs(label) == 1.0))
     root = None if unit else np.sqrt(np.abs(label))[:, None]
-    weighted, label_basis = weight * label, np.zeros(p)
+    weighted = weight * label
+    label_basis = np.zeros(p)
     gram, cross = (np.zeros((p, p), order="F") for _ in range(2))
     for start in range(0, n, size):
         chunk = slice(start, min(start + size, n))
@@ -185,8 +190,11 @@ def combine(
     one megabyte for each thread are in memory, never those of all rows. The result does not depend
     on ``n_jobs``, to the bit.
     """
-    p, writer, scratch = len(coef), basis_writer(basis, X, len(coef)), Scratch()
-    n, size = len(X), chunk_rows(p)
+    p = len(coef)
+    writer = basis_writer(basis, X, len(coef))
+    scratch = Scratch()
+    n = len(X)
+    size = chunk_rows(p)
     combined = np.empty((n, *coef.shape[1:]))
 
     def piece(start: int) -> None:

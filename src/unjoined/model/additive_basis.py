@@ -169,7 +169,8 @@ class AdditiveBasis:
 
     def trimmed(self, used: BoolArray) -> tuple[AdditiveBasis, BoolArray]:
         """Return the basis without unused pairs, and which functions are left."""
-        left, k = used.copy(), self.size - len(self.pairs)
+        left = used.copy()
+        k = self.size - len(self.pairs)
         left[:k] = True
         pairs = tuple(pair for pair, use in zip(self.pairs, left[k:], strict=True) if use)
         return replace(self, pairs=pairs), left

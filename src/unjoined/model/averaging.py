@@ -133,7 +133,8 @@ class Chooser:
         ``like`` are the functions to use, if they are known.
         """
         parts = self.parts_of(form, at, simpler) if like is None else like
-        rows, inner = self.rows.take(at), parts.within()
+        rows = self.rows.take(at)
+        inner = parts.within()
         values = self.values[np.ix_(parts.base, at)]
         data = AdditiveRows(values, rows.y, rows.exposure, rows.weight)
         pass_over = pass_in_memory(data, inner, n_jobs)
@@ -142,7 +143,8 @@ class Chooser:
             start[0] = self.law.intercept(float(np.average(rows.y, weights=rows.weight)))
             fit = fit_additive(pass_over, inner, self.law, start, tol=tol)
         else:
-            k, p = len(simpler.parts.base), len(parts.base)
+            k = len(simpler.parts.base)
+            p = len(parts.base)
             for ours, theirs, to, known in (
                 (parts.base, simpler.parts.base, start[:p], simpler.coef[:k]),
                 (parts.effect, simpler.parts.effect, start[p:], simpler.coef[k:]),
@@ -177,7 +179,8 @@ class Chooser:
     ) -> tuple[str, ...]:
         """Name what can be done without: bends that a fit shrank, functions it does not ask for."""
         named = np.array(groups)
-        used, size = np.full(len(groups), True), np.zeros(len(groups))
+        used = np.full(len(groups), True)
+        size = np.zeros(len(groups))
         np.add.at(size, block[np.concatenate([fit.parts.base, fit.parts.effect])], fit.coef**2)
         bends = (named == SQUARE) | (named == CURVE)
         has_bends = bool(bends[block[fit.parts.base]].any())
@@ -185,7 +188,8 @@ class Chooser:
             used = ~bends | (size > IDLE**2)
             if CURVE in form.effect and not bends[block[fit.parts.effect]].any():
                 best = self._asked_for(CURVE, block, named, fit, at)[-1]
-                squares, curves = np.flatnonzero(named == SQUARE), np.flatnonzero(named == CURVE)
+                squares = np.flatnonzero(named == SQUARE)
+                curves = np.flatnonzero(named == CURVE)
                 used[np.concatenate([squares[best], curves[best]])] = True
         if PAIR in form.base and len(self.basis.pairs) > ALL_PAIRS:
             places = np.flatnonzero(named == PAIR)
@@ -223,7 +227,8 @@ class Chooser:
 
     def losses(self, fits: Fits, held: IntArray) -> dict[str, Array]:
         """Return the losses of rows that the fits have not seen."""
-        rows, values = self.rows.take(held), self.values[:, held].T
+        rows = self.rows.take(held)
+        values = self.values[:, held].T
         losses = {}
         # One noise for all forms: a bounded loss is no density that each could have its own of.
         noise = min(getattr(fit.law, "variance", 1.0) for fit in fits.values())
@@ -304,7 +309,9 @@ class HeldOutForms:
         self, name: str, tol: float, n_jobs: int | None, *, near: AdditiveFit | None = None
     ) -> AdditiveFit:
         """Fit a form to all rows that choose, from nothing or from a fit that is near."""
-        at, form, chooser = np.arange(len(self.chooser.rows.y)), self.forms[name], self.chooser
+        at = np.arange(len(self.chooser.rows.y))
+        form = self.forms[name]
+        chooser = self.chooser
         like = (near or self.fits[name][0]).parts
         with one_blas_thread():
             if form.grows:
@@ -345,7 +352,8 @@ def hold_out_forms(
         chooser = replace(chooser, more_steps=SAMPLE_STEPS)
     choosers = [replace(chooser, features=some) for some in leading]
     # Folds share the threads: those that are left over after whole rounds have several each.
-    threads, found = n_threads(n_jobs), []
+    threads = n_threads(n_jobs)
+    found = []
     left = len(folds) % threads
     inner = [1] * (len(folds) - left) + [threads // max(left, 1)] * left
     fit_all = partial(Chooser.fit_all, forms=tuple(named.values()))
@@ -377,7 +385,9 @@ def levelled(held: HeldOutForms, fold: IntArray) -> HeldOutForms:
     themselves and times each row's chance of treatment. A mean of a real outcome needs no shift and
     has none.
     """
-    law, rows, names = held.chooser.law, held.chooser.rows, list(held.fits)
+    law = held.chooser.law
+    rows = held.chooser.rows
+    names = list(held.fits)
     if not isinstance(law, BernoulliLaw):
         return held
     base, effect, weight = (np.empty((len(rows.y), len(names))) for _ in range(3))
@@ -485,7 +495,9 @@ def _over_all(
     change. Rows of the sample have chosen the functions: they are met by the sample's own fits,
     whose folds come first. All others are met by fits to all rows but theirs.
     """
-    basis, K, d = held.chooser.basis, held.n_folds, rows.X.shape[1]
+    basis = held.chooser.basis
+    K = held.n_folds
+    d = rows.X.shape[1]
     starts = range(0, len(rows.y), CACHE_ROWS)
     waves = over_pieces(lambda at: basis.waves(rows.X[at : at + CACHE_ROWS]), starts, n_jobs)
     wide = np.hstack([rows.X, np.concatenate(list(waves))])
@@ -535,9 +547,11 @@ def _row_losses(
 
     def fill(start: int) -> None:
         at = slice(start, start + CACHE_ROWS)
-        values, own = basis(rows.X[at]), fold[at]
+        values = basis(rows.X[at])
+        own = fold[at]
         for name, fits in without.items():
-            law, row = fits[0].law, np.arange(len(own))
+            law = fits[0].law
+            row = np.arange(len(own))
             law = replace(law, variance=noise) if isinstance(law, MeanLaw) else law
             members = [Member.of_fit(1.0, name, fit, values.shape[1]) for fit in fits]
             base = values @ np.column_stack([member.base for member in members])

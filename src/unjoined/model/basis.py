@@ -447,7 +447,8 @@ def _plain_writer(basis: Callable[[Array], Array], d: int) -> BasisWriter:
 
 
 def _linear_writer(basis: LinearBasis, scaling: Scaling) -> BasisWriter:
-    mean, scale = scaling.mean[:, None], scaling.scale[:, None]
+    mean = scaling.mean[:, None]
+    scale = scaling.scale[:, None]
 
     def prepare(X: Array, columns: Array) -> None:
         with np.errstate(over="ignore"):

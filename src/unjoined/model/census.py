@@ -131,7 +131,8 @@ class Census:
 
         Rows are in the order of their numbers, and their weights add up to the cell's.
         """
-        coding, names = self.coding, list(self.names)
+        coding = self.coding
+        names = list(self.names)
         tables = [(kind, name) for kind in (OUTCOME, TREATMENT) for name in names]
         sketches = [self.cells[table] for table in tables]
         sketches = [sketch.take(np.argsort(sketch.number)) for sketch in sketches]
@@ -204,7 +205,8 @@ def _some_values(known: Array, values: Array) -> Array:
     both = np.concatenate([known, values])
     if not len(both):
         return both
-    low, high = both.min(), both.max()
+    low = both.min()
+    high = both.max()
     between = (both != low) & (both != high)
     some = [low, both[np.argmax(between)], high] if between.any() else [low, high]
     return np.unique(some)

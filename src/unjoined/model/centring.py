@@ -97,7 +97,8 @@ def check_center(center: Any) -> None:
 
 def deal_folds(rows: LabelledRows, rng: Rng, n_folds: int = N_FOLDS) -> IntArray:
     """Deal the rows of each cell evenly into folds; fewer folds if a cell has fewer rows."""
-    cells, m = rows.all_cells(), len(rows.names)
+    cells = rows.all_cells()
+    m = len(rows.names)
     fewest, code = min((len(at), code) for code, at in enumerate(cells))
     if fewest < 2:
         raise InputError(
@@ -125,11 +126,13 @@ def subtract_means(
     Subtracted are the averages of the two populations' means, of outcomes and of treatments. Each
     fold has the means fitted without it; or all rows have the same.
     """
-    label, gap = rows.label.copy(), np.empty(len(rows))
+    label = rows.label.copy()
+    gap = np.empty(len(rows))
     for j, mean in enumerate(means):
         at = np.arange(len(rows)) if fold is None or len(means) == 1 else np.flatnonzero(fold == j)
         cells = mean(rows.X[at], n_jobs)
-        m, q = (cells[:, 0] + cells[:, 1]) / 2.0, (cells[:, 2] + cells[:, 3]) / 2.0
+        m = (cells[:, 0] + cells[:, 1]) / 2.0
+        q = (cells[:, 2] + cells[:, 3]) / 2.0
         label[at] -= np.where(rows.is_outcome[at], m, q)
         gap[at] = (cells[:, 2] - cells[:, 3]) / 2.0
     return label, gap
@@ -187,7 +190,8 @@ def _smooth_means(
     at: Any = slice(None)
     if len(rows.X) > SAMPLE_ROWS:
         at = rng.choice(len(rows.X), SAMPLE_ROWS, replace=False)
-    Z, weight = scaling(rows.X[at]), rows.relative[at]
+    Z = scaling(rows.X[at])
+    weight = rows.relative[at]
     smooth = draw_basis("smooth", Z, n_centers="auto", width="median", rng=rng, weight=weight)
     basis = ScaledBasis(smooth, scaling)
     # The mean is taken off first: sums of squares of labels far from 0 would cancel.
@@ -295,7 +299,8 @@ def center_sums(sums: MomentSums, basis: Basis, contrasts: Array | None = None) 
     near = _shifted(sums, start)
     coefs = [_coef_without(near.first(p).at((0, k)), d) for k in range(len(parts))]
     centred = _shifted(near, np.tensordot(parts, np.array(coefs), axes=1))
-    label, cross = centred.label_basis.copy(), centred.label_cross.copy()
+    label = centred.label_basis.copy()
+    cross = centred.label_cross.copy()
     label[1] -= treatment * sums.gram[1, ..., 0]
     cross[1] -= treatment * sums.gram[1]
     return replace(centred, label_basis=label, label_cross=cross)
@@ -320,7 +325,8 @@ def _coef_without(own: MomentSums, n_features: int) -> Array:
         paths.append(C)
         if group in there and len(there) > 1:
             # Squared errors of the held-out labels, less the sum of their squares.
-            gram, label = own.gram[group], own.label_basis[group]
+            gram = own.gram[group]
+            label = own.label_basis[group]
             score += np.sum(C * (gram @ C - 2.0 * label[:, None]), axis=0)
     best = smoothest_best(score) if len(there) > 1 else -1
     return np.array([C[:, best] for C in paths])

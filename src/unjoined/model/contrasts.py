@@ -31,7 +31,8 @@ def best_contrasts(policy: PolicySums, size: Array, n_features: int) -> Array:
     what their noise adds to the expectation is taken off. ``size`` are the effective numbers of
     outcome rows.
     """
-    K, p = len(size), size / size.sum()
+    K = len(size)
+    p = size / size.sum()
     spread, noise = _spread(policy, n_functions(int(policy.n_rows.min()), n_features))
     apart = np.eye(K) - p  # takes the mean over all populations off
     left = apart @ (spread - np.diag(noise)) @ apart.T
@@ -40,7 +41,8 @@ def best_contrasts(policy: PolicySums, size: Array, n_features: int) -> Array:
     found -= np.outer(found.sum(axis=1), p)  # adds up to 0 but for rounding
     if not np.abs(found[0]).max() > 1e-9:  # no policy differs
         return np.array([_with_sides_of_one(np.eye(K)[0] - p)])
-    first, fewer = _with_sides_of_one(found[0]), _with_sides_of_one(found[0], LEAST_PART)
+    first = _with_sides_of_one(found[0])
+    fewer = _with_sides_of_one(found[0], LEAST_PART)
     if _told(fewer, left, p) >= LEAST_TOLD * _told(first, left, p):
         first = fewer
     others = found[1:] * np.sqrt(np.sum(first**2 / p) / np.sum(found[0] ** 2 / p))
@@ -51,7 +53,8 @@ def best_contrasts(policy: PolicySums, size: Array, n_features: int) -> Array:
 def _spread(policy: PolicySums, q: int) -> tuple[Array, Array]:
     """Return the mean products of the policies, (K, K), and what noise adds to the squares."""
     each = policy.weight[:, None, None]
-    G, V = policy.gram[:, :q, :q] / each, policy.square[:, :q, :q] / each**2
+    G = policy.gram[:, :q, :q] / each
+    V = policy.square[:, :q, :q] / each**2
     inverse = np.array([np.linalg.pinv(part, rcond=1e-10, hermitian=True) for part in G])
     coef = np.einsum("kij,kj->ki", inverse, policy.label[:, :q] / policy.weight[:, None])
     left = np.maximum(1.0 - np.einsum("ki,kij,kj->k", coef, G, coef), 0.0)  # t^2 is 1

@@ -104,7 +104,8 @@ class Likelihood:
 
     def outcomes(self, rows: LabelledRows, at: IntArray) -> tuple[ModelRows, Array]:
         """Return some outcome rows as the law takes them, and the mean policy at each."""
-        X, population = rows.X[at], rows.population[at]
+        X = rows.X[at]
+        population = rows.population[at]
         y, exposure, chance = self.rows(X, rows.label[at], population)
         return ModelRows.of_weights(X, y, exposure, rows.weight[at]), chance
 
@@ -112,7 +113,8 @@ class Likelihood:
 def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
     """Return what lies between the outcome and the law's coding of it."""
     if family == BERNOULLI:  # from 0/1
-        low, reach = rows.coding.offset - rows.coding.scale, 2.0 * rows.coding.scale
+        low = rows.coding.offset - rows.coding.scale
+        reach = 2.0 * rows.coding.scale
         return Scaling(np.array([low]), np.array([reach]))
     outcome = rows.of_kind(OUTCOME)
     in_units = rows.coding.offset + rows.coding.scale * rows.label[outcome, None]
@@ -167,8 +169,11 @@ class EffectModels:
 
         Policies may have folds of their own: the fits of either kind have not seen the row then.
         """
-        n, K = len(X), len(self.policies[0])
-        policies, mean, effect = np.empty((n, K)), np.empty(n), np.empty(n)
+        n = len(X)
+        K = len(self.policies[0])
+        policies = np.empty((n, K))
+        mean = np.empty(n)
+        effect = np.empty(n)
         policy_fold = fold if policy_fold is None else policy_fold
 
         def fill(start: int) -> None:
@@ -231,7 +236,8 @@ class CrossFit:
         own = deal(rows.population[at], N_FOLDS, rng) if fold is None else fold[at]
         if fold is not None:
             few = np.sort(rng.permutation(len(at))[:CHOICE_ROWS])
-            at, own = at[few], own[few]
+            at = at[few]
+            own = own[few]
         outcomes, chance = likelihood.outcomes(rows, at)
         fit, without, place = average_forms(
             outcomes,
@@ -299,7 +305,8 @@ def folds_of_fits(
     n_policies = min(len(policy.without) for policy in policies)
     of_outcome, of_policy = (np.empty(len(rows), dtype=np.int64) for _ in range(2))
     for k, policy in enumerate(policies):
-        treated, outcome = rows.at(TREATMENT, k), rows.at(OUTCOME, k)
+        treated = rows.at(TREATMENT, k)
+        outcome = rows.at(OUTCOME, k)
         of_policy[treated] = policy.fold % n_policies
         of_policy[outcome] = rng.permutation(np.resize(of_policy[treated], len(outcome)))
         of_outcome[treated] = rng.permutation(np.resize(fold, len(treated)))

@@ -41,7 +41,8 @@ def median_width(X: Array, rng: Rng, weight: Array | None = None) -> float:
     and rows are drawn, by their weights.
     """
     if len(X) > WIDTH_SAMPLE:
-        X, weight = X[_choose(len(X), WIDTH_SAMPLE, weight, rng)], None
+        X = X[_choose(len(X), WIDTH_SAMPLE, weight, rng)]
+        weight = None
     distances = pdist(X)
     apart = distances > 0.0
     if not apart.any():
@@ -272,7 +273,8 @@ def draw_principal(X: Array, size: int, rng: Rng, weight: Array | None = None) -
     share = np.ones(len(X)) if weight is None else weight
     if len(X) > SAMPLE_ROWS:
         some = rng.choice(len(X), SAMPLE_ROWS, replace=False)
-        X, share = X[some], share[some]
+        X = X[some]
+        share = share[some]
     centred = (X - np.average(X, axis=0, weights=share)) * np.sqrt(share)[:, None]
     n, d = centred.shape
     smaller = min(n, d)

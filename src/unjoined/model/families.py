@@ -76,11 +76,13 @@ class BernoulliLaw:
     def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
         """Return minus the log-likelihood, with Fisher's information for its curvature."""
         a = self.split
-        treated, untreated = expit(base + (1.0 - a) * effect), expit(base - a * effect)
+        treated = expit(base + (1.0 - a) * effect)
+        untreated = expit(base - a * effect)
         mean = np.clip(exposure * treated + (1.0 - exposure) * untreated, FLOOR, 1.0 - FLOOR)
         up = exposure * treated * (1.0 - treated)
         down = (1.0 - exposure) * untreated * (1.0 - untreated)
-        by_base, by_effect = up + down, (1.0 - a) * up - a * down
+        by_base = up + down
+        by_effect = (1.0 - a) * up - a * down
         weight = 1.0 / (mean * (1.0 - mean))
         pull = (mean - y) * weight
         one = np.ones_like(mean)
@@ -183,7 +185,8 @@ class GaussianLaw:
     def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
         """Return minus the log-likelihood, and EM's quadratic above it."""
         a, s2 = self.split, self.variance
-        up, down = y - base - (1.0 - a) * effect, y - base + a * effect
+        up = y - base - (1.0 - a) * effect
+        down = y - base + a * effect
         with np.errstate(divide="ignore"):  # a row surely treated or not: log 0 is -inf, rightly
             log_up = np.log(exposure) - 0.5 * up**2 / s2
             log_down = np.log1p(-exposure) - 0.5 * down**2 / s2
@@ -273,7 +276,8 @@ def choose_threshold(residual: Array, weight: Array, direction: Array | None = N
     In the units of the residual; infinity for the squared loss itself.
     """
     spread = robust_deviation(residual, weight)
-    best, chosen = float(np.average(residual**2, weights=weight)), np.inf
+    best = float(np.average(residual**2, weights=weight))
+    chosen = np.inf
     ways = [np.ones_like(residual)] + ([] if direction is None else [np.sign(direction)])
     for factor in THRESHOLDS:
         threshold = factor * spread
@@ -294,5 +298,6 @@ def _lopsided(tail: Array, chance: float) -> bool:
 
     The sum of a heavy tail is often that of its largest value, whose side is chance.
     """
-    apart, error = abs(float(tail.sum())), float(np.sqrt(np.sum(tail**2)))
+    apart = abs(float(tail.sum()))
+    error = float(np.sqrt(np.sum(tail**2)))
     return apart > LOPSIDED * float(np.abs(tail).sum()) and apart > chance * error

@@ -28,7 +28,9 @@ def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
     those of the least held-out squared error. Costs O(n p^2) with p functions for each fold: some
     milliseconds where additive models take a second, for averages that are wider by a little.
     """
-    n, K, n_folds = len(rows.label), len(rows.names), int(fold.max()) + 1
+    n = len(rows.label)
+    K = len(rows.names)
+    n_folds = int(fold.max()) + 1
     Z = np.clip(Scaling.of_rows(rows.X, rows.share)(rows.X), -REACH, REACH)
     designs = [_design(Z, rows, fold != j) for j in range(n_folds)]
     chances = [np.empty((n, K)) for _ in designs]
@@ -36,13 +38,17 @@ def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
         coefs = _policy_without(designs, rows, fold, k)
         for chance, B, coef in zip(chances, designs, coefs, strict=True):
             chance[:, k] = np.clip(B @ coef, CLIP, 1.0 - CLIP)
-    policies, mean, effect = np.empty((n, K)), np.empty(n), np.empty(n)
+    policies = np.empty((n, K))
+    mean = np.empty(n)
+    effect = np.empty(n)
     for j, coef in enumerate(_outcome_without(designs, rows, fold, chances)):
-        at, p = fold == j, designs[j].shape[1]
+        at = fold == j
+        p = designs[j].shape[1]
         policies[at] = chances[j][at]
         mean[at], effect[at] = designs[j][at] @ coef[:p], designs[j][at] @ coef[p:]
     if rows.coding.is_binary:  # coded -1/+1, whose means lie between
-        mean, effect = np.clip(mean, -1.0, 1.0), np.clip(effect, -2.0, 2.0)
+        mean = np.clip(mean, -1.0, 1.0)
+        effect = np.clip(effect, -2.0, 2.0)
     return EffectNuisances(policies, mean, effect)
 
 
@@ -81,13 +87,15 @@ def _outcome_without(
 ) -> list[Array]:
     """Return coefficients of base, then effect, from the other outcome rows of each fold."""
     at = rows.of_kind(OUTCOME)
-    weight, own = rows.weight[at], rows.population[at]
+    weight = rows.weight[at]
+    own = rows.population[at]
     center = float(np.average(rows.label[at], weights=weight))
     spread = float(np.sqrt(np.average((rows.label[at] - center) ** 2, weights=weight)))
     pairs = list(product(RIDGES[:3], EFFECT_RIDGES))
     products, penalties = [], []
     for B, chance in zip(designs, chances, strict=True):
-        exposure, p = chance[at, own] - chance[at].mean(axis=1), B.shape[1]
+        exposure = chance[at, own] - chance[at].mean(axis=1)
+        p = B.shape[1]
         gap = float(np.average(exposure**2, weights=weight))
         penalty = np.array([np.repeat([base, effect * gap + FREE], p) for base, effect in pairs])
         penalty[:, 0], penalty[:, p] = FREE, 1e-3 * gap + FREE
@@ -112,7 +120,8 @@ def _ridge_without(
         held_out = fold == j
         rest = ~held_out if not held_out.all() else held_out
         w = weight[rest] / weight[rest].sum()
-        gram, right = (D[rest].T * w) @ D[rest], (w * label[rest]) @ D[rest]
+        gram = (D[rest].T * w) @ D[rest]
+        right = (w * label[rest]) @ D[rest]
         coefs = np.array([solve(gram + np.diag(own), right, assume_a="pos") for own in penalty])
         error = label[held_out, None] - D[held_out] @ coefs.T
         loss = loss + weight[held_out] @ error**2

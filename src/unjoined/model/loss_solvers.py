@@ -87,18 +87,22 @@ class _Problem:
         r"""Solve for a conjugate :math:`\kappa g^2` on a box: a quadratic programme in beta."""
         b, C, kappa = self.system.b, self.system.C, loss.curvature
         Q, (lower, upper) = 2.0 * kappa * C + self.curvature, loss.box
-        beta, rounds = cho_solve(cho_factor(Q), -2.0 * b), 0
+        beta = cho_solve(cho_factor(Q), -2.0 * b)
+        rounds = 0
         qp = None
         if np.isfinite([lower, upper]).any():
             qp = solve_box_qp(Q, 2.0 * b, beta, rows, lower=lower, upper=upper)
             # A critic that leaves the box by a rounding error has an infinite conjugate; the box
             # contains 0, so shrinking it a little makes it feasible and the certificate honest.
-            beta, rounds = qp.x / (1.0 + qp.worst / min(-lower, upper)), qp.rounds
+            beta = qp.x / (1.0 + qp.worst / min(-lower, upper))
+            rounds = qp.rounds
         # Residuals are v = 2 kappa g, plus the multipliers of rows at the edge of the box.
         quadratic = kappa * float(beta @ C @ beta)
-        rho, pull = quadratic, 2.0 * kappa * (C @ beta)
+        rho = quadratic
+        pull = 2.0 * kappa * (C @ beta)
         if qp is not None and qp.index.size:
-            inside, share = 2.0 * kappa * (qp.phi @ beta), self.share[qp.index]
+            inside = 2.0 * kappa * (qp.phi @ beta)
+            share = self.share[qp.index]
             rho += float(share @ (loss(inside + qp.multiplier / share) - loss(inside)))
             pull = pull + qp.phi.T @ qp.multiplier
         return self.certified(beta, quadratic, rho, pull, rounds)
@@ -129,7 +133,8 @@ class _Problem:
         beta, value, steps = _minimise(phi, share, loss, 2.0 * self.system.b, self.curvature)
         g = phi @ beta
         v = np.asarray(loss.slope(g))
-        conjugate, rho = float(share @ loss.conjugate(g)), float(share @ loss(v))
+        conjugate = float(share @ loss.conjugate(g))
+        rho = float(share @ loss(v))
         solution = self.certified(beta, conjugate, rho, phi.T @ (share * v), steps)
         if not solution.gap <= 1e-3 * (1.0 + abs(value)):  # also if it is NaN
             raise InputError(

@@ -231,7 +231,8 @@ class ThreePlayerLoss:
 
 def check_conjugates(loss: ThreePlayerLoss) -> None:
     """Refuse conjugates that do not belong together, or that the solver cannot work with."""
-    s, y = np.linspace(-1.0, 1.0, 21), np.linspace(-20.0, 20.0, 8001)
+    s = np.linspace(-1.0, 1.0, 21)
+    y = np.linspace(-20.0, 20.0, 8001)
     grid_g, grid_h = (axis.ravel() for axis in np.meshgrid(s, s))
     for u in (-1.0, 0.0, 1.0):
         values = np.asarray(loss.conjugate(s, np.full_like(s, u)))

@@ -171,7 +171,8 @@ def score_ridges(
     holds the averages over the rows outside of each fold and over its own, ``C`` is that of all
     rows. Costs O(n_folds n_g p^3).
     """
-    f, g = np.asarray(ridges_f, dtype=np.float64), np.asarray(ridges_g, dtype=np.float64)
+    f = np.asarray(ridges_f, dtype=np.float64)
+    g = np.asarray(ridges_g, dtype=np.float64)
     # As a piece of work: with BLAS on all cores a small matrix takes ten times as long.
     (judge,) = over_pieces(lambda matrix: _inverse_root(matrix, CRITIC_RIDGE), [C], None)
 
@@ -184,7 +185,8 @@ def score_ridges(
         (values, A, b), held, ridges = task
         # For each ridge_g alpha is the ridge regression of c (p_g,) on M (p_g, p_f).
         roots = np.array([_roots(values, float(ridge)) for ridge in ridges])  # (n_g, p_g)
-        M, c = A / roots[..., None], b / roots
+        M = A / roots[..., None]
+        c = b / roots
         # Half of the digits of the smallest singular values are lost in M^T M, far below what
         # decides between ridges. The critics that answer are not needed here.
         transpose = M.swapaxes(1, 2)
@@ -219,7 +221,8 @@ def _ridge_path(G: Array, h: Array, ridges: Array) -> Array:
     reflections, diagonal, beside, scale, _ = lapack.dsytrd(G, lower=1)
     # Eigenvalues of G below 0 are rounding, which must not turn the sign of what is divided by.
     diagonal = diagonal + p * np.finfo(np.float64).eps * np.abs(diagonal).max()
-    right, found = h.copy(), np.empty((p, len(ridges)), order="F")
+    right = h.copy()
+    found = np.empty((p, len(ridges)), order="F")
     right[1:] = _reflect("T", reflections, scale, h[1:, None])[:, 0]  # the first one never is
     for j, ridge in enumerate(ridges.tolist()):
         found[:, j] = lapack.dptsv(diagonal + ridge, beside, right)[2]
@@ -303,8 +306,11 @@ def solve_box_qp(
     nonnegative least squares in p equations.
     """
     # With Q = L L^T and y = L^T x the programme is to find the y nearest to -L^-1 q.
-    L, p = _root(Q), len(q)
-    x, phi, multiplier = start, np.empty((0, p)), np.empty(0)
+    L = _root(Q)
+    p = len(q)
+    x = start
+    phi = np.empty((0, p))
+    multiplier = np.empty(0)
     index: IntArray = np.empty(0, dtype=np.int64)
     violated, values, worst = oracle(x, lower, upper, most=2 * p)
     first = worst
@@ -322,7 +328,9 @@ def solve_box_qp(
         y, multiplier = _nearest(target, rows, lower, upper)
         x = solve_triangular(L, y, lower=True, trans="T")
         binds = multiplier != 0.0
-        index, phi, multiplier = index[binds], phi[binds], multiplier[binds]
+        index = index[binds]
+        phi = phi[binds]
+        multiplier = multiplier[binds]
         violated, values, worst = oracle(x, lower, upper, most=2 * p)
     raise InputError(
         f"the range constraints did not settle within {MAX_ROUNDS} rounds; {len(index)} rows "

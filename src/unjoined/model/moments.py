@@ -134,7 +134,8 @@ def _rounded(values: Array, size: Array) -> bytes:
 
 def _write_design(X: Array, scaling: Scaling, D: Array) -> None:
     """Write a constant, the scaled features and their squares, as far as D (q, n) has room."""
-    d, q = X.shape[1], len(D)
+    d = X.shape[1]
+    q = len(D)
     # By columns: operations on rows of ten numbers are several times as slow.
     D[0] = 1.0
     Z = D[1 : 1 + d]
@@ -158,7 +159,8 @@ class PolicySums(Additive):
     @classmethod
     def zero(cls, d: int, n_populations: int = 2, n_functions: int | None = None) -> PolicySums:
         """Return the sums of no rows, which add nothing."""
-        m, q = n_populations, 2 * d + 1 if n_functions is None else n_functions
+        m = n_populations
+        q = 2 * d + 1 if n_functions is None else n_functions
         return cls(
             np.zeros(m, dtype=np.int64),
             np.zeros(m),

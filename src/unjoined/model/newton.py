@@ -50,7 +50,8 @@ def sums_of_rows(rows: AdditiveRows, law: Law, coef: Array, parts: Parts) -> Sum
     """Add up one set of rows."""
     values, y, exposure, weight = rows
     p = len(parts.base)
-    of_base, of_effect = _functions(values, parts.base), _functions(values, parts.effect)
+    of_base = _functions(values, parts.base)
+    of_effect = _functions(values, parts.effect)
     t = law(y, exposure, coef[:p] @ of_base, coef[p:] @ of_effect)
     gradient = np.concatenate([of_base @ (weight * t.by_base), of_effect @ (weight * t.by_effect)])
     root = np.sqrt(weight * t.base_base)
@@ -62,13 +63,15 @@ def sums_of_rows(rows: AdditiveRows, law: Law, coef: Array, parts: Parts) -> Sum
     if t.rest is not None:
         np.multiply(of_effect, np.sqrt(weight * t.rest), out=design[p:])
         curvature[p:, p:] += design[p:] @ design[p:].T
-    square, counted = float(weight @ t.square), float(weight @ t.counted)
+    square = float(weight @ t.square)
+    counted = float(weight @ t.counted)
     return Sums(float(weight @ t.loss), gradient, curvature, square, counted)
 
 
 def _functions(values: Array, places: IntArray) -> Array:
     """Return the values of some functions: a view, if they follow each other."""
-    first, n = int(places[0]) if len(places) else 0, len(places)
+    first = int(places[0]) if len(places) else 0
+    n = len(places)
     if n and int(places[-1]) == first + n - 1:  # places rise
         return values[first : first + n]
     return values[places]
@@ -137,7 +140,9 @@ class Parts:
     def doubled(self) -> Parts:
         """Return the base with an effect of the same functions."""
         k, b, g = self._of_base()
-        block, origin, group = self.block[:k], self.origin[:b], self.group[:b]
+        block = self.block[:k]
+        origin = self.origin[:b]
+        group = self.group[:b]
         return Parts(
             self.base,
             self.base,
@@ -189,7 +194,9 @@ class Scales:
 
     def updated(self, parts: Parts, coef: Array, variance: Array) -> Scales:
         """Return MacKay's update, damped; the group goes first, or it would creep."""
-        b, g, of = len(self.precision), len(self.group), parts.group
+        b = len(self.precision)
+        g = len(self.group)
+        of = parts.group
         size = np.bincount(parts.block, minlength=b)
         square = np.bincount(parts.block, coef**2, minlength=b)
         spread = np.bincount(parts.block, variance, minlength=b)
@@ -305,13 +312,16 @@ def fit_steps(
         else:
             sums = known
         if near or k >= UNSCALED:
-            before, scales = scales, scales.updated(parts, coef, variance)
+            before = scales
+            scales = scales.updated(parts, coef, variance)
             if scales.moved(before) < SETTLED:
                 break
             if near:
                 scales = _settled(parts, scales, coef, sums)
     penalty = scales.precision[parts.block]
-    path, promised, moved = [_objective(sums, penalty, coef)], np.inf, True
+    path = [_objective(sums, penalty, coef)]
+    promised = np.inf
+    moved = True
     while moved and promised >= tol and len(path) <= MOST_STEPS:
         factor = _factor(sums.curvature, penalty)
         coef, sums, promised, moved = yield from _step(law, coef, sums, penalty, factor)
@@ -331,7 +341,8 @@ def _settled(parts: Parts, scales: Scales, coef: Array, sums: Sums) -> Scales:
         penalty = scales.precision[parts.block]
         factor = _factor(sums.curvature, penalty)
         there = coef - _solve(factor, sums.gradient + penalty * coef)
-        before, scales = scales, scales.updated(parts, there, _inverse_diagonal(factor))
+        before = scales
+        scales = scales.updated(parts, there, _inverse_diagonal(factor))
         if scales.moved(before) < SETTLED:
             break
     return scales
@@ -366,7 +377,8 @@ def fits_without(fit: AdditiveFit, sums: list[Sums]) -> list[AdditiveFit]:
     square of what it changed, and a share of that change where steps use a rough curvature.
     """
     penalty = fit.scales.precision[fit.parts.block]
-    whole, found = reduce(operator.add, sums), []
+    whole = reduce(operator.add, sums)
+    found = []
     for part in sums:
         factor = _factor(whole.curvature - part.curvature, penalty)
         step = -_solve(factor, whole.gradient - part.gradient + penalty * fit.coef)
@@ -385,7 +397,8 @@ def _step(
     gradient = sums.gradient + penalty * coef
     step = -_solve(factor, gradient)
     promised = float(-gradient @ step)
-    before, length = _objective(sums, penalty, coef), 1.0
+    before = _objective(sums, penalty, coef)
+    length = 1.0
     while length > SHORTEST:
         there = coef + length * step
         trial = yield law, there

@@ -108,10 +108,12 @@ def _sum_chunk(
 
 def in_cells(chunk: NumberedRows, populations: Sequence[Any], census: Census) -> NumberedRows:
     """Return rows that count in the cells of some populations."""
-    m, names = len(chunk.names), list(populations)
+    m = len(chunk.names)
+    names = list(populations)
     codes = np.zeros(2 * m, dtype=np.min_scalar_type(2 * len(names)))
     for code in np.flatnonzero(np.bincount(chunk.cell, minlength=2 * m)).tolist():
-        kind, name = KINDS[code // m], chunk.names[code % m]
+        kind = KINDS[code // m]
+        name = chunk.names[code % m]
         if name not in names:
             raise LabelError(
                 f"{chunk.origin} has rows of population {name!r}; the sums are for "

@@ -187,12 +187,15 @@ def _held_out_chances(
     """
     sizes = [len(part) for part in parts]
     clean = [filled(weight, n) for weight, n in zip(weights, sizes, strict=True)]
-    X, weight = np.concatenate(parts), np.concatenate(clean)
+    X = np.concatenate(parts)
+    weight = np.concatenate(clean)
     part = np.repeat(np.arange(len(parts)), sizes)
     # Sorted, so that the order rows come in does not matter; then shuffled, as a model may cut
     # its rows into folds of its own without shuffling them.
     order = np.lexsort((weight, *X.T[::-1], part))[rng.permutation(len(X))]
-    X, weight, part = X[order], weight[order] / weight.mean(), part[order]
+    X = X[order]
+    weight = weight[order] / weight.mean()
+    part = part[order]
     Z = Scaling.of_rows(X, weight)(X)
     fold = np.empty(len(X), dtype=np.int64)
     for k, n in enumerate(sizes):

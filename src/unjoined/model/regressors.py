@@ -88,9 +88,11 @@ class AdditiveMean:
 
 def _coded(X: Array, label: Array, weight: Array) -> tuple[ModelRows, Law, float, float]:
     """Return rows of one label, which must vary, with its law, offset and scale."""
-    low, high = float(label.min()), float(label.max())
+    low = float(label.min())
+    high = float(label.max())
     law: Law = BernoulliLaw(0.5)
-    offset, scale = low, high - low
+    offset = low
+    scale = high - low
     if not np.all((label == low) | (label == high)):
         law = MeanLaw()
         offset = float(np.average(label, weights=weight))
@@ -170,7 +172,8 @@ def fit_conditional_mean(model: Any, X: Array, label: Array, weight: Array) -> C
     A label that never varies has a known mean: no model is fitted, so that a population
     where all or none were treated poses no problem to classifiers.
     """
-    low, high = float(label.min()), float(label.max())
+    low = float(label.min())
+    high = float(label.max())
     if low == high:
         return ConditionalMean(None, low, high)
     if is_classifier(model):
@@ -196,7 +199,8 @@ class FoldedPolicy:
     @classmethod
     def constant(cls, chance: float, fold: IntArray) -> FoldedPolicy:
         """Return the policy of a population in which all rows, or none, were treated."""
-        known, label = ConditionalMean(None, chance, chance), 2.0 * chance - 1.0
+        known = ConditionalMean(None, chance, chance)
+        label = 2.0 * chance - 1.0
         n_folds = int(fold.max()) + 1
         return cls(known, (ConditionalMean(None, label, label),) * n_folds, fold)
 
@@ -228,7 +232,8 @@ def fit_policies(
     policies = []
     for k in range(len(rows.names)):
         at = rows.at(TREATMENT, k)
-        chance, weight = 0.5 + 0.5 * rows.label[at], rows.weight[at]
+        chance = 0.5 + 0.5 * rows.label[at]
+        weight = rows.weight[at]
         if chance.min() == chance.max():
             known = np.arange(len(at)) % MEAN_FOLDS if fold is None else fold[at]
             policies.append(FoldedPolicy.constant(float(chance[0]), known))
@@ -337,7 +342,9 @@ def means_without_folds(
     rng: Rng,
 ) -> list[Callable[[Array], Array]]:
     """Return the mean label of one cell as fitted without each fold in turn."""
-    label, weight, n_folds = rows.label[cell], rows.weight[cell], int(fold.max()) + 1
+    label = rows.label[cell]
+    weight = rows.weight[cell]
+    n_folds = int(fold.max()) + 1
     low = float(label[0])
     if label.min() == label.max():
         return [ConditionalMean(None, low, low)] * n_folds

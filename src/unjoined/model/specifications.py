@@ -134,7 +134,8 @@ class Member:
     @classmethod
     def of_fit(cls, weight: float, form: str, fit: AdditiveFit, size: int) -> Member:
         """Return a fit with zeros for the functions that it does not use."""
-        base, effect = np.zeros(size), np.zeros(size)
+        base = np.zeros(size)
+        effect = np.zeros(size)
         k = len(fit.parts.base)
         base[fit.parts.base], effect[fit.parts.effect] = fit.coef[:k], fit.coef[k:]
         return cls(weight, form, fit.law, base, effect)
@@ -287,7 +288,8 @@ class AdditiveAverage:
         By the covariance of the likeliest form's coefficients, and by how far the members are
         from each other. Costs O(n p^2).
         """
-        values, parts = self.basis(X), self.best.parts
+        values = self.basis(X)
+        parts = self.best.parts
         by_base, by_effect = self.best.law.slopes(*self.best(values))
         gradient = np.hstack(
             [by_base[:, None] * values[:, parts.base], by_effect[:, None] * values[:, parts.effect]]
@@ -317,10 +319,13 @@ class AdditiveAverage:
 
     def _mean(self, X: Array, weight: Array) -> tuple[Array, Array]:
         """Return each member's mean uplift of rows, and how the likeliest form's one slopes."""
-        values, parts, share = self.basis(X), self.best.parts, weight / weight.sum()
+        values = self.basis(X)
+        parts = self.best.parts
+        share = weight / weight.sum()
         uplift = self.best.law.uplift(*(values @ coef for coef in self.coefficients()))
         by_base, by_effect = (share * slope for slope in self.best.law.slopes(*self.best(values)))
-        of_base, of_effect = by_base @ values[:, parts.base], by_effect @ values[:, parts.effect]
+        of_base = by_base @ values[:, parts.base]
+        of_effect = by_effect @ values[:, parts.effect]
         return share @ uplift, np.concatenate([of_base, of_effect])
 
     def features(self, rows: ModelRows) -> Array:
@@ -330,8 +335,10 @@ class AdditiveAverage:
         effect is the same for all. Costs d predictions of some of the rows.
         """
         rows = rows.take(np.arange(0, len(rows.y), 1 + len(rows.y) // FEATURE_ROWS))
-        values, share = self.basis(rows.X), rows.weight / rows.weight.sum()
-        apart, coef = values - share @ values, self.coefficients()
+        values = self.basis(rows.X)
+        share = rows.weight / rows.weight.sum()
+        apart = values - share @ values
+        coef = self.coefficients()
         parts = [values @ each for each in coef]
         uplift = self.best.law.uplift(*parts)
         block, _, columns = self.basis.blocks()
@@ -379,7 +386,8 @@ def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> Additi
     multiple. ``values`` are (k, n), the constant first. The covariance allows for the error of
     the base's shape. Its scales are those of the four coefficients.
     """
-    k, weight = len(fit.parts.base), rows.weight / rows.weight.sum()
+    k = len(fit.parts.base)
+    weight = rows.weight / rows.weight.sum()
     shape = fit.coef[:k].copy()
     shape[0] = 0.0
     along = shape @ values
@@ -448,9 +456,11 @@ def _slope_sums(
     fit: AdditiveFit, rows: ModelRows, values: Array, wanted: BoolArray
 ) -> list[list[Array]]:
     """Return slopes and curvatures by wanted functions, and these with the fit's own ones."""
-    more, parts = values[wanted], fit.parts
+    more = values[wanted]
+    parts = fit.parts
     terms = fit.law(rows.y, rows.exposure, *fit(values.T))
-    w, own = rows.weight, (values[parts.base].T, values[parts.effect].T)
+    w = rows.weight
+    own = (values[parts.base].T, values[parts.effect].T)
     ways = [(terms.by_base, terms.base_base, terms.base_base, terms.base_effect)]
     if len(parts.effect):
         ways.append((terms.by_effect, terms.effect_effect, terms.base_effect, terms.effect_effect))

@@ -244,8 +244,10 @@ def error_bound(
     z = largest_outcome(rows, outcome_bound)
     radius_f, radius_g = radii(model, uplift_radius, critic_radius)
     norm, exact = largest_norm(model, rows.X, basis_norm)
-    f, g = norm * radius_f, norm * radius_g
-    n, n_tilde = effective_size(rows, OUTCOME), effective_size(rows, TREATMENT)
+    f = norm * radius_f
+    g = norm * radius_g
+    n = effective_size(rows, OUTCOME)
+    n_tilde = effective_size(rows, TREATMENT)
     terms = sampling_terms(z, f, g, n=n, n_tilde=n_tilde, delta=delta)
     system = _system(model, rows)
     best = maximize_on_ball(system.A.T @ model.coef_ - 2.0 * system.b, system.C, radius_g)
@@ -289,8 +291,10 @@ def sampling_terms(
     With :math:`M_z = 4 M_Z M_G + M_G^2/2` and :math:`M_w = 2 M_F M_G + M_G^2/2`, the suprema of
     the two summands of the objective; ``z``, ``f``, ``g`` are :math:`M_Z, M_F, M_G`.
     """
-    m_z, m_w = 4.0 * z * g + g**2 / 2.0, 2.0 * f * g + g**2 / 2.0
-    root, root_tilde = math.sqrt(n), math.sqrt(n_tilde)
+    m_z = 4.0 * z * g + g**2 / 2.0
+    m_w = 2.0 * f * g + g**2 / 2.0
+    root = math.sqrt(n)
+    root_tilde = math.sqrt(n_tilde)
     return SamplingTerms(
         complexity=m_z / root + m_w / root_tilde,
         # 2 (4 M_Z + M_G) R(G) + 2 (4 M_G R(F) + (4 M_F + M_G) R(G)) with R <= M / sqrt(n)
@@ -332,7 +336,8 @@ def check_model_rows(model: Any, X: MatrixLike) -> Array:
         )
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.critic_coef_).all()):
         raise InputError("the model's coefficients hold NaN or infinite values. Fit it again.")
-    names, fitted = column_names(X), getattr(model, "feature_names_in_", None)
+    names = column_names(X)
+    fitted = getattr(model, "feature_names_in_", None)
     if names is not None and fitted is not None and names != list(fitted):
         raise InputError(
             f"X has the columns {', '.join(names[:5])}, but the model was fitted on "

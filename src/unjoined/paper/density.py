@@ -259,7 +259,8 @@ def outcome_grid(y: Array, widths: Sequence[float]) -> Array:
     """Return equally spaced values over ``y`` and three kernel widths at both ends."""
     # Of the mass of a Gaussian at the extreme outcome, 1e-5 lies beyond. With steps of a third of
     # the smallest width the trapezoid rule is exact to rounding on each Gaussian.
-    low, high = float(y.min()) - 3.0 * max(widths), float(y.max()) + 3.0 * max(widths)
+    low = float(y.min()) - 3.0 * max(widths)
+    high = float(y.max()) + 3.0 * max(widths)
     needed = int(np.ceil(3.0 * (high - low) / min(widths))) + 1
     return np.linspace(low, high, min(max(needed, MIN_GRID), MAX_GRID))
 
@@ -426,7 +427,8 @@ class DensityUplift(UpliftEstimator):
 
     def _predict_rows(self, matrix: Array) -> Array:
         Z = self.scaling_(matrix)
-        uplift, touched = np.empty(len(Z)), np.zeros(len(Z), dtype=bool)
+        uplift = np.empty(len(Z))
+        touched = np.zeros(len(Z), dtype=bool)
         centers = [len(getattr(law, "alpha", ())) for law in self.outcome_laws_]
         widest = max(len(self.grid_), *centers)
         for batch in gen_batches(len(Z), max(CHUNK_ENTRIES // widest, 1)):
@@ -454,7 +456,8 @@ class DensityUplift(UpliftEstimator):
             The guard touched some rows; the message says how many.
         """
         laws = self._unmix(self.scaling_(self._check_features(X, reset=False)))
-        n_touched, n = int(laws.guarded.sum()), len(laws.guarded)
+        n_touched = int(laws.guarded.sum())
+        n = len(laws.guarded)
         warn_of_gaps(n_touched, n, NO_SOLUTION, self.min_gap, stacklevel=3)
         return laws
 

@@ -223,7 +223,8 @@ def train_saddle(
     players = _Players(f, g, settings)
     objective: list[float] = []
     risk: list[float] = []
-    best_epoch, best = 1, players.averaged()
+    best_epoch = 1
+    best = players.averaged()
     for epoch in range(1, settings.max_epochs + 1):
         objective.append(_run_epoch(players, rows, settings, rng))
         _refuse_divergence(objective[-1], epoch, settings.learning_rate)

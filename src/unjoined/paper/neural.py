@@ -210,7 +210,8 @@ class NeuralMinMaxUplift(UpliftEstimator):
         settings = self._settings()
         scaled = self._scale(rows)
         at, held_at = split_cells(scaled, self.validation_share, rng)
-        train, held_out = scaled.take(at), scaled.take(held_at)
+        train = scaled.take(at)
+        held_out = scaled.take(held_at)
         held = None
         if len(held_at):
             held = HeldOut(self._tensor(held_out.X), held_out_risk(train, held_out))
@@ -355,7 +356,8 @@ def held_out_risk(train: LabelledRows, held: LabelledRows) -> Callable[[Array], 
     seedless = np.random.RandomState(0)  # a logistic regression draws nothing
     first, second = fit_pair(None, scaling(train.X), train, TREATMENT, seedless)
     Z = scaling(held.X)
-    share, gap = held.share, held.sign * (first(Z) - second(Z)) / 2.0
+    share = held.share
+    gap = held.sign * (first(Z) - second(Z)) / 2.0
     mean_outcome = (share * held.label)[held.is_outcome].sum()
     center = np.where(held.is_outcome, mean_outcome, 0.0)
 

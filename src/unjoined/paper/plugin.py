@@ -131,7 +131,8 @@ class PlugInUplift(UpliftEstimator):
             model = Ridge()
         self.outcome_means_ = fit_pair(model, Z, scaled, OUTCOME, rng)
         self.treatment_means_ = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
-        self.scaling_, self.outcome_scale_ = scaling, float(outcome_scaling.scale[0])
+        self.scaling_ = scaling
+        self.outcome_scale_ = float(outcome_scaling.scale[0])
 
     def _predict_rows(self, matrix: Array) -> Array:
         Z = self.scaling_(matrix)
@@ -450,13 +451,15 @@ class TwoStageUplift(UpliftEstimator):
             probabilities, though nothing keeps them between 0 and 1.
         """
         treated, untreated = self._inner_means(self._check_features(X, reset=False))
-        scale, offset = float(self.outcome_scaling_.scale[0]), float(self.outcome_scaling_.mean[0])
+        scale = float(self.outcome_scaling_.scale[0])
+        offset = float(self.outcome_scaling_.mean[0])
         return offset + scale * treated, offset + scale * untreated
 
     def _inner_means(self, matrix: Array) -> tuple[Array, Array]:
         phi = self.basis_(self.scaling_(matrix))
         modified = self._modified(phi)
-        treated, untreated = np.hstack([phi, modified]), np.hstack([phi, 0.0 * modified])
+        treated = np.hstack([phi, modified])
+        untreated = np.hstack([phi, 0.0 * modified])
         return self.second_stage_(treated), self.second_stage_(untreated)
 
     def _modified(self, phi: Array) -> Array:
@@ -465,9 +468,12 @@ class TwoStageUplift(UpliftEstimator):
 
     def _fit_stages(self, Z: Array, rows: LabelledRows, rng: np.random.RandomState) -> None:
         """Predict the treatment's terms at the outcome rows and regress the outcome on them."""
-        at_t, at_y = rows.of_kind(TREATMENT), rows.of_kind(OUTCOME)
-        treatment, outcome = self._sample(Z, rows, at_t), self._sample(Z, rows, at_y)
-        treated, y = 0.5 + 0.5 * rows.label[at_t], rows.label[at_y]
+        at_t = rows.of_kind(TREATMENT)
+        at_y = rows.of_kind(OUTCOME)
+        treatment = self._sample(Z, rows, at_t)
+        outcome = self._sample(Z, rows, at_y)
+        treated = 0.5 + 0.5 * rows.label[at_t]
+        y = rows.label[at_y]
         first, self.first_stage_ = None, None
         if self.first_stage is None:
             first = _first_stage(treatment, treated)
@@ -501,10 +507,12 @@ class TwoStageUplift(UpliftEstimator):
 
     def _in_user_units(self, gamma: Array, covariance: Array | None) -> TwoStageCoefficients:
         """Undo the scaling of features and outcome, and name the coefficients."""
-        p, constant = self.basis_.size, self.effect == "constant"
+        p = self.basis_.size
+        constant = self.effect == "constant"
         names = [f"basis[{j}]" for j in range(p)]
         effects = ["treatment"] if constant else [f"treatment:{name}" for name in names]
-        offset, scale = float(self.outcome_scaling_.mean[0]), float(self.outcome_scaling_.scale[0])
+        offset = float(self.outcome_scaling_.mean[0])
+        scale = float(self.outcome_scaling_.scale[0])
         turn = np.eye(len(gamma))
         if isinstance(self.basis_, LinearBasis):
             features = list(self._feature_names or [f"x{j}" for j in range(p - 1)])

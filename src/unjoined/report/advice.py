@@ -171,7 +171,8 @@ def _whom(share: float) -> str:
 
 def verdict_numbers(facts: Facts) -> dict[str, Any]:
     """Return all that the verdict says, for other programs: gains in outcome units, and money."""
-    advice, level = advise(facts, Speech(facts)), facts.level
+    advice = advise(facts, Speech(facts))
+    level = facts.level
 
     def numbers(value: float, low: float, high: float) -> dict[str, float]:
         return {"value": value, "low": low, "high": high, "level": level}
@@ -204,7 +205,9 @@ def verdict_numbers(facts: Facts) -> dict[str, Any]:
 
 def _expected(facts: Facts, speech: Speech) -> tuple[str, ...]:
     """Say what the choice brings."""
-    chosen, terms, n = facts.chosen, facts.terms, len(facts.people)
+    chosen = facts.chosen
+    terms = facts.terms
+    n = len(facts.people)
     if chosen.share <= 0.0:
         return ()
     gain, ends = speech.gain(chosen)
@@ -335,10 +338,8 @@ def firmer(facts: Facts, speech: Speech) -> str:
     question, half_width, plan = facts.study or ("", 0.0, None)
     if plan is None or plan.needed is None:
         return "More rows alone do not help here: the policies must differ more."
-    rows, now = (
-        plan.needed.rows,
-        min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME),
-    )
+    rows = plan.needed.rows
+    now = min(table.n_rows for table in facts.data.summary() if table.kind == OUTCOME)
     width = f"{number(speech.factor * half_width)} {facts.terms.unit} {speech.per}"
     first = f"To halve the interval of the average uplift, to {width} on either side,"
     if question:

@@ -187,7 +187,8 @@ def find_drivers(model: Any, people: People, rng: np.random.RandomState) -> list
             values = column.grid if steps is None else steps
             if len(values) < 2 and (levels is None or len(levels[0]) < 2):
                 continue
-            change, error = np.zeros(len(values)), np.full(len(values), np.nan)
+            change = np.zeros(len(values))
+            error = np.full(len(values), np.nan)
             for i, value in enumerate(values):
                 changed = _with_value(X, j, column, float(value))
                 if changes:

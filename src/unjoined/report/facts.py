@@ -146,7 +146,8 @@ class Stage:
 
     def net(self, terms: Terms) -> tuple[float, float, float]:
         """Return value of the gain less costs, and the interval of it, money."""
-        value, spent = terms.value or 0.0, terms.cost * self.people
+        value = terms.value or 0.0
+        spent = terms.cost * self.people
         net, low, high = (
             value * gain - spent if value else -spent for gain in (self.gain, self.low, self.high)
         )
@@ -180,15 +181,18 @@ class Facts:
         )
         _check_many(data, self.people)
         self.model, self.data = model, data
-        self.own_people, self.held_out = people is not None, held_out
-        self.terms, self.origin = terms or Terms(), origin or Origin()
+        self.own_people = people is not None
+        self.held_out = held_out
+        self.terms = terms or Terms()
+        self.origin = origin or Origin()
         crossfit = _cross_fit(model, data, held_out=held_out, random_state=random_state)
         shared: dict[str, Any] = {"crossfit": crossfit, "random_state": random_state}
         target = None if people is None else self.people.X
         self.diagnosis = diagnosis or diagnose(data, target, **shared)
         evaluate = evaluate_uplift if held_out else cross_evaluate
         evaluation = evaluation or evaluate(model, data, level=LEVEL, **shared)
-        self.uplift, self.record = model.predict(self.people.X), getattr(model, "gain_", None)
+        self.uplift = model.predict(self.people.X)
+        self.record = getattr(model, "gain_", None)
         bounded = np.isfinite(evaluation.average.interval(LEVEL)).all()
         if self.record is not None and bounded and not held_out:
             # One average, that of the fit's summary.
@@ -198,7 +202,8 @@ class Facts:
         self.is_binary = set(np.unique(outcomes)) <= {0.0, 1.0}
         # The people advised, and the share of them whom populations treat differently enough.
         rule = self.terms.rule(self.uplift)
-        self.chosen, self.told = self._stage(rule), evaluation.speaks_for
+        self.chosen = self._stage(rule)
+        self.told = evaluation.speaks_for
         if self.record is not None and rule.any():
             self.told = float(self.record.told(self.uplift, rule))
         self.stages = self._stages()
@@ -231,7 +236,8 @@ class Facts:
 
         Without a record it treats the best first.
         """
-        n, treated = len(rule), float(rule.sum())
+        n = len(rule)
+        treated = float(rule.sum())
         share = treated / n
         if self.record is not None:
             gain = self.record.gain(self.uplift, rule)
@@ -242,7 +248,8 @@ class Facts:
 
     def _stages(self) -> list[Stage]:
         """Return what shares are expected to bring, a hundredth apart, and the one advised."""
-        n, chosen = len(self.uplift), self.chosen
+        n = len(self.uplift)
+        chosen = self.chosen
         shares = [k / 100 for k in range(101) if k == 0 or k * n / 100 >= FEWEST]
         found = [self._stage(top_share_rule(self.uplift, share)) for share in shares]
         if chosen.people >= FEWEST and not any(abs(s.share - chosen.share) < 1e-9 for s in found):
@@ -275,7 +282,8 @@ class Facts:
 
         Each is a group, what features add to its uplift, and what the rest adds.
         """
-        n, mean = len(self.people), float(self.uplift.mean())
+        n = len(self.people)
+        mean = float(self.uplift.mean())
         size = min(max(FEWEST, round(TYPICAL * n)), n)
         rank = np.argsort(np.argsort(-self.uplift, kind="stable"))
         starts = {
@@ -319,13 +327,17 @@ def _plan(data: SeparateLabels, evaluation: Evaluation, shared: dict[str, Any]) 
     ends = [each.interval(level) for each in (average, qini)]
     if not np.isfinite(ends).all():
         return None
-    wanted, quantity, question = (ends[0][1] - ends[0][0]) / 4.0, "average", ""
+    wanted = (ends[0][1] - ends[0][0]) / 4.0
+    quantity = "average"
+    question = ""
     for name, estimate, (low, high), asked in (
         ("average", average, ends[0], "treating everyone helps or harms"),
         ("qini", qini, ends[1], "the ranking beats a random order"),
     ):
         if low <= 0.0 <= high and estimate.value:
-            wanted, quantity, question = 0.7 * abs(estimate.value), name, asked
+            wanted = 0.7 * abs(estimate.value)
+            quantity = name
+            question = asked
     try:
         plan = plan_study(data, quantity=quantity, half_width=wanted, level=level, **shared)
     except InputError:  # no policy gap to plan with

@@ -46,7 +46,8 @@ def spread(values: Array, *, zero: bool = True) -> tuple[float, float]:
     """Return ends that hold all finite numbers, and 0, with some air."""
     known = values[np.isfinite(values)]
     both = np.append(known, 0.0) if zero or not len(known) else known
-    low, high = float(both.min()), float(both.max())
+    low = float(both.min())
+    high = float(both.max())
     air = 0.06 * (high - low) or max(abs(high), 1.0) * 0.1
     return low - air * (low < 0.0 or not zero), high + air * (high > 0.0 or not zero)
 
@@ -115,7 +116,8 @@ class Chart:
     def upright(self, x: float, css: str, ends: Sequence[float] = (), **more: str) -> None:
         """Draw a vertical line between two numbers, from the foot to the top by default."""
         at, (low, high) = self.to_x(x), ends or self.y
-        foot, top = self.to_y(max(low, self.y[0])), self.to_y(min(high, self.y[1]))
+        foot = self.to_y(max(low, self.y[0]))
+        top = self.to_y(min(high, self.y[1]))
         self.add("line", css, x1=at, x2=at, y1=foot, y2=top, **more)
 
     def point(self, x: float, y: float, css: str, **more: str) -> None:
@@ -139,7 +141,8 @@ class Chart:
             self.add("rect", "bar", x=left, y=y, height=18.0, width=right - left)
             self.write(self.left - 8, y + 13, short(name), text_anchor="end")
             if ends and ends[1][i] > ends[0][i]:
-                left, right = to_x(ends[0][i]), to_x(ends[1][i])
+                left = to_x(ends[0][i])
+                right = to_x(ends[1][i])
                 self.add("line", "whisker", x1=left, x2=right, y1=y + 9, y2=y + 9)
         if ends:
             self.upright(0.0, "zero")
@@ -193,7 +196,8 @@ def gap_figure(diagnosis: Diagnosis, n_rows: int) -> Figure | None:
     if gap is None:
         return None
     least = -FULL_GAP if gap.is_signed else 0.0
-    low, high = min(float(gap.quantiles[0]), least), max(float(gap.quantiles[-1]), FULL_GAP)
+    low = min(float(gap.quantiles[0]), least)
+    high = max(float(gap.quantiles[-1]), FULL_GAP)
     edges = np.linspace(low, high, BINS + 1)
     share = np.diff(_share_below(gap.quantiles, edges))
     share[share * n_rows < FEWEST] = 0.0
@@ -311,17 +315,20 @@ def gain_chart(facts: Facts) -> Chart:
 def driver_figure(driver: Driver, speech: Speech) -> Figure:
     """Draw what one feature adds to uplift: a curve, bars, or lying bars if names are long."""
     factor, column = speech.factor, driver.column
-    change, reach = factor * driver.change, np.zeros(len(driver.change))
+    change = factor * driver.change
+    reach = np.zeros(len(driver.change))
     if driver.has_band:
         reach = 1.96 * factor * driver.error
-    low, high = change - reach, change + reach
+    low = change - reach
+    high = change + reach
     said = [column.said(float(v)) for v in driver.values]
     words = (
         f"Uplift by {column.name}",
         f"What each value of {column.name} adds to the average uplift, {speech.per}.",
     )
     sides = spread(np.concatenate([low, high]))
-    across, change_axis = short(column.name, 48), f"change, {speech.per}"
+    across = short(column.name, 48)
+    change_axis = f"change, {speech.per}"
     if not driver.is_curve and len(driver.levels[0]) > len(said):
         across = f"{short(column.name, 24)}, {len(said)} of {len(driver.levels[0])} values"
     if driver.is_curve:

@@ -187,7 +187,8 @@ def render(facts: Facts, environment: Any, seed: Any) -> str:
     speech = Speech(facts)
     folder = files("unjoined.report")
     style, script = ((folder / name).read_text("utf-8") for name in ("report.css", "report.js"))
-    diagnosis, gains = facts.diagnosis, gain_chart(facts)
+    diagnosis = facts.diagnosis
+    gains = gain_chart(facts)
     text: str = environment.get_template("report.html").render(
         facts=facts,
         terms=facts.terms,
@@ -242,7 +243,8 @@ def _share_table(facts: Facts) -> dict[str, Any]:
     """Return what shares bring, for paper and as a file to download."""
     terms, lines = facts.terms, []
     for stage in facts.stages:
-        spent, money = terms.cost * stage.people, stage.net(terms) if terms.has_money else ()
+        spent = terms.cost * stage.people
+        money = stage.net(terms) if terms.has_money else ()
         numbers = [stage.share, stage.people, stage.gain, stage.low, stage.high, spent, *money]
         lines.append(",".join(f"{each:.6g}" if np.isfinite(each) else "" for each in numbers))
     head = "share,people,gain,low,high,cost" + ",net,net_low,net_high" * terms.has_money
