@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from unjoined.model.additive_basis import CATEGORY, CONSTANT, CURVE, LINE, SQUARE, AdditiveBasis
-from unjoined.model.families import BernoulliLaw
+from unjoined.model.families import BernoulliFamily
 from unjoined.model.newton import AdditiveRows, Parts, pass_in_memory
 
 WANTED = 1.5
@@ -34,7 +34,7 @@ def step_and_limit(n: int, d: int) -> tuple[Callable[[], object], Callable[[], o
     parts = Parts.of_groups(block, groups, CURVES, CURVES)
     y = 1.0 * (rng.random_sample(n) < 0.3)
     rows = AdditiveRows(values, y, rng.uniform(0.2, 0.8, n), np.ones(n))
-    pass_over, law = pass_in_memory(rows, parts, 1), BernoulliLaw(0.5)
+    pass_over, law = pass_in_memory(rows, parts, 1), BernoulliFamily(0.5)
     coef = 0.01 * rng.standard_normal(2 * len(values))
     design = np.vstack([values, values]) * rng.uniform(0.1, 0.5, n)
     return lambda: pass_over(law, coef), lambda: (coef[: len(values)] @ values, design @ design.T)

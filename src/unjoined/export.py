@@ -21,7 +21,7 @@ from unjoined.estimators.weighted import WeightedUplift
 from unjoined.model.additive_basis import AdditiveBasis, Curve
 from unjoined.model.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.model.draw import PrincipalBasis
-from unjoined.model.families import BernoulliLaw
+from unjoined.model.families import BernoulliFamily
 
 __all__ = ["export_sql"]
 
@@ -145,11 +145,11 @@ def _parts(model: Any) -> tuple[Scaling | None, Basis, Array, Array | None]:
     if isinstance(model, Uplift):
         fit = model.fit_
         scale = float(model.outcome_scaling_.scale[0])
-        (base, effect), law = fit.coefficients(), fit.best.law
-        if not isinstance(law, BernoulliLaw):
+        (base, effect), family = fit.coefficients(), fit.best.family
+        if not isinstance(family, BernoulliFamily):
             return None, fit.basis, scale * (effect @ fit.weight)[:, None], None
-        treated = base + (1.0 - law.split) * effect
-        untreated = base - law.split * effect
+        treated = base + (1.0 - family.split) * effect
+        untreated = base - family.split * effect
         weight = scale * np.concatenate([fit.weight, -fit.weight])
         return None, fit.basis, np.hstack([treated, untreated]), weight
     if not isinstance(model, MinMaxUplift | WeightedUplift):

@@ -37,19 +37,19 @@ def draw(n, seed=0, *, family="bernoulli", policies=(1.5, -1.5)):
     """Two features, one policy per population, outcome models linear in x; and the treatment."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 2))
-    chance = expit(np.take(policies, rng.integers(0, len(policies), n)) * (X[:, 0] + 0.5))
-    treated = rng.random(n) < chance
+    propensity = expit(np.take(policies, rng.integers(0, len(policies), n)) * (X[:, 0] + 0.5))
+    treated = rng.random(n) < propensity
     F = np.column_stack([np.ones(n), X])
     mean = np.where(treated, F @ TRUTH[:3], F @ TRUTH[3:])
     if family == "gaussian":
-        return X, mean + SIGMA * rng.standard_normal(n), chance, treated
-    return X, (rng.random(n) < expit(mean)).astype(float), chance, treated
+        return X, mean + SIGMA * rng.standard_normal(n), propensity, treated
+    return X, (rng.random(n) < expit(mean)).astype(float), propensity, treated
 
 
-def em(X, y, chance, model, weight=None, *, family="bernoulli", seed=0, **settings):
+def em(X, y, propensity, model, weight=None, *, family="bernoulli", seed=0, **settings):
     weight = np.ones(len(y)) if weight is None else weight
     rng = np.random.RandomState(seed)
-    return fit_em(X, y, chance, weight, model, family=family, rng=rng, **settings)
+    return fit_em(X, y, propensity, weight, model, family=family, rng=rng, **settings)
 
 
 def parameters(fit):
@@ -60,7 +60,7 @@ def parameters(fit):
     return np.concatenate([*linear, [np.log(fit.sigma)] if fit.family == "gaussian" else []])
 
 
-def slow_log_likelihood(theta, X, y, chance):
+def slow_log_likelihood(theta, X, y, propensity):
     """Per row, as the formula is written; a seventh parameter is log sigma."""
     F = np.column_stack([np.ones(len(X)), X])
     eta = F @ theta[:3], F @ theta[3:6]
@@ -68,7 +68,7 @@ def slow_log_likelihood(theta, X, y, chance):
         p_1, p_0 = (norm.pdf(y, m, np.exp(theta[6])) for m in eta)
     else:
         p_1, p_0 = (np.where(y == 1.0, expit(m), expit(-m)) for m in eta)
-    return np.log(chance * p_1 + (1.0 - chance) * p_0)
+    return np.log(propensity * p_1 + (1.0 - propensity) * p_0)
 
 
 # --- Equal to independent answers ---------------------------------------------------------------
@@ -79,8 +79,8 @@ def test_on_a_table_it_is_textbook_em_in_every_iteration():
     rng = np.random.default_rng(0)
     n = 600
     x, population = rng.integers(0, 4, n), rng.integers(0, 3, n)
-    chance = np.array([[0.9, 0.5, 0.1], [0.2, 0.7, 0.4], [0.3, 0.6, 0.8], [0.5, 0.95, 0.05]])
-    e = chance[x, population]
+    propensity = np.array([[0.9, 0.5, 0.1], [0.2, 0.7, 0.4], [0.3, 0.6, 0.8], [0.5, 0.95, 0.05]])
+    e = propensity[x, population]
     y = (rng.random(n) < np.where(rng.random(n) < e, 0.7, 0.2 + 0.1 * x)).astype(float)
     weight = rng.integers(1, 4, n).astype(float)
     r, path = e.copy(), []
@@ -104,12 +104,12 @@ def test_on_a_table_it_is_textbook_em_in_every_iteration():
     ("family", "model"), [("bernoulli", EXACT), ("gaussian", LinearRegression())]
 )
 def test_direct_maximisation_ends_at_the_same_optimum(family, model):
-    X, y, chance, _ = draw(1500, family=family)
+    X, y, propensity, _ = draw(1500, family=family)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
-    fit = em(X, y, chance, model, weight, family=family, tol=1e-13, max_iter=3000)
+    fit = em(X, y, propensity, model, weight, family=family, tol=1e-13, max_iter=3000)
 
     def loss(theta):
-        return -np.average(slow_log_likelihood(theta, X, y, chance), weights=weight)
+        return -np.average(slow_log_likelihood(theta, X, y, propensity), weights=weight)
 
     direct = minimize(loss, np.zeros(7 if family == "gaussian" else 6), tol=1e-10)
     assert fit.converged
@@ -119,12 +119,12 @@ def test_direct_maximisation_ends_at_the_same_optimum(family, model):
 
 def test_likelihood_is_flat_at_the_answer():
     """First-order conditions: the weighted residuals of both parts are orthogonal to 1 and x."""
-    X, y, chance, _ = draw(1000, seed=2)
-    fit = em(X, y, chance, EXACT, tol=1e-14, max_iter=3000)
+    X, y, propensity, _ = draw(1000, seed=2)
+    fit = em(X, y, propensity, EXACT, tol=1e-14, max_iter=3000)
     F = np.column_stack([np.ones(len(X)), X])
     m_1, m_0 = fit.means(X)
     p_1, p_0 = (np.where(y == 1.0, m, 1.0 - m) for m in (m_1, m_0))
-    r = chance * p_1 / (chance * p_1 + (1.0 - chance) * p_0)
+    r = propensity * p_1 / (propensity * p_1 + (1.0 - propensity) * p_0)
     assert_allclose(F.T @ (r * (y - m_1)) / len(y), 0.0, atol=1e-6)
     assert_allclose(F.T @ ((1.0 - r) * (y - m_0)) / len(y), 0.0, atol=1e-6)
 
@@ -152,9 +152,9 @@ def test_known_treatments_reduce_it_to_two_regressions():
 
 def test_rows_that_are_sure_stay_sure_among_others():
     """Some chances are exactly 0 or 1: they act like chances a rounding away from it."""
-    X, y, chance, treated = draw(800, seed=4)
+    X, y, propensity, treated = draw(800, seed=4)
     sure = np.arange(len(y)) % 3 == 0
-    exact = np.where(sure, treated, chance)
+    exact = np.where(sure, treated, propensity)
     nearly = np.clip(exact, 1e-13, 1.0 - 1e-13)
     settings = {"tol": 1e-10, "max_iter": 500}
     one, other = (em(X, y, e, EXACT, **settings) for e in (exact, nearly))
@@ -168,13 +168,13 @@ def test_rows_that_are_sure_stay_sure_among_others():
 @pytest.mark.parametrize("kind", ["drawn", "equal"])
 def test_whole_weights_equal_repeated_rows(kind):
     """With a penalty as well, for which weights that are all 2 are not weights that are all 1."""
-    X, y, chance, _ = draw(300)
+    X, y, propensity, _ = draw(300)
     drawn = np.random.default_rng(0).integers(1, 4, len(y))
     times = drawn if kind == "drawn" else np.full(len(y), 2)
     model = LogisticRegression(C=0.05, tol=1e-10)
-    weighted = em(X, y, chance, model, times.astype(float))
+    weighted = em(X, y, propensity, model, times.astype(float))
     again = np.repeat(np.arange(len(y)), times)
-    repeated = em(X[again], y[again], chance[again], model)
+    repeated = em(X[again], y[again], propensity[again], model)
     assert_allclose(weighted.path, repeated.path, atol=1e-9)
     assert_allclose(weighted.means(X), repeated.means(X), atol=1e-6)
 
@@ -185,8 +185,8 @@ def test_whole_weights_equal_repeated_rows(kind):
 )
 def test_likelihood_rises_in_every_iteration(family, model, seed):
     """Up to rounding: 500 terms of order 1 are averaged, each good to a few 1e-16."""
-    X, y, chance, _ = draw(500, seed, family=family, policies=(1.0, -0.5, 0.2))
-    fit = em(X, y, chance, model, family=family, tol=0.0, max_iter=60)
+    X, y, propensity, _ = draw(500, seed, family=family, policies=(1.0, -0.5, 0.2))
+    fit = em(X, y, propensity, model, family=family, tol=0.0, max_iter=60)
     assert np.diff(fit.path).min() > -500 * np.finfo(float).eps
     assert fit.path[-1] > fit.path[0]
 
@@ -204,16 +204,16 @@ class Recorded(LogisticRegression):
 
 def test_with_a_penalty_the_penalised_likelihood_rises():
     """The intercepts are not penalised; the objective is that of scikit-learn's C."""
-    X, y, chance, _ = draw(500)
+    X, y, propensity, _ = draw(500)
     C = 0.02
     Recorded.seen.clear()
     model = Recorded(C=C, solver="newton-cholesky", tol=1e-10)
-    fit = em(X, y, chance, model, tol=0.0, max_iter=40)
+    fit = em(X, y, propensity, model, tol=0.0, max_iter=40)
     thetas = np.reshape(Recorded.seen, (-1, 6))  # treated and untreated in turn
     assert len(thetas) == len(fit.path) > 10
     assert not fit.is_monotone  # of the plain likelihood
     slopes = thetas[:, [1, 2, 4, 5]]
-    plain = [slow_log_likelihood(theta, X, y, chance).sum() for theta in thetas]
+    plain = [slow_log_likelihood(theta, X, y, propensity).sum() for theta in thetas]
     penalised = np.array(plain) - np.sum(slopes**2, axis=1) / (2.0 * C)
     # 500 terms of order 1 are added here, to a total of some hundred.
     assert np.diff(penalised).min() > -500 * np.abs(penalised).max() * np.finfo(float).eps
@@ -222,32 +222,32 @@ def test_with_a_penalty_the_penalised_likelihood_rises():
 
 def test_a_falling_likelihood_is_told_and_its_best_iteration_kept():
     """From the best plain likelihood, a strong penalty can only lead down."""
-    X, y, chance, _ = draw(800)
-    free = em(X, y, chance, EXACT, tol=1e-10, max_iter=500)
-    share = posterior(free, X, y, chance)
+    X, y, propensity, _ = draw(800)
+    free = em(X, y, propensity, EXACT, tol=1e-10, max_iter=500)
+    share = posterior(free, X, y, propensity)
     weight, rng = np.ones(len(y)), np.random.RandomState(0)
-    problem = _em._prepare(X, y, chance, weight, LogisticRegression(C=0.01), "bernoulli", rng)
+    problem = _em._prepare(X, y, propensity, weight, LogisticRegression(C=0.01), "bernoulli", rng)
     fit = _em._climb(problem, share, 0, 200, 1e-6)
     assert not fit.is_monotone
     assert np.argmax(fit.path) == 0
-    assert_allclose(fit.log_likelihood(X, y, chance).mean(), fit.path[0], rtol=1e-12)
+    assert_allclose(fit.log_likelihood(X, y, propensity).mean(), fit.path[0], rtol=1e-12)
     assert fit.n_iter <= 200
 
 
-def posterior(fit, X, y, chance):
+def posterior(fit, X, y, propensity):
     p_1, p_0 = (np.where(y == 1.0, m, 1.0 - m) for m in fit.means(X))
-    return chance * p_1 / (chance * p_1 + (1.0 - chance) * p_0)
+    return propensity * p_1 / (propensity * p_1 + (1.0 - propensity) * p_0)
 
 
 @pytest.mark.slow
 def test_forests_return_their_likeliest_iteration_and_the_same_one_each_time():
-    X, y, chance, _ = draw(500)
+    X, y, propensity, _ = draw(500)
     forest = RandomForestClassifier(10, min_weight_fraction_leaf=0.05)
-    fit = em(X, y, chance, forest, max_iter=25)
+    fit = em(X, y, propensity, forest, max_iter=25)
     falls = -np.diff(fit.path) > 1e-6 * np.abs(fit.path[:-1])
     assert fit.is_monotone == (not falls.any())
-    assert_allclose(fit.log_likelihood(X, y, chance).mean(), fit.path.max(), rtol=1e-12)
-    assert_array_equal(em(X, y, chance, forest, max_iter=25).path, fit.path)
+    assert_allclose(fit.log_likelihood(X, y, propensity).mean(), fit.path.max(), rtol=1e-12)
+    assert_array_equal(em(X, y, propensity, forest, max_iter=25).path, fit.path)
 
 
 def test_a_run_that_finds_nothing_better_ends():
@@ -261,8 +261,8 @@ def test_a_run_that_finds_nothing_better_ends():
             p = np.full(len(X), 0.5 if Random.calls <= 2 else 0.6 + 0.1 * (Random.calls // 2 % 2))
             return np.column_stack([1.0 - p, p])
 
-    X, _, chance, _ = draw(100)
-    fit = em(X, 1.0 - (np.arange(100) % 3 == 0.0), chance, Random(), max_iter=100, tol=1e-4)
+    X, _, propensity, _ = draw(100)
+    fit = em(X, 1.0 - (np.arange(100) % 3 == 0.0), propensity, Random(), max_iter=100, tol=1e-4)
     assert fit.n_iter < 100
     assert not fit.converged
     assert len(fit.path) == fit.n_iter + 1
@@ -270,19 +270,19 @@ def test_a_run_that_finds_nothing_better_ends():
 
 
 def test_units_of_a_real_outcome_change_units_only():
-    X, y, chance, _ = draw(500, family="gaussian")
-    one = em(X, y, chance, LinearRegression(), family="gaussian")
-    other = em(X, 5.0 + 1e4 * y, chance, LinearRegression(), family="gaussian")
+    X, y, propensity, _ = draw(500, family="gaussian")
+    one = em(X, y, propensity, LinearRegression(), family="gaussian")
+    other = em(X, 5.0 + 1e4 * y, propensity, LinearRegression(), family="gaussian")
     assert other.n_iter == one.n_iter
     assert_allclose(other.sigma, 1e4 * one.sigma, rtol=1e-9)
     assert_allclose(other.means(X), 5.0 + 1e4 * np.array(one.means(X)), rtol=1e-9)
 
 
 def test_stops_at_max_iter_or_at_the_tolerance():
-    X, y, chance, _ = draw(500)
-    short = em(X, y, chance, EXACT, max_iter=3)
+    X, y, propensity, _ = draw(500)
+    short = em(X, y, propensity, EXACT, max_iter=3)
     assert (short.n_iter, len(short.path), short.converged) == (3, 4, False)
-    done = em(X, y, chance, EXACT, tol=1e-5)
+    done = em(X, y, propensity, EXACT, tol=1e-5)
     gain = np.diff(done.path) / np.abs(done.path[:-1])
     assert done.converged
     assert gain[-1] <= 1e-5 < gain[:-1].min()
@@ -292,19 +292,21 @@ def test_stops_at_max_iter_or_at_the_tolerance():
 
 
 def test_exchanging_the_parts_is_less_likely():
-    X, y, chance, _ = draw(1000)
-    fit = em(X, y, chance, EXACT)
+    X, y, propensity, _ = draw(1000)
+    fit = em(X, y, propensity, EXACT)
     swapped = replace(fit, treated=fit.untreated, untreated=fit.treated)
-    loss = fit.log_likelihood(X, y, chance) - swapped.log_likelihood(X, y, chance)
+    loss = fit.log_likelihood(X, y, propensity) - swapped.log_likelihood(X, y, propensity)
     assert loss.mean() > 0.01
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
 def test_exchanged_starts_end_at_the_same_optimum_or_at_a_worse_one(family):
-    X, y, chance, treated = draw(1000, family=family)
+    X, y, propensity, treated = draw(1000, family=family)
     model = EXACT if family == "bernoulli" else LinearRegression()
-    problem = _em._prepare(X, y, chance, np.ones(len(y)), model, family, np.random.RandomState(0))
-    right = _em._climb(problem, chance, 0, 2000, 1e-10)
+    problem = _em._prepare(
+        X, y, propensity, np.ones(len(y)), model, family, np.random.RandomState(0)
+    )
+    right = _em._climb(problem, propensity, 0, 2000, 1e-10)
     swapped = _em._climb(problem, np.where(treated, 0.01, 0.99), 1, 2000, 1e-10)
     assert swapped.path.max() <= right.path.max() + 1e-7
     if swapped.path.max() > right.path.max() - 1e-6:
@@ -315,7 +317,7 @@ def test_exchanged_starts_end_at_the_same_optimum_or_at_a_worse_one(family):
     ("family", "model"), [("bernoulli", EXACT), ("gaussian", LinearRegression())]
 )
 def test_of_several_starts_the_likeliest_is_returned(family, model, monkeypatch):
-    X, y, chance, _ = draw(300, family=family, policies=(0.3, -0.3))
+    X, y, propensity, _ = draw(300, family=family, policies=(0.3, -0.3))
     runs, climb = [], _em._climb
 
     def spy(*arguments):
@@ -323,7 +325,7 @@ def test_of_several_starts_the_likeliest_is_returned(family, model, monkeypatch)
         return runs[-1]
 
     monkeypatch.setattr(_em, "_climb", spy)
-    fit = em(X, y, chance, model, family=family, n_starts=5, max_iter=50)
+    fit = em(X, y, propensity, model, family=family, n_starts=5, max_iter=50)
     assert [run.start for run in runs] == list(range(5))
     best = max(run.path.max() for run in runs)
     assert fit is runs[fit.start]
@@ -333,16 +335,16 @@ def test_of_several_starts_the_likeliest_is_returned(family, model, monkeypatch)
 
 def test_a_tie_goes_to_the_first_start():
     """One optimum, which other starts approach as well: closer or less close by the tolerance."""
-    X, y, chance, _ = draw(500, family="gaussian")
+    X, y, propensity, _ = draw(500, family="gaussian")
     settings = {"family": "gaussian", "tol": 1e-4}
-    starts = [em(X, y, chance, LinearRegression(), n_starts=n, **settings) for n in (1, 6)]
+    starts = [em(X, y, propensity, LinearRegression(), n_starts=n, **settings) for n in (1, 6)]
     assert starts[1].start == 0
     assert_array_equal(starts[0].path, starts[1].path)
 
 
 def test_random_starts_keep_what_is_sure():
-    X, y, chance, treated = draw(200)
-    e = np.where(np.arange(200) % 2, treated, chance)
+    X, y, propensity, treated = draw(200)
+    e = np.where(np.arange(200) % 2, treated, propensity)
     rng = np.random.RandomState(0)
     problem = _em._prepare(X, y, e, np.ones(200), EXACT, "bernoulli", rng)
     share = _em._draw_share(X, problem, e, rng)
@@ -363,13 +365,14 @@ def test_truth_is_found_within_its_standard_errors(family, policies):
     I is the sum of the outer products of the rows' scores at the truth, by central differences.
     The chance of exceeding the bound is one in a million; sigma is among the parameters.
     """
-    X, y, chance, _ = draw(20_000, seed=5, family=family, policies=policies)
+    X, y, propensity, _ = draw(20_000, seed=5, family=family, policies=policies)
     truth = np.r_[TRUTH, np.log(SIGMA)] if family == "gaussian" else TRUTH
     model = EXACT if family == "bernoulli" else LinearRegression()
-    fit = em(X, y, chance, model, family=family, tol=1e-9, max_iter=2000)
+    fit = em(X, y, propensity, model, family=family, tol=1e-9, max_iter=2000)
     steps = 1e-5 * np.eye(len(truth))
     scores = [
-        slow_log_likelihood(truth + h, X, y, chance) - slow_log_likelihood(truth - h, X, y, chance)
+        slow_log_likelihood(truth + h, X, y, propensity)
+        - slow_log_likelihood(truth - h, X, y, propensity)
         for h in steps
     ]
     information = np.array(scores) @ np.array(scores).T / 2e-5**2
@@ -384,44 +387,49 @@ def test_truth_is_found_within_its_standard_errors(family, policies):
 
 
 @given(
-    chance=arrays(float, 6, elements=st.sampled_from([0.0, 1e-300, 0.3, 1.0 - 1e-16, 1.0])),
+    propensity=arrays(float, 6, elements=st.sampled_from([0.0, 1e-300, 0.3, 1.0 - 1e-16, 1.0])),
     log_p1=arrays(float, 6, elements=st.floats(-1e6, 10.0)),
     log_p0=arrays(float, 6, elements=st.floats(-1e6, 10.0)),
 )
-def test_shares_are_probabilities_whatever_the_densities(chance, log_p1, log_p0):
-    value, share = _em._mix(*_em._logs(chance), log_p1, log_p0)
+def test_shares_are_probabilities_whatever_the_densities(propensity, log_p1, log_p0):
+    value, share = _em._mix(*_em._logs(propensity), log_p1, log_p0)
     assert np.isfinite(value).all()
     assert np.all((share >= 0.0) & (share <= 1.0))
-    assert_array_equal(share[chance == 0.0], 0.0)
-    assert_array_equal(share[chance == 1.0], 1.0)
+    assert_array_equal(share[propensity == 0.0], 0.0)
+    assert_array_equal(share[propensity == 1.0], 1.0)
     tame = (np.abs(log_p1) < 300.0) & (np.abs(log_p0) < 300.0)
-    p_1, p_0 = chance[tame] * np.exp(log_p1[tame]), (1.0 - chance[tame]) * np.exp(log_p0[tame])
+    p_1, p_0 = (
+        propensity[tame] * np.exp(log_p1[tame]),
+        (1.0 - propensity[tame]) * np.exp(log_p0[tame]),
+    )
     assert_allclose(value[tame], np.log(p_1 + p_0), rtol=1e-9, atol=1e-9)
     assert_allclose(share[tame], p_1 / (p_1 + p_0), rtol=1e-9, atol=1e-12)
 
 
 def test_outlying_outcomes_do_not_break_the_likelihood():
-    X, y, chance, _ = draw(300, family="gaussian")
-    y[0], chance[0], chance[1] = 1e5, 0.0, 1.0
-    fit = em(X, y, chance, LinearRegression(), family="gaussian")
+    X, y, propensity, _ = draw(300, family="gaussian")
+    y[0], propensity[0], propensity[1] = 1e5, 0.0, 1.0
+    fit = em(X, y, propensity, LinearRegression(), family="gaussian")
     assert np.isfinite(fit.path).all()
     far = fit.log_likelihood(X[:3], np.array([1e9, -1e9, 1e9]), np.array([0.0, 1.0, 0.5]))
     assert np.isfinite(far).all()
 
 
 def test_probabilities_of_0_and_1_cost_no_more_than_the_floor():
-    X, y, chance, _ = draw(300)
-    fit = em(X, y, chance, DecisionTreeClassifier())  # grown until each leaf is pure
+    X, y, propensity, _ = draw(300)
+    fit = em(X, y, propensity, DecisionTreeClassifier())  # grown until each leaf is pure
     assert np.isfinite(fit.path).all()
     # None of the training outcomes is a surprise; their opposites are all the surprise there is.
     # One minus a floor of 1e-9 is good to 1e-16, its log to 1e-7.
-    assert_allclose(fit.log_likelihood(X, 1.0 - y, chance), np.log(PROBABILITY_FLOOR), atol=2e-7)
+    assert_allclose(
+        fit.log_likelihood(X, 1.0 - y, propensity), np.log(PROBABILITY_FLOOR), atol=2e-7
+    )
     assert set(np.unique(fit.means(X))) == {0.0, 1.0}
 
 
 def test_an_interpolating_regressor_leaves_the_least_variance():
-    X, y, chance, _ = draw(300, family="gaussian")
-    fit = em(X, y, chance, DecisionTreeRegressor(), family="gaussian", max_iter=3)
+    X, y, propensity, _ = draw(300, family="gaussian")
+    fit = em(X, y, propensity, DecisionTreeRegressor(), family="gaussian", max_iter=3)
     assert_allclose(fit.sigma, np.sqrt(VARIANCE_FLOOR) * y.std(), rtol=1e-9)
 
 
@@ -429,19 +437,19 @@ def test_an_interpolating_regressor_leaves_the_least_variance():
 
 
 def test_held_out_likelihood_is_the_formula():
-    X, y, chance, _ = draw(400)
-    fit = em(X, y, chance, LogisticRegression())
-    X, y, chance, _ = draw(100, seed=9)
-    expected = slow_log_likelihood(parameters(fit), X, y, chance)
-    assert_allclose(fit.log_likelihood(X, y, chance), expected, rtol=1e-9)
+    X, y, propensity, _ = draw(400)
+    fit = em(X, y, propensity, LogisticRegression())
+    X, y, propensity, _ = draw(100, seed=9)
+    expected = slow_log_likelihood(parameters(fit), X, y, propensity)
+    assert_allclose(fit.log_likelihood(X, y, propensity), expected, rtol=1e-9)
 
 
 def test_starting_where_the_last_fit_ended_changes_speed_only(monkeypatch):
-    X, y, chance, _ = draw(500)
+    X, y, propensity, _ = draw(500)
     model = LogisticRegression(tol=1e-9)
-    warm = em(X, y, chance, model)
+    warm = em(X, y, propensity, model)
     monkeypatch.setattr(_em, "_is_convex", lambda last: False)
-    cold = em(X, y, chance, model)
+    cold = em(X, y, propensity, model)
     assert_allclose(warm.path, cold.path, atol=1e-9)
     assert_allclose(parameters(warm), parameters(cold), atol=1e-5)
 
@@ -452,9 +460,9 @@ def test_starting_where_the_last_fit_ended_changes_speed_only(monkeypatch):
     ids=["plain", "pipeline"],
 )
 def test_models_come_back_as_given_and_the_callers_is_not_touched(model):
-    X, y, chance, _ = draw(300)
+    X, y, propensity, _ = draw(300)
     before = repr(model)
-    fit = em(X, y, chance, model)
+    fit = em(X, y, propensity, model)
     assert repr(model) == before
     assert not hasattr(model, "classes_")
     assert fit.n_iter > 1
@@ -468,17 +476,17 @@ def test_models_come_back_as_given_and_the_callers_is_not_touched(model):
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("memory", [False, True])
 def test_pipelines_equal_their_steps_by_hand(routing, memory, tmp_path):
-    X, y, chance, _ = draw(400)
+    X, y, propensity, _ = draw(400)
     head, last = (StandardScaler(), PolynomialFeatures(2)), LogisticRegression(tol=1e-8)
     pipe = make_pipeline(*head, last, memory=str(tmp_path) if memory else None)
     with config_context(enable_metadata_routing=routing):
-        piped = em(X, y, chance, pipe, max_iter=10)
-        alone = em(X, y, chance, make_pipeline(last), max_iter=10)
+        piped = em(X, y, propensity, pipe, max_iter=10)
+        alone = em(X, y, propensity, make_pipeline(last), max_iter=10)
     squares = make_pipeline(*head).fit_transform(X)
-    by_hand = em(squares, y, chance, last, max_iter=10)
+    by_hand = em(squares, y, propensity, last, max_iter=10)
     assert_allclose(piped.path, by_hand.path, atol=1e-12)
     assert_allclose(piped.means(X), by_hand.means(squares), atol=1e-9)
-    assert_allclose(alone.path, em(X, y, chance, last, max_iter=10).path, atol=1e-12)
+    assert_allclose(alone.path, em(X, y, propensity, last, max_iter=10).path, atol=1e-12)
 
 
 # --- Errors -------------------------------------------------------------------------------------
@@ -515,29 +523,41 @@ class BrokenRegression(LinearRegression):
     ],
 )
 def test_models_that_cannot_do_it_are_refused(model, family, message):
-    X, y, chance, _ = draw(60)
+    X, y, propensity, _ = draw(60)
     with pytest.raises(InputError, match=message):
-        em(X, y, chance, model, family=family)
+        em(X, y, propensity, model, family=family)
 
 
 @pytest.mark.parametrize(
     ("change", "family", "message"),
     [
         (
-            {"chance": 1.2},
+            {"propensity": 1.2},
             "bernoulli",
-            r"chance must hold probabilities in \[0, 1\], .* 1.2 to 1.2",
+            r"propensity must hold probabilities in \[0, 1\], .* 1.2 to 1.2",
         ),
-        ({"chance": np.nan}, "bernoulli", r"chance must hold probabilities .* nan to nan. Clip"),
-        ({"chance": 0.0}, "bernoulli", r"no outcome row may have been treated: chance is 0 every"),
-        ({"chance": 1.0}, "gaussian", r"no outcome row may have been untreated: chance is 1 every"),
+        (
+            {"propensity": np.nan},
+            "bernoulli",
+            r"propensity must hold probabilities .* nan to nan. Clip",
+        ),
+        (
+            {"propensity": 0.0},
+            "bernoulli",
+            r"no outcome row may have been treated: propensity is 0 every",
+        ),
+        (
+            {"propensity": 1.0},
+            "gaussian",
+            r"no outcome row may have been untreated: propensity is 1 every",
+        ),
         ({"y": 2.5}, "bernoulli", r"needs outcomes 0 and 1, got values from 2.5 to 2.5. Use fam"),
         ({"y": 2.5}, "gaussian", r"the outcome is 2.5 in all 60 rows"),
     ],
 )
 def test_rows_that_tell_nothing_are_refused(change, family, message):
-    X, y, chance, _ = draw(60)
-    columns = {"y": y, "chance": chance} | {k: np.full(60, v) for k, v in change.items()}
+    X, y, propensity, _ = draw(60)
+    columns = {"y": y, "propensity": propensity} | {k: np.full(60, v) for k, v in change.items()}
     model = EXACT if family == "bernoulli" else LinearRegression()
     with pytest.raises(InputError, match=message):
         em(X, model=model, family=family, **columns)
@@ -583,8 +603,8 @@ def test_em_is_the_same_likelihood_over_other_models(family, outcome_model):
     assert model.family_ == family
     assert not hasattr(model, "candidates_")
     at = ~np.isnan(data["y"])
-    chances = model.predict_policies(data["X"][at])
-    e = np.where(data["population"][at] == "A", chances[:, 0], chances[:, 1])
+    propensities = model.predict_policies(data["X"][at])
+    e = np.where(data["population"][at] == "A", propensities[:, 0], propensities[:, 1])
     y, scale = data["y"][at], model.outcome_scaling_
     own = fit_em(
         model.scaling_(data["X"][at]),

@@ -56,8 +56,8 @@ def test_predictions_are_finite_however_far_away_the_rows_are(name):
     if hasattr(model, "predict_outcomes"):
         assert np.isfinite(model.predict_outcomes(X)).all()
     if hasattr(model, "predict_policies"):
-        chance = model.predict_policies(X)
-        assert ((chance >= 0.0) & (chance <= 1.0)).all()
+        propensity = model.predict_policies(X)
+        assert ((propensity >= 0.0) & (propensity <= 1.0)).all()
     if hasattr(model, "critic"):
         assert np.isfinite(model.critic(X)).all()
 

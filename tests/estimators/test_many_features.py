@@ -28,7 +28,7 @@ def problem(d, *, spread=None):
     """The effect runs along the first feature."""
     scale = np.ones(d) if spread is None else spread
 
-    def chance(X, treated):
+    def propensity(X, treated):
         return expit(-0.5 + treated * X[:, 0])
 
     return SimulatedProblem(
@@ -37,8 +37,8 @@ def problem(d, *, spread=None):
             "A": lambda X: np.full(len(X), 0.8),
             "B": lambda X: np.full(len(X), 0.2),
         },
-        outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)) * 1.0,
-        outcome_mean=chance,
+        outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < propensity(X, treated)) * 1.0,
+        outcome_mean=propensity,
     )
 
 

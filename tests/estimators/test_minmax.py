@@ -57,11 +57,11 @@ def test_noiseless_tables_give_the_uplift_exactly():
     e = {"A": 0.5 + 0.3 * np.round(x), "B": np.full(9, 0.2)}  # multiples of 0.1
     uplift, base = 1.0 + 2.0 * x, np.sin(3.0 * x)
     X, y, kind, population = [], [], [], []
-    for name, chance in e.items():
+    for name, propensity in e.items():
         for j in range(9):
-            treated = np.arange(50) < round(50 * chance[j])
+            treated = np.arange(50) < round(50 * propensity[j])
             X += [x[j]] * 51
-            y += [*treated.astype(float), base[j] + chance[j] * uplift[j]]
+            y += [*treated.astype(float), base[j] + propensity[j] * uplift[j]]
             kind += ["treatment"] * 50 + ["outcome"]
             population += [name] * 51
     model = fixed_model(basis="linear", ridge_f=1e-13, ridge_g=1e-13)

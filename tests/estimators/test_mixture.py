@@ -18,10 +18,16 @@ from sklearn.model_selection import GridSearchCV
 from unjoined import EMUplift, Uplift, load_model, save_model
 from unjoined.data import CellKFold, SimulatedProblem
 from unjoined.errors import InputError, LabelError, WeakIdentificationWarning
-from unjoined.model.averaging import average_forms, hold_out_forms, levelled
-from unjoined.model.families import BernoulliLaw, MeanLaw
+from unjoined.model.averaging import average_specifications, hold_out_specifications, levelled
+from unjoined.model.families import BernoulliFamily, MeanFamily
 from unjoined.model.regressors import deal
-from unjoined.model.specifications import ALONE, EFFECT_FORMS, GROWING_FORMS, FormTable, ModelRows
+from unjoined.model.specifications import (
+    ALONE,
+    EFFECT_SPECIFICATIONS,
+    GROWING_SPECIFICATIONS,
+    ModelRows,
+    SpecificationTable,
+)
 
 SMALL = {"n_jobs": 1, "random_state": 0}
 FAMILIES = ["bernoulli", "mean", "gaussian"]
@@ -189,8 +195,8 @@ def test_the_order_of_populations_changes_nothing_but_the_folds(family, fitted):
     uplift = plain.predict(data["X"])
     off = other.predict(data["X"]) - uplift
     assert np.sqrt(np.mean(off**2)) < 0.1 * uplift.std()
-    chances = plain.predict_policies(data["X"])
-    assert_allclose(other.predict_policies(data["X"]), chances[:, ::-1], atol=0.1)
+    propensities = plain.predict_policies(data["X"])
+    assert_allclose(other.predict_policies(data["X"]), propensities[:, ::-1], atol=0.1)
 
 
 @EVERY_FAMILY
@@ -365,14 +371,14 @@ def test_a_strong_base_does_not_hide_the_average_effect_in_small_tables():
     """A base that is shrunk would take a fifth of it along; three standard errors are less."""
     slopes = np.array([1.0, -1.0, 1.0, -1.0, 1.0, 0.0])
 
-    def chance(X, treated):
+    def propensity(X, treated):
         return expit(X @ slopes + 1.5 * (treated - 0.5))
 
     law = SimulatedProblem(
         features=lambda n, rng: rng.standard_normal((n, len(slopes))),
         policies=POLICIES,
-        outcome=lambda X, t, rng: (rng.random_sample(len(X)) < chance(X, t)).astype(float),
-        outcome_mean=chance,
+        outcome=lambda X, t, rng: (rng.random_sample(len(X)) < propensity(X, t)).astype(float),
+        outcome_mean=propensity,
     )
     X = law.draw_joint(5000, random_state=1).X
     fits = (fit(law.draw(200, random_state=seed)) for seed in range(60))
@@ -388,7 +394,9 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     weight = rng.uniform(0.5, 1.5, n)
     y = 1.0 * (rng.random_sample(n) < expit(2.0 * X[:, 0] + 1.5 * (exposure - 0.5)))
     rows, fold = ModelRows(X, y, exposure, weight), deal(np.zeros(n, dtype=int), 3, rng)
-    before = hold_out_forms(rows, BernoulliLaw(0.5), EFFECT_FORMS[:2], fold, n_jobs=1)
+    before = hold_out_specifications(
+        rows, BernoulliFamily(0.5), EFFECT_SPECIFICATIONS[:2], fold, n_jobs=1
+    )
     after = levelled(before, fold)
 
     def residual(held):
@@ -404,7 +412,7 @@ def test_levelled_fits_leave_no_effect_in_the_residuals_of_unseen_rows():
     assert abs(apart @ old) > 0.5
     assert abs(new.sum()) < 1e-2
     assert abs(apart @ new) < 0.1 * abs(apart @ old)
-    real = hold_out_forms(rows, MeanLaw(), EFFECT_FORMS[:2], fold, n_jobs=1)
+    real = hold_out_specifications(rows, MeanFamily(), EFFECT_SPECIFICATIONS[:2], fold, n_jobs=1)
     assert levelled(real, fold) is real
 
 
@@ -443,11 +451,11 @@ def test_any_number_of_populations_is_taken():
     model = fit(data)
     assert model.populations_ == ["a", "b", "c", "d"]
     assert len(model.policies_) == 4
-    chances = model.predict_policies(data["X"])
-    assert chances.shape == (len(data["y"]), 4)
+    propensities = model.predict_policies(data["X"])
+    assert propensities.shape == (len(data["y"]), 4)
     truth = np.column_stack([several[name](data["X"]) for name in "abcd"])
     # Two coefficients from 150 rows: sqrt(2 * 0.25 / 150) = 0.06; three times that.
-    assert np.sqrt(np.mean((chances - truth) ** 2)) < 0.18
+    assert np.sqrt(np.mean((propensities - truth) ** 2)) < 0.18
     assert np.isfinite(model.score(**data))
     assert not model.identification_.is_weak
 
@@ -486,7 +494,7 @@ def test_policies_that_do_not_differ_are_warned_of():
 def test_the_table_of_forms_adds_up(family, fitted):
     _, model = fitted(family)
     table = model.candidates_
-    assert set(table.name) == {form.name for form in EFFECT_FORMS + GROWING_FORMS}
+    assert set(table.name) == {form.name for form in EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS}
     assert (np.diff(table.loss) >= 0.0).all()
     assert_allclose(table.difference, table.loss - table.loss[0], atol=1e-9)
     assert table.standard_error[0] == 0.0
@@ -507,7 +515,7 @@ def test_forms_are_weighed_by_their_losses_row_by_row():
     rng = np.random.default_rng(0)
     losses = {name: rng.exponential(size=50) for name in ("one", "two", "three")}
     losses["four"] = losses["one"] + 10.0
-    table = FormTable.of_losses(losses)
+    table = SpecificationTable.of_losses(losses)
     assert table.name[-1] == "four"
     assert table.weight[-1] == 0.0
     total = np.array([losses[name].sum() for name in table.name])
@@ -521,7 +529,7 @@ def test_forms_are_weighed_by_their_losses_row_by_row():
 
 def test_faint_forms_are_left_out_of_passes_and_the_others_keep_their_odds():
     losses = {"one": np.zeros(10), "two": np.full(10, 0.4), "three": np.full(10, 0.9)}
-    table = FormTable.of_losses(losses)
+    table = SpecificationTable.of_losses(losses)
     assert list(table.kept) == ["one", "two", "three"]
     assert table.leading().kept == pytest.approx(
         {"one": 1 / (1 + np.exp(-1)), "two": 1 / (1 + np.e)}
@@ -535,10 +543,10 @@ def test_what_judges_a_fit_has_no_say_in_it():
     y, fold = 1.0 * (X[:, 0] + rng.standard_normal(300) > 0.0), np.arange(300) % 3
     other = np.where(fold == 1, 1.0 - y, y)
     first, second = (
-        hold_out_forms(
+        hold_out_specifications(
             ModelRows(X, each, exposure, np.ones(300)),
-            BernoulliLaw(0.5),
-            EFFECT_FORMS[1:2],
+            BernoulliFamily(0.5),
+            EFFECT_SPECIFICATIONS[1:2],
             fold,
             n_jobs=1,
         )
@@ -557,8 +565,10 @@ def test_fits_without_a_fold_of_many_rows_are_those_that_are_fitted_without_it(l
     rows, fold = ModelRows(X, y, exposure, np.ones(4000)), np.arange(4000) % 2
 
     def average(some, fold):
-        forms, law = EFFECT_FORMS[1:2], BernoulliLaw(0.5)
-        return average_forms(some, law, forms, fold, n_jobs=1, rng=np.random.RandomState(0))
+        forms, law = EFFECT_SPECIFICATIONS[1:2], BernoulliFamily(0.5)
+        return average_specifications(
+            some, law, forms, fold, n_jobs=1, rng=np.random.RandomState(0)
+        )
 
     _, without, place = average(rows, fold)
     assert len(without) == 4
@@ -598,7 +608,9 @@ def test_an_effect_that_grows_with_the_base_is_found_and_named(tmp_path):
 
 def test_many_rows_do_without_effects_that_grow_with_the_base(limits):
     limits("model.averaging", CHOICE_ROWS=300)
-    assert not {form.name for form in GROWING_FORMS} & set(fit(draw("real")).candidates_.name)
+    assert not {form.name for form in GROWING_SPECIFICATIONS} & set(
+        fit(draw("real")).candidates_.name
+    )
 
 
 def test_folds_deal_each_cell_evenly():
@@ -696,7 +708,7 @@ def test_categories_that_are_not_there_are_refused(wrong):
 
 
 def threshold_of(data, **others):
-    return fit(data, **others).fit_.best.law.threshold
+    return fit(data, **others).fit_.best.family.threshold
 
 
 def test_gross_values_do_not_decide_the_fit(fitted):
@@ -708,8 +720,8 @@ def test_gross_values_do_not_decide_the_fit(fitted):
         data, lambda y: np.where(gross, y + 100 * rng.choice([-1, 1], len(y)), y)
     )
     clean, robust = fit(data), fit(spoiled)
-    assert clean.fit_.best.law.threshold == np.inf  # of normal noise the squared loss is best
-    assert np.isfinite(robust.fit_.best.law.threshold)
+    assert clean.fit_.best.family.threshold == np.inf  # of normal noise the squared loss is best
+    assert np.isfinite(robust.fit_.best.family.threshold)
     # Squared loss would see a variance of 0.02 * 1e4 = 200 and an error sqrt(200) = 14 times as
     # large; bounded, it is that of the clean rows and a few percent more.
     off = robust.predict(data["X"]) - clean.predict(data["X"])
@@ -766,9 +778,9 @@ def test_the_score_is_the_mean_log_likelihood_written_out(family, fitted):
     data, model = fitted(family)
     at = ~np.isnan(data["y"])
     X, y = data["X"][at], data["y"][at]
-    chances = model.predict_policies(X)
-    e = np.where(data["population"][at] == "A", chances[:, 0], chances[:, 1])
-    a = chances.mean()
+    propensities = model.predict_policies(X)
+    e = np.where(data["population"][at] == "A", propensities[:, 0], propensities[:, 1])
+    a = propensities.mean()
     if family != "bernoulli":
         y = (y - model.outcome_scaling_.mean[0]) / model.outcome_scaling_.scale[0]
     density, values = 0.0, model.fit_.basis(X)
@@ -778,10 +790,10 @@ def test_the_score_is_the_mean_log_likelihood_written_out(family, fitted):
             p = e * expit(b + (1 - a) * u) + (1 - e) * expit(b - a * u)
             part = np.where(y == 1, p, 1 - p)
         else:
-            s = np.sqrt(m.law.variance)
+            s = np.sqrt(m.family.variance)
             bell = lambda mean, s=s: np.exp(-0.5 * ((y - mean) / s) ** 2) / s  # noqa: E731
             part = (
-                bell(b + (e - chances.mean(axis=1)) * u)
+                bell(b + (e - propensities.mean(axis=1)) * u)
                 if family == "mean"
                 else e * bell(b + (1 - a) * u) + (1 - e) * bell(b - a * u)
             ) / np.sqrt(2 * np.pi)
@@ -892,7 +904,7 @@ def test_a_binary_outcome_may_be_taken_as_real(family):
 
 def test_what_does_not_settle_is_warned_of(monkeypatch):
     def unsettled(*args, **settings):
-        fit, *rest = average_forms(*args, **settings)
+        fit, *rest = average_specifications(*args, **settings)
         return replace(fit, best=replace(fit.best, converged=False)), *rest
 
     monkeypatch.setattr("unjoined.model.crossfit.average_forms", unsettled)

@@ -39,11 +39,11 @@ from unjoined.paper import HuberLoss, SmoothLoss
 
 # What files of earlier versions call our types. Names may be added, none may go.
 STORED = """
-AbsoluteLoss AdditiveAverage AdditiveBasis AdditiveFit AdditiveMean BernoulliLaw BoundsReport
+AbsoluteLoss AdditiveAverage AdditiveBasis AdditiveFit AdditiveMean BernoulliFamily BoundsReport
 CellShift ConditionalDensity ConditionalMean Curve DensitySearch DensityUplift EMFit Estimate
-FormTable FourierBasis GaussianBasis GaussianLaw HuberLoss IdentificationStrength LinearBasis
-LossReport MeanLaw Member MinMaxSearch MinMaxUplift NeuralMinMaxUplift OutcomeCoding Parts
-PinballLoss PlugInUplift PrincipalBasis RiskPath Scales Scaling ShiftReport SquaredLoss
+FourierBasis GaussianBasis GaussianFamily HuberLoss IdentificationStrength LinearBasis LossReport
+MeanFamily Member MinMaxSearch MinMaxUplift NeuralMinMaxUplift OutcomeCoding Parts PinballLoss
+PlugInUplift PrincipalBasis RiskPath Scales Scaling ShiftReport SpecificationTable SquaredLoss
 StackedBasis TwoStageCoefficients TwoStageUplift Uplift WeightedUplift
 """
 

@@ -33,8 +33,8 @@ def draw(first, second, n, seed=0, weight=None):
     X = rng.standard_normal((2 * n + 8, 2))
     kind = np.repeat(["treatment", "outcome"], [2 * n, 8])
     population = np.r_[np.repeat([0, 1], n), np.tile([0, 1], 4)]
-    chance = np.where(population == 0, first(X), second(X))
-    y = np.where(kind == "treatment", rng.random(len(X)) < chance, X[:, 0])
+    propensity = np.where(population == 0, first(X), second(X))
+    y = np.where(kind == "treatment", rng.random(len(X)) < propensity, X[:, 0])
     return label_rows(X, **separate_labels(y, kind), population=population, sample_weight=weight)
 
 
@@ -69,9 +69,9 @@ def test_policies_that_bend_are_found(policy):
 
 def test_probabilities_stay_inside_zero_and_one():
     for found in fit(draw(product, wave, 400)):
-        chance = found(100.0 * grid())
-        assert (chance > 0.0).all()
-        assert (chance < 1.0).all()
+        propensity = found(100.0 * grid())
+        assert (propensity > 0.0).all()
+        assert (propensity < 1.0).all()
 
 
 @pytest.mark.parametrize("model", [None, LogisticRegression()])
@@ -125,8 +125,8 @@ def test_one_treated_row_is_enough():
     """The fold that holds it leaves nothing to tell apart."""
     rows = draw(constant(0.0), constant(0.5), 60)
     rows.label[rows.at("treatment", 0)[7]] = 1.0
-    chance = fit(rows)[0](rows.X[rows.at("treatment", 0)])
-    assert 0.0 < chance.mean() < 0.05
+    propensity = fit(rows)[0](rows.X[rows.at("treatment", 0)])
+    assert 0.0 < propensity.mean() < 0.05
 
 
 def test_of_very_many_features_those_are_used_that_go_along_with_the_labels():

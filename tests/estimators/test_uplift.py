@@ -16,7 +16,7 @@ from unjoined import SeparateLabels, Uplift, identification_strength, load_model
 from unjoined.data import SimulatedProblem, paper_problem
 from unjoined.data.rows import separate_labels
 from unjoined.evaluate import Estimate
-from unjoined.model.specifications import FormTable
+from unjoined.model.specifications import SpecificationTable
 
 CONSTANT = {"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)}
 
@@ -205,7 +205,7 @@ def test_features_that_say_nothing_do_not_gain_by_being_chosen():
 def test_one_effect_for_all_ranks_by_the_base_where_outcomes_have_two_values(clear):
     """The same in log-odds is more in the middle of chances; the same in euros is the same."""
     alone = copy(clear)
-    alone.candidates_ = FormTable.of_losses({"base alone": np.zeros(9)})
+    alone.candidates_ = SpecificationTable.of_losses({"base alone": np.zeros(9)})
     assert alone.reason_.endswith("the effect is the same for all, which ranks nobody.")
     alone.family_ = "bernoulli"
     assert alone.reason_.endswith("so that people are ranked by their base alone.")
@@ -263,8 +263,8 @@ def test_any_number_of_populations_is_taken():
     rng = np.random.RandomState(1)
     population = np.resize(["a", "b", "c"], 900)
     kind = np.repeat(["outcome", "treatment"], 450)
-    chance = np.select([population == "a", population == "b"], [0.9, 0.5], 0.1)
-    treated = rng.random_sample(900) < chance
+    propensity = np.select([population == "a", population == "b"], [0.9, 0.5], 0.1)
+    treated = rng.random_sample(900) < propensity
     y = np.where(kind == "treatment", treated, X[:, 0] + treated * X[:, 1] + rng.normal(size=900))
     data = SeparateLabels(**separate_labels(y, kind), X=X, population=population)
     model = Uplift(random_state=0).fit(**data)

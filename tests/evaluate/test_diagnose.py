@@ -239,8 +239,8 @@ def raw_tables(treated_more, n=250, seed=0):
     rng = np.random.default_rng(seed)
     X = raw_people(4 * n, rng)
     kind, population = np.repeat(KINDS, 2 * n), np.tile(np.repeat(["A", "B"], n), 2)
-    chance = np.where(treated_more(X) & (population == "A"), 0.9, 0.3)
-    label = np.where(kind == "outcome", 0.3 + 0.3 * chance, chance)
+    propensity = np.where(treated_more(X) & (population == "A"), 0.9, 0.3)
+    label = np.where(kind == "outcome", 0.3 + 0.3 * propensity, propensity)
     y = (rng.random(4 * n) < label) * 1.0
     return {"X": X, **separate_labels(y, kind), "population": population}
 

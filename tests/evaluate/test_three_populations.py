@@ -34,8 +34,8 @@ def population_rows(k, copies=5):
     rows = []
     for j, policy in enumerate(POLICIES[:k]):
         for x in range(3):
-            chance = BASE[x] + policy[x] * UPLIFT[x]
-            rows += [(x, y, "outcome", j, p) for y, p in ((0, 1 - chance), (1, chance))]
+            propensity = BASE[x] + policy[x] * UPLIFT[x]
+            rows += [(x, y, "outcome", j, p) for y, p in ((0, 1 - propensity), (1, propensity))]
             rows += [(x, t, "treatment", j, p) for t, p in ((0, 1 - policy[x]), (1, policy[x]))]
     x, y, kind, population, weight = map(np.array, zip(*(rows * copies), strict=True))
     return {

@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge
 
-from unjoined.model.families import BernoulliLaw, GaussianLaw, MeanLaw, choose_threshold
+from unjoined.model.families import BernoulliFamily, GaussianFamily, MeanFamily, choose_threshold
 from unjoined.model.newton import (
     AdditiveRows,
     Parts,
@@ -29,10 +29,10 @@ NUMBERS = st.floats(-6.0, 6.0)
 CHANCES = st.floats(0.02, 0.98)
 SPLIT = 0.3
 LAWS = {
-    "bernoulli": BernoulliLaw(SPLIT),
-    "mean": MeanLaw(variance=0.8),
-    "huber": MeanLaw(threshold=0.8, variance=0.8),
-    "gaussian": GaussianLaw(SPLIT, variance=0.8),
+    "bernoulli": BernoulliFamily(SPLIT),
+    "mean": MeanFamily(variance=0.8),
+    "huber": MeanFamily(threshold=0.8, variance=0.8),
+    "gaussian": GaussianFamily(SPLIT, variance=0.8),
 }
 EVERY_LAW = pytest.mark.parametrize("name", LAWS)
 BLOCK, GROUPS = np.arange(3), ("constant", "line", "line")
@@ -41,11 +41,11 @@ PARTS = Parts.of_groups(BLOCK, GROUPS, BOTH, BOTH)
 ALONE = Parts.of_groups(BLOCK, GROUPS, BOTH, frozenset())
 
 
-def draw(n, seed=0, name="bernoulli", chance=None):
+def draw(n, seed=0, name="bernoulli", propensity=None):
     """Two features and known exposures; base 0.3 + x_0, effect 1 - x_1; unequal weights."""
     rng = np.random.default_rng(seed)
     values = np.vstack([np.ones(n), rng.standard_normal((2, n))])
-    e = expit(2.0 * rng.standard_normal(n)) if chance is None else chance
+    e = expit(2.0 * rng.standard_normal(n)) if propensity is None else propensity
     treated = rng.random(n) < e
     mean = 0.3 + values[1] + (treated - SPLIT) * (1.0 - values[2])
     y = mean + rng.standard_normal(n)
@@ -78,7 +78,7 @@ def test_a_step_from_the_fit_to_all_rows_is_the_fit_without_some(name):
     rows, part = draw(4000, name=name), np.arange(4000) % 10
     pieces = [AdditiveRows(*(array[..., part == j] for array in rows)) for j in range(10)]
     fit = fit_fixed(rows, LAWS[name], 2.0)
-    sums = [pass_in_memory(piece, PARTS)(fit.law, fit.coef) for piece in pieces]
+    sums = [pass_in_memory(piece, PARTS)(fit.family, fit.coef) for piece in pieces]
     for j, without in enumerate(fits_without(fit, sums)[:3]):
         rest = AdditiveRows(*(array[..., part != j] for array in rows))
         alone = fit_fixed(rest, LAWS[name], 2.0)
@@ -144,10 +144,10 @@ def test_losses_are_those_of_the_formulas(name):
 def test_bernoulli_curvature_is_fishers_expected_information(base, effect, exposure):
     """The mean over y of the squared gradient, whose own mean is 0."""
     treated, untreated = expit(base + 0.7 * effect), expit(base - 0.3 * effect)
-    chance = exposure * treated + (1 - exposure) * untreated
+    propensity = exposure * treated + (1 - exposure) * untreated
     information, score = np.zeros((2, 2)), np.zeros(2)
-    for y, weight in ((0.0, 1 - chance), (1.0, chance)):
-        at = BernoulliLaw(0.3)(*one(y, exposure, base, effect))
+    for y, weight in ((0.0, 1 - propensity), (1.0, propensity)):
+        at = BernoulliFamily(0.3)(*one(y, exposure, base, effect))
         gradient = np.array([at.by_base[0], at.by_effect[0]])
         information += weight * np.outer(gradient, gradient)
         score += weight * gradient
@@ -177,21 +177,21 @@ def test_the_quadratic_of_a_row_touches_its_loss_and_lies_above(name, here, ther
 
 def test_an_impossible_row_costs_a_fixed_amount():
     """Probabilities stop 1e-9 short of 0 and 1, so that one row costs at most 20.7 nats."""
-    at = BernoulliLaw(0.5)(*one(0.0, 1.0, 1000.0, 0.0))
+    at = BernoulliFamily(0.5)(*one(0.0, 1.0, 1000.0, 0.0))
     assert_allclose(at.loss, -np.log(1e-9), rtol=1e-6)
     assert all(np.isfinite(part).all() for part in at if part is not None)
 
 
 def test_a_normal_row_surely_treated_belongs_to_its_arm_alone():
     for exposure, mean in ((1.0, 0.5 + 0.7), (0.0, 0.5 - 0.3)):
-        at = GaussianLaw(0.3, 0.8)(*one(2.0, exposure, 0.5, 1.0))
+        at = GaussianFamily(0.3, 0.8)(*one(2.0, exposure, 0.5, 1.0))
         assert_allclose(at.loss, -norm.logpdf(2.0, mean, np.sqrt(0.8)), rtol=1e-12)
         assert_allclose(at.square, (2.0 - mean) ** 2, rtol=1e-12)
 
 
 def test_a_huge_threshold_is_the_squared_loss():
     arrays = np.random.default_rng(0).standard_normal((4, 50))
-    bounded, squared = MeanLaw(1e6)(*arrays), MeanLaw()(*arrays)
+    bounded, squared = MeanFamily(1e6)(*arrays), MeanFamily()(*arrays)
     assert bounded.rest is squared.rest is None
     for one_part, other in zip(bounded[:-1], squared[:-1], strict=True):
         assert_allclose(one_part, other, rtol=1e-14)
@@ -199,12 +199,12 @@ def test_a_huge_threshold_is_the_squared_loss():
 
 @EVERY_LAW
 @QUICK
-@given(base=NUMBERS, effect=NUMBERS, chance=CHANCES)
-def test_the_uplift_lies_between_the_arms_and_slopes_are_its_own(name, base, effect, chance):
+@given(base=NUMBERS, effect=NUMBERS, propensity=CHANCES)
+def test_the_uplift_lies_between_the_arms_and_slopes_are_its_own(name, base, effect, propensity):
     law, h = LAWS[name], 1e-5
 
     def uplift(b, u):
-        treated, untreated = law.arms(*one(b, u, chance))
+        treated, untreated = law.arms(*one(b, u, propensity))
         return (treated - untreated)[0]
 
     assert_allclose(law.uplift(*one(base, effect)), uplift(base, effect), atol=1e-12)
@@ -335,7 +335,7 @@ def test_a_fit_is_the_minimum_that_a_general_optimiser_finds(name, precision):
 
     direct = minimize(objective, np.zeros(6), method="BFGS", options={"gtol": 1e-7})
     assert fit.converged
-    assert fit.law == LAWS[name]
+    assert fit.family == LAWS[name]
     assert_allclose(fit.objective[-1] / total, direct.fun, atol=1e-9)
     assert_allclose(objective(fit.coef), direct.fun, atol=1e-9)
     assert_allclose(fit.coef, direct.x, atol=1.4e-3)
@@ -371,7 +371,7 @@ def test_without_an_effect_it_is_penalised_logistic_regression(precision):
 def test_a_mean_is_ridge_regression_on_both_groups_of_columns(precision):
     """With noise of variance v a precision p is a ridge of v p."""
     rows = draw(500, 3, "mean")
-    fit = fit_fixed(rows, MeanLaw(variance=0.8), np.r_[1e-9, np.full(5, precision)])
+    fit = fit_fixed(rows, MeanFamily(variance=0.8), np.r_[1e-9, np.full(5, precision)])
     D = np.column_stack([rows.values[1:].T, (rows.exposure * rows.values).T])
     model = Ridge(alpha=0.8 * precision, solver="cholesky")
     model.fit(D, rows.y, sample_weight=rows.weight)
@@ -389,7 +389,7 @@ def test_a_bounded_mean_agrees_with_scikit_learns_huber_regression():
     D = np.column_stack([rows.values[1:].T, (rows.exposure * rows.values).T])
     other = HuberRegressor(epsilon=1.2, alpha=0.5, tol=1e-8, max_iter=5000).fit(D, rows.y)
     precision = np.r_[1e-9, np.full(5, 0.5 * other.scale_)]
-    fit = fit_fixed(rows, MeanLaw(threshold=1.2 * other.scale_), precision)
+    fit = fit_fixed(rows, MeanFamily(threshold=1.2 * other.scale_), precision)
     assert_allclose(fit.coef, np.r_[other.intercept_, other.coef_], atol=1e-4)
 
 
@@ -397,7 +397,7 @@ def test_a_bounded_mean_agrees_with_scikit_learns_huber_regression():
 def test_known_treatments_reduce_it_to_two_regressions(name):
     """Exposures 0 and 1: the two arms are fitted apart."""
     known = (np.random.default_rng(5).random(600) < 0.4).astype(float)
-    rows = draw(600, 5, name, chance=known)
+    rows = draw(600, 5, name, propensity=known)
     fit = fit_fixed(rows, LAWS[name], 1e-9)
     for arm, share in ((1.0, 1 - SPLIT), (0.0, -SPLIT)):
         at = known == arm
@@ -417,7 +417,7 @@ def test_the_covariance_of_a_mean_is_that_of_bayesian_ridge():
     rows = draw(60, 6, "mean")
     rows = rows._replace(weight=np.ones(60))
     precision = np.array([0.1, 1.0, 2.0, 0.5, 3.0, 4.0])
-    fit = fit_fixed(rows, MeanLaw(variance=0.8), precision)
+    fit = fit_fixed(rows, MeanFamily(variance=0.8), precision)
     D = np.vstack([rows.values, rows.exposure * rows.values]).T
     expected = np.linalg.inv(D.T @ D / 0.8 + np.diag(precision))
     assert_allclose(fit.covariance, expected, rtol=1e-9, atol=1e-12)
@@ -473,7 +473,7 @@ def test_a_near_start_needs_few_passes_to_the_same_scales(name):
         return passes(*request)
 
     near = fit_additive(
-        counted, PARTS, start.law, start.coef, start.scales, n_steps=2, near=True, tol=0.5
+        counted, PARTS, start.family, start.coef, start.scales, n_steps=2, near=True, tol=0.5
     )
     assert len(count) <= 6
     assert_allclose(np.log(near.scales.group[1:3]), np.log(whole.scales.group[1:3]), atol=0.1)
@@ -546,9 +546,9 @@ def test_a_large_effect_is_not_shrunk_away_and_the_noise_is_found(name):
     assert_allclose(fit.coef, [0.3, 1.0, 0.0, 1.0, 0.0, -1.0], atol=0.45)
     assert fit.scales.precision[4] > fit.scales.precision[5]  # idle, busy
     if name == "gaussian":
-        assert fit.law.variance == pytest.approx(1.0, abs=0.15)
+        assert fit.family.variance == pytest.approx(1.0, abs=0.15)
     if name == "mean":  # unknown treatments add e (1 - e) u^2
-        assert 1.0 < fit.law.variance < 1.6
+        assert 1.0 < fit.family.variance < 1.6
 
 
 @pytest.mark.parametrize("name", ["mean", "gaussian"])
@@ -562,8 +562,8 @@ def test_noise_does_not_vanish_with_more_functions_than_rows(name):
     parts = Parts.of_groups(np.arange(121), ("constant", *["line"] * 120), BOTH, BOTH)
     exposure = rng.uniform(-0.4, 0.4, 100) + (0.0 if name == "mean" else 0.5)
     rows = AdditiveRows(values, rng.standard_normal(100), exposure, np.ones(100))
-    fit = fit_free(rows, {"mean": MeanLaw(), "gaussian": GaussianLaw(0.5)}[name], parts)
-    assert 0.1 < fit.law.variance < 1.5
+    fit = fit_free(rows, {"mean": MeanFamily(), "gaussian": GaussianFamily(0.5)}[name], parts)
+    assert 0.1 < fit.family.variance < 1.5
     base, effect = fit(values.T)
     assert np.mean((rows.y - base - (exposure - (name == "gaussian") * 0.5) * effect) ** 2) > 0.05
 
@@ -572,7 +572,7 @@ def test_an_intercept_lives_on_when_everything_else_is_noise():
     """Without scales to learn from, only the free constants are left."""
     rng = np.random.default_rng(0)
     rows = draw(2000, 9, "mean")._replace(y=5.0 + rng.standard_normal(2000))
-    fit = fit_free(rows, MeanLaw())
+    fit = fit_free(rows, MeanFamily())
     assert fit.coef[0] == pytest.approx(5.0, abs=0.15)
     assert (np.abs(fit.coef[[1, 2, 4, 5]]) < 0.1).all()
 
@@ -657,7 +657,7 @@ class Crooked:
         self.gradient, self.curvature = gradient, curvature
 
     def __call__(self, y, exposure, base, effect):
-        right = MeanLaw()(y, exposure, base, effect)
+        right = MeanFamily()(y, exposure, base, effect)
         slopes = {name: self.gradient * getattr(right, name) for name in ("by_base", "by_effect")}
         bends = ("base_base", "base_effect", "effect_effect")
         return right._replace(
@@ -687,7 +687,7 @@ def test_steps_that_are_far_too_short_are_said_not_to_have_settled():
 def test_curvatures_that_are_off_change_the_way_but_not_the_end(size):
     """Steps that are too long are halved, steps that are too short follow each other."""
     rows = draw(200, name="mean")
-    right = fit_fixed(rows, MeanLaw(), 1.0)
+    right = fit_fixed(rows, MeanFamily(), 1.0)
     start = right.coef + 0.01
     fit = fit_fixed(rows, Crooked(curvature=size), 1.0, start=start)
     assert (np.diff(fit.objective) <= 0.0).all()
@@ -707,10 +707,13 @@ def test_full_steps_that_overshoot_are_shortened():
 def test_a_base_that_explains_every_row_leaves_finite_numbers():
     values = np.vstack([np.ones(40), np.linspace(-1.0, 1.0, 40), np.zeros(40)])
     y = np.array([1.0, 2.0, 0.0]) @ values
-    for law, exposure in ((MeanLaw(), np.full(40, 0.1)), (GaussianLaw(0.5), np.full(40, 0.5))):
+    for law, exposure in (
+        (MeanFamily(), np.full(40, 0.1)),
+        (GaussianFamily(0.5), np.full(40, 0.5)),
+    ):
         fit = fit_free(AdditiveRows(values, y, exposure, np.ones(40)), law)
         assert np.isfinite(fit.coef).all()
-        assert fit.law.variance >= 1e-12
+        assert fit.family.variance >= 1e-12
 
 
 @EVERY_LAW
@@ -747,10 +750,10 @@ def test_heavy_tails_are_bounded_though_one_gross_value_decides_their_sum():
 def test_residuals_that_lean_against_the_effect_are_not_bounded():
     """Outcomes (1 + x) t with no noise: residuals lean to one side wherever treatment acts."""
     rng = np.random.default_rng(0)
-    x, chance = rng.standard_normal(4000), np.where(np.arange(4000) % 2, 0.75, 0.25)
+    x, propensity = rng.standard_normal(4000), np.where(np.arange(4000) % 2, 0.75, 0.25)
     effect = 1.0 + x
-    residual = effect * ((rng.random(4000) < chance) - chance)
-    weight, pull = np.ones(4000), (chance - 0.5) * effect
+    residual = effect * ((rng.random(4000) < propensity) - propensity)
+    weight, pull = np.ones(4000), (propensity - 0.5) * effect
     assert np.isfinite(choose_threshold(residual, weight))  # as if it were noise
     assert choose_threshold(residual, weight, pull) == np.inf
 
@@ -798,7 +801,7 @@ def test_parts_alone_and_doubled_are_those_of_the_groups():
 @pytest.mark.parametrize("name", ["mean", "bernoulli"])
 def test_a_grown_effect_is_a_constant_plus_a_multiple_of_the_base(name):
     rows, values = growing(4000, name=name)
-    law = BernoulliLaw(0.5) if name == "bernoulli" else MeanLaw()
+    law = BernoulliFamily(0.5) if name == "bernoulli" else MeanFamily()
     fit = grown(rows, values, law)
     base, effect = fit(values.T)
     slope, level = np.polyfit(base, effect, 1)
@@ -812,7 +815,7 @@ def test_a_grown_fit_is_ridge_regression_on_four_columns():
     """Given the shape of the base and the scales that were learnt."""
     rows, values = growing(500)
     alone = fit_free(
-        AdditiveRows(values, rows.y, rows.exposure, rows.weight), MeanLaw(), PARTS.alone()
+        AdditiveRows(values, rows.y, rows.exposure, rows.weight), MeanFamily(), PARTS.alone()
     )
     fit = grow(alone, rows, values, 1e-12)
     shape = alone.coef[1:3] @ values[1:]
@@ -831,7 +834,7 @@ def test_a_grown_fit_is_ridge_regression_on_four_columns():
 def test_a_base_without_a_shape_gives_a_constant_effect():
     rows, values = growing(200)
     flat = fit_fixed(
-        AdditiveRows(values, rows.y, rows.exposure, rows.weight), MeanLaw(), 1e12, PARTS.alone()
+        AdditiveRows(values, rows.y, rows.exposure, rows.weight), MeanFamily(), 1e12, PARTS.alone()
     )
     fit = grow(replace(flat, coef=np.array([0.1, 0.0, 0.0, 0.0])), rows, values, 1e-9)
     assert np.ptp(fit(values.T)[1]) == 0.0
@@ -844,7 +847,7 @@ def test_errors_of_a_grown_effect_are_those_of_repeated_draws():
     people = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.5], [1.0, -1.0, 1.0]])
     effects, errors = [], []
     for seed in range(200):
-        fit = grown(*growing(400, seed), MeanLaw(), tol=1e-6)
+        fit = grown(*growing(400, seed), MeanFamily(), tol=1e-6)
         effects.append(fit(people)[1])
         turn = np.hstack([np.zeros((3, 3)), people])
         errors.append(np.sqrt(np.einsum("ij,jk,ik->i", turn, fit.covariance, turn)))

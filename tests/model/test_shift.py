@@ -115,8 +115,8 @@ class Known(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        chance = np.where(X[:, 0] > 0.0, self.odds, 1.0 / self.odds)
-        return np.column_stack([chance, np.ones(len(X))]) / (1.0 + chance)[:, None]
+        propensity = np.where(X[:, 0] > 0.0, self.odds, 1.0 / self.odds)
+        return np.column_stack([propensity, np.ones(len(X))]) / (1.0 + propensity)[:, None]
 
 
 def ratios_of(rows, target, odds):

@@ -575,15 +575,17 @@ FIXED_RIDGES = {
 }
 
 
-def chance(X, treated):
+def propensity(X, treated):
     return 0.4 + treated * (TRUTH[0] + TRUTH[1] * X[:, 0])
 
 
 PROBLEM = SimulatedProblem(
     features=lambda n, rng: rng.uniform(-1.0, 1.0, (n, 1)),
     policies={"A": lambda X: np.full(len(X), 0.9), "B": lambda X: np.full(len(X), 0.1)},
-    outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < chance(X, treated)).astype(float),
-    outcome_mean=chance,
+    outcome=lambda X, treated, rng: (rng.random_sample(len(X)) < propensity(X, treated)).astype(
+        float
+    ),
+    outcome_mean=propensity,
 )
 
 

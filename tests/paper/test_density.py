@@ -112,7 +112,7 @@ def test_the_integral_is_the_difference_of_the_mixtures_means(real):
     """
     model = DensityUplift(**FAST, random_state=0).fit(**real)
     Z = model.scaling_(real.X)
-    first, second = (law.mean(Z) for law in model.outcome_laws_)
+    first, second = (law.mean(Z) for law in model.outcome_densities_)
     t_1, t_2 = (mean(Z) for mean in model.treatment_means_)
     expected = model.outcome_scaling_.scale[0] * (first - second) / ((t_1 - t_2) / 2.0)
     assert_allclose(model.predict(real.X), expected, atol=1e-3)
@@ -125,7 +125,7 @@ def test_both_laws_integrate_to_one_and_mix_to_the_populations(real):
     for law in (laws.treated, laws.untreated):
         assert_allclose(np.trapezoid(law, laws.grid, axis=1), 1.0, atol=1e-10)
     inner = model.outcome_scaling_(laws.grid[:, None])[:, 0]
-    for density, policy in zip(model.outcome_laws_, model.treatment_means_, strict=True):
+    for density, policy in zip(model.outcome_densities_, model.treatment_means_, strict=True):
         e = (0.5 + 0.5 * policy(Z))[:, None]
         expected = density(Z, inner) / model.outcome_scaling_.scale[0]  # per outcome unit
         assert_allclose(e * laws.treated + (1 - e) * laws.untreated, expected, atol=1e-4)
@@ -136,7 +136,7 @@ def test_both_laws_integrate_to_one_and_mix_to_the_populations(real):
 
 def test_the_search_chooses_the_least_risk_for_each_population(real):
     model = DensityUplift(n_centers=20, n_folds=2, random_state=0).fit(**real)
-    for search, law in zip(model.searches_, model.outcome_laws_, strict=True):
+    for search, law in zip(model.searches_, model.outcome_densities_, strict=True):
         assert search.risks.shape == (5, 3, 4)
         i, j, _ = np.argwhere(search.risks == search.risks.min())[0]
         assert (law.width_x, law.width_y) == (search.widths_x[i], search.widths_y[j])

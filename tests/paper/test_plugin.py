@@ -57,13 +57,13 @@ def test_default_equals_the_ratio_written_by_hand(binary):
     """Lemma 1 of the paper with four logistic regressions, on standardised features."""
     model = PlugInUplift().fit(**binary)
 
-    def chance(kind, population):
+    def propensity(kind, population):
         X, y = cell(binary, kind, population)
         fitted = LogisticRegression().fit(model.scaling_(X), y)
         return fitted.predict_proba(model.scaling_(np.asarray(binary.X)))[:, 1]
 
-    expected = (chance("outcome", "A") - chance("outcome", "B")) / (
-        chance("treatment", "A") - chance("treatment", "B")
+    expected = (propensity("outcome", "A") - propensity("outcome", "B")) / (
+        propensity("treatment", "A") - propensity("treatment", "B")
     )
     assert_allclose(model.predict(binary.X), expected, rtol=1e-12)
 

@@ -117,11 +117,11 @@ def test_noiseless_means_give_both_outcomes_exactly():
     """Treatment tables that hit their policies exactly and outcomes at their means."""
     x = np.linspace(-1.0, 1.0, 9)
     X, y, kind, population = [], [], [], []
-    for name, chance in {"A": np.full(9, 0.8), "B": np.full(9, 0.2)}.items():
+    for name, propensity in {"A": np.full(9, 0.8), "B": np.full(9, 0.2)}.items():
         for j in range(9):
             X += [x[j]] * 11
-            treated = (np.arange(10) < round(10 * chance[j])).astype(float)
-            y += [*treated, 5.0 + 2.0 * x[j] + chance[j] * (1.0 - 3.0 * x[j])]
+            treated = (np.arange(10) < round(10 * propensity[j])).astype(float)
+            y += [*treated, 5.0 + 2.0 * x[j] + propensity[j] * (1.0 - 3.0 * x[j])]
             kind += ["treatment"] * 10 + ["outcome"]
             population += [name] * 11
     model = TwoStageUplift().fit(
@@ -462,8 +462,8 @@ def draw(sizes, seed=0):
     cells = []
     for (kind, k), n in sizes.items():
         x = rng.uniform(-1.0, 1.0, n) + k
-        chance = np.where(x > 0.5, 0.9, 0.4) if k == 0 else np.where(x > 0.5, 0.1, 0.4)
-        treated = rng.random(n) < chance
+        propensity = np.where(x > 0.5, 0.9, 0.4) if k == 0 else np.where(x > 0.5, 0.1, 0.4)
+        treated = rng.random(n) < propensity
         y = 3.0 * x + treated + rng.standard_normal(n)
         label = y if kind == "outcome" else treated.astype(float)
         cells.append((x[:, None], label, np.full(n, kind), np.full(n, k)))

@@ -137,7 +137,7 @@ def test_density_of_a_real_outcome_is_the_t_learner_of_the_density_estimator(rea
         **real
     )
     Z = model.scaling_(NEW)
-    first, second = (law.mean(Z) for law in model.outcome_laws_)
+    first, second = (law.mean(Z) for law in model.outcome_densities_)
     assert_allclose(
         model.predict(NEW), model.outcome_scaling_.scale[0] * (first - second), atol=1e-3
     )

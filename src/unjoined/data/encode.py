@@ -471,10 +471,10 @@ def _doubts(profiles: Mapping[str, ColumnProfile]) -> list[str]:
                     "are not read: each is taken for a category. Write plain numbers, with a "
                     "decimal point and no unit, and dates as 2024-03-31."
                 )
-            by_form: dict[str, list[str]] = {}
+            by_specification: dict[str, list[str]] = {}
             for level in levels:
-                by_form.setdefault(" ".join(level.casefold().split()), []).append(level)
-            twice = next((sorted(v) for v in by_form.values() if len(v) > 1), None)
+                by_specification.setdefault(" ".join(level.casefold().split()), []).append(level)
+            twice = next((sorted(v) for v in by_specification.values() if len(v) > 1), None)
             if twice is not None:
                 sentences.append(
                     f"column {name!r} has the categories {shown(twice)}, which differ in capitals "

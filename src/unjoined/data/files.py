@@ -63,7 +63,7 @@ def open_bytes(file: Path) -> Any:
     return arrow.input_stream(str(file), compression=packed)
 
 
-def form_of(file: Path) -> TextForm:
+def specification_of(file: Path) -> TextForm:
     """Look at the beginning of a text file."""
     try:
         with open_bytes(file) as stream:

@@ -31,11 +31,11 @@ from unjoined.data.files import (
     check_file,
     check_header,
     check_western,
-    form_of,
     mixes_line_ends,
     open_bytes,
     packing,
     read_excel,
+    specification_of,
     table_ending,
     table_files,
 )
@@ -81,7 +81,7 @@ class FileReader:
                 f"SELECT * FROM read_json({path}, format='newline_delimited', "  # noqa: S608
                 "sample_size=-1, hive_partitioning=false)"
             )
-        form = form_of(file)
+        form = specification_of(file)
         kept = None
         packed = packing(file)
         if encoding or form.encoding != UTF8:

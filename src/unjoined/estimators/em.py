@@ -70,19 +70,19 @@ class EMFit:
         treated = _mean(self.treated, X, self.family)
         return treated, _mean(self.untreated, X, self.family)
 
-    def log_likelihood(self, X: Array, y: Array, chance: Array) -> Array:
+    def log_likelihood(self, X: Array, y: Array, propensity: Array) -> Array:
         """Return log p(y | x, population) of each row in nats, ``chance`` being its e.
 
         Its mean over held-out rows is a proper score of fits of one family, whatever their models.
         """
         log_density = (_log_density(y, mean, self.sigma, self.family) for mean in self.means(X))
-        return _mix(*_logs(chance), *log_density)[0]
+        return _mix(*_logs(propensity), *log_density)[0]
 
 
 def fit_em(
     X: Array,
     y: Array,
-    chance: Array,
+    propensity: Array,
     weight: Array,
     model: Any,
     *,
@@ -118,11 +118,11 @@ def fit_em(
     """
     check_option("family", family, [BERNOULLI, GAUSSIAN])
     _check_model(model, family)
-    _check_rows(y, chance, family)
-    problem = _prepare(X, y, chance, weight, model, family, rng)
-    fit = _climb(problem, chance, 0, max_iter, tol)
+    _check_rows(y, propensity, family)
+    problem = _prepare(X, y, propensity, weight, model, family, rng)
+    fit = _climb(problem, propensity, 0, max_iter, tol)
     for start in range(1, n_starts):
-        share = _draw_share(X, problem, chance, rng)
+        share = _draw_share(X, problem, propensity, rng)
         other = _climb(problem, share, start, max_iter, tol)
         value = fit.path.max()
         if other.path.max() > value + problem.slack(tol, value):
@@ -243,10 +243,10 @@ def _mix(log_e: Array, log_rest: Array, log_p1: Array, log_p0: Array) -> tuple[A
     return total, np.exp(log_treated - total)
 
 
-def _logs(chance: Array) -> tuple[Array, Array]:
+def _logs(propensity: Array) -> tuple[Array, Array]:
     """Return log e and log(1 - e), minus infinity where they are."""
     with np.errstate(divide="ignore"):
-        return np.log(chance), np.log1p(-chance)
+        return np.log(propensity), np.log1p(-propensity)
 
 
 def _log_density(y: Array, mean: Array, sigma: float, family: str) -> Array:
@@ -275,7 +275,7 @@ def _mean(model: Any, X: Array, family: str) -> Array:
 def _prepare(
     X: Array,
     y: Array,
-    chance: Array,
+    propensity: Array,
     weight: Array,
     model: Any,
     family: str,
@@ -283,17 +283,19 @@ def _prepare(
 ) -> _Problem:
     """Clone and seed the models, and lay out their rows."""
     # Chosen by e alone, not by r, lest a row that underflows change what a forest counts.
-    rows = (np.flatnonzero(chance > 0.0), np.flatnonzero(chance < 1.0))
+    rows = (np.flatnonzero(propensity > 0.0), np.flatnonzero(propensity < 1.0))
     label: Any = y.astype(np.int64) if family == BERNOULLI else y
     first, second = (
         _Part(seeded_clone(model, rng), at, treated, X[at], label[at])
         for at, treated in zip(rows, (True, False), strict=True)
     )
     variance = float(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
-    return _Problem((first, second), X, y, _logs(chance), weight, variance, family)
+    return _Problem((first, second), X, y, _logs(propensity), weight, variance, family)
 
 
-def _draw_share(X: Array, problem: _Problem, chance: Array, rng: np.random.RandomState) -> Array:
+def _draw_share(
+    X: Array, problem: _Problem, propensity: Array, rng: np.random.RandomState
+) -> Array:
     """Return the r of a log-density ratio drawn at random: linear in y, with slopes linear in x.
 
     Noise drawn row by row would not do: the models average it out, and all starts are alike.
@@ -303,7 +305,7 @@ def _draw_share(X: Array, problem: _Problem, chance: Array, rng: np.random.Rando
     unit = np.sqrt(problem.variance) if problem.family == GAUSSIAN else 1.0
     centred = (problem.y - np.average(problem.y, weights=problem.weight)) / unit
     ratio = centred * (slope + X @ tilt / np.sqrt(X.shape[1]))
-    return np.asarray(expit(logit(chance) + ratio))  # 0 and 1 stay 0 and 1
+    return np.asarray(expit(logit(propensity) + ratio))  # 0 and 1 stay 0 and 1
 
 
 def _is_convex(last: Any) -> bool:
@@ -334,23 +336,24 @@ def _check_model(model: Any, family: str) -> None:
         )
 
 
-def _check_rows(y: Array, chance: Array, family: str) -> None:
+def _check_rows(y: Array, propensity: Array, family: str) -> None:
     """Refuse rows that leave one of the two parts without anything to learn."""
-    if not np.all((chance >= 0.0) & (chance <= 1.0)):
+    if not np.all((propensity >= 0.0) & (propensity <= 1.0)):
         raise InputError(
-            f"chance must hold probabilities in [0, 1], got values from {chance.min():g} to "
-            f"{chance.max():g}. Clip what a regression of the treatment predicts."
+            "propensity must hold probabilities in [0, 1], got values from "
+            f"{propensity.min():g} to {propensity.max():g}. Clip what a regression of the "
+            "treatment predicts."
         )
     if family == BERNOULLI and not np.isin(y, (0.0, 1.0)).all():
         raise LabelError(
             f"family 'bernoulli' needs outcomes 0 and 1, got values from {y.min():g} to "
             f"{y.max():g}. Use family 'gaussian' for a real outcome."
         )
-    for part, possible in (("treated", chance > 0.0), ("untreated", chance < 1.0)):
+    for part, possible in (("treated", propensity > 0.0), ("untreated", propensity < 1.0)):
         if not possible.any():
             raise LabelError(
-                f"no outcome row may have been {part}: chance is {chance[0]:g} everywhere. Add a "
-                "population with another policy."
+                f"no outcome row may have been {part}: propensity is {propensity[0]:g} everywhere. "
+                "Add a population with another policy."
             )
         seen = y[possible] if family == BERNOULLI else y
         if seen.min() == seen.max():
@@ -544,7 +547,7 @@ class EMUplift(UpliftEstimator):
         array of shape (n, number of populations)
             In the order of ``populations_``.
         """
-        return self._likelihood.chances(self._check_features(X, reset=False))
+        return self._likelihood.propensities(self._check_features(X, reset=False))
 
     def _in_units(self, mean: Array) -> Array:
         scaling = self.outcome_scaling_

@@ -45,12 +45,12 @@ from unjoined.evaluate.verdict import Finding, Verdict
 from unjoined.model.additive_basis import AdditiveBasis, Curve
 from unjoined.model.basis import FourierBasis, GaussianBasis, LinearBasis, Scaling, StackedBasis
 from unjoined.model.draw import PrincipalBasis
-from unjoined.model.families import BernoulliLaw, GaussianLaw, MeanLaw
+from unjoined.model.families import BernoulliFamily, GaussianFamily, MeanFamily
 from unjoined.model.losses import AbsoluteLoss, HuberLoss, PinballLoss, SquaredLoss
 from unjoined.model.newton import AdditiveFit, Parts, Scales
 from unjoined.model.regressors import AdditiveMean, ConditionalMean
 from unjoined.model.shift import CellShift, ShiftReport
-from unjoined.model.specifications import AdditiveAverage, FormTable, Member
+from unjoined.model.specifications import AdditiveAverage, Member, SpecificationTable
 from unjoined.paper.density import ConditionalDensity, DensitySearch, DensityUplift
 from unjoined.paper.neural import NeuralMinMaxUplift
 from unjoined.paper.plugin import PlugInUplift, TwoStageCoefficients, TwoStageUplift
@@ -64,8 +64,24 @@ STORED: tuple[type, ...] = (
     *(AdditiveBasis, Curve, FourierBasis, GaussianBasis, LinearBasis, PrincipalBasis, Scaling),
     *(StackedBasis, AbsoluteLoss, HuberLoss, PinballLoss, SquaredLoss),
     *(Estimate, Finding, GainByScore, IdentificationStrength, Ratio, Verdict),
-    *(AdditiveAverage, AdditiveMean, CellShift, ConditionalMean, FormTable, Member, ShiftReport),
-    *(AdditiveFit, BernoulliLaw, ConditionalDensity, DensitySearch, GaussianLaw, MeanLaw, Parts),
+    *(
+        AdditiveAverage,
+        AdditiveMean,
+        CellShift,
+        ConditionalMean,
+        SpecificationTable,
+        Member,
+        ShiftReport,
+    ),
+    *(
+        AdditiveFit,
+        BernoulliFamily,
+        ConditionalDensity,
+        DensitySearch,
+        GaussianFamily,
+        MeanFamily,
+        Parts,
+    ),
     *(Scales, ColumnCode, OutcomeCoding, TableEncoder),
 )
 LIVES_AT = {f"unjoined.{kind.__name__}": f"{kind.__module__}.{kind.__name__}" for kind in STORED}

@@ -20,14 +20,14 @@ from unjoined.data.fold import Checkpoint, plus
 from unjoined.data.rows import LabelledRows, NumberedRows
 from unjoined.data.sources import ChunkSource
 from unjoined.model.additive_basis import AdditiveBasis
-from unjoined.model.averaging import HeldOutForms, hold_out_forms, more_steps
+from unjoined.model.averaging import HeldOutSpecifications, hold_out_specifications, more_steps
 from unjoined.model.census import Census
 from unjoined.model.crossfit import Likelihood
 from unjoined.model.families import Sums
 from unjoined.model.newton import AdditiveFit, AdditiveRows, Parts, Request, Steps, sums_of_rows
 from unjoined.model.passes import in_cells, inner_rows, over_rows
 from unjoined.model.regressors import FoldedPolicy, hold_out_mean
-from unjoined.model.specifications import EFFECT_FORMS, AdditiveAverage, ModelRows
+from unjoined.model.specifications import EFFECT_SPECIFICATIONS, AdditiveAverage, ModelRows
 
 Select = Callable[[LabelledRows], ModelRows]  # the rows of a chunk that a model is fitted to
 
@@ -75,7 +75,7 @@ def _sums_of_model(rows: ModelRows, ask: Ask, n_jobs: int | None) -> list[Sums]:
         at = slice(start, start + CACHE_ROWS)
         values = ask.basis(rows.X[at]).T
         piece = AdditiveRows(values, rows.y[at], rows.exposure[at], rows.weight[at])
-        return [sums_of_rows(piece, law, coef, parts) for parts, (law, coef) in ask.requests]
+        return [sums_of_rows(piece, family, coef, parts) for parts, (family, coef) in ask.requests]
 
     zero = [Sums.zero(len(coef)) for _, (_, coef) in ask.requests]
     pieces = over_pieces(add_up, range(0, len(rows.y), CACHE_ROWS), n_jobs)
@@ -118,7 +118,9 @@ def _digest(asks: tuple[Ask, ...]) -> bytes:
     return digest.digest()
 
 
-def fit_over(passes: Passes, models: list[tuple[HeldOutForms, Select]]) -> list[AdditiveAverage]:
+def fit_over(
+    passes: Passes, models: list[tuple[HeldOutSpecifications, Select]]
+) -> list[AdditiveAverage]:
     """Fit models to all rows together: each pass adds up for all of their forms.
 
     Forms go on from their fits to the sample, each model with the rows that it selects.
@@ -146,13 +148,13 @@ def fit_over(passes: Passes, models: list[tuple[HeldOutForms, Select]]) -> list[
     return [model.finished(final) for (model, _), final in zip(models, finals, strict=True)]
 
 
-def _steps(model: HeldOutForms, n_jobs: int | None) -> dict[str, tuple[Parts, Steps]]:
+def _steps(model: HeldOutSpecifications, n_jobs: int | None) -> dict[str, tuple[Parts, Steps]]:
     """Return the steps of each form that is kept, from its fit to the sample."""
     fits = {name: model.everyone(name, 1e-2, n_jobs) for name in model.table.kept}
     return {name: (fit.parts, more_steps(fit)) for name, fit in fits.items()}
 
 
-def _without_folds(model: HeldOutForms) -> tuple[AdditiveAverage, ...]:
+def _without_folds(model: HeldOutSpecifications) -> tuple[AdditiveAverage, ...]:
     """Return the sample's fits without each fold."""
     return tuple(model.without(j) for j in range(model.n_folds))
 
@@ -173,16 +175,18 @@ class Sampled:
     def policies(self, rng: Rng, *, categorical: tuple[int, ...]) -> tuple[FoldedPolicy, ...]:
         """Fit every population's policy to all of its treatment rows, in the same passes."""
         rows = self.rows
-        models: dict[int, tuple[HeldOutForms, Select]] = {}
+        models: dict[int, tuple[HeldOutSpecifications, Select]] = {}
         folds = {}
-        chances = [0.5 + 0.5 * rows.label[rows.at(TREATMENT, k)] for k in range(len(rows.names))]
-        for k, chance in enumerate(chances):
+        propensities = [
+            0.5 + 0.5 * rows.label[rows.at(TREATMENT, k)] for k in range(len(rows.names))
+        ]
+        for k, propensity in enumerate(propensities):
             at = rows.at(TREATMENT, k)
             weight = rows.weight[at]
-            if chance.min() < chance.max():
+            if propensity.min() < propensity.max():
                 held_out, folds[k] = hold_out_mean(
                     rows.X[at],
-                    chance,
+                    propensity,
                     weight,
                     n_jobs=self.passes.n_jobs,
                     rng=rng,
@@ -192,10 +196,10 @@ class Sampled:
                 models[k] = held_out.for_passes(), select
         fits = dict(zip(models, fit_over(self.passes, list(models.values())), strict=True))
         return tuple(
-            FoldedPolicy.of_forms(fits[k], _without_folds(models[k][0]), folds[k])
+            FoldedPolicy.of_specifications(fits[k], _without_folds(models[k][0]), folds[k])
             if k in fits
-            else FoldedPolicy.constant(float(chance[0]), np.arange(len(chance)) % 3)
-            for k, chance in enumerate(chances)
+            else FoldedPolicy.constant(float(propensity[0]), np.arange(len(propensity)) % 3)
+            for k, propensity in enumerate(propensities)
         )
 
     def outcomes(
@@ -204,11 +208,11 @@ class Sampled:
         """Fit base and effect to all outcome rows; also return the sample's fits without folds."""
         rows = self.rows
         at = self.rows.of_kind(OUTCOME)
-        few, chance = likelihood.outcomes(rows, at)
-        held_out = hold_out_forms(
+        few, propensity = likelihood.outcomes(rows, at)
+        held_out = hold_out_specifications(
             few,
-            likelihood.law(chance, few.weight),
-            EFFECT_FORMS,
+            likelihood.family_at(propensity, few.weight),
+            EFFECT_SPECIFICATIONS,
             self.fold[at],
             categorical=categorical,
             n_jobs=self.passes.n_jobs,

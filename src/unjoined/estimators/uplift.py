@@ -55,7 +55,7 @@ from unjoined.model.crossfit import (
 )
 from unjoined.model.regressors import ConditionalMean
 from unjoined.model.shift import ShiftReport, weigh_shift
-from unjoined.model.specifications import AdditiveAverage, FormTable, ModelRows, in_words
+from unjoined.model.specifications import AdditiveAverage, ModelRows, SpecificationTable, in_words
 from unjoined.words import effect_in_words, policies_in_words
 
 SAMPLE_ROWS = 10_000  # of each table, kept from the first pass over chunks
@@ -139,7 +139,7 @@ class Uplift(UpliftEstimator):
     effect_features_ : array of shape (d,)
         How far the predicted uplift varies with each feature: the standard deviation of what it
         changes by if what the feature adds is the same for all, units of the outcome.
-    candidates_ : FormTable
+    candidates_ : SpecificationTable
         Every form tried, its held-out loss, the difference to the likeliest with its standard
         error, and its weight in the average.
     fit_ : AdditiveAverage
@@ -208,7 +208,7 @@ class Uplift(UpliftEstimator):
     crossfit_: CrossFit
     sampled_rows_: int | None
     shift_: ShiftReport | None
-    candidates_: FormTable
+    candidates_: SpecificationTable
     heterogeneity_: Estimate
     effect_range_: Array
     effect_features_: Array
@@ -368,14 +368,14 @@ class Uplift(UpliftEstimator):
         self.average_effect_ = self.gain_.everyone()
         self.heterogeneity_ = self.gain_.slope()
 
-    def _describe(self, rows: ModelRows, chance: Array) -> None:
+    def _describe(self, rows: ModelRows, propensity: Array) -> None:
         """Set what is said of the effect: its range, and what it varies with."""
-        treated, untreated = self.fit_.means(rows.X, chance)
+        treated, untreated = self.fit_.means(rows.X, propensity)
         uplift = treated - untreated
         scale = float(self.outcome_scaling_.scale[0])
         self.effect_range_ = scale * weighted_quantile(uplift, rows.weight, (0.05, 0.95))
         self.effect_features_ = scale * self.fit_.features(rows)
-        self.candidates_ = self.fit_.forms
+        self.candidates_ = self.fit_.specifications
 
     def _check_streamed(self, checkpoint: Any) -> None:
         """Refuse parameters that need all rows in memory."""
@@ -435,7 +435,7 @@ class Uplift(UpliftEstimator):
         array of shape (n, number of populations)
             In the order of ``populations_``.
         """
-        return self._likelihood.chances(self._check_features(X, reset=False))
+        return self._likelihood.propensities(self._check_features(X, reset=False))
 
     def mean_change(self, X: MatrixLike, changed: MatrixLike) -> Estimate:
         """Return by how much the mean uplift of people differs if their features do.
@@ -476,8 +476,10 @@ class Uplift(UpliftEstimator):
 
     def _chunk_means(self, chunk: Array) -> tuple[Array, Array]:
         is_mean = self.family_ == MEAN  # whose base is that of the mean policy
-        chance = self._likelihood.chances(chunk).mean(axis=1) if is_mean else np.zeros(len(chunk))
-        return self.fit_.means(chunk, chance)
+        propensity = (
+            self._likelihood.propensities(chunk).mean(axis=1) if is_mean else np.zeros(len(chunk))
+        )
+        return self.fit_.means(chunk, propensity)
 
     def score(
         self,
@@ -569,10 +571,10 @@ class Uplift(UpliftEstimator):
         """Say which form of base and effect carries most weight."""
         kept = self.candidates_.kept
         name = next(iter(kept))
-        form = in_words(name, in_odds=self.family_ == BERNOULLI)
+        specification = in_words(name, in_odds=self.family_ == BERNOULLI)
         others = len(kept) - 1
         rest = f"; {others} other form{'s' * (others > 1)} had a say" if others else ""
-        return f"In the likeliest form {form}{rest}."
+        return f"In the likeliest form {specification}{rest}."
 
 
 class OutcomesToScore(NamedTuple):

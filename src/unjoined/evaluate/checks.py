@@ -311,8 +311,10 @@ def _surplus(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> float:
     count = np.bincount(group)
     if n1 == n2 and np.array_equal(2 * a, count):
         # The chance that n1 of the n rows, drawn at random, take half of each kind.
-        log_chance = np.sum(_log_choose(count, a)) - _log_choose(np.array([n]), np.array([n1]))[0]
-        if log_chance < np.log(CHANCE):
+        log_propensity = (
+            np.sum(_log_choose(count, a)) - _log_choose(np.array([n]), np.array([n1]))[0]
+        )
+        if log_propensity < np.log(CHANCE):
             return 1.0
     pairs = count == 2
     n_pairs = int(pairs.sum())
@@ -421,7 +423,7 @@ def check_bounds(
     return Check("implied means within the outcome's range", ALL_TABLES, largest, p_value)
 
 
-def check_shared_law(rows: EvaluationRows, Z: Array) -> list[Check]:
+def check_shared_outcomes(rows: EvaluationRows, Z: Array) -> list[Check]:
     r"""Test that three populations or more share the law of outcomes, given features and treatment.
 
     For a reference pair (a, b) and each other population k, the contrast

@@ -25,7 +25,7 @@ from unjoined.evaluate.checks import (
     Check,
     Sharing,
     check_bounds,
-    check_shared_law,
+    check_shared_outcomes,
     compare,
     correct,
     implied_means,
@@ -552,7 +552,7 @@ def _refutable(
     """
     checks: list[Check] = []
     if len(rows.names) > 2:
-        checks = check_shared_law(own, Scaling.of_rows(rows.X, rows.share)(rows.X))
+        checks = check_shared_outcomes(own, Scaling.of_rows(rows.X, rows.share)(rows.X))
     coding = rows.coding
     if not coding.is_binary:
         return checks, math.nan

@@ -18,9 +18,9 @@ from unjoined._threads import CACHE_ROWS, Scratch, n_threads, one_blas_thread, o
 from unjoined._typing import Array, IntArray
 from unjoined.model.additive_basis import CURVE, PAIR, SQUARE, AdditiveBasis, leading_features
 from unjoined.model.families import (
-    BernoulliLaw,
-    Law,
-    MeanLaw,
+    BernoulliFamily,
+    Family,
+    MeanFamily,
     Sums,
     choose_threshold,
     robust_deviation,
@@ -41,10 +41,10 @@ from unjoined.model.specifications import (
     CURVES,
     NOTHING,
     AdditiveAverage,
-    Form,
-    FormTable,
     Member,
     ModelRows,
+    Specification,
+    SpecificationTable,
     grow,
     squared_slopes,
     topic,
@@ -73,7 +73,7 @@ class Chooser:
     """Rows that choose among forms, with the values of all functions at them."""
 
     rows: ModelRows
-    law: Law
+    family: Family
     basis: AdditiveBasis
     values: Array  # (p, n)
     features: frozenset[int] | None = None  # columns that may be used; None for all
@@ -83,7 +83,7 @@ class Chooser:
     def of_rows(
         cls,
         rows: ModelRows,
-        law: Law,
+        family: Family,
         categorical: tuple[int, ...],
         leading: Sequence[frozenset[int] | None],
         *,
@@ -104,23 +104,23 @@ class Chooser:
             features=some,
             with_products=with_products,
         )
-        chooser = cls(rows, law, basis, basis(rows.X).T, leading[0])
-        if isinstance(law, MeanLaw):
-            form = Form("", CURVES, CURVES if rows.exposure.any() else NOTHING)
+        chooser = cls(rows, family, basis, basis(rows.X).T, leading[0])
+        if isinstance(family, MeanFamily):
+            specification = Specification("", CURVES, CURVES if rows.exposure.any() else NOTHING)
             # Gross outcomes would spoil the residuals by which they are to be judged.
             bound = GROSS * robust_deviation(rows.y, rows.weight) or np.inf
-            fit = replace(chooser, law=MeanLaw(bound)).fit(
-                form, np.arange(len(rows.y)), CHOICE_TOL, n_jobs=n_jobs
+            fit = replace(chooser, family=MeanFamily(bound)).fit(
+                specification, np.arange(len(rows.y)), CHOICE_TOL, n_jobs=n_jobs
             )
             base, effect = fit(chooser.values.T)
             pull = rows.exposure * effect
             threshold = choose_threshold(rows.y - base - pull, rows.weight, pull)
-            chooser = replace(chooser, law=MeanLaw(threshold))
+            chooser = replace(chooser, family=MeanFamily(threshold))
         return chooser
 
     def fit(
         self,
-        form: Form,
+        specification: Specification,
         at: IntArray,
         tol: float,
         *,
@@ -132,7 +132,7 @@ class Chooser:
 
         ``like`` are the functions to use, if they are known.
         """
-        parts = self.parts_of(form, at, simpler) if like is None else like
+        parts = self.parts_of(specification, at, simpler) if like is None else like
         rows = self.rows.take(at)
         inner = parts.within()
         values = self.values[np.ix_(parts.base, at)]
@@ -140,8 +140,8 @@ class Chooser:
         pass_over = pass_in_memory(data, inner, n_jobs)
         start = np.zeros(len(parts.block))
         if simpler is None:
-            start[0] = self.law.intercept(float(np.average(rows.y, weights=rows.weight)))
-            fit = fit_additive(pass_over, inner, self.law, start, tol=tol)
+            start[0] = self.family.intercept(float(np.average(rows.y, weights=rows.weight)))
+            fit = fit_additive(pass_over, inner, self.family, start, tol=tol)
         else:
             k = len(simpler.parts.base)
             p = len(parts.base)
@@ -153,7 +153,7 @@ class Chooser:
                 to[here] = known[there]
             scales = simpler.scales.carried(simpler.parts, parts)
             fit = fit_additive(
-                pass_over, inner, simpler.law, start, scales, n_steps=self.more_steps, tol=tol
+                pass_over, inner, simpler.family, start, scales, n_steps=self.more_steps, tol=tol
             )
         return replace(fit, parts=parts)
 
@@ -161,7 +161,9 @@ class Chooser:
         """Fit an effect that goes with the base of a fit to some of the rows."""
         return grow(fit, self.rows.take(at), self.values[np.ix_(fit.parts.base, at)], tol)
 
-    def parts_of(self, form: Form, at: IntArray, simpler: AdditiveFit | None) -> Parts:
+    def parts_of(
+        self, specification: Specification, at: IntArray, simpler: AdditiveFit | None
+    ) -> Parts:
         """Return the functions of a form: of very many, those that some rows ask for most."""
         block, groups, columns = self.basis.blocks()
         if self.features is not None:
@@ -171,11 +173,18 @@ class Chooser:
                 for group, of in zip(groups, columns, strict=True)
             )
         if simpler is not None:
-            groups = self._screened(block, groups, form, simpler, at)
-        return Parts.of_groups(block, groups, form.base, form.effect, form.few)
+            groups = self._screened(block, groups, specification, simpler, at)
+        return Parts.of_groups(
+            block, groups, specification.base, specification.effect, specification.few
+        )
 
     def _screened(
-        self, block: IntArray, groups: tuple[str, ...], form: Form, fit: AdditiveFit, at: IntArray
+        self,
+        block: IntArray,
+        groups: tuple[str, ...],
+        specification: Specification,
+        fit: AdditiveFit,
+        at: IntArray,
     ) -> tuple[str, ...]:
         """Name what can be done without: bends that a fit shrank, functions it does not ask for."""
         named = np.array(groups)
@@ -186,16 +195,16 @@ class Chooser:
         has_bends = bool(bends[block[fit.parts.base]].any())
         if has_bends and len(self.basis.bent) > ALL_BENDS:
             used = ~bends | (size > IDLE**2)
-            if CURVE in form.effect and not bends[block[fit.parts.effect]].any():
+            if CURVE in specification.effect and not bends[block[fit.parts.effect]].any():
                 best = self._asked_for(CURVE, block, named, fit, at)[-1]
                 squares = np.flatnonzero(named == SQUARE)
                 curves = np.flatnonzero(named == CURVE)
                 used[np.concatenate([squares[best], curves[best]])] = True
-        if PAIR in form.base and len(self.basis.pairs) > ALL_PAIRS:
+        if PAIR in specification.base and len(self.basis.pairs) > ALL_PAIRS:
             places = np.flatnonzero(named == PAIR)
             used[places] = False
             asked = self._asked_for(PAIR, block, named, fit, at)
-            for best in asked if PAIR in form.effect else asked[:1]:
+            for best in asked if PAIR in specification.effect else asked[:1]:
                 used[places[best]] = True
         return tuple(np.where(used, named, UNUSED).tolist())
 
@@ -212,17 +221,25 @@ class Chooser:
             found.append(np.argsort(-score, kind="stable")[: KEPT[kind]])
         return found
 
-    def fit_all(self, held: IntArray, n_jobs: int, *, forms: tuple[Form, ...]) -> Fits:
+    def fit_all(
+        self, held: IntArray, n_jobs: int, *, specifications: tuple[Specification, ...]
+    ) -> Fits:
         """Fit forms without some rows, each from where the last one that it contains ended."""
         rest = np.delete(np.arange(len(self.rows.y)), held)
         fits: Fits = {}
-        for k, form in enumerate(forms):
-            if form.grows:
-                fits[form.name] = self.grow(fits[form.grows], rest, CHOICE_TOL)
+        for k, specification in enumerate(specifications):
+            if specification.grows:
+                fits[specification.name] = self.grow(fits[specification.grows], rest, CHOICE_TOL)
                 continue
-            inside = [f.name for f in forms[:k] if f.base <= form.base and f.effect <= form.effect]
+            inside = [
+                f.name
+                for f in specifications[:k]
+                if f.base <= specification.base and f.effect <= specification.effect
+            ]
             simpler = fits[inside[-1]] if inside else None
-            fits[form.name] = self.fit(form, rest, CHOICE_TOL, simpler=simpler, n_jobs=n_jobs)
+            fits[specification.name] = self.fit(
+                specification, rest, CHOICE_TOL, simpler=simpler, n_jobs=n_jobs
+            )
         return fits
 
     def losses(self, fits: Fits, held: IntArray) -> dict[str, Array]:
@@ -231,29 +248,33 @@ class Chooser:
         values = self.values[:, held].T
         losses = {}
         # One noise for all forms: a bounded loss is no density that each could have its own of.
-        noise = min(getattr(fit.law, "variance", 1.0) for fit in fits.values())
+        noise = min(getattr(fit.family, "variance", 1.0) for fit in fits.values())
         for name, fit in fits.items():
-            law = replace(fit.law, variance=noise) if isinstance(fit.law, MeanLaw) else fit.law
-            losses[name] = rows.weight * law(rows.y, rows.exposure, *fit(values)).loss
+            family = (
+                replace(fit.family, variance=noise)
+                if isinstance(fit.family, MeanFamily)
+                else fit.family
+            )
+            losses[name] = rows.weight * family(rows.y, rows.exposure, *fit(values)).loss
         return losses
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOutForms:
+class HeldOutSpecifications:
     """Every form fitted without each fold in turn, and how the forms did there."""
 
     chooser: Chooser
-    forms: dict[str, Form]
+    specifications: dict[str, Specification]
     fits: dict[str, list[AdditiveFit]]  # of each form, without each fold
-    table: FormTable
-    others: tuple[FormTable, ...]  # of each fold, by the rows of all others
+    table: SpecificationTable
+    others: tuple[SpecificationTable, ...]  # of each fold, by the rows of all others
 
     @property
     def n_folds(self) -> int:
         """Number of folds."""
         return len(self.others)
 
-    def trimmed(self) -> HeldOutForms:
+    def trimmed(self) -> HeldOutSpecifications:
         """Return the forms that are kept, without the pairs that none of them uses."""
         used = np.full(self.chooser.basis.size, False)
         kept = dict.fromkeys(name for table in (self.table, *self.others) for name in table.kept)
@@ -277,25 +298,26 @@ class HeldOutForms:
         members = [replace(m, weight=m.weight / len(each)) for one in each for m in one.members]
         return replace(each[0], members=tuple(members))
 
-    def _averaged(self, table: FormTable, j: int) -> AdditiveAverage:
+    def _averaged(self, table: SpecificationTable, j: int) -> AdditiveAverage:
         """Return the average of the fits without fold ``j`` by the weights of a table."""
         basis, fits = self.chooser.basis, self.fits
         kept = table.kept.items()
         members = (Member.of_fit(w, name, fits[name][j], basis.size) for name, w in kept)
         return AdditiveAverage(basis, tuple(members), table, fits[table.name[0]][j])
 
-    def for_passes(self) -> HeldOutForms:
+    def for_passes(self) -> HeldOutSpecifications:
         """Return the forms that are worth passes over very many rows, by their present weights."""
         return replace(self, table=self.table.leading())
 
     @property
     def leading(self) -> tuple[str, ...]:
         """The likeliest form and those that contain it, which may do better with more rows."""
-        first = self.forms[self.table.name[0]]
+        first = self.specifications[self.table.name[0]]
         richer = [
             name
             for name in self.table.name
-            if self.forms[name].base >= first.base and self.forms[name].effect >= first.effect
+            if self.specifications[name].base >= first.base
+            and self.specifications[name].effect >= first.effect
         ]
         return tuple(dict.fromkeys([first.name, *richer]))[:MOST_TRIED]
 
@@ -310,32 +332,32 @@ class HeldOutForms:
     ) -> AdditiveFit:
         """Fit a form to all rows that choose, from nothing or from a fit that is near."""
         at = np.arange(len(self.chooser.rows.y))
-        form = self.forms[name]
+        specification = self.specifications[name]
         chooser = self.chooser
         like = (near or self.fits[name][0]).parts
         with one_blas_thread():
-            if form.grows:
-                base = chooser.fit(form, at, tol, like=like.alone(), n_jobs=n_jobs)
+            if specification.grows:
+                base = chooser.fit(specification, at, tol, like=like.alone(), n_jobs=n_jobs)
                 return chooser.grow(base, at, tol)
-            return chooser.fit(form, at, tol, simpler=near, like=like, n_jobs=n_jobs)
+            return chooser.fit(specification, at, tol, simpler=near, like=like, n_jobs=n_jobs)
 
 
-def hold_out_forms(
+def hold_out_specifications(
     rows: ModelRows,
-    law: Law,
-    forms: tuple[Form, ...],
+    family: Family,
+    specifications: tuple[Specification, ...],
     fold: IntArray,
     *,
     categorical: tuple[int, ...] = (),
     is_sample: bool = False,
     n_jobs: int | None,
-) -> HeldOutForms:
+) -> HeldOutSpecifications:
     """Fit every form without each fold in turn, on threads, and weigh the forms.
 
     Of a sample of more rows, fits stop earlier: the others will have the last word. Costs a fit for
     each form and fold, of 25 passes over the rows or so.
     """
-    products = any(PAIR in form.base for form in forms)
+    products = any(PAIR in specification.base for specification in specifications)
     folds = [np.flatnonzero(fold == j) for j in range(int(fold.max()) + 1)]
     # By the rows that a fit may see: those that judge it must not choose its features.
     leading = [
@@ -344,10 +366,10 @@ def hold_out_forms(
     ]
     with one_blas_thread():
         chooser = Chooser.of_rows(
-            rows, law, categorical, leading, with_products=products, n_jobs=n_jobs
+            rows, family, categorical, leading, with_products=products, n_jobs=n_jobs
         )
     groups = chooser.basis.blocks()[1]
-    named = {f.name: f for f in forms if PAIR in groups or PAIR not in f.base}
+    named = {f.name: f for f in specifications if PAIR in groups or PAIR not in f.base}
     if is_sample:
         chooser = replace(chooser, more_steps=SAMPLE_STEPS)
     choosers = [replace(chooser, features=some) for some in leading]
@@ -356,26 +378,26 @@ def hold_out_forms(
     found = []
     left = len(folds) % threads
     inner = [1] * (len(folds) - left) + [threads // max(left, 1)] * left
-    fit_all = partial(Chooser.fit_all, forms=tuple(named.values()))
+    fit_all = partial(Chooser.fit_all, specifications=tuple(named.values()))
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for fitted in pool.map(fit_all, choosers, folds, inner):
             found.append(fitted)
-            PROGRESS.debug("%s: %d of %d", topic(forms), len(found), len(folds))
+            PROGRESS.debug("%s: %d of %d", topic(specifications), len(found), len(folds))
     fits = {name: [fit[name] for fit in found] for name in named}
     losses = {name: np.full(len(rows.y), f.price / len(rows.y)) for name, f in named.items()}
     for j, held in enumerate(folds):
         lost = choosers[j].losses({name: fits[name][j] for name in named}, held)
         for name, loss in lost.items():
             losses[name][held] += loss
-    table = FormTable.of_losses(losses)
+    table = SpecificationTable.of_losses(losses)
     others = tuple(
-        FormTable.of_losses({name: np.delete(loss, at) for name, loss in losses.items()})
+        SpecificationTable.of_losses({name: np.delete(loss, at) for name, loss in losses.items()})
         for at in folds
     )
-    return HeldOutForms(chooser, named, fits, table, others).trimmed()
+    return HeldOutSpecifications(chooser, named, fits, table, others).trimmed()
 
 
-def levelled(held: HeldOutForms, fold: IntArray) -> HeldOutForms:
+def levelled(held: HeldOutSpecifications, fold: IntArray) -> HeldOutSpecifications:
     """Shift base and effect so that the average uplift is the one that held-out outcomes show.
 
     Where the scales shrink a base of log-odds, chances come out less extreme than they are. An
@@ -385,10 +407,10 @@ def levelled(held: HeldOutForms, fold: IntArray) -> HeldOutForms:
     themselves and times each row's chance of treatment. A mean of a real outcome needs no shift and
     has none.
     """
-    law = held.chooser.law
+    family = held.chooser.family
     rows = held.chooser.rows
     names = list(held.fits)
-    if not isinstance(law, BernoulliLaw):
+    if not isinstance(family, BernoulliFamily):
         return held
     base, effect, weight = (np.empty((len(rows.y), len(names))) for _ in range(3))
     for j, table in enumerate(held.others):
@@ -396,15 +418,15 @@ def levelled(held: HeldOutForms, fold: IntArray) -> HeldOutForms:
         weight[at] = [table.kept.get(name, 0.0) for name in names]
         for i, name in enumerate(names):
             base[at, i], effect[at, i] = held.fits[name][j](held.chooser.values[:, at].T)
-    apart = rows.exposure - law.split
+    apart = rows.exposure - family.split
 
     def mixed(shift: Array) -> Array:
-        treated, untreated = law.arms(base + shift[0], effect + shift[1], base)
+        treated, untreated = family.arms(base + shift[0], effect + shift[1], base)
         means = untreated + rows.exposure[:, None] * (treated - untreated)
         return np.asarray(np.einsum("ij,ij->i", means, weight))
 
-    chance = mixed(np.zeros(2))
-    noise = rows.weight * chance * (1.0 - chance)
+    propensity = mixed(np.zeros(2))
+    noise = rows.weight * propensity * (1.0 - propensity)
     per = np.sqrt(np.maximum([noise.sum(), apart**2 @ noise], TINY))
 
     def left(shift: Array) -> Array:
@@ -424,10 +446,10 @@ def _shifted(fit: AdditiveFit, base: float, effect: float) -> AdditiveFit:
     return replace(fit, coef=coef)
 
 
-def average_forms(
+def average_specifications(
     rows: ModelRows,
-    law: Law,
-    forms: tuple[Form, ...],
+    family: Family,
+    specifications: tuple[Specification, ...],
     fold: IntArray,
     *,
     categorical: tuple[int, ...] = (),
@@ -442,10 +464,12 @@ def average_forms(
     """
     n = len(rows.y)
     at = np.sort(rng.permutation(n)[:CHOICE_ROWS])
-    held = hold_out_forms(
+    held = hold_out_specifications(
         rows.take(at),
-        law,
-        forms if n <= CHOICE_ROWS else tuple(form for form in forms if not form.grows),
+        family,
+        specifications
+        if n <= CHOICE_ROWS
+        else tuple(specification for specification in specifications if not specification.grows),
         fold[at],
         categorical=categorical,
         is_sample=n > CHOICE_ROWS,
@@ -453,7 +477,9 @@ def average_forms(
     )
     if n > CHOICE_ROWS:
         return _over_all(held, rows, at, fold, n_jobs=n_jobs)
-    if not any(form.effect for form in forms):  # of a mean, whose error no one asks for
+    if not any(
+        specification.effect for specification in specifications
+    ):  # of a mean, whose error no one asks for
         together = held.average()
     else:
         name = held.table.name[0]
@@ -468,21 +494,21 @@ class PassByFolds:
 
     def __init__(self, folds: Sequence[Pass]) -> None:
         self.folds = folds
-        self.last: tuple[Law, Array, list[Sums]] | None = None
+        self.last: tuple[Family, Array, list[Sums]] | None = None
 
-    def at(self, law: Law, coef: Array) -> list[Sums]:
+    def at(self, family: Family, coef: Array) -> list[Sums]:
         """Return the sums of each fold at coefficients."""
-        if self.last is None or self.last[0] != law or not np.array_equal(self.last[1], coef):
-            self.last = law, coef, [pass_over(law, coef) for pass_over in self.folds]
+        if self.last is None or self.last[0] != family or not np.array_equal(self.last[1], coef):
+            self.last = family, coef, [pass_over(family, coef) for pass_over in self.folds]
         return self.last[2]
 
-    def __call__(self, law: Law, coef: Array) -> Sums:
+    def __call__(self, family: Family, coef: Array) -> Sums:
         """Return the sums of all rows at coefficients."""
-        return reduce(add, self.at(law, coef))
+        return reduce(add, self.at(family, coef))
 
 
 def _over_all(
-    held: HeldOutForms,
+    held: HeldOutSpecifications,
     rows: ModelRows,
     at: IntArray,
     fold: IntArray,
@@ -519,12 +545,12 @@ def _over_all(
             passes = PassByFolds(
                 [pass_by_pieces(values, part, near.parts, n_jobs) for part in parts]
             )
-            fit = fit_additive(passes, near.parts, near.law, near.coef, near.scales, **OVER_ALL)
-            finals[name], without[name] = fit, fits_without(fit, passes.at(fit.law, fit.coef))
+            fit = fit_additive(passes, near.parts, near.family, near.coef, near.scales, **OVER_ALL)
+            finals[name], without[name] = fit, fits_without(fit, passes.at(fit.family, fit.coef))
     losses = _row_losses(values, replace(rows, X=wide), fold, without, n_jobs)
     beyond = np.delete(np.arange(len(rows.y)), at)
     tables = [
-        FormTable.of_losses({name: loss[some] for name, loss in losses.items()})
+        SpecificationTable.of_losses({name: loss[some] for name, loss in losses.items()})
         for some in (beyond, *(beyond[fold[beyond] != j] for j in range(K)))
     ]
     all_rows = replace(held, fits=without, table=tables[0], others=tuple(tables[1:]))
@@ -543,20 +569,20 @@ def _row_losses(
 ) -> dict[str, Array]:
     """Return the loss of every row by each form's fit without its fold."""
     losses = {name: np.empty(len(rows.y)) for name in without}
-    noise = min(getattr(fits[0].law, "variance", 1.0) for fits in without.values())
+    noise = min(getattr(fits[0].family, "variance", 1.0) for fits in without.values())
 
     def fill(start: int) -> None:
         at = slice(start, start + CACHE_ROWS)
         values = basis(rows.X[at])
         own = fold[at]
         for name, fits in without.items():
-            law = fits[0].law
+            family = fits[0].family
             row = np.arange(len(own))
-            law = replace(law, variance=noise) if isinstance(law, MeanLaw) else law
+            family = replace(family, variance=noise) if isinstance(family, MeanFamily) else family
             members = [Member.of_fit(1.0, name, fit, values.shape[1]) for fit in fits]
             base = values @ np.column_stack([member.base for member in members])
             effect = values @ np.column_stack([member.effect for member in members])
-            terms = law(rows.y[at], rows.exposure[at], base[row, own], effect[row, own])
+            terms = family(rows.y[at], rows.exposure[at], base[row, own], effect[row, own])
             losses[name][at] = rows.weight[at] * terms.loss
 
     for _ in over_pieces(fill, range(0, len(rows.y), CACHE_ROWS), n_jobs):
@@ -566,4 +592,4 @@ def _row_losses(
 
 def more_steps(fit: AdditiveFit) -> Steps:
     """Return a few more steps over other rows, from where a fit ended."""
-    return fit_steps(fit.parts, fit.law, fit.coef, fit.scales, **OVER_ALL)
+    return fit_steps(fit.parts, fit.family, fit.coef, fit.scales, **OVER_ALL)

@@ -12,9 +12,9 @@ from unjoined._threads import CHUNK_ROWS, over_pieces
 from unjoined._typing import Array, BoolArray, IntArray, MatrixLike
 from unjoined._validation import OUTCOME, TREATMENT, OutcomeCoding
 from unjoined.data.rows import LabelledRows
-from unjoined.model.averaging import CHOICE_ROWS, average_forms
+from unjoined.model.averaging import CHOICE_ROWS, average_specifications
 from unjoined.model.basis import Scaling
-from unjoined.model.families import BernoulliLaw, GaussianLaw, Law, MeanLaw
+from unjoined.model.families import BernoulliFamily, Family, GaussianFamily, MeanFamily
 from unjoined.model.regressors import (
     ConditionalMean,
     FoldedPolicy,
@@ -24,8 +24,8 @@ from unjoined.model.regressors import (
     fit_policies,
 )
 from unjoined.model.specifications import (
-    EFFECT_FORMS,
-    GROWING_FORMS,
+    EFFECT_SPECIFICATIONS,
+    GROWING_SPECIFICATIONS,
     AdditiveAverage,
     ModelRows,
     uplift_of_fits,
@@ -60,15 +60,15 @@ class Likelihood:
             family = BERNOULLI if rows.coding.is_binary else MEAN
         return cls(family, rows.coding, outcome_scaling(rows, family), policies, scaling)
 
-    def law(self, chance: Array, weight: Array) -> Law:
+    def family_at(self, propensity: Array, weight: Array) -> Family:
         """Return the law of the outcome, given the mean policy at rows that count by weights."""
-        split = float(np.average(chance, weights=weight))
-        laws: dict[str, Law] = {
-            BERNOULLI: BernoulliLaw(split),
-            GAUSSIAN: GaussianLaw(split),
-            MEAN: MeanLaw(),
+        split = float(np.average(propensity, weights=weight))
+        families: dict[str, Family] = {
+            BERNOULLI: BernoulliFamily(split),
+            GAUSSIAN: GaussianFamily(split),
+            MEAN: MeanFamily(),
         }
-        return laws[self.family]
+        return families[self.family]
 
     def encode(self, label: Array) -> Array:
         """Return inner labels in the law's coding: 0/1, or scaled."""
@@ -87,27 +87,31 @@ class Likelihood:
         """Inner labels by which the law's 1 differs from its 0."""
         return float(self.outcome_scaling.scale[0]) / self.coding.scale
 
-    def chances(self, X: Array) -> Array:
+    def propensities(self, X: Array) -> Array:
         """Return every population's probability of treatment, shape (n, number of them)."""
         features = X if self.scaling is None else self.scaling(X)
         return np.column_stack([policy(features) for policy in self.policies])
 
-    def exposure(self, chances: Array, population: IntArray) -> Array:
+    def exposure(self, propensities: Array, population: IntArray) -> Array:
         """Return what the law needs of the policies at each row."""
-        own: Array = chances[np.arange(len(chances)), population]
-        return own - chances.mean(axis=1) if self.family == MEAN else own
+        own: Array = propensities[np.arange(len(propensities)), population]
+        return own - propensities.mean(axis=1) if self.family == MEAN else own
 
     def rows(self, X: Array, label: Array, population: IntArray) -> tuple[Array, Array, Array]:
         """Return outcomes and exposures as the law takes them, and the mean policy at each row."""
-        chances = self.chances(X)
-        return self.encode(label), self.exposure(chances, population), chances.mean(axis=1)
+        propensities = self.propensities(X)
+        return (
+            self.encode(label),
+            self.exposure(propensities, population),
+            propensities.mean(axis=1),
+        )
 
     def outcomes(self, rows: LabelledRows, at: IntArray) -> tuple[ModelRows, Array]:
         """Return some outcome rows as the law takes them, and the mean policy at each."""
         X = rows.X[at]
         population = rows.population[at]
-        y, exposure, chance = self.rows(X, rows.label[at], population)
-        return ModelRows.of_weights(X, y, exposure, rows.weight[at]), chance
+        y, exposure, propensity = self.rows(X, rows.label[at], population)
+        return ModelRows.of_weights(X, y, exposure, rows.weight[at]), propensity
 
 
 def outcome_scaling(rows: LabelledRows, family: str) -> Scaling:
@@ -152,10 +156,10 @@ class EffectModels:
         """Return the effect at rows by the fits without each fold, shape (n, folds)."""
         return np.column_stack(uplift_of_fits(self.outcomes, X))
 
-    def chances(self, X: Array, j: int) -> Array:
+    def propensities(self, X: Array, j: int) -> Array:
         """Return every population's policy by the fits without fold ``j``, shape (n, K)."""
-        chances = [0.5 + 0.5 * policy(X) for policy in self.policies[j]]
-        return np.clip(np.column_stack(chances), CLIP, 1.0 - CLIP)
+        propensities = [0.5 + 0.5 * policy(X) for policy in self.policies[j]]
+        return np.clip(np.column_stack(propensities), CLIP, 1.0 - CLIP)
 
     def __call__(
         self,
@@ -180,7 +184,7 @@ class EffectModels:
             piece = slice(start, start + PIECE_ROWS)
             for j in range(len(self.policies)):
                 at: BoolArray = policy_fold[piece] == j
-                policies[piece][at] = self.chances(X[piece][at], j)
+                policies[piece][at] = self.propensities(X[piece][at], j)
             for j, outcome in enumerate(self.outcomes):
                 at = fold[piece] == j
                 center = policies[piece][at].mean(axis=1)
@@ -238,11 +242,11 @@ class CrossFit:
             few = np.sort(rng.permutation(len(at))[:CHOICE_ROWS])
             at = at[few]
             own = own[few]
-        outcomes, chance = likelihood.outcomes(rows, at)
-        fit, without, place = average_forms(
+        outcomes, propensity = likelihood.outcomes(rows, at)
+        fit, without, place = average_specifications(
             outcomes,
-            likelihood.law(chance, outcomes.weight),
-            EFFECT_FORMS + GROWING_FORMS,
+            likelihood.family_at(propensity, outcomes.weight),
+            EFFECT_SPECIFICATIONS + GROWING_SPECIFICATIONS,
             own,
             categorical=categorical,
             n_jobs=n_jobs,

@@ -56,10 +56,10 @@ def median_width(X: Array, rng: Rng, weight: Array | None = None) -> float:
 
 def _choose(n: int, size: int, weight: Array | None, rng: Rng) -> IntArray:
     """Draw positions without replacement, by weights unless these are all the same."""
-    chance = None
+    propensity = None
     if weight is not None and weight.min() < weight.max():
-        chance = weight / weight.sum()
-    return np.asarray(rng.choice(n, size, replace=False, p=chance))
+        propensity = weight / weight.sum()
+    return np.asarray(rng.choice(n, size, replace=False, p=propensity))
 
 
 def auto_centers(n_rows: int) -> int:

@@ -33,7 +33,7 @@ class RowTerms(NamedTuple):
     rest: Array | None = None  # what effect_effect has beyond base_effect^2 / base_base, if any
 
 
-class Law(Protocol):
+class Family(Protocol):
     """The law of an outcome given base, effect and the row's exposure."""
 
     def __call__(self, y: Array, exposure: Array, base: Array, effect: Array) -> RowTerms:
@@ -44,7 +44,7 @@ class Law(Protocol):
         """Return the base of outcomes with this mean and no effect."""
         ...
 
-    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
+    def arms(self, base: Array, effect: Array, propensity: Array) -> tuple[Array, Array]:
         """Return the mean with and without treatment, ``chance`` being the mean policy."""
         ...
 
@@ -65,7 +65,7 @@ class Law(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BernoulliLaw:
+class BernoulliFamily:
     """Outcomes 0/1, with log-odds b + (1 - a) u if treated and b - a u if not.
 
     The exposure is the probability of treatment e; the chance of a 1 mixes both by it.
@@ -101,7 +101,7 @@ class BernoulliLaw:
         """Return the log-odds."""
         return float(logit(np.clip(mean, 1e-6, 1.0 - 1e-6)))
 
-    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
+    def arms(self, base: Array, effect: Array, propensity: Array) -> tuple[Array, Array]:
         """Return the chance of a 1 with and without treatment."""
         return expit(base + (1.0 - self.split) * effect), expit(base - self.split * effect)
 
@@ -115,13 +115,13 @@ class BernoulliLaw:
         up, down = (arm * (1.0 - arm) for arm in self.arms(base, effect, base))
         return up - down, (1.0 - self.split) * up + self.split * down
 
-    def renewed(self, sums: Sums, freedom: float) -> tuple[BernoulliLaw, Sums]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[BernoulliFamily, Sums]:
         """Return itself: the noise follows from the mean."""
         return self, sums
 
 
 @dataclass(frozen=True, slots=True)
-class MeanLaw:
+class MeanFamily:
     """Real outcomes with mean b + c u, the exposure c being the policy less the mean policy.
 
     Half the squared error over the variance of the noise; beyond ``threshold`` it grows linearly.
@@ -157,9 +157,9 @@ class MeanLaw:
         """Return the mean."""
         return mean
 
-    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
+    def arms(self, base: Array, effect: Array, propensity: Array) -> tuple[Array, Array]:
         """Return both means: the base is that of the mean policy."""
-        return base + (1.0 - chance) * effect, base - chance * effect
+        return base + (1.0 - propensity) * effect, base - propensity * effect
 
     def uplift(self, base: Array, effect: Array) -> Array:
         """Return the effect."""
@@ -169,14 +169,14 @@ class MeanLaw:
         """Return 0 and 1: the uplift is the effect."""
         return np.zeros_like(base), np.ones_like(effect)
 
-    def renewed(self, sums: Sums, freedom: float) -> tuple[MeanLaw, Sums]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[MeanFamily, Sums]:
         """Return the law with the variance of the residuals, and the sums in units of it."""
         variance = sums.variance(freedom)
         return replace(self, variance=variance), sums.times(self.variance / variance)
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianLaw:
+class GaussianFamily:
     """Normal outcomes around b + (1 - a) u if treated and b - a u if not, mixed by the exposure."""
 
     split: float
@@ -190,26 +190,26 @@ class GaussianLaw:
         with np.errstate(divide="ignore"):  # a row surely treated or not: log 0 is -inf, rightly
             log_up = np.log(exposure) - 0.5 * up**2 / s2
             log_down = np.log1p(-exposure) - 0.5 * down**2 / s2
-        chance = np.exp(log_expit(log_up - log_down))
-        square = chance * up**2 + (1.0 - chance) * down**2
+        propensity = np.exp(log_expit(log_up - log_down))
+        square = propensity * up**2 + (1.0 - propensity) * down**2
         one = np.full_like(y, 1.0 / s2)
         return RowTerms(
             0.5 * np.log(2.0 * np.pi * s2) - np.logaddexp(log_up, log_down),
-            -(chance * up + (1.0 - chance) * down) / s2,
-            -((1.0 - a) * chance * up - a * (1.0 - chance) * down) / s2,
+            -(propensity * up + (1.0 - propensity) * down) / s2,
+            -((1.0 - a) * propensity * up - a * (1.0 - propensity) * down) / s2,
             one,
-            (chance - a) / s2,
-            (chance * (1.0 - a) ** 2 + (1.0 - chance) * a**2) / s2,
+            (propensity - a) / s2,
+            (propensity * (1.0 - a) ** 2 + (1.0 - propensity) * a**2) / s2,
             square,
             np.ones_like(y),
-            chance * (1.0 - chance) / s2,
+            propensity * (1.0 - propensity) / s2,
         )
 
     def intercept(self, mean: float) -> float:
         """Return the mean."""
         return mean
 
-    def arms(self, base: Array, effect: Array, chance: Array) -> tuple[Array, Array]:
+    def arms(self, base: Array, effect: Array, propensity: Array) -> tuple[Array, Array]:
         """Return both means."""
         return base + (1.0 - self.split) * effect, base - self.split * effect
 
@@ -221,7 +221,7 @@ class GaussianLaw:
         """Return 0 and 1: the uplift is the effect."""
         return np.zeros_like(base), np.ones_like(effect)
 
-    def renewed(self, sums: Sums, freedom: float) -> tuple[GaussianLaw, None]:
+    def renewed(self, sums: Sums, freedom: float) -> tuple[GaussianFamily, None]:
         """Return the law with the variance of the residuals; the sums need another pass."""
         return replace(self, variance=sums.variance(freedom)), None
 
@@ -293,11 +293,11 @@ def choose_threshold(residual: Array, weight: Array, direction: Array | None = N
     return chosen
 
 
-def _lopsided(tail: Array, chance: float) -> bool:
+def _lopsided(tail: Array, propensity: float) -> bool:
     """Whether the two sides of a tail differ by more than a share of it, and more than by chance.
 
     The sum of a heavy tail is often that of its largest value, whose side is chance.
     """
     apart = abs(float(tail.sum()))
     error = float(np.sqrt(np.sum(tail**2)))
-    return apart > LOPSIDED * float(np.abs(tail).sum()) and apart > chance * error
+    return apart > LOPSIDED * float(np.abs(tail).sum()) and apart > propensity * error

@@ -33,18 +33,18 @@ def cross_fit_linear(rows: LabelledRows, fold: IntArray) -> EffectNuisances:
     n_folds = int(fold.max()) + 1
     Z = np.clip(Scaling.of_rows(rows.X, rows.share)(rows.X), -REACH, REACH)
     designs = [_design(Z, rows, fold != j) for j in range(n_folds)]
-    chances = [np.empty((n, K)) for _ in designs]
+    propensities = [np.empty((n, K)) for _ in designs]
     for k in range(K):
         coefs = _policy_without(designs, rows, fold, k)
-        for chance, B, coef in zip(chances, designs, coefs, strict=True):
-            chance[:, k] = np.clip(B @ coef, CLIP, 1.0 - CLIP)
+        for propensity, B, coef in zip(propensities, designs, coefs, strict=True):
+            propensity[:, k] = np.clip(B @ coef, CLIP, 1.0 - CLIP)
     policies = np.empty((n, K))
     mean = np.empty(n)
     effect = np.empty(n)
-    for j, coef in enumerate(_outcome_without(designs, rows, fold, chances)):
+    for j, coef in enumerate(_outcome_without(designs, rows, fold, propensities)):
         at = fold == j
         p = designs[j].shape[1]
-        policies[at] = chances[j][at]
+        policies[at] = propensities[j][at]
         mean[at], effect[at] = designs[j][at] @ coef[:p], designs[j][at] @ coef[p:]
     if rows.coding.is_binary:  # coded -1/+1, whose means lie between
         mean = np.clip(mean, -1.0, 1.0)
@@ -83,7 +83,7 @@ def _policy_without(
 
 
 def _outcome_without(
-    designs: list[Array], rows: LabelledRows, fold: IntArray, chances: list[Array]
+    designs: list[Array], rows: LabelledRows, fold: IntArray, propensities: list[Array]
 ) -> list[Array]:
     """Return coefficients of base, then effect, from the other outcome rows of each fold."""
     at = rows.of_kind(OUTCOME)
@@ -93,8 +93,8 @@ def _outcome_without(
     spread = float(np.sqrt(np.average((rows.label[at] - center) ** 2, weights=weight)))
     pairs = list(product(RIDGES[:3], EFFECT_RIDGES))
     products, penalties = [], []
-    for B, chance in zip(designs, chances, strict=True):
-        exposure = chance[at, own] - chance[at].mean(axis=1)
+    for B, propensity in zip(designs, propensities, strict=True):
+        exposure = propensity[at, own] - propensity[at].mean(axis=1)
         p = B.shape[1]
         gap = float(np.average(exposure**2, weights=weight))
         penalty = np.array([np.repeat([base, effect * gap + FREE], p) for base, effect in pairs])

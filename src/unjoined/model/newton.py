@@ -13,7 +13,7 @@ from scipy.linalg.lapack import dpotrs, dtrtri
 
 from unjoined._threads import CACHE_ROWS, Scratch, over_pieces
 from unjoined._typing import Array, IntArray
-from unjoined.model.families import Law, Sums
+from unjoined.model.families import Family, Sums
 
 BASE, EFFECT = "base", "effect"
 CONSTANT = "constant"
@@ -46,13 +46,13 @@ class AdditiveRows(NamedTuple):
     weight: Array
 
 
-def sums_of_rows(rows: AdditiveRows, law: Law, coef: Array, parts: Parts) -> Sums:
+def sums_of_rows(rows: AdditiveRows, family: Family, coef: Array, parts: Parts) -> Sums:
     """Add up one set of rows."""
     values, y, exposure, weight = rows
     p = len(parts.base)
     of_base = _functions(values, parts.base)
     of_effect = _functions(values, parts.effect)
-    t = law(y, exposure, coef[:p] @ of_base, coef[p:] @ of_effect)
+    t = family(y, exposure, coef[:p] @ of_base, coef[p:] @ of_effect)
     gradient = np.concatenate([of_base @ (weight * t.by_base), of_effect @ (weight * t.by_effect)])
     root = np.sqrt(weight * t.base_base)
     lean = np.divide(weight * t.base_effect, root, out=np.zeros_like(root), where=root > 0.0)
@@ -222,7 +222,7 @@ class Scales:
         return float(np.abs(change).max(initial=0.0))
 
 
-Pass = Callable[[Law, Array], Sums]  # over all rows, at coefficients
+Pass = Callable[[Family, Array], Sums]  # over all rows, at coefficients
 
 
 def pass_in_memory(rows: AdditiveRows, parts: Parts, n_jobs: int | None = None) -> Pass:
@@ -233,8 +233,8 @@ def pass_in_memory(rows: AdditiveRows, parts: Parts, n_jobs: int | None = None) 
         for piece in slices
     ]
 
-    def pass_over(law: Law, coef: Array) -> Sums:
-        sums = over_pieces(lambda piece: sums_of_rows(piece, law, coef, parts), pieces, n_jobs)
+    def pass_over(family: Family, coef: Array) -> Sums:
+        sums = over_pieces(lambda piece: sums_of_rows(piece, family, coef, parts), pieces, n_jobs)
         return reduce(operator.add, sums)
 
     return pass_over
@@ -246,10 +246,10 @@ def pass_by_pieces(
     """Return a pass over rows of which only the features, (d, n), are in memory."""
     starts = range(0, len(rows.y), CACHE_ROWS)
 
-    def pass_over(law: Law, coef: Array) -> Sums:
+    def pass_over(family: Family, coef: Array) -> Sums:
         def add_up(start: int) -> Sums:
             X, *others = (array[..., start : start + CACHE_ROWS] for array in rows)
-            return sums_of_rows(AdditiveRows(basis(X.T).T, *others), law, coef, parts)
+            return sums_of_rows(AdditiveRows(basis(X.T).T, *others), family, coef, parts)
 
         return reduce(operator.add, over_pieces(add_up, starts, n_jobs))
 
@@ -261,7 +261,7 @@ class AdditiveFit:
     """Coefficients, scales and noise, and how they were reached."""
 
     parts: Parts = field(repr=False)
-    law: Law
+    family: Family
     coef: Array = field(repr=False)  # (p,) base first
     scales: Scales = field(repr=False)
     covariance: Array = field(repr=False)  # (p, p) of the coefficients, given the scales
@@ -278,13 +278,13 @@ class AdditiveFit:
         )
 
 
-Request = tuple[Law, Array]  # what a pass over the rows is asked for: a law and coefficients
+Request = tuple[Family, Array]  # what a pass over the rows is asked for: a law and coefficients
 Steps = Generator[Request, Sums, AdditiveFit]  # asks for passes, is sent sums, returns a fit
 
 
 def fit_steps(
     parts: Parts,
-    law: Law,
+    family: Family,
     coef: Array,
     scales: Scales | None = None,
     *,
@@ -300,15 +300,15 @@ def fit_steps(
     as often as it takes between two passes, which are dear.
     """
     scales = Scales.start(parts) if scales is None else scales
-    sums = yield law, coef
+    sums = yield family, coef
     for k in range(n_steps):
         penalty = scales.precision[parts.block]
         factor = _factor(sums.curvature, penalty)
-        coef, sums, _, _ = yield from _step(law, coef, sums, penalty, factor)
+        coef, sums, _, _ = yield from _step(family, coef, sums, penalty, factor)
         variance = _inverse_diagonal(factor)
-        law, known = law.renewed(sums, len(coef) - float(penalty @ variance))
+        family, known = family.renewed(sums, len(coef) - float(penalty @ variance))
         if known is None:
-            sums = yield law, coef
+            sums = yield family, coef
         else:
             sums = known
         if near or k >= UNSCALED:
@@ -324,12 +324,12 @@ def fit_steps(
     moved = True
     while moved and promised >= tol and len(path) <= MOST_STEPS:
         factor = _factor(sums.curvature, penalty)
-        coef, sums, promised, moved = yield from _step(law, coef, sums, penalty, factor)
+        coef, sums, promised, moved = yield from _step(family, coef, sums, penalty, factor)
         path.append(_objective(sums, penalty, coef))
     factor = _factor(sums.curvature, penalty)
     covariance = _solve(factor, np.eye(len(coef)))
     converged = bool(promised < max(tol, np.sqrt(TOL)))
-    return AdditiveFit(parts, law, coef, scales, covariance, np.array(path), converged)
+    return AdditiveFit(parts, family, coef, scales, covariance, np.array(path), converged)
 
 
 def _settled(parts: Parts, scales: Scales, coef: Array, sums: Sums) -> Scales:
@@ -351,7 +351,7 @@ def _settled(parts: Parts, scales: Scales, coef: Array, sums: Sums) -> Scales:
 def fit_additive(
     pass_over: Pass,
     parts: Parts,
-    law: Law,
+    family: Family,
     coef: Array,
     scales: Scales | None = None,
     *,
@@ -360,7 +360,7 @@ def fit_additive(
     tol: float = TOL,
 ) -> AdditiveFit:
     """Go through the steps of a fit with passes over rows that are at hand; see `fit_steps`."""
-    steps = fit_steps(parts, law, coef, scales, n_steps=n_steps, near=near, tol=tol)
+    steps = fit_steps(parts, family, coef, scales, n_steps=n_steps, near=near, tol=tol)
     request = next(steps)
     while True:
         try:
@@ -391,7 +391,7 @@ def _objective(sums: Sums, penalty: Array, coef: Array) -> float:
 
 
 def _step(
-    law: Law, coef: Array, sums: Sums, penalty: Array, factor: Array
+    family: Family, coef: Array, sums: Sums, penalty: Array, factor: Array
 ) -> Generator[Request, Sums, tuple[Array, Sums, float, bool]]:
     """Take one step that lowers the objective; also return what it promised and if it moved."""
     gradient = sums.gradient + penalty * coef
@@ -401,7 +401,7 @@ def _step(
     length = 1.0
     while length > SHORTEST:
         there = coef + length * step
-        trial = yield law, there
+        trial = yield family, there
         if _objective(trial, penalty, there) <= before - SUFFICIENT * length * promised:
             return there, trial, promised, True
         length *= 0.5

@@ -63,10 +63,10 @@ def classifier_ratio(
     target row is likelier to be one than every row of the cell. Rows are sorted before folds are
     dealt, so that their order does not matter.
     """
-    chance, weights = _held_out_chances(
+    propensity, weights = _held_out_propensities(
         [target, cell], [target_weight, weight], model, n_folds, rng
     )
-    at_target, at_cell = chance
+    at_target, at_cell = propensity
     totals = [float(w.sum()) for w in weights]
     with np.errstate(divide="ignore"):
         ratio = at_cell[:, 0] / at_cell[:, 1] * (totals[1] / totals[0])
@@ -99,18 +99,18 @@ def pooled_classifier_ratios(
     ratios are balanced. ``apart`` lists the positions of the cells that a cell does not overlap.
     """
     given = [None] * len(cells) if weights is None else weights
-    chance, clean = _held_out_chances(cells, given, model, n_folds, rng)
+    propensity, clean = _held_out_propensities(cells, given, model, n_folds, rng)
     total = sum(float(w.sum()) for w in clean)
     every = np.concatenate(clean)
     functions = _to_balance(np.concatenate(cells), every) if model is None else None
     of_cell = np.repeat(np.arange(len(cells)), [len(cell) for cell in cells])
     estimates = []
-    for k, at_cell in enumerate(chance):
+    for k, at_cell in enumerate(propensity):
         with np.errstate(divide="ignore"):
             ratio = float(clean[k].sum()) / total / at_cell[:, k]
         apart = tuple(
             c
-            for c, at_other in enumerate(chance)
+            for c, at_other in enumerate(propensity)
             if c != k and _odds_share(at_cell, c, k).max() < _odds_share(at_other, c, k).min()
         )
         if functions is not None and not apart:
@@ -167,14 +167,14 @@ def _to_balance(X: Array, weight: Array) -> Array:
     return np.hstack([Z, Z**2])
 
 
-def _odds_share(chance: Array, c: int, k: int) -> Array:
+def _odds_share(propensity: Array, c: int, k: int) -> Array:
     """Return P(c | x, c or k); one half where a classifier excludes both."""
-    both = chance[:, c] + chance[:, k]
-    half = np.full(len(chance), 0.5)
-    return np.asarray(np.divide(chance[:, c], both, out=half, where=both > 0.0))
+    both = propensity[:, c] + propensity[:, k]
+    half = np.full(len(propensity), 0.5)
+    return np.asarray(np.divide(propensity[:, c], both, out=half, where=both > 0.0))
 
 
-def _held_out_chances(
+def _held_out_propensities(
     parts: Sequence[Array],
     weights: Sequence[Array | None],
     model: Any,
@@ -201,35 +201,37 @@ def _held_out_chances(
     for k, n in enumerate(sizes):
         fold[part == k] = deal_rows(n, n_folds, rng)
     if model is None:
-        chance = _additive_chances(np.clip(Z, -CUT, CUT), part, weight, fold, rng)
+        propensity = _additive_propensities(np.clip(Z, -CUT, CUT), part, weight, fold, rng)
     else:
-        chance = np.empty((len(X), len(parts)))
+        propensity = np.empty((len(X), len(parts)))
         for j in range(n_folds):
             held = fold == j
             fitted = seeded_clone(model, rng)
             fit_weighted(fitted, Z[~held], part[~held], weight[~held])
-            chance[held] = fitted.predict_proba(Z[held])
-    unsorted = np.empty_like(chance)
-    unsorted[order] = chance
+            propensity[held] = fitted.predict_proba(Z[held])
+    unsorted = np.empty_like(propensity)
+    unsorted[order] = propensity
     return np.split(unsorted, np.cumsum(sizes)[:-1]), clean
 
 
-def _additive_chances(Z: Array, part: IntArray, weight: Array, fold: IntArray, rng: Rng) -> Array:
+def _additive_propensities(
+    Z: Array, part: IntArray, weight: Array, fold: IntArray, rng: Rng
+) -> Array:
     """Return P(part | x) by additive models of each part against the others, not seen by them.
 
     Odds are used as they are. Platt's sigmoid on top shrinks them, and so leaves part of the shift
     where it was; an isotonic fit can make them infinite.
     """
     n_parts = int(part.max()) + 1
-    chance = np.empty((len(Z), n_parts))
+    propensity = np.empty((len(Z), n_parts))
     for k in range(n_parts if n_parts > 2 else 1):
         label = (part == k).astype(np.float64)
         models = cross_fit_additive_means(Z, label, weight, fold, n_jobs=None, rng=rng)
         for j, model in enumerate(models):
-            chance[fold == j, k] = model(Z[fold == j])
+            propensity[fold == j, k] = model(Z[fold == j])
     if n_parts == 2:
-        chance[:, 1] = 1.0 - chance[:, 0]
-    return np.asarray(chance / chance.sum(axis=1, keepdims=True))
+        propensity[:, 1] = 1.0 - propensity[:, 0]
+    return np.asarray(propensity / propensity.sum(axis=1, keepdims=True))
 
 
 def filled(weight: Array | None, n: int) -> Array:

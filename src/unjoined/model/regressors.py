@@ -18,10 +18,15 @@ from unjoined._typing import Array, IntArray
 from unjoined._validation import OUTCOME, TREATMENT, unit_mean
 from unjoined.data.rows import LabelledRows
 from unjoined.errors import InputError
-from unjoined.model.averaging import CHOICE_ROWS, HeldOutForms, average_forms, hold_out_forms
+from unjoined.model.averaging import (
+    CHOICE_ROWS,
+    HeldOutSpecifications,
+    average_specifications,
+    hold_out_specifications,
+)
 from unjoined.model.basis import Scaling
-from unjoined.model.families import BernoulliLaw, Law, MeanLaw
-from unjoined.model.specifications import MEAN_FORMS, AdditiveAverage, ModelRows
+from unjoined.model.families import BernoulliFamily, Family, MeanFamily
+from unjoined.model.specifications import MEAN_SPECIFICATIONS, AdditiveAverage, ModelRows
 
 MEAN_FOLDS = 3
 
@@ -86,19 +91,19 @@ class AdditiveMean:
         return np.asarray(self.offset + self.scale * mean)
 
 
-def _coded(X: Array, label: Array, weight: Array) -> tuple[ModelRows, Law, float, float]:
+def _coded(X: Array, label: Array, weight: Array) -> tuple[ModelRows, Family, float, float]:
     """Return rows of one label, which must vary, with its law, offset and scale."""
     low = float(label.min())
     high = float(label.max())
-    law: Law = BernoulliLaw(0.5)
+    family: Family = BernoulliFamily(0.5)
     offset = low
     scale = high - low
     if not np.all((label == low) | (label == high)):
-        law = MeanLaw()
+        family = MeanFamily()
         offset = float(np.average(label, weights=weight))
         scale = float(np.sqrt(np.average((label - offset) ** 2, weights=weight)))
     rows = ModelRows.of_weights(X, (label - offset) / scale, np.zeros(len(label)), weight)
-    return rows, law, offset, scale
+    return rows, family, offset, scale
 
 
 def hold_out_mean(
@@ -109,11 +114,13 @@ def hold_out_mean(
     n_jobs: int | None,
     rng: Rng,
     categorical: tuple[int, ...] = (),
-) -> tuple[HeldOutForms, IntArray]:
+) -> tuple[HeldOutSpecifications, IntArray]:
     """Weigh the forms of the mean of one label, which must vary; also return the folds."""
-    rows, law, _, _ = _coded(X, label, weight)
+    rows, family, _, _ = _coded(X, label, weight)
     fold = deal(np.zeros(len(label), dtype=np.int64), MEAN_FOLDS, rng)
-    held = hold_out_forms(rows, law, MEAN_FORMS, fold, categorical=categorical, n_jobs=n_jobs)
+    held = hold_out_specifications(
+        rows, family, MEAN_SPECIFICATIONS, fold, categorical=categorical, n_jobs=n_jobs
+    )
     return held, fold
 
 
@@ -121,10 +128,12 @@ def cross_fit_additive_means(
     X: Array, label: Array, weight: Array, fold: IntArray, *, n_jobs: int | None, rng: Rng
 ) -> list[AdditiveMean]:
     """Fit the mean of one label, which must vary, without each fold in turn."""
-    rows, law, offset, scale = _coded(X, label, weight)
+    rows, family, offset, scale = _coded(X, label, weight)
     at = np.sort(rng.permutation(len(label))[:CHOICE_ROWS])
-    held = hold_out_forms(rows.take(at), law, MEAN_FORMS, fold[at], n_jobs=n_jobs)
-    is_binary = isinstance(law, BernoulliLaw)
+    held = hold_out_specifications(
+        rows.take(at), family, MEAN_SPECIFICATIONS, fold[at], n_jobs=n_jobs
+    )
+    is_binary = isinstance(family, BernoulliFamily)
     n_folds = int(fold.max()) + 1
     return [AdditiveMean(held.without(j), offset, scale, is_binary) for j in range(n_folds)]
 
@@ -161,8 +170,8 @@ class ConditionalMean:
         if isinstance(self.model, AdditiveMean):
             return self.model(X)
         if is_classifier(self.model):
-            chance = self.model.predict_proba(X)[:, 1]
-            return np.asarray(self.low + (self.high - self.low) * chance)
+            propensity = self.model.predict_proba(X)[:, 1]
+            return np.asarray(self.low + (self.high - self.low) * propensity)
         return np.asarray(self.model.predict(X), dtype=np.float64)
 
 
@@ -197,15 +206,15 @@ class FoldedPolicy:
     fold: IntArray  # of each treatment row of the population
 
     @classmethod
-    def constant(cls, chance: float, fold: IntArray) -> FoldedPolicy:
+    def constant(cls, propensity: float, fold: IntArray) -> FoldedPolicy:
         """Return the policy of a population in which all rows, or none, were treated."""
-        known = ConditionalMean(None, chance, chance)
-        label = 2.0 * chance - 1.0
+        known = ConditionalMean(None, propensity, propensity)
+        label = 2.0 * propensity - 1.0
         n_folds = int(fold.max()) + 1
         return cls(known, (ConditionalMean(None, label, label),) * n_folds, fold)
 
     @classmethod
-    def of_forms(
+    def of_specifications(
         cls, model: AdditiveAverage, without: tuple[AdditiveAverage, ...], fold: IntArray
     ) -> FoldedPolicy:
         """Return the policy that additive models of treatments 0 and 1 give."""
@@ -232,20 +241,26 @@ def fit_policies(
     policies = []
     for k in range(len(rows.names)):
         at = rows.at(TREATMENT, k)
-        chance = 0.5 + 0.5 * rows.label[at]
+        propensity = 0.5 + 0.5 * rows.label[at]
         weight = rows.weight[at]
-        if chance.min() == chance.max():
+        if propensity.min() == propensity.max():
             known = np.arange(len(at)) % MEAN_FOLDS if fold is None else fold[at]
-            policies.append(FoldedPolicy.constant(float(chance[0]), known))
+            policies.append(FoldedPolicy.constant(float(propensity[0]), known))
         elif model is None:
-            one, law, _, _ = _coded(X[at], chance, weight)
+            one, family, _, _ = _coded(X[at], propensity, weight)
             own = deal_rows(len(at), min(MEAN_FOLDS, len(at)), rng) if fold is None else fold[at]
-            found = average_forms(
-                one, law, MEAN_FORMS, own, categorical=categorical, n_jobs=n_jobs, rng=rng
+            found = average_specifications(
+                one,
+                family,
+                MEAN_SPECIFICATIONS,
+                own,
+                categorical=categorical,
+                n_jobs=n_jobs,
+                rng=rng,
             )
-            policies.append(FoldedPolicy.of_forms(*found))
+            policies.append(FoldedPolicy.of_specifications(*found))
         else:
-            policy = fit_conditional_mean(seeded_clone(model, rng), X[at], chance, weight)
+            policy = fit_conditional_mean(seeded_clone(model, rng), X[at], propensity, weight)
             policies.append(FoldedPolicy(policy, (), np.zeros(len(at), dtype=np.int64)))
     return tuple(policies)
 
@@ -291,9 +306,9 @@ def cross_fit(
         return cross_fitted_mean(rows, rows.at(kind, k), own, Z, fold, rng)
 
     each = range(len(rows.names))
-    chances = [(mean(TREATMENT, k, policy_model) + 1.0) / 2.0 for k in each]
+    propensities = [(mean(TREATMENT, k, policy_model) + 1.0) / 2.0 for k in each]
     means = [mean(OUTCOME, k, outcome_model) for k in each]
-    return Nuisances(np.column_stack(chances), np.mean(means, axis=0))
+    return Nuisances(np.column_stack(propensities), np.mean(means, axis=0))
 
 
 def cross_fitted_gap(rows: LabelledRows, model: Any, n_folds: int) -> Array:

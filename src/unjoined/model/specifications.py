@@ -20,7 +20,7 @@ from unjoined.model.additive_basis import (
     SQUARE,
     AdditiveBasis,
 )
-from unjoined.model.families import Law, MeanLaw
+from unjoined.model.families import Family, MeanFamily
 from unjoined.model.newton import AdditiveFit, AdditiveRows, Parts, fit_additive, pass_in_memory
 
 NOTHING: frozenset[str] = frozenset()
@@ -33,7 +33,7 @@ FEATURE_ROWS = 2_000  # about, that tell how far the uplift varies with each fea
 FAINT = 0.25  # of the likeliest form's weight: not worth passes over very many rows
 
 
-class Form(NamedTuple):
+class Specification(NamedTuple):
     """Which functions base and effect are made of."""
 
     name: str
@@ -46,23 +46,23 @@ class Form(NamedTuple):
 
 ALONE = ("linear base alone", "base alone", "base with pairs alone")
 # Every kind of base stands alone too: what a base lacks would pass for an effect that differs.
-EFFECT_FORMS = (
-    Form(ALONE[0], LINES, frozenset({CONSTANT}), LINES),
-    Form("lines", LINES, LINES),
-    Form("few lines", LINES, LINES, LINES),
-    Form(ALONE[1], CURVES, frozenset({CONSTANT}), LINES),
-    Form("linear effect", CURVES, LINES),
-    Form("few linear effects", CURVES, LINES, LINES),
-    Form("curved effect", CURVES, CURVES, LINES),
-    Form(ALONE[2], PAIRS, frozenset({CONSTANT}), LINES),
-    Form("pairs", PAIRS, PAIRS, LINES),
+EFFECT_SPECIFICATIONS = (
+    Specification(ALONE[0], LINES, frozenset({CONSTANT}), LINES),
+    Specification("lines", LINES, LINES),
+    Specification("few lines", LINES, LINES, LINES),
+    Specification(ALONE[1], CURVES, frozenset({CONSTANT}), LINES),
+    Specification("linear effect", CURVES, LINES),
+    Specification("few linear effects", CURVES, LINES, LINES),
+    Specification("curved effect", CURVES, CURVES, LINES),
+    Specification(ALONE[2], PAIRS, frozenset({CONSTANT}), LINES),
+    Specification("pairs", PAIRS, PAIRS, LINES),
 )
 # For rows that are few. Of many, the forms above follow such an effect as well. At no price they
 # would win by chance too often where the effect has nothing to do with the base.
-GROWING_FORMS = (
-    Form("growing with lines", LINES, LINES, grows=ALONE[0], price=NATS),
-    Form("growing with curves", CURVES, CURVES, grows=ALONE[1], price=NATS),
-    Form("growing with pairs", PAIRS, PAIRS, grows="pairs", price=NATS),
+GROWING_SPECIFICATIONS = (
+    Specification("growing with lines", LINES, LINES, grows=ALONE[0], price=NATS),
+    Specification("growing with curves", CURVES, CURVES, grows=ALONE[1], price=NATS),
+    Specification("growing with pairs", PAIRS, PAIRS, grows="pairs", price=NATS),
 )
 IN_WORDS = {
     "lines": "the base and the effect are straight lines in the features",
@@ -84,10 +84,10 @@ IN_WORDS = {
         "with it"
     ),
 }
-MEAN_FORMS = (
-    Form("lines", LINES, NOTHING),
-    Form("curves", CURVES, NOTHING),
-    Form("pairs", PAIRS, NOTHING),
+MEAN_SPECIFICATIONS = (
+    Specification("lines", LINES, NOTHING),
+    Specification("curves", CURVES, NOTHING),
+    Specification("pairs", PAIRS, NOTHING),
 )
 
 
@@ -126,23 +126,23 @@ class Member:
     """One fit that has a say in the average; coefficients are those of the whole basis."""
 
     weight: float
-    form: str
-    law: Law
+    specification: str
+    family: Family
     base: Array = field(repr=False)  # (p,)
     effect: Array = field(repr=False)  # (p,)
 
     @classmethod
-    def of_fit(cls, weight: float, form: str, fit: AdditiveFit, size: int) -> Member:
+    def of_fit(cls, weight: float, specification: str, fit: AdditiveFit, size: int) -> Member:
         """Return a fit with zeros for the functions that it does not use."""
         base = np.zeros(size)
         effect = np.zeros(size)
         k = len(fit.parts.base)
         base[fit.parts.base], effect[fit.parts.effect] = fit.coef[:k], fit.coef[k:]
-        return cls(weight, form, fit.law, base, effect)
+        return cls(weight, specification, fit.family, base, effect)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FormTable:
+class SpecificationTable:
     """Every form that was tried, the likeliest first.
 
     Printing it shows one line for each form; notebooks show a table.
@@ -155,7 +155,7 @@ class FormTable:
     weight: Array  # in the average
 
     @classmethod
-    def of_losses(cls, losses: dict[str, Array]) -> FormTable:
+    def of_losses(cls, losses: dict[str, Array]) -> SpecificationTable:
         """Weigh the forms by their losses, row by row."""
         total = {name: float(loss.sum()) for name, loss in losses.items()}
         order = sorted(total, key=lambda name: total[name])
@@ -210,7 +210,7 @@ class FormTable:
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
 
-    def leading(self) -> FormTable:
+    def leading(self) -> SpecificationTable:
         """Return the table without forms that are faint beside the first."""
         weight = np.where(self.weight < FAINT * self.weight.max(), 0.0, self.weight)
         return replace(self, weight=weight / weight.sum())
@@ -222,12 +222,14 @@ class AdditiveAverage:
 
     basis: AdditiveBasis
     members: tuple[Member, ...]
-    forms: FormTable
+    specifications: SpecificationTable
     best: AdditiveFit
 
     def __repr__(self) -> str:
         """Return what is averaged, without its numbers."""
-        kept = ", ".join(f"{name} {weight:.1%}" for name, weight in self.forms.kept.items())
+        kept = ", ".join(
+            f"{name} {weight:.1%}" for name, weight in self.specifications.kept.items()
+        )
         return f"AdditiveAverage({len(self.members)} fits of {self.basis.size} functions: {kept})"
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
@@ -264,15 +266,15 @@ class AdditiveAverage:
         """Of each member."""
         return np.array([member.weight for member in self.members])
 
-    def means(self, X: Array, chance: Array) -> tuple[Array, Array]:
+    def means(self, X: Array, propensity: Array) -> tuple[Array, Array]:
         """Return the mean with and without treatment, given the mean policy at each row."""
         base, effect = self(X)
-        treated, untreated = self.best.law.arms(base, effect, chance[:, None])
+        treated, untreated = self.best.family.arms(base, effect, propensity[:, None])
         return treated @ self.weight, untreated @ self.weight
 
     def uplift(self, X: Array) -> Array:
         """Return the average of the members' differences of the means with and without."""
-        return np.asarray(self.best.law.uplift(*self(X)) @ self.weight)
+        return np.asarray(self.best.family.uplift(*self(X)) @ self.weight)
 
     def raised(self, change: float) -> AdditiveAverage:
         """Return the same with effects that are larger by ``change`` for everybody."""
@@ -290,12 +292,12 @@ class AdditiveAverage:
         """
         values = self.basis(X)
         parts = self.best.parts
-        by_base, by_effect = self.best.law.slopes(*self.best(values))
+        by_base, by_effect = self.best.family.slopes(*self.best(values))
         gradient = np.hstack(
             [by_base[:, None] * values[:, parts.base], by_effect[:, None] * values[:, parts.effect]]
         )
         variance = np.einsum("ij,ij->i", gradient @ self.best.covariance, gradient)
-        uplift = self.best.law.uplift(*self(X))
+        uplift = self.best.family.uplift(*self(X))
         between = (uplift - (uplift @ self.weight)[:, None]) ** 2 @ self.weight
         return np.asarray(np.sqrt(np.maximum(variance, 0.0) + between))
 
@@ -322,8 +324,10 @@ class AdditiveAverage:
         values = self.basis(X)
         parts = self.best.parts
         share = weight / weight.sum()
-        uplift = self.best.law.uplift(*(values @ coef for coef in self.coefficients()))
-        by_base, by_effect = (share * slope for slope in self.best.law.slopes(*self.best(values)))
+        uplift = self.best.family.uplift(*(values @ coef for coef in self.coefficients()))
+        by_base, by_effect = (
+            share * slope for slope in self.best.family.slopes(*self.best(values))
+        )
         of_base = by_base @ values[:, parts.base]
         of_effect = by_effect @ values[:, parts.effect]
         return share @ uplift, np.concatenate([of_base, of_effect])
@@ -340,14 +344,14 @@ class AdditiveAverage:
         apart = values - share @ values
         coef = self.coefficients()
         parts = [values @ each for each in coef]
-        uplift = self.best.law.uplift(*parts)
+        uplift = self.best.family.uplift(*parts)
         block, _, columns = self.basis.blocks()
         used = np.any(coef[0] != 0.0, axis=1) | np.any(coef[1] != 0.0, axis=1)
         spread = np.zeros(self.basis.n_features)
         for j in {j for b in block[used] for j in columns[b]}:
             at = np.flatnonzero(used & np.array([j in each for each in columns])[block])
             rest = (part - apart[:, at] @ each[at] for part, each in zip(parts, coef, strict=True))
-            change = (uplift - self.best.law.uplift(*rest)) @ self.weight
+            change = (uplift - self.best.family.uplift(*rest)) @ self.weight
             spread[j] = np.sqrt(share @ (change - share @ change) ** 2)
         return spread
 
@@ -355,7 +359,7 @@ class AdditiveAverage:
         """Return the log-likelihood of each row under the averaged law, nats."""
         base, effect = self(rows.X)
         parts = [
-            np.log(member.weight) - nats(member.law, rows, base[:, j], effect[:, j])
+            np.log(member.weight) - nats(member.family, rows, base[:, j], effect[:, j])
             for j, member in enumerate(self.members)
         ]
         return np.asarray(np.logaddexp.reduce(parts, axis=0))
@@ -369,14 +373,18 @@ def uplift_of_fits(fits: Sequence[AdditiveAverage], X: Array) -> list[Array]:
         values = basis.combined(X, *(c for fit in alike.values() for c in fit.coefficients()))
         pairs = zip(values[::2], values[1::2], strict=True)
         for (j, fit), (base, effect) in zip(alike.items(), pairs, strict=True):
-            found[j] = np.asarray(fit.best.law.uplift(base, effect) @ fit.weight)
+            found[j] = np.asarray(fit.best.family.uplift(base, effect) @ fit.weight)
     return [found[j] for j in range(len(fits))]
 
 
-def nats(law: Law, rows: ModelRows, base: Array, effect: Array) -> Array:
+def nats(family: Family, rows: ModelRows, base: Array, effect: Array) -> Array:
     """Return minus the log-likelihood of each row; that of a mean as if its noise were normal."""
-    loss = law(rows.y, rows.exposure, base, effect).loss
-    return loss + 0.5 * np.log(2.0 * np.pi * law.variance) if isinstance(law, MeanLaw) else loss
+    loss = family(rows.y, rows.exposure, base, effect).loss
+    return (
+        loss + 0.5 * np.log(2.0 * np.pi * family.variance)
+        if isinstance(family, MeanFamily)
+        else loss
+    )
 
 
 def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> AdditiveFit:
@@ -398,7 +406,7 @@ def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> Additi
     both = np.vstack([values[:1], shape @ values])
     lines = AdditiveRows(both, rows.y, rows.exposure, rows.weight)
     start = np.array([fit.coef[0] + level, size, fit.coef[k], 0.0])
-    found = fit_additive(pass_in_memory(lines, MULTIPLE, 1), MULTIPLE, fit.law, start, tol=tol)
+    found = fit_additive(pass_in_memory(lines, MULTIPLE, 1), MULTIPLE, fit.family, start, tol=tol)
     turn = np.zeros((2 * k, 4))
     turn[0, 0] = turn[k, 2] = 1.0
     turn[:k, 1] = turn[k:, 3] = shape
@@ -409,16 +417,20 @@ def grow(fit: AdditiveFit, rows: ModelRows, values: Array, tol: float) -> Additi
     return replace(
         found,
         parts=fit.parts.doubled(),
-        law=fit.law,
+        family=fit.family,
         coef=turn @ found.coef,
         covariance=covariance,
         converged=found.converged and fit.converged,
     )
 
 
-def topic(forms: tuple[Form, ...]) -> str:
+def topic(specifications: tuple[Specification, ...]) -> str:
     """Say what forms are models of."""
-    return "models of outcomes" if any(f.effect for f in forms) else "models of who is treated"
+    return (
+        "models of outcomes"
+        if any(f.effect for f in specifications)
+        else "models of who is treated"
+    )
 
 
 def in_words(name: str, *, in_odds: bool) -> str:
@@ -458,7 +470,7 @@ def _slope_sums(
     """Return slopes and curvatures by wanted functions, and these with the fit's own ones."""
     more = values[wanted]
     parts = fit.parts
-    terms = fit.law(rows.y, rows.exposure, *fit(values.T))
+    terms = fit.family(rows.y, rows.exposure, *fit(values.T))
     w = rows.weight
     own = (values[parts.base].T, values[parts.effect].T)
     ways = [(terms.by_base, terms.base_base, terms.base_base, terms.base_effect)]

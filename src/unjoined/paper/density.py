@@ -375,7 +375,7 @@ class DensityUplift(UpliftEstimator):
         "min_gap": check_not_negative,
     }
 
-    outcome_laws_: (
+    outcome_densities_: (
         tuple[ConditionalDensity, ConditionalDensity] | tuple[ConditionalMean, ConditionalMean]
     )
     searches_: tuple[DensitySearch, DensitySearch] | None
@@ -414,7 +414,7 @@ class DensityUplift(UpliftEstimator):
         Z = scaling(rows.X)
         policies = fit_pair(self.treatment_model, Z, rows, TREATMENT, rng)
         if rows.coding.is_binary:
-            self.outcome_laws_ = fit_pair(self.outcome_model, Z, rows, OUTCOME, rng)
+            self.outcome_densities_ = fit_pair(self.outcome_model, Z, rows, OUTCOME, rng)
             _, values = scale_outcomes(rows)
             self.searches_ = None
             self.outcome_scaling_ = values
@@ -429,7 +429,7 @@ class DensityUplift(UpliftEstimator):
         Z = self.scaling_(matrix)
         uplift = np.empty(len(Z))
         touched = np.zeros(len(Z), dtype=bool)
-        centers = [len(getattr(law, "alpha", ())) for law in self.outcome_laws_]
+        centers = [len(getattr(law, "alpha", ())) for law in self.outcome_densities_]
         widest = max(len(self.grid_), *centers)
         for batch in gen_batches(len(Z), max(CHUNK_ENTRIES // widest, 1)):
             laws = self._unmix(Z[batch])
@@ -464,15 +464,15 @@ class DensityUplift(UpliftEstimator):
     def _unmix(self, Z: Array) -> UnmixedDensities:
         """Estimate both populations' laws at scaled rows and solve the system."""
         e_1, e_2 = (0.5 + 0.5 * mean(Z) for mean in self.treatment_means_)
-        q_1, q_2 = (self._law(law, Z) for law in self.outcome_laws_)
+        q_1, q_2 = (self._law(law, Z) for law in self.outcome_densities_)
         treated, untreated, touched = unmix(q_1, q_2, e_1, e_2, min_gap=self.min_gap)
         return UnmixedDensities(self.grid_, self.measure_, treated, untreated, touched)
 
     def _law(self, law: ConditionalDensity | ConditionalMean, Z: Array) -> Array:
         """Return densities or probabilities of the grid values, shape (n, g)."""
         if isinstance(law, ConditionalMean):
-            chance = 0.5 + 0.5 * law(Z)
-            return np.column_stack([1.0 - chance, chance])
+            propensity = 0.5 + 0.5 * law(Z)
+            return np.column_stack([1.0 - propensity, propensity])
         q = law(Z, self.outcome_scaling_(self.grid_[:, None])[:, 0])
         return np.asarray(q / (q @ self.measure_)[:, None])
 
@@ -482,7 +482,7 @@ class DensityUplift(UpliftEstimator):
         scaled, scaling = scale_outcomes(rows)
         fits = [self._fit_density(Z, scaled, k, rng) for k in (0, 1)]
         self.searches_ = (fits[0][0], fits[1][0])
-        self.outcome_laws_ = (fits[0][1], fits[1][1])
+        self.outcome_densities_ = (fits[0][1], fits[1][1])
         self.outcome_scaling_ = scaling
         widths = [density.width_y * float(scaling.scale[0]) for _, density in fits]
         self.grid_ = outcome_grid(rows.label[outcome], widths)
